@@ -1,0 +1,48 @@
+"""Validate the docstring of every public name against numpydoc's rules."""
+
+import sys
+
+from numpydoc.validate import validate
+
+import positional_embeddings
+
+# No extended summary where the summary says it all, no See Also section as a duty,
+# attributes and properties without sections, return values without a name.
+IGNORED = {"ES01", "SA01", "SA04", "GL08", "RT02"}
+IGNORED_ON_METHODS = {"EX01"}  # shown in the example of their class
+
+
+def documented_names() -> list[str]:
+    """Return every public name, and the call of every public class."""
+    names = []
+    for name in positional_embeddings.__all__:
+        target = getattr(positional_embeddings, name)
+        if callable(target):
+            names.append(name)
+        if isinstance(target, type) and "__call__" in vars(target):
+            names.append(f"{name}.__call__")
+        if isinstance(target, type):
+            names += [
+                f"{name}.{method}"
+                for method, value in vars(target).items()
+                if callable(value) and not method.startswith("_")
+            ]
+    return names
+
+
+def main() -> int:
+    """Print what is wrong, and return the exit status."""
+    wrong = 0
+    names = documented_names()
+    for name in names:
+        ignored = IGNORED | (IGNORED_ON_METHODS if "." in name else set())
+        for code, message in validate(f"positional_embeddings.{name}")["errors"]:
+            if code not in ignored:
+                print(f"{name}: {code} {message}")
+                wrong += 1
+    print(f"{len(names)} docstrings checked, {wrong} findings")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+# `make test` and `make demo` do all their own set-up; they need Python 3.11+ and make.
+
+PYTHON ?= python3
+VENV := .venv
+
+.PHONY: help test demo lint clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make test   run the test suite on NumPy and array-api-strict"
+	@echo "make demo   fill the gaps of the Mauna Loa CO2 record, and draw it"
+	@echo "make lint   check style, types and docstrings"
+	@echo "make clean  remove the environments that the others made"
+
+test: $(VENV)/test/ready
+	@echo "==> Running the tests"
+	$(VENV)/test/bin/python -m pytest
+
+demo: $(VENV)/demo/ready
+	@echo "==> Running examples/co2.py"
+	$(VENV)/demo/bin/python examples/co2.py
+
+lint: $(VENV)/lint/ready
+	@echo "==> Checking style, types and docstrings"
+	$(VENV)/lint/bin/prek run --all-files
+
+# One environment for each dependency group of pyproject.toml.
+$(VENV)/%/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; name one by PYTHON=..."; exit 1; }
+	@echo "==> Making the environment $(VENV)/$* (some minutes, once)"
+	$(PYTHON) -m venv --clear $(VENV)/$*
+	$(VENV)/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@echo "==> Installing the package and the group \"$*\""
+	$(VENV)/$*/bin/python -m pip install --quiet --constraint constraints.txt --editable . --group $*
+	@touch $@
+
+clean:
+	rm -rf $(VENV)

@@ -1,0 +1,152 @@
+"""Checks of arguments, with one style of message.
+
+Every message names the argument, what it must be, and what came. The wrong
+kind of thing is a TypeError; the wrong value or shape is a ValueError.
+"""
+
+import math
+import operator
+from collections.abc import Sequence
+from itertools import zip_longest
+from numbers import Integral, Real
+from typing import Any, SupportsIndex
+
+from positional_embeddings._namespace import Namespace, dtype_name, is_real_floating
+
+
+def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
+    """Return `value` as an int; a bool or a float is a TypeError."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        message = f"`{name}` must be {what}, got {value!r} of type {type(value).__name__}."
+        raise TypeError(message) from None
+
+
+def positive_integer(name: str, value: SupportsIndex, *, even: bool = False) -> int:
+    """Return a size as an int, one or more."""
+    what = f"a positive{' even' if even else ''} integer"
+    number = integer(name, value, what)
+    if number < 1 or (even and number % 2):
+        message = f"`{name}` must be {what}, got {number}."
+        raise ValueError(message)
+    return number
+
+
+def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
+    """Return `value` divided by a size that must divide it."""
+    if value % divisor:
+        message = f"`{name}` must be a multiple of `{divisor_name}` = {divisor}, got {value}."
+        raise ValueError(message)
+    return value // divisor
+
+
+def non_negative_integer(name: str, value: SupportsIndex) -> int:
+    """Return an offset as an int, zero or more."""
+    number = integer(name, value, "a non-negative integer")
+    if number < 0:
+        message = f"`{name}` must be a non-negative integer, got {number}."
+        raise ValueError(message)
+    return number
+
+
+def positive_number(name: str, value: float) -> float:
+    """Return a finite number above zero as an int or a float."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        message = (
+            f"`{name}` must be a positive finite number, "
+            f"got {value!r} of type {type(value).__name__}."
+        )
+        raise TypeError(message)
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not (math.isfinite(number) and number > 0):
+        message = f"`{name}` must be a positive finite number, got {number!r}."
+        raise ValueError(message)
+    return number
+
+
+def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
+    """Return a flag; anything but True and False is a TypeError."""
+    if not isinstance(value, bool):
+        message = f"`{name}` must be True or False, got {value!r}."
+        raise TypeError(message)
+    return value
+
+
+def choice(name: str, value: str, options: Sequence[str]) -> str:
+    """Return one of the spelled-out options."""
+    if value not in options:
+        listed = " or ".join(repr(option) for option in options)
+        message = f"`{name}` must be {listed}, got {value!r}."
+        raise ValueError(message)
+    return value
+
+
+def real_floating(xp: Namespace, **arrays: Any) -> None:
+    """Check that the named arrays hold real floating-point numbers."""
+    for name, array in arrays.items():
+        if not is_real_floating(array.dtype, xp):
+            message = (
+                f"`{name}` must have a real floating-point dtype, got {dtype_name(array.dtype)}."
+            )
+            raise TypeError(message)
+
+
+def real(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers or real floating-point numbers."""
+    if not (is_real_floating(array.dtype, xp) or xp.isdtype(array.dtype, "integral")):
+        message = f"`{name}` must have an integer or real dtype, got {dtype_name(array.dtype)}."
+        raise TypeError(message)
+
+
+def within_table(size: int, offset: int, limit: int, limit_name: str, seq: int) -> None:
+    """Check that the positions `offset` to `offset + size` lie within a table."""
+    if offset + size > limit:
+        message = (
+            f"`x` must have at most {limit} positions (`{limit_name}`) on axis {seq}, "
+            f"got {size} at offset {offset}."
+        )
+        raise ValueError(message)
+
+
+def no_positions_and_offset(positions: Any, offset: int) -> None:
+    """Check that one of the two ways to place a sequence is used, not both."""
+    if positions is not None and offset != 0:
+        message = f"`offset` must be left out where `positions` are given, got {offset}."
+        raise ValueError(message)
+
+
+def broadcasts(name: str, shape: tuple[Any, ...], target: tuple[Any, ...], meaning: str) -> None:
+    """Check that each axis of `shape` is that of `target`, or 1."""
+    if len(shape) != len(target) or not all(map(fits, shape, target)):
+        message = (
+            f"`{name}` must have shape {target} ({meaning}), with 1 where it broadcasts, "
+            f"got {shape}."
+        )
+        raise ValueError(message)
+
+
+def differ(size: Any, target: Any) -> bool:
+    """Tell whether two lengths differ; one that a lazy library does not know differs from none."""
+    return isinstance(size, int) and isinstance(target, int) and size != target
+
+
+def fits(size: Any, target: Any) -> bool:
+    """Tell whether a length broadcasts to another."""
+    return size == 1 or not differ(size, target)
+
+
+def set_fields(layer: Any, **fields: Any) -> None:
+    """Store the checked fields of a frozen dataclass while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(layer, name, value)
+
+
+def shapes_broadcast(shapes: Sequence[tuple[Any, ...]]) -> bool:
+    """Tell whether shapes broadcast together, aligned at their last axes."""
+    by_axis = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    return all(
+        len({n for n in lengths if isinstance(n, int) and n != 1}) <= 1 for lengths in by_axis
+    )

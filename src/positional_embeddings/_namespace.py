@@ -1,0 +1,205 @@
+"""Array library, device and dtype of a call.
+
+The only module that knows NumPy by name: it is the default namespace, and the
+host on which small constants and tables are computed.
+"""
+
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from array_api_compat import (
+    array_namespace,
+    is_array_api_obj,
+    is_dask_array,
+    is_lazy_array,
+)
+from array_api_compat import device as device_of
+
+__all__ = [
+    "Array",
+    "ArrayT",
+    "Device",
+    "Dtype",
+    "HostArray",
+    "Namespace",
+    "compute_dtype",
+    "default_float",
+    "default_integer",
+    "device_of",
+    "dtype_name",
+    "float_dtype",
+    "host",
+    "is_lazy_array",
+    "is_real_floating",
+    "known",
+    "namespace_of",
+    "namespace_or_numpy",
+    "present",
+    "random_generator",
+    "read_only",
+    "widest_float",
+]
+
+Namespace: TypeAlias = Any
+Dtype: TypeAlias = Any
+Device: TypeAlias = Any
+HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+class Array(Protocol):
+    """What this library asks of an array's type; the rest is its namespace's."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+ArrayT = TypeVar("ArrayT", bound=Array)
+
+host: Namespace = array_namespace(np.empty(0))
+
+_HALF_DTYPES = ("float16", "bfloat16")
+
+
+def namespace_of(**arrays: Any) -> Namespace:
+    """Return the one namespace of the given arrays, named for the messages."""
+    for name, array in arrays.items():
+        _check_array(name, array)
+    try:
+        return array_namespace(*arrays.values())
+    except TypeError:
+        *names, last = (f"`{name}`" for name in arrays)
+        kinds = ", ".join(f"{_kind(array)} for `{name}`" for name, array in arrays.items())
+        message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
+        raise TypeError(message) from None
+
+
+def present(**arrays: Any) -> dict[str, Any]:
+    """Return the optional arrays that are there, by name."""
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _check_array(name: str, array: Any) -> None:
+    # NumPy takes both for plain arrays: `concat` drops the mask, `*` multiplies matrices.
+    if isinstance(array, np.ma.MaskedArray | np.matrix):
+        reason, remedy = (
+            ("its mask would be ignored", f"{name}.filled(...) and a mask of its own")
+            if isinstance(array, np.ma.MaskedArray)
+            else ("its product is another one", f"numpy.asarray({name})")
+        )
+        message = f"`{name}` must be a plain array, got {_kind(array)}: {reason}. Pass {remedy}."
+        raise TypeError(message)
+    if not is_array_api_obj(array):
+        hint = f" Pass numpy.asarray({name})." if isinstance(array, list | tuple) else ""
+        message = (
+            f"`{name}` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), "
+            f"got {_kind(array)}.{hint}"
+        )
+        raise TypeError(message)
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a value as a user knows it, such as numpy.ndarray."""
+    if value is None:
+        return "None"
+    kind = type(value)
+    modules = [part for part in kind.__module__.split(".") if not part.startswith("_")]
+    return ".".join([*(part for part in modules if part != "builtins"), kind.__qualname__])
+
+
+def namespace_or_numpy(xp: Namespace | None) -> Namespace:
+    """Return `xp` as a namespace that keeps the standard, NumPy's where it is None."""
+    if xp is None:
+        return host
+    try:
+        return array_namespace(xp.empty(0))
+    except (AttributeError, TypeError):
+        message = f"`xp` must be an array namespace such as numpy or cupy, got {xp!r}."
+        raise TypeError(message) from None
+
+
+def dtype_name(dtype: Dtype) -> str:
+    """Return the bare name of a dtype of any library, such as "float32"."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rpartition(".")[2]
+
+
+def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
+    """Tell whether `dtype` holds real floating-point numbers, ml_dtypes' bfloat16 included."""
+    if dtype_name(dtype) == "bfloat16":
+        return True
+    try:
+        return bool(xp.isdtype(dtype, "real floating"))
+    except (AttributeError, TypeError):
+        return False
+
+
+def float_dtype(dtype: Dtype | None, default: Dtype, xp: Namespace, on: Device) -> Dtype:
+    """Return `dtype` after checking that the device has it, or `default` where it is None."""
+    if dtype is None:
+        return default
+    if not is_real_floating(dtype, xp):
+        message = f"`dtype` must be a real floating-point dtype of `xp`, got {dtype!r}."
+        raise TypeError(message)
+    if dtype_name(dtype) == "float64" and widest_float(xp, on) != xp.float64:
+        message = "`dtype` must be a dtype that the device has, got float64."
+        raise ValueError(message)
+    return dtype
+
+
+def widest_float(xp: Namespace, on: Device) -> Dtype:
+    """Return float64, or float32 on a device that has no float64."""
+    floats = xp.__array_namespace_info__().dtypes(device=on, kind="real floating")
+    return xp.float64 if "float64" in floats else xp.float32
+
+
+def default_float(xp: Namespace, on: Device) -> Dtype:
+    """Return the real dtype that the library gives to numbers without one."""
+    return xp.__array_namespace_info__().default_dtypes(device=on)["real floating"]
+
+
+def default_integer(xp: Namespace, on: Device) -> Dtype:
+    """Return the integer dtype of positions: int64, or int32 on a device without 64 bits."""
+    return xp.__array_namespace_info__().default_dtypes(device=on)["integral"]
+
+
+def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
+    """Return the dtype to compute in: float32 for half precision, else `dtype` itself."""
+    return xp.float32 if dtype_name(dtype) in _HALF_DTYPES else dtype
+
+
+def known(condition: Any) -> bool:
+    """Tell whether a 0-d boolean array is known to be True.
+
+    False where its value is not there to be read: dask would have to compute it,
+    JAX and PyTorch raise while they trace.
+    """
+    if is_dask_array(condition):
+        return False
+    try:
+        return bool(condition)
+    except Exception:  # noqa: BLE001 - every library has exceptions of its own for this
+        return False
+
+
+def read_only(array: HostArray) -> HostArray:
+    """Return a view of a host array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def random_generator(rng: Any) -> np.random.Generator:
+    """Return a NumPy generator from a seed, a generator or None."""
+    what = "a non-negative integer seed or a numpy.random.Generator"
+    if isinstance(rng, bool) or not (rng is None or isinstance(rng, int | np.random.Generator)):
+        message = f"`rng` must be {what}, got {rng!r}."
+        raise TypeError(message)
+    if isinstance(rng, int) and rng < 0:
+        message = f"`rng` must be {what}, got {rng}."
+        raise ValueError(message)
+    return np.random.default_rng(rng)

@@ -1,0 +1,293 @@
+"""Multi-head attention with rotary embeddings, built from this library's parts."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from math import sqrt
+from typing import Any
+
+from positional_embeddings import _checks
+from positional_embeddings._axes import length
+from positional_embeddings._namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    Namespace,
+    compute_dtype,
+    device_of,
+    float_dtype,
+    namespace_of,
+    namespace_or_numpy,
+    present,
+    random_generator,
+)
+from positional_embeddings.attention import scaled_dot_product_attention
+from positional_embeddings.masks import check_mask
+from positional_embeddings.rotary import RoPE
+
+_WEIGHTS = ("Wq", "Wk", "Wv", "Wo")
+
+
+@dataclass(frozen=True, eq=False)
+class RoPEMultiHeadAttention:
+    """Multi-head self-attention with rotary position embeddings.
+
+    Immutable: `dataclasses.replace` gives a copy with other weights. Two are equal
+    where their sizes and their weights are.
+
+    Parameters
+    ----------
+    d_model : int
+        Number of features, a multiple of `num_heads`; each head has
+        ``d_model / num_heads`` of them, an even number.
+    num_heads : int
+        Number of query heads, positive.
+    max_len : int, default 1000
+        Longest sequence, positive.
+    num_kv_heads : int, optional
+        Number of key and value heads, a divisor of `num_heads`; as many where it is
+        None. Query head h reads key head ``h // (num_heads / num_kv_heads)``.
+    base : float, default 10_000
+        Base of the rotary frequencies, positive.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator of the weights that are not given. They are Kaiming-normal:
+        of variance ``2 / d_model``.
+    Wq : array, shape (d_model, d_model), optional
+        Weights of the queries.
+    Wk, Wv : array, shape (num_kv_heads * d_model / num_heads, d_model), optional
+        Weights of the keys and of the values.
+    Wo : array, shape (d_model, d_model), optional
+        Weights of the output.
+    xp : namespace, optional
+        Array library of the drawn weights, NumPy where it is None.
+    dtype : dtype, optional
+        Real floating-point dtype of the drawn weights, float32 where it is None.
+    device : device, optional
+        Device of the drawn weights.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If sizes do not divide, or a weight has the wrong shape.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.2.2; Su et al. (2021),
+    RoFormer, equation 16; Ainslie et al. (2023), GQA; He et al. (2015), equation 10,
+    for the weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dataclasses import replace
+    >>> mha = RoPEMultiHeadAttention(512, 8, rng=0)
+    >>> mha
+    RoPEMultiHeadAttention(d_model=512, num_heads=8, max_len=1000, num_kv_heads=8,
+                           base=10000, rng=0)
+    >>> x = np.random.default_rng(1).random((512, 20, 32))
+    >>> mha(x).shape
+    (512, 20, 32)
+    >>> silent = replace(mha, Wo=np.zeros_like(mha.Wo))
+    >>> bool(np.any(silent(x)))
+    False
+    """
+
+    d_model: int
+    num_heads: int
+    max_len: int = 1000
+    _: KW_ONLY
+    num_kv_heads: int | None = None
+    base: float = 10_000
+    rng: Any = None
+    Wq: Any = field(default=None, repr=False)
+    Wk: Any = field(default=None, repr=False)
+    Wv: Any = field(default=None, repr=False)
+    Wo: Any = field(default=None, repr=False)
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+    _rope: RoPE = field(init=False, repr=False)
+
+    def __post_init__(
+        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
+    ) -> None:
+        d_model = _checks.positive_integer("d_model", self.d_model)
+        num_heads = _checks.positive_integer("num_heads", self.num_heads)
+        num_kv_heads = (
+            num_heads
+            if self.num_kv_heads is None
+            else _checks.positive_integer("num_kv_heads", self.num_kv_heads)
+        )
+        head_size = _checks.quotient("d_model", d_model, "num_heads", num_heads)
+        _checks.quotient("num_heads", num_heads, "num_kv_heads", num_kv_heads)
+        if head_size % 2:
+            message = (
+                f"`d_model` must be an even multiple of `num_heads` = {num_heads}, got {d_model}."
+            )
+            raise ValueError(message)
+        max_len = _checks.positive_integer("max_len", self.max_len)
+        base = _checks.positive_number("base", self.base)
+        _checks.set_fields(
+            self,
+            d_model=d_model,
+            num_heads=num_heads,
+            max_len=max_len,
+            num_kv_heads=num_kv_heads,
+            base=base,
+            _rope=RoPE(head_size, max_len, base),
+        )
+        self._set_weights(xp, dtype, device)
+
+    def _set_weights(
+        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
+    ) -> None:
+        kv_size = self._kv_heads * self._rope.head_size
+        shapes = {
+            "Wq": (self.d_model, self.d_model),
+            "Wk": (kv_size, self.d_model),
+            "Wv": (kv_size, self.d_model),
+            "Wo": (self.d_model, self.d_model),
+        }
+        given = {name: getattr(self, name) for name in shapes if getattr(self, name) is not None}
+        if given:
+            _check_weights(given, shapes)
+        if len(given) < len(shapes):
+            like = next(iter(given.values()), None)
+            if like is not None and xp is None:
+                xp, dtype, device = namespace_of(weight=like), like.dtype, device_of(like)
+            xp = namespace_or_numpy(xp)
+            dtype = float_dtype(dtype, xp.float32, xp, device)
+            generator = random_generator(self.rng)
+            for name, shape in shapes.items():
+                # Drawn even where it is given, so that a seed gives each weight its own numbers.
+                drawn = generator.standard_normal(shape) * sqrt(2 / self.d_model)
+                if name not in given:
+                    weight = xp.asarray(drawn, dtype=dtype, device=device)
+                    _checks.set_fields(self, **{name: weight})
+        seed_tells_all = isinstance(self.rng, int) and not given
+        _checks.set_fields(self, rng=self.rng if seed_tells_all else None)
+
+    def __call__(
+        self,
+        x: ArrayT,
+        /,
+        mask: Array | None = None,
+        *,
+        bias: Array | None = None,
+        offset: int = 0,
+    ) -> ArrayT:
+        """Attend from each element of a sequence to the others.
+
+        Parameters
+        ----------
+        x : array, shape (d_model, seq, batch)
+            Real floating-point numbers, in the library of the weights.
+        mask : array of bool, optional
+            True where a query may not attend to a key; shape (query, key, 1),
+            (query, key, batch), (query, key, heads * batch), the last in the order
+            of (heads, batch), or (query, key, heads, batch). Query and key may be 1.
+        bias : array, optional
+            Real floating-point, added to the scores; shape (query, key, 1),
+            (query, key, heads), (query, key, heads * batch) or
+            (query, key, heads, batch). Query and key may be 1.
+        offset : int, default 0
+            Position of the first element.
+
+        Returns
+        -------
+        array, shape (d_model, seq, batch)
+            Dtype of `x`. Computed in the wider dtype of `x` and the weights, in
+            float32 for half precision.
+
+        Raises
+        ------
+        TypeError
+            If an array is of the wrong kind or dtype, or of another library than
+            the weights.
+        ValueError
+            If a shape does not fit, or the sequence is longer than `max_len`.
+        """
+        xp = namespace_of(x=x, **present(mask=mask, bias=bias), Wq=self.Wq)
+        _checks.real_floating(xp, x=x)
+        offset = _checks.non_negative_integer("offset", offset)
+        if x.ndim != 3 or x.shape[0] != self.d_model:
+            message = f"`x` must have shape ({self.d_model}, seq, batch), got {tuple(x.shape)}."
+            raise ValueError(message)
+        _checks.within_table(length(x, 1), offset, self.max_len, "max_len", 1)
+        batch = length(x, 2)
+        if mask is not None:
+            check_mask("mask", mask, xp)
+            mask = self._by_head("mask", mask, batch, xp)
+        if bias is not None:
+            _checks.real_floating(xp, bias=bias)
+            bias = self._by_head("bias", bias, batch, xp)
+
+        dtype = xp.result_type(compute_dtype(x.dtype, xp), compute_dtype(self.Wq.dtype, xp))
+        wide = xp.astype(x, dtype, copy=False)
+        q = self._heads(self.Wq, wide, self.num_heads, xp)
+        k = self._heads(self.Wk, wide, self._kv_heads, xp)
+        v = self._heads(self.Wv, wide, self._kv_heads, xp)
+        q, k = self._rope(q, offset=offset), self._rope(k, offset=offset)
+        attended = scaled_dot_product_attention(q, k, v, mask=mask, bias=bias, enable_gqa=True)
+        merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
+        output: ArrayT = xp.astype(_projected(self.Wo, merged, xp), x.dtype, copy=False)
+        return output
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RoPEMultiHeadAttention):
+            return NotImplemented
+        sizes = ("d_model", "num_heads", "max_len", "num_kv_heads", "base")
+        return all(getattr(self, size) == getattr(other, size) for size in sizes) and all(
+            _equal(getattr(self, name), getattr(other, name)) for name in _WEIGHTS
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def _kv_heads(self) -> int:
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    def _heads(self, weight: Any, x: Any, heads: int, xp: Namespace) -> Any:
+        """Project to (head_size, seq, heads, batch)."""
+        projected = _projected(weight, x, xp)
+        shape = (heads, self._rope.head_size, *x.shape[1:])
+        return xp.permute_dims(xp.reshape(projected, shape), (1, 2, 0, 3))
+
+    def _by_head(self, name: str, array: Any, batch: int, xp: Namespace) -> Any:
+        """Give a mask or bias the axes (query, key, heads, batch)."""
+        if array.ndim == 4:
+            return array
+        own, axis = (batch, "batch") if name == "mask" else (self.num_heads, "heads")
+        merged = self.num_heads * batch
+        if array.ndim != 3 or array.shape[2] not in (1, own, merged):
+            message = (
+                f"`{name}` must have shape (query, key, n), with n one of 1, {own} ({axis}) "
+                f"and {merged} (heads * batch), or (query, key, heads, batch), "
+                f"got {tuple(array.shape)}."
+            )
+            raise ValueError(message)
+        if array.shape[2] in (1, own):
+            return array[:, :, None, :] if name == "mask" else array[:, :, :, None]
+        return xp.reshape(array, (*array.shape[:2], self.num_heads, batch))
+
+
+def _projected(weight: Any, x: Any, xp: Namespace) -> Any:
+    return xp.tensordot(xp.astype(weight, x.dtype, copy=False), x, axes=1)
+
+
+def _equal(first: Any, second: Any) -> bool:
+    try:
+        xp = namespace_of(first=first, second=second)
+    except TypeError:
+        return False
+    return first.dtype == second.dtype and bool(xp.all(first == second))
+
+
+def _check_weights(given: dict[str, Any], shapes: dict[str, tuple[int, int]]) -> None:
+    xp = namespace_of(**given)
+    _checks.real_floating(xp, **given)
+    for name, weight in given.items():
+        if tuple(weight.shape) != shapes[name]:
+            message = f"`{name}` must have shape {shapes[name]}, got {tuple(weight.shape)}."
+            raise ValueError(message)

@@ -1,0 +1,133 @@
+"""The array libraries that the tests run on, and how a test makes and reads their arrays."""
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+# Name of the test's backend, and the package that it needs.
+NAMES = {
+    "numpy": "numpy",
+    "strict": "array_api_strict",
+    "strict-device1": "array_api_strict",
+    "strict-device2": "array_api_strict",
+    "strict-no_float64": "array_api_strict",
+    "strict-no_x64": "array_api_strict",
+    "torch": "torch",
+    "jax": "jax",
+    "jax-x64": "jax",
+    "jax-jit": "jax",
+    "jax-jit-x64": "jax",
+    "dask": "dask",
+    "cupy": "cupy",
+}
+
+
+def missing(name: str) -> str | None:
+    """Tell why a backend cannot run here, or None where it can."""
+    package = NAMES[name]
+    if importlib.util.find_spec(package) is None:
+        return f"{package} is not installed"
+    if package == "cupy":
+        import cupy
+
+        try:
+            cupy.empty(1)
+        except Exception as error:  # noqa: BLE001 - it imports without a GPU, and fails here
+            return f"CuPy has no GPU: {error}"
+    return None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One array library on one device."""
+
+    name: str
+    xp: Any
+    device: Any
+
+    @property
+    def lazy(self) -> bool:
+        return self.name == "dask" or "jit" in self.name
+
+    @property
+    def patched(self) -> bool:
+        """Whether the library's functions are jitted, or may not compute, in this test."""
+        return self.lazy
+
+    @property
+    def floats(self) -> list[str]:
+        info = self.xp.__array_namespace_info__()
+        return sorted(info.dtypes(device=self.device, kind="real floating"))
+
+    @property
+    def wide(self) -> str:
+        return self.floats[-1]
+
+    @property
+    def has_int64(self) -> bool:
+        return "int64" in self.xp.__array_namespace_info__().dtypes(device=self.device)
+
+    @property
+    def half_dtypes(self) -> list[Any]:
+        names = ("float16", "bfloat16")
+        return [getattr(self.xp, name) for name in names if hasattr(self.xp, name)]
+
+    def tolerance(self, dtype: str | None = None) -> float:
+        return 1e-12 if (dtype or self.wide) == "float64" else 2e-6
+
+    def array(self, values: Any, dtype: Any = None) -> Any:
+        """Make an array; float64 becomes float32 where the device has no float64."""
+        host = np.asarray(values)
+        if dtype is None:
+            dtype = host.dtype.name
+        if isinstance(dtype, str):
+            dtype = self.wide if dtype == "float64" else dtype
+            dtype = "int32" if dtype == "int64" and not self.has_int64 else dtype
+            host = host.astype(dtype)
+            dtype = getattr(self.xp, dtype)
+        if self.name == "dask":
+            import dask.array
+
+            chunks = tuple(max(1, (n + 1) // 2) for n in host.shape)
+            return dask.array.from_array(host.astype(dtype), chunks=chunks)
+        return self.xp.asarray(host, dtype=dtype, device=self.device)
+
+    def numpy(self, array: Any) -> np.ndarray:
+        """Return an array's numbers on the host, and check that it is of this backend."""
+        assert array_api_compat.array_namespace(array) is self.xp
+        if self.name.startswith("strict"):
+            assert array.device == self.device
+            array = array_api_compat.to_device(array, self.xp.Device("CPU_DEVICE"))
+        elif self.name == "torch":
+            array = array.detach()
+            array = array.float() if array.dtype == self.xp.bfloat16 else array
+        elif self.name == "cupy":
+            array = array.get()
+        return np.asarray(array)
+
+
+@contextmanager
+def opened(name: str) -> Iterator[Backend]:
+    """Open a backend for a test; JAX's 64-bit numbers are a setting of the process."""
+    setting: Any = nullcontext()
+    if name.startswith("strict"):
+        import array_api_strict as xp
+
+        device = xp.Device(name.partition("-")[2] or "CPU_DEVICE")
+    elif name.startswith("jax"):
+        import jax
+        import jax.numpy as xp
+
+        device = jax.devices("cpu")[0]
+        setting = jax.enable_x64(name.endswith("x64"))
+    else:
+        library = importlib.import_module("dask.array" if name == "dask" else name)
+        xp = array_api_compat.array_namespace(library.empty(0))
+        device = array_api_compat.device(library.empty(0))
+    with setting:
+        yield Backend(name, xp, device)

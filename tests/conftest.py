@@ -1,0 +1,72 @@
+"""Backends as fixtures.
+
+`--backend NAME` (repeatable) demands one; without it, all that are installed run.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from array_api_extra.testing import lazy_xp_function, patch_lazy_xp_functions
+from hypothesis import HealthCheck, settings
+
+import positional_embeddings as pe
+from backends import NAMES, Backend, missing, opened
+
+settings.register_profile(
+    "default",
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+settings.load_profile("default")
+
+# Jitted where a backend is called jax-jit, and forbidden to compute on dask.
+for name in pe.__all__:
+    function = getattr(pe, name)
+    if callable(function) and not isinstance(function, type):
+        lazy_xp_function(function)
+for layer in (pe.RoPE, pe.AbsolutePE, pe.RoPEMultiHeadAttention):
+    lazy_xp_function((layer, "__call__"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--backend",
+        action="append",
+        choices=sorted(NAMES),
+        help="run on this backend, and fail where it cannot run; may be repeated",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in config.getoption("--backend") or []:
+        if (reason := missing(name)) is not None:
+            message = f"--backend {name}: {reason}"
+            raise pytest.UsageError(message)
+
+
+def _chosen(config: pytest.Config) -> list[str]:
+    return config.getoption("--backend") or [name for name in NAMES if missing(name) is None]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    chosen = _chosen(config)
+    left_out = [f"{name} ({missing(name) or 'not asked for'})" for name in NAMES]
+    left_out = [text for name, text in zip(NAMES, left_out, strict=True) if name not in chosen]
+    return [f"backends: {', '.join(chosen)}", f"left out: {', '.join(left_out) or 'none'}"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", _chosen(metafunc.config), indirect=True)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    with opened(request.param) as backend:
+        if not backend.patched:
+            yield backend
+            return
+        with patch_lazy_xp_functions(request, xp=backend.xp):
+            yield backend

@@ -1,0 +1,89 @@
+"""What the papers say, in plain Python loops: slow, and written without the library."""
+
+import math
+from itertools import product
+
+import numpy as np
+
+
+def angle(position, i, dim, base=10_000.0):
+    return position * base ** (-2 * i / dim)
+
+
+def rotated(x, positions, base=10_000.0, scale=1.0):
+    """RoFormer equation 34 with pairs (i, i + n/2); x (head, seq, ...), positions like x[0]."""
+    out = np.zeros(x.shape)
+    half = x.shape[0] // 2
+    for place in product(*map(range, x.shape[1:])):
+        for i in range(half):
+            theta = scale * angle(float(positions[place]), i, 2 * half, base)
+            a, b = float(x[(i, *place)]), float(x[(i + half, *place)])
+            out[(i, *place)] = a * math.cos(theta) - b * math.sin(theta)
+            out[(i + half, *place)] = b * math.cos(theta) + a * math.sin(theta)
+    return out
+
+
+def sinusoid(position, dim, base=10_000.0, arrangement="interleaved"):
+    """Vaswani et al. section 3.5, one position."""
+    frequencies = range((dim + 1) // 2)
+    sines = [math.sin(angle(position, i, dim, base)) for i in frequencies]
+    cosines = [math.cos(angle(position, i, dim, base)) for i in frequencies]
+    if arrangement == "concatenated":
+        return (sines + cosines)[:dim]
+    return [value for pair in zip(sines, cosines, strict=True) for value in pair][:dim]
+
+
+def attention(q, k, v, mask=None, bias=None, scale=None, softcap=None):
+    """Equation 1 of Vaswani et al. on (head, seq, batch), one query at a time."""
+    head, q_len, batch = q.shape
+    k_len = k.shape[1]
+    scale = 1 / math.sqrt(head) if scale is None else scale
+    out = np.zeros((v.shape[0], q_len, batch))
+    weights = np.zeros((q_len, k_len, batch))
+    full = (q_len, k_len, batch)
+    mask = np.broadcast_to(False if mask is None else mask, full)
+    bias = np.broadcast_to(0.0 if bias is None else bias, full)
+    for b, i in product(range(batch), range(q_len)):
+        scores = {}
+        for j in range(k_len):
+            if mask[i, j, b] or bias[i, j, b] == -math.inf:
+                continue
+            score = scale * math.fsum(float(q[f, i, b]) * float(k[f, j, b]) for f in range(head))
+            if softcap is not None:
+                score = softcap * math.tanh(score / softcap)
+            scores[j] = score + float(bias[i, j, b])
+        if not scores:
+            continue
+        top = max(scores.values())
+        total = math.fsum(math.exp(score - top) for score in scores.values())
+        for j, score in scores.items():
+            weights[i, j, b] = math.exp(score - top) / total
+        for f in range(v.shape[0]):
+            out[f, i, b] = sum(weights[i, j, b] * float(v[f, j, b]) for j in scores)
+    return out, weights
+
+
+def multi_head(x, layer, mask, bias=None, base=10_000.0, offset=0):
+    """Heads one by one on (d_model, seq, batch); mask and bias (q, k, heads, batch)."""
+    d_model, seq, batch = x.shape
+    heads, groups = layer.num_heads, layer.num_heads // layer.num_kv_heads
+    size = d_model // heads
+    positions = np.arange(seq)[:, None] + offset + np.zeros((1, batch))
+    joined = np.zeros((d_model, seq, batch))
+    full = (seq, seq, heads, batch)
+    mask = np.broadcast_to(False if mask is None else mask, full)
+    bias = np.broadcast_to(0.0 if bias is None else bias, full)
+    weights = {
+        name: np.asarray(getattr(layer, name), dtype=float) for name in ("Wq", "Wk", "Wv", "Wo")
+    }
+
+    def projected(name, head):
+        rows = weights[name][head * size : (head + 1) * size]
+        return np.einsum("fd,dsb->fsb", rows, x)
+
+    for h in range(heads):
+        q = rotated(projected("Wq", h), positions, base)
+        k = rotated(projected("Wk", h // groups), positions, base)
+        out, _ = attention(q, k, projected("Wv", h // groups), mask[:, :, h], bias[:, :, h])
+        joined[h * size : (h + 1) * size] = out
+    return np.einsum("ed,dsb->esb", weights["Wo"], joined)

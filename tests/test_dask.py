@@ -1,0 +1,38 @@
+"""dask arrays stay lazy, and keep their chunks."""
+
+import numpy as np
+import pytest
+
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+
+from positional_embeddings import AbsolutePE, RoPE, scaled_dot_product_attention  # noqa: E402
+
+
+def test_chunks_along_sequence_and_batch_are_kept():
+    x = da.ones((8, 10, 6), chunks=(8, 4, 3))
+    assert RoPE(8, 10)(x).chunks[1:] == ((4, 4, 2), (3, 3))
+    assert AbsolutePE(8, 10)(x).chunks[1:] == ((4, 4, 2), (3, 3))
+
+
+def test_batches_of_unknown_length():
+    """A filtered array does not know how many it holds until it is computed."""
+    values = np.random.default_rng(0).standard_normal((8, 5, 6))
+    x = da.from_array(values, chunks=(8, 5, 3))
+    some = x[:, :, da.from_array(np.arange(6) % 2 == 0, chunks=3)]
+    for layer in (RoPE(8, 5), AbsolutePE(8, 5)):
+        np.testing.assert_allclose(layer(some).compute(), layer(values[..., ::2]), atol=1e-12)
+    got = scaled_dot_product_attention(some, some, some)
+    even = values[..., ::2]
+    np.testing.assert_allclose(
+        got.compute(), scaled_dot_product_attention(even, even, even), atol=1e-12
+    )
+
+
+def test_positions_of_unknown_length():
+    values = np.random.default_rng(0).standard_normal((4, 6))
+    keep = da.from_array(np.arange(6) % 2 == 0, chunks=3)
+    x = da.from_array(values, chunks=(4, 3))[:, keep]
+    positions = da.arange(6, chunks=3)[keep]
+    got = RoPE(4, 1)(x, positions=positions)
+    expected = RoPE(4, 1)(values[:, ::2], positions=np.asarray([0, 2, 4]))
+    np.testing.assert_allclose(got.compute(), expected, atol=1e-12)

@@ -1,0 +1,741 @@
+"""Every wrong input names the argument, what it must be, and what came."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+
+lazy_xp_modules = [pe]
+
+f = np.zeros
+ROPE = pe.RoPE(64, 10)
+LAST = pe.RoPE(64, 10, feature_axis=-1, seq_axis=-2)
+ADD = pe.AbsolutePE(6, 10)
+MHA = pe.RoPEMultiHeadAttention(8, 2, 10, rng=0)
+MASKED = np.ma.masked_array(f((64, 3)), mask=f((64, 3)))
+
+
+def matrix():
+    with pytest.warns(PendingDeprecationWarning):
+        return np.matrix(f((64, 3)))
+
+
+class NoAxes(np.ndarray):
+    """An array whose library does not know one of its lengths."""
+
+    @property
+    def shape(self):
+        return (64, float("nan"))
+
+
+CASES = {
+    # sizes
+    "odd head": (
+        lambda: pe.RoPE(63, 8),
+        ValueError,
+        "`head_size` must be a positive even integer, got 63.",
+    ),
+    "zero head": (
+        lambda: pe.RoPE(0, 8),
+        ValueError,
+        "`head_size` must be a positive even integer, got 0.",
+    ),
+    "negative head": (
+        lambda: pe.RoPE(-2, 8),
+        ValueError,
+        "`head_size` must be a positive even integer, got -2.",
+    ),
+    "real head": (
+        lambda: pe.RoPE(64.0, 8),
+        TypeError,
+        "`head_size` must be a positive even integer, got 64.0 of type float.",
+    ),
+    "true head": (
+        lambda: pe.RoPE(True, 8),
+        TypeError,
+        "`head_size` must be a positive even integer, got True of type bool.",
+    ),
+    "zero seq_len": (
+        lambda: pe.RoPE(64, 0),
+        ValueError,
+        "`seq_len` must be a positive integer, got 0.",
+    ),
+    "zero base": (
+        lambda: pe.RoPE(64, 8, 0),
+        ValueError,
+        "`base` must be a positive finite number, got 0.",
+    ),
+    "NaN base": (
+        lambda: pe.RoPE(64, 8, np.nan),
+        ValueError,
+        "`base` must be a positive finite number, got nan.",
+    ),
+    "text base": (
+        lambda: pe.RoPE(64, 8, "10"),
+        TypeError,
+        "`base` must be a positive finite number, got '10' of type str.",
+    ),
+    "infinite scale": (
+        lambda: pe.RoPE(64, 8, scale=np.inf),
+        ValueError,
+        "`scale` must be a positive finite number, got inf.",
+    ),
+    "one axis twice": (
+        lambda: pe.RoPE(64, 8, seq_axis=0),
+        ValueError,
+        "`feature_axis` and `seq_axis` must be two axes, got 0 for both.",
+    ),
+    "real axis": (
+        lambda: pe.RoPE(64, 8, seq_axis=1.0),
+        TypeError,
+        "`seq_axis` must be an integer, got 1.0 of type float.",
+    ),
+    "zero dim": (
+        lambda: pe.inverse_frequencies(0),
+        ValueError,
+        "`dim` must be a positive integer, got 0.",
+    ),
+    "zero positions": (
+        lambda: pe.compute_frequencies(4, 0),
+        ValueError,
+        "`seq_len` must be a positive integer, got 0.",
+    ),
+    "text namespace": (
+        lambda: pe.compute_frequencies(4, 2, xp="numpy"),
+        TypeError,
+        "`xp` must be an array namespace such as numpy or cupy, got 'numpy'.",
+    ),
+    "integer dtype": (
+        lambda: pe.inverse_frequencies(4, dtype=np.int64),
+        TypeError,
+        "`dtype` must be a real floating-point dtype of `xp`, got <class 'numpy.int64'>.",
+    ),
+    "text dtype": (
+        lambda: pe.inverse_frequencies(4, dtype="float32"),
+        TypeError,
+        "`dtype` must be a real floating-point dtype of `xp`, got 'float32'.",
+    ),
+    # arrays
+    "list": (
+        lambda: ROPE([[1.0]]),
+        TypeError,
+        "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(x).",
+    ),
+    "number": (
+        lambda: ROPE(1.0),
+        TypeError,
+        "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
+    ),
+    "None": (
+        lambda: ROPE(None),
+        TypeError,
+        "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got None.",
+    ),
+    "masked array": (
+        lambda: ROPE(MASKED),
+        TypeError,
+        "`x` must be a plain array, got numpy.ma.MaskedArray: its mask would be ignored. Pass x.filled(...) and a mask of its own.",
+    ),
+    "matrix": (
+        lambda: ROPE(matrix()),
+        TypeError,
+        "`x` must be a plain array, got numpy.matrix: its product is another one. Pass numpy.asarray(x).",
+    ),
+    "integers": (
+        lambda: ROPE(f((64, 3, 1), dtype=int)),
+        TypeError,
+        "`x` must have a real floating-point dtype, got int64.",
+    ),
+    "complex": (
+        lambda: ROPE(f((64, 3, 1), dtype=complex)),
+        TypeError,
+        "`x` must have a real floating-point dtype, got complex128.",
+    ),
+    "one axis": (
+        lambda: ROPE(f(64)),
+        ValueError,
+        "`x` must have at least 2 axes, one of features and one of the sequence, got shape (64,).",
+    ),
+    "wrong features": (
+        lambda: ROPE(f((32, 3, 1))),
+        ValueError,
+        "`x` must have 64 features (`head_size`) on axis 0, got shape (32, 3, 1).",
+    ),
+    "swapped axes": (
+        lambda: ROPE(f((3, 64, 1))),
+        ValueError,
+        "`x` must have 64 features (`head_size`) on axis 0, got shape (3, 64, 1). x has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0.",
+    ),
+    "features last": (
+        lambda: ROPE(f((2, 3, 64))),
+        ValueError,
+        "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64). x has its features on axis 2? pass feature_axis=2 and its seq_axis.",
+    ),
+    "axis out of range": (
+        lambda: pe.RoPE(64, 8, feature_axis=3)(f((64, 3, 1))),
+        ValueError,
+        "`feature_axis` must be an axis of the 3-dimensional `x` (-3 to 2), got 3.",
+    ),
+    "axes that meet": (
+        lambda: pe.RoPE(64, 8, feature_axis=-2)(f((3, 64, 1))),
+        ValueError,
+        "`feature_axis` and `seq_axis` must be two axes, got -2 and 1 for the 3-dimensional `x`.",
+    ),
+    "too long": (
+        lambda: ROPE(f((64, 11, 1))),
+        ValueError,
+        "`x` must have at most 10 positions (`seq_len`) on axis 1, got 11 at offset 0.",
+    ),
+    "too far": (
+        lambda: LAST(f((5, 64)), offset=6),
+        ValueError,
+        "`x` must have at most 10 positions (`seq_len`) on axis 0, got 5 at offset 6.",
+    ),
+    "unknown length": (
+        lambda: ROPE(f((64, 3)).view(NoAxes)),
+        ValueError,
+        "`x` must have a known length on axis 1, got shape (64, nan).",
+    ),
+    "negative offset": (
+        lambda: ROPE(f((64, 3, 1)), offset=-1),
+        ValueError,
+        "`offset` must be a non-negative integer, got -1.",
+    ),
+    "real offset": (
+        lambda: ROPE(f((64, 3, 1)), offset=1.5),
+        TypeError,
+        "`offset` must be a non-negative integer, got 1.5 of type float.",
+    ),
+    "inverse": (
+        lambda: ROPE(f((64, 3, 1)), inverse=1),
+        TypeError,
+        "`inverse` must be True or False, got 1.",
+    ),
+    "offset and positions": (
+        lambda: ROPE(f((64, 3, 1)), positions=np.arange(3), offset=1),
+        ValueError,
+        "`offset` must be left out where `positions` are given, got 1.",
+    ),
+    "position list": (
+        lambda: ROPE(f((64, 3, 1)), positions=[0, 1, 2]),
+        TypeError,
+        "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(positions).",
+    ),
+    "boolean positions": (
+        lambda: ROPE(f((64, 3, 1)), positions=f(3, dtype=bool)),
+        TypeError,
+        "`positions` must have an integer or real dtype, got bool.",
+    ),
+    "complex positions": (
+        lambda: ROPE(f((64, 3, 1)), positions=f(3, dtype=complex)),
+        TypeError,
+        "`positions` must have an integer or real dtype, got complex128.",
+    ),
+    "few positions": (
+        lambda: ROPE(f((64, 3, 2)), positions=f(2)),
+        ValueError,
+        "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (2,).",
+    ),
+    "one position": (
+        lambda: ROPE(f((64, 3, 2)), positions=f(1)),
+        ValueError,
+        "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (1,).",
+    ),
+    "many axes": (
+        lambda: ROPE(f((64, 3, 2)), positions=f((3, 2, 1))),
+        ValueError,
+        "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (3, 2, 1).",
+    ),
+    "no axes": (
+        lambda: ROPE(f((64, 3)), positions=f(())),
+        ValueError,
+        "`positions` must have shape (3,), got ().",
+    ),
+    # neg_half, apply_rope
+    "odd half": (
+        lambda: pe.neg_half(f(3)),
+        ValueError,
+        "`x` must have an even length on axis 0, got shape (3,).",
+    ),
+    "half of nothing": (
+        lambda: pe.neg_half(f(())),
+        ValueError,
+        "`x` must have at least one axis, got a 0-dimensional array.",
+    ),
+    "half of unsigned": (
+        lambda: pe.neg_half(f(4, dtype="uint8")),
+        TypeError,
+        "`x` must have a dtype with negative numbers, got uint8.",
+    ),
+    "half of flags": (
+        lambda: pe.neg_half(f(4, dtype=bool)),
+        TypeError,
+        "`x` must have a dtype with negative numbers, got bool.",
+    ),
+    "half beyond": (
+        lambda: pe.neg_half(f(4), 1),
+        ValueError,
+        "`axis` must be an axis of the 1-dimensional `x` (-1 to 0), got 1.",
+    ),
+    "odd rotation": (
+        lambda: pe.apply_rope(f((3, 2)), f((1, 2)), f((1, 2))),
+        ValueError,
+        "`x` must have an even length on axis 0, got shape (3, 2).",
+    ),
+    "whole table": (
+        lambda: pe.apply_rope(f((4, 2)), f((4, 2)), f((2, 2))),
+        ValueError,
+        "`cos` must have shape (2, 2) (as `x`, but 2 of its features on axis 0), with 1 where it broadcasts, got (4, 2).",
+    ),
+    "table of one": (
+        lambda: pe.apply_rope(f((4, 2)), f((2, 2)), f((1, 2))),
+        ValueError,
+        "`sin` must have length 2 on axis 0, got shape (1, 2).",
+    ),
+    "table in the middle": (
+        lambda: pe.apply_rope(f((2, 4, 3)), f((2, 3)), f((2, 3)), feature_axis=1),
+        ValueError,
+        "`cos` must have shape (2, 2, 3) (as `x`, but 2 of its features on axis 1), with 1 where it broadcasts, got (2, 3).",
+    ),
+    "integer table": (
+        lambda: pe.apply_rope(f((4, 2)), f((2, 2), dtype=int), f((2, 2))),
+        TypeError,
+        "`cos` must have a real floating-point dtype, got int64.",
+    ),
+    # absolute
+    "absolute features": (
+        lambda: ADD(f((5, 3))),
+        ValueError,
+        "`x` must have 6 features (`embedding_size`) on axis 0, got shape (5, 3).",
+    ),
+    "absolute length": (
+        lambda: ADD(f((6, 3)), offset=8),
+        ValueError,
+        "`x` must have at most 10 positions (`max_length`) on axis 1, got 3 at offset 8.",
+    ),
+    "absolute integers": (
+        lambda: ADD(f((6, 3), dtype=int)),
+        TypeError,
+        "`x` must have a real floating-point dtype, got int64.",
+    ),
+    "arrangement": (
+        lambda: pe.AbsolutePE(6, 10, arrangement="cosine"),
+        ValueError,
+        "`arrangement` must be 'interleaved' or 'concatenated', got 'cosine'.",
+    ),
+    "encoding arrangement": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, arrangement=None),
+        ValueError,
+        "`arrangement` must be 'interleaved' or 'concatenated', got None.",
+    ),
+    "encoding size": (
+        lambda: pe.AbsolutePE(-6, 10),
+        ValueError,
+        "`embedding_size` must be a positive integer, got -6.",
+    ),
+    "encoding length": (
+        lambda: pe.AbsolutePE(6, 0),
+        ValueError,
+        "`max_length` must be a positive integer, got 0.",
+    ),
+    "encoded list": (
+        lambda: pe.sinusoidal_encoding([1, 2], 4),
+        TypeError,
+        "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(positions).",
+    ),
+    "encoding dtype": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, dtype=int),
+        TypeError,
+        "`dtype` must be a real floating-point dtype of `xp`, got <class 'int'>.",
+    ),
+    # masks
+    "mask length": (
+        lambda: pe.create_causal_mask(0),
+        ValueError,
+        "`seq_len` must be a positive integer, got 0.",
+    ),
+    "mask keys": (
+        lambda: pe.create_causal_mask(2, key_len=-1),
+        ValueError,
+        "`key_len` must be a positive integer, got -1.",
+    ),
+    "mask offset": (
+        lambda: pe.create_causal_mask(2, offset=0.5),
+        TypeError,
+        "`offset` must be an integer, got 0.5 of type float.",
+    ),
+    "mask diagonal": (
+        lambda: pe.create_causal_mask(2, mask_diagonal=None),
+        TypeError,
+        "`mask_diagonal` must be True or False, got None.",
+    ),
+    "real lengths": (
+        lambda: pe.create_padding_mask([2.0, 3], 4),
+        TypeError,
+        "`lengths` must be a sequence of integers, got 2.0 of type float.",
+    ),
+    "real length array": (
+        lambda: pe.create_padding_mask(f(2), 4),
+        TypeError,
+        "`lengths` must have an integer dtype, got float64.",
+    ),
+    "boolean lengths": (
+        lambda: pe.create_padding_mask(f(2, dtype=bool), 4),
+        TypeError,
+        "`lengths` must have an integer dtype, got bool.",
+    ),
+    "length above": (
+        lambda: pe.create_padding_mask([2, 5], 4),
+        ValueError,
+        "`lengths` must lie between 0 and `max_len` = 4, got 5 at index 1.",
+    ),
+    "length below": (
+        lambda: pe.create_padding_mask(np.asarray([-1, 2]), 4),
+        ValueError,
+        "`lengths` must lie between 0 and `max_len` = 4, got -1 at index 0.",
+    ),
+    "length huge": (
+        lambda: pe.create_padding_mask(np.asarray([2**63], dtype="uint64"), 4),
+        ValueError,
+        f"`lengths` must lie between 0 and `max_len` = 4, got {2**63} at index 0.",
+    ),
+    "length axes": (
+        lambda: pe.create_padding_mask(f((2, 1), dtype=int), 4),
+        ValueError,
+        "`lengths` must have shape (batch,), got (2, 1).",
+    ),
+    "length of one": (
+        lambda: pe.create_padding_mask(3, 4),
+        TypeError,
+        "`lengths` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got int.",
+    ),
+    "length and library": (
+        lambda: pe.create_padding_mask(f(2, dtype=int), 4, xp=np),
+        TypeError,
+        "`xp` and `device` must be left out where `lengths` is an array.",
+    ),
+    "padding length": (
+        lambda: pe.create_padding_mask([1], 0),
+        ValueError,
+        "`max_len` must be a positive integer, got 0.",
+    ),
+    "padding side": (
+        lambda: pe.create_padding_mask([1], 2, side="top"),
+        ValueError,
+        "`side` must be 'right' or 'left', got 'top'.",
+    ),
+    "padding order": (
+        lambda: pe.create_padding_mask([1], 2, batch_first=0),
+        TypeError,
+        "`batch_first` must be True or False, got 0.",
+    ),
+    "combined numbers": (
+        lambda: pe.combine_masks(None, f((2, 2, 1))),
+        TypeError,
+        "`masks[1]` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "combined shapes": (
+        lambda: pe.combine_masks(f((2, 2, 1), dtype=bool), f((3, 1), dtype=bool)),
+        ValueError,
+        "`masks` must have shapes that broadcast, got (2, 2, 1), (3, 1).",
+    ),
+    "three shapes": (
+        lambda: pe.combine_masks(
+            f((1, 1), dtype=bool), f((2, 1), dtype=bool), f((3, 1), dtype=bool)
+        ),
+        ValueError,
+        "`masks` must have shapes that broadcast, got (1, 1), (2, 1), (3, 1).",
+    ),
+    "combined list": (
+        lambda: pe.combine_masks([True]),
+        TypeError,
+        "`masks[0]` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(masks[0]).",
+    ),
+    "bias of numbers": (
+        lambda: pe.mask_to_bias(f(2)),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "bias dtype": (
+        lambda: pe.mask_to_bias(f(2, dtype=bool), np.int8),
+        TypeError,
+        "`dtype` must be a real floating-point dtype of `xp`, got <class 'numpy.int8'>.",
+    ),
+    "rows of numbers": (
+        lambda: pe.fully_masked_rows(f((2, 2))),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "rows beyond": (
+        lambda: pe.fully_masked_rows(f(2, dtype=bool)),
+        ValueError,
+        "`key_axis` must be an axis of the 1-dimensional `mask` (-1 to 0), got 1.",
+    ),
+    # attention
+    "attention list": (
+        lambda: pe.scaled_dot_product_attention(f((2, 2)), [[1]], f((2, 2))),
+        TypeError,
+        "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",
+    ),
+    "attention integers": (
+        lambda: pe.scaled_dot_product_attention(f((2, 2), dtype=int), f((2, 2)), f((2, 2))),
+        TypeError,
+        "`q` must have a real floating-point dtype, got int64.",
+    ),
+    "attention dtypes": (
+        lambda: pe.scaled_dot_product_attention(f((2, 2)), f((2, 2), dtype="float32"), f((2, 2))),
+        TypeError,
+        "`k` must have the dtype of `q`, float64, got float32.",
+    ),
+    "attention axes": (
+        lambda: pe.scaled_dot_product_attention(f((2, 2)), f((2, 2, 1)), f((2, 2))),
+        ValueError,
+        "`k` must have as many axes as `q`, 2, got shape (2, 2, 1).",
+    ),
+    "attention features": (
+        lambda: pe.scaled_dot_product_attention(f((2, 3)), f((4, 3)), f((2, 3))),
+        ValueError,
+        "`k` must have the features of `q`, 2 on axis 0, got shape (4, 3).",
+    ),
+    "attention values": (
+        lambda: pe.scaled_dot_product_attention(f((2, 3)), f((2, 3)), f((2, 4))),
+        ValueError,
+        "`v` must have the shape of `k` but for its features on axis 0, got (2, 4) beside (2, 3).",
+    ),
+    "attention batch": (
+        lambda: pe.scaled_dot_product_attention(f((2, 3, 4)), f((2, 3, 2)), f((2, 3, 2))),
+        ValueError,
+        "`k` must have length 4 or 1 on axis 2 as `q` has (or a divisor of it with enable_gqa=True), got shape (2, 3, 2).",
+    ),
+    "attention groups": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4)), f((2, 3, 3)), f((2, 3, 3)), enable_gqa=True
+        ),
+        ValueError,
+        "`k` must have length 4 or 1 on axis 2 as `q` has, or on one axis a divisor of it, got shape (2, 3, 3).",
+    ),
+    "attention two groups": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4, 4)), f((2, 3, 2, 2)), f((2, 3, 2, 2)), enable_gqa=True
+        ),
+        ValueError,
+        "`k` must have length 4 or 1 on axis 2 as `q` has, or on one axis a divisor of it, got shape (2, 3, 2, 2).",
+    ),
+    "attention flat": (
+        lambda: pe.scaled_dot_product_attention(f(2), f(2), f(2)),
+        ValueError,
+        "`q` must have at least 2 axes, one of features and one of the sequence, got shape (2,).",
+    ),
+    "attention mask shape": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4)), f((2, 5, 4)), f((2, 5, 4)), mask=f((5, 3, 1), dtype=bool)
+        ),
+        ValueError,
+        "`mask` must have shape (3, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (5, 3, 1).",
+    ),
+    "attention mask axes": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4)),
+            f((2, 3, 4)),
+            f((2, 3, 4)),
+            feature_axis=2,
+            seq_axis=0,
+            mask=f((2, 4), dtype=bool),
+        ),
+        ValueError,
+        "`mask` must have shape (2, 3, 2) (queries on axis 0, keys on axis 2), with 1 where it broadcasts, got (2, 4).",
+    ),
+    "attention mask dtype": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3)), f((2, 3)), f((2, 3)), mask=f((3, 3), dtype=int)
+        ),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got int64.",
+    ),
+    "attention bias dtype": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3)), f((2, 3)), f((2, 3)), bias=f((3, 3), dtype=bool)
+        ),
+        TypeError,
+        "`bias` must have a real floating-point dtype, got bool.",
+    ),
+    "attention bias shape": (
+        lambda: pe.scaled_dot_product_attention(f((2, 3)), f((2, 3)), f((2, 3)), bias=f((3, 3, 1))),
+        ValueError,
+        "`bias` must have shape (3, 3) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (3, 3, 1).",
+    ),
+    "attention scale": (
+        lambda: pe.scaled_dot_product_attention(f((2, 3)), f((2, 3)), f((2, 3)), scale=0),
+        ValueError,
+        "`scale` must be a positive finite number, got 0.",
+    ),
+    "attention softcap": (
+        lambda: pe.scaled_dot_product_attention(f((2, 3)), f((2, 3)), f((2, 3)), softcap=-1),
+        ValueError,
+        "`softcap` must be a positive finite number, got -1.",
+    ),
+    "attention flag": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3)), f((2, 3)), f((2, 3)), return_weights="yes"
+        ),
+        TypeError,
+        "`return_weights` must be True or False, got 'yes'.",
+    ),
+    "attention groups flag": (
+        lambda: pe.scaled_dot_product_attention(f((2, 3)), f((2, 3)), f((2, 3)), enable_gqa=2),
+        TypeError,
+        "`enable_gqa` must be True or False, got 2.",
+    ),
+    # multi-head attention
+    "heads": (
+        lambda: pe.RoPEMultiHeadAttention(10, 4),
+        ValueError,
+        "`d_model` must be a multiple of `num_heads` = 4, got 10.",
+    ),
+    "odd heads": (
+        lambda: pe.RoPEMultiHeadAttention(12, 4),
+        ValueError,
+        "`d_model` must be an even multiple of `num_heads` = 4, got 12.",
+    ),
+    "groups": (
+        lambda: pe.RoPEMultiHeadAttention(16, 4, num_kv_heads=3),
+        ValueError,
+        "`num_heads` must be a multiple of `num_kv_heads` = 3, got 4.",
+    ),
+    "no heads": (
+        lambda: pe.RoPEMultiHeadAttention(16, 0),
+        ValueError,
+        "`num_heads` must be a positive integer, got 0.",
+    ),
+    "seed": (
+        lambda: pe.RoPEMultiHeadAttention(16, 4, rng="0"),
+        TypeError,
+        "`rng` must be a non-negative integer seed or a numpy.random.Generator, got '0'.",
+    ),
+    "negative seed": (
+        lambda: pe.RoPEMultiHeadAttention(16, 4, rng=-1),
+        ValueError,
+        "`rng` must be a non-negative integer seed or a numpy.random.Generator, got -1.",
+    ),
+    "weight shape": (
+        lambda: replace(MHA, Wk=f((8, 4))),
+        ValueError,
+        "`Wk` must have shape (8, 8), got (8, 4).",
+    ),
+    "weight dtype": (
+        lambda: replace(MHA, Wk=f((8, 8), dtype=int)),
+        TypeError,
+        "`Wk` must have a real floating-point dtype, got int64.",
+    ),
+    "weight list": (
+        lambda: replace(MHA, Wk=[1]),
+        TypeError,
+        "`Wk` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(Wk).",
+    ),
+    "layer features": (
+        lambda: MHA(f((7, 3, 1))),
+        ValueError,
+        "`x` must have shape (8, seq, batch), got (7, 3, 1).",
+    ),
+    "layer axes": (
+        lambda: MHA(f((8, 3))),
+        ValueError,
+        "`x` must have shape (8, seq, batch), got (8, 3).",
+    ),
+    "layer length": (
+        lambda: MHA(f((8, 11, 1))),
+        ValueError,
+        "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
+    ),
+    "layer integers": (
+        lambda: MHA(f((8, 3, 1), dtype=int)),
+        TypeError,
+        "`x` must have a real floating-point dtype, got int64.",
+    ),
+    "layer mask": (
+        lambda: MHA(f((8, 3, 5)), f((3, 3, 2), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 2).",
+    ),
+    "layer mask axes": (
+        lambda: MHA(f((8, 3, 5)), f((3, 3), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3).",
+    ),
+    "layer mask keys": (
+        lambda: MHA(f((8, 3, 5)), f((3, 4, 1), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (3, 3, 2, 5) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (3, 4, 1, 1).",
+    ),
+    "layer mask dtype": (
+        lambda: MHA(f((8, 3, 5)), f((3, 3, 1))),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "layer bias": (
+        lambda: MHA(f((8, 3, 5)), bias=f((3, 3, 5))),
+        ValueError,
+        "`bias` must have shape (query, key, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 5).",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_wrong_input(case):
+    call, kind, message = CASES[case]
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == message
+    assert type(caught.value) is kind
+
+
+def test_an_object_that_raised_is_still_usable():
+    x = np.ones((64, 5, 2))
+    rope = pe.RoPE(64, 10)
+    for wrong in (np.ones((64, 11, 2)), np.ones((3, 64, 2)), [1.0]):
+        with pytest.raises((TypeError, ValueError)):
+            rope(wrong)
+    np.testing.assert_array_equal(rope(x), pe.RoPE(64, 10)(x))
+
+
+def test_mixed_libraries():
+    strict = pytest.importorskip("array_api_strict")
+    x, y = f((64, 3)), strict.zeros((64, 3))
+    message = "`x` and `positions` must come from one array library, got numpy.ndarray for `x`, array_api_strict.Array for `positions`."
+    with pytest.raises(TypeError, match="^" + re.escape(message) + "$"):
+        ROPE(x, positions=strict.zeros(3))
+    with pytest.raises(TypeError, match=r"`q`, `k` and `v` must come from one array library"):
+        pe.scaled_dot_product_attention(x, y, y)
+    with pytest.raises(TypeError, match=r"`masks\[0\]` and `masks\[1\]` must come from one"):
+        pe.combine_masks(f(2, dtype=bool), strict.zeros(2, dtype=strict.bool))
+    with pytest.raises(TypeError, match=r"`x` and `Wq` must come from one array library"):
+        MHA(strict.zeros((8, 3, 1)))
+    with pytest.raises(TypeError, match=r"`Wq`, `Wk`, `Wv` and `Wo` must come from one"):
+        replace(MHA, Wo=strict.zeros((8, 8)))
+
+
+def test_float64_where_there_is_none(backend):
+    if backend.wide == "float64":
+        assert (
+            pe.inverse_frequencies(
+                4, xp=backend.xp, dtype=backend.xp.float64, device=backend.device
+            ).dtype
+            == backend.xp.float64
+        )
+        return
+    message = "`dtype` must be a dtype that the device has, got float64."
+    with pytest.raises(ValueError, match=message):
+        pe.inverse_frequencies(4, xp=backend.xp, dtype=backend.xp.float64, device=backend.device)
+
+
+def test_lengths_above_are_found_where_values_can_be_read(backend):
+    if backend.lazy:
+        # Neither dask nor a traced function has the values; the mask hides nothing then.
+        mask = pe.create_padding_mask(backend.array([9, 2]), 4)
+        np.testing.assert_array_equal(backend.numpy(mask)[0, :, 0], [False] * 4)
+        return
+    with pytest.raises(ValueError, match="`lengths` must lie between 0 and `max_len` = 4, got"):
+        pe.create_padding_mask(backend.array([9, 2]), 4)

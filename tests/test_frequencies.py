@@ -1,0 +1,124 @@
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
+from positional_embeddings._namespace import host
+from positional_embeddings.frequencies import cos_sin, turns
+
+LIMIT = 2**31
+
+
+def exact_angle(position, i, dim, base, scale=1.0):
+    with mpmath.workdps(50):
+        frequency = mpmath.mpf(base) ** (-mpmath.mpf(2 * i) / dim)
+        return mpmath.mpf(position) * frequency * mpmath.mpf(scale)
+
+
+def error(value, exact):
+    return abs(float(mpmath.mpf(float(value)) - exact))
+
+
+@given(dim=st.integers(1, 40), base=st.floats(1.5, 1e6))
+def test_inverse_frequencies_are_the_nearest_floats(dim, base):
+    frequencies = inverse_frequencies(dim, base)
+    assert frequencies.shape == ((dim + 1) // 2,)
+    with mpmath.workdps(50):
+        for i, frequency in enumerate(frequencies):
+            assert float(frequency) == float(mpmath.mpf(base) ** (-mpmath.mpf(2 * i) / dim))
+
+
+def test_frequencies_are_made_on_the_backend(backend):
+    frequencies = inverse_frequencies(6, 100, xp=backend.xp, device=backend.device)
+    assert frequencies.dtype == getattr(backend.xp, backend.wide)
+    expected = [100 ** (-i / 3) for i in range(3)]
+    np.testing.assert_allclose(backend.numpy(frequencies), expected, rtol=1e-6)
+    narrow = compute_frequencies(
+        5, 4, xp=backend.xp, dtype=backend.xp.float32, device=backend.device
+    )
+    assert narrow.dtype == backend.xp.float32
+    expected = [[p * 10_000 ** (-2 * i / 5) for p in range(4)] for i in range(3)]
+    np.testing.assert_allclose(backend.numpy(narrow), expected, rtol=1e-6)
+
+
+@given(
+    positions=st.lists(st.integers(-LIMIT, LIMIT), min_size=1, max_size=8),
+    dim=st.integers(1, 16).map(lambda n: 2 * n),
+    base=st.sampled_from([10.0, 10_000.0, 500_000.0, 1e6]),
+    scale=st.sampled_from([1.0, 0.25, 1 / 3]),
+)
+def test_integer_positions_are_exact_in_float64(positions, dim, base, scale):
+    cos, sin = cos_sin(np.asarray(positions), turns(dim, base, scale), host.float64, host)
+    for i in range(dim // 2):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, dim, base, scale)
+                assert error(cos[i, j], mpmath.cos(exact)) < 2.5e-16
+                assert error(sin[i, j], mpmath.sin(exact)) < 2.5e-16
+
+
+@given(positions=st.lists(st.integers(-LIMIT + 1, LIMIT - 1), min_size=3, max_size=3))
+def test_integer_positions_on_every_device(backend, positions):
+    array = backend.array(positions, "int64")
+    dtype = getattr(backend.xp, backend.wide)
+    bound = 2.5e-16 if backend.wide == "float64" else 1e-7
+    cos, sin = (backend.numpy(t) for t in cos_sin(array, turns(8, 10_000), dtype, backend.xp))
+    for i in range(4):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 8, 10_000)
+                assert error(cos[i, j], mpmath.cos(exact)) < bound
+                assert error(sin[i, j], mpmath.sin(exact)) < bound
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "uint32", "uint64"])
+def test_integer_positions_of_every_width(backend, dtype):
+    if dtype == "uint64" and not backend.has_int64:
+        dtype = "uint32"
+    positions = backend.array([0, 1, 100], dtype)
+    cos, _ = cos_sin(positions, turns(4, 100), backend.xp.float32, backend.xp)
+    expected = np.cos([[0, 1, 100], [0, 0.1, 10]])
+    np.testing.assert_allclose(backend.numpy(cos), expected, atol=1e-6)
+
+
+@given(positions=st.lists(st.floats(-3000, 3000, width=32), min_size=3, max_size=3))
+def test_real_positions_on_every_device(backend, positions):
+    """float32 holds the given positions exactly, so that the angle's own error remains."""
+    array = backend.array(positions, "float32")
+    dtype = getattr(backend.xp, backend.wide)
+    bound = 2e-12 if backend.wide == "float64" else 1.5e-7
+    cos, sin = (backend.numpy(t) for t in cos_sin(array, turns(8, 10_000), dtype, backend.xp))
+    for i in range(4):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 8, 10_000)
+                assert error(cos[i, j], mpmath.cos(exact)) < bound
+                assert error(sin[i, j], mpmath.sin(exact)) < bound
+
+
+def test_float32_table_is_exact_at_long_positions():
+    """Half a unit in the last place, where float32 angles are off by 1e-3 at 131,071."""
+    rope = RoPE(8, 131_072, base=500_000)
+    table = rope(np.concatenate([np.ones((4, 131_072)), np.zeros((4, 131_072))]).astype("float32"))
+    worst = 0.0
+    for position in (1, 4_097, 65_537, 131_071):
+        for i in range(4):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 8, 500_000)
+                worst = max(worst, error(table[i, position], mpmath.cos(exact)))
+                worst = max(worst, error(table[i + 4, position], mpmath.sin(exact)))
+    assert worst < 3e-8
+
+
+def test_float32_positions_to_ten_million():
+    rng = np.random.default_rng(0)
+    positions = np.append(rng.integers(0, 10_000_000, 300), [1_048_575, 10_000_000])
+    cos, sin = cos_sin(positions, turns(128, 10_000), host.float32, host)
+    for i in range(0, 64, 7):
+        for j, position in enumerate(positions.tolist()):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 128, 10_000)
+                assert error(cos[i, j], mpmath.cos(exact)) < 3e-8
+                assert error(sin[i, j], mpmath.sin(exact)) < 3e-8

@@ -1,0 +1,87 @@
+"""What JAX's users expect beyond arrays: transformations, and nothing that leaks from them."""
+
+import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+jnp = jax.numpy
+
+from positional_embeddings import (  # noqa: E402
+    AbsolutePE,
+    RoPE,
+    RoPEMultiHeadAttention,
+    create_causal_mask,
+    create_padding_mask,
+    scaled_dot_product_attention,
+    sinusoidal_encoding,
+)
+
+X = np.random.default_rng(0).standard_normal((8, 5, 2))
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("layer", [RoPE(8, 20), AbsolutePE(8, 20)])
+def test_a_layer_works_inside_and_outside_of_jit(layer, x64):
+    expected, tolerance = layer(X), 1e-12 if x64 else 2e-6
+    with jax.enable_x64(x64):
+        x = jnp.asarray(X)
+        for call in (jax.jit(layer), layer, jax.jit(jax.vmap(layer, -1, -1)), layer):
+            np.testing.assert_allclose(np.asarray(call(x)), expected, atol=tolerance)
+        places = jnp.asarray([3, 1, 4, 1, 100_000])
+        traced = jax.jit(lambda x, p: layer(x, positions=p))(x, places)
+        exact = layer(X, positions=np.asarray(places))
+        np.testing.assert_allclose(np.asarray(traced), exact, atol=tolerance)
+
+
+def test_gradients():
+    with jax.enable_x64(True):
+        from jax.test_util import check_grads
+
+        x, positions = jnp.asarray(X), jnp.asarray([0.5, 1, -3, 100, 7])
+        check_grads(lambda x, p: RoPE(8, 5)(x, positions=p), (x, positions), order=1)
+        check_grads(lambda p: sinusoidal_encoding(p, 7), (positions,), order=1)
+        q, k, v = x, x[::-1], x[:3]
+        mask = create_causal_mask(5, offset=-1, xp=jnp)  # the first query sees nothing
+        check_grads(
+            lambda *arrays: scaled_dot_product_attention(
+                *map(jnp.asarray, arrays), mask=mask, softcap=2.0
+            ),
+            (q, k, v),
+            order=1,
+        )
+
+
+def test_gradient_of_real_positions_without_float64():
+    """The positions are cut into parts; their derivative must not be cut with them."""
+    slope = jax.grad(lambda p: sinusoidal_encoding(p, 4, base=100.0)[0])(jnp.asarray(7.25))
+    assert float(slope) == pytest.approx(np.cos(7.25), abs=1e-6)
+
+
+def test_weights_may_be_traced():
+    from dataclasses import replace
+
+    mha = RoPEMultiHeadAttention(8, 2, rng=0, xp=jnp)
+    x = jnp.asarray(X)
+
+    def loss(weight):
+        return jnp.sum(replace(mha, Wo=weight)(x) ** 2)
+
+    gradient = jax.jit(jax.grad(loss))(mha.Wo)
+    step = 1e-2 * jnp.sign(gradient)
+    assert float(loss(mha.Wo - step)) < float(loss(mha.Wo))
+
+
+def test_lengths_may_be_traced():
+    mask = jax.jit(lambda n: create_padding_mask(n, 4))(jnp.asarray([1, 4], dtype=jnp.uint8))
+    np.testing.assert_array_equal(mask[0, :, 0], [False, True, True, True])
+
+
+def test_masked_garbage_reaches_no_gradient():
+    k = jnp.asarray(X).at[:, 4].set(jnp.nan)
+    mask = create_causal_mask(5, xp=jnp) | create_padding_mask([4], 5, xp=jnp)
+
+    def total(q, k, v):
+        return jnp.sum(scaled_dot_product_attention(q, k, v, mask=mask))
+
+    for gradient in jax.grad(total, argnums=(0, 1, 2))(jnp.asarray(X), k, k):
+        assert bool(jnp.all(jnp.isfinite(gradient)))

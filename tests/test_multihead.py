@@ -1,0 +1,158 @@
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
+import numpy as np
+import pytest
+
+import oracles
+from positional_embeddings import (
+    RoPEMultiHeadAttention,
+    combine_masks,
+    create_causal_mask,
+    create_padding_mask,
+)
+
+WEIGHTS = ("Wq", "Wk", "Wv", "Wo")
+
+
+def layer_on(backend, **options):
+    options = {"rng": 0, "max_len": 12, "base": 100} | options
+    return RoPEMultiHeadAttention(
+        8,
+        4,
+        xp=backend.xp,
+        device=backend.device,
+        dtype=getattr(backend.xp, backend.wide),
+        **options,
+    )
+
+
+def host_twin(backend, layer):
+    return replace(layer, **{name: backend.numpy(getattr(layer, name)) for name in WEIGHTS})
+
+
+@pytest.mark.parametrize("num_kv_heads", [None, 2, 1])
+@pytest.mark.parametrize("mask_kind", ["none", "one", "batch", "heads*batch", "heads, batch"])
+def test_layer_is_its_heads_one_by_one(backend, num_kv_heads, mask_kind):
+    rng = np.random.default_rng(1)
+    heads, batch, seq = 4, 3, 5
+    x = rng.standard_normal((8, seq, batch))
+    layer = layer_on(backend, num_kv_heads=num_kv_heads)
+    last = {"none": (), "one": (1,), "batch": (batch,), "heads*batch": (heads * batch,)}
+    shape = (seq, seq, *last.get(mask_kind, (heads, batch)))
+    mask = None if mask_kind == "none" else rng.random(shape) < 0.5
+    by_head = {
+        "none": lambda: None,
+        "one": lambda: mask[:, :, None, :],
+        "batch": lambda: mask[:, :, None, :],
+        "heads*batch": lambda: mask.reshape(seq, seq, heads, batch),
+        "heads, batch": lambda: mask,
+    }[mask_kind]()
+    got = layer(backend.array(x), None if mask is None else backend.array(mask), offset=2)
+    expected = oracles.multi_head(x, host_twin(backend, layer), by_head, base=100, offset=2)
+    tolerance = 10 * backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(5, 5, 1), (1, 5, 4), (5, 5, 12), (5, 5, 4, 1)])
+def test_bias_belongs_to_heads(backend, shape):
+    rng = np.random.default_rng(1)
+    x, bias = rng.standard_normal((8, 5, 3)), rng.standard_normal(shape)
+    layer = layer_on(backend)
+    by_head = bias if bias.ndim == 4 else bias[..., None]
+    by_head = bias.reshape(5, 5, 4, 3) if shape[2] == 12 else by_head
+    got = layer(backend.array(x), bias=backend.array(bias))
+    expected = oracles.multi_head(x, host_twin(backend, layer), None, by_head, base=100)
+    tolerance = 10 * backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=tolerance, rtol=tolerance)
+
+
+def test_the_seeds_example():
+    x = np.random.default_rng(0).random((512, 20, 32))
+    mha = RoPEMultiHeadAttention(512, 8)
+    output = mha(x, combine_masks(create_causal_mask(20), create_padding_mask([20] * 31 + [7], 20)))
+    assert output.shape == x.shape
+    assert output.dtype == x.dtype
+    assert np.isfinite(output).all()
+
+
+def test_padding_does_not_change_what_is_real():
+    x = np.random.default_rng(0).standard_normal((8, 6, 1))
+    mha = RoPEMultiHeadAttention(8, 2, rng=0, dtype=np.float64)
+    padded = np.concatenate([x[:, :4], np.full((8, 2, 1), np.nan)], axis=1)
+    output = mha(padded, create_padding_mask([4], 6))
+    np.testing.assert_allclose(output[:, :4], mha(x[:, :4]), atol=1e-12)
+
+
+def test_half_precision_input(backend):
+    x = np.random.default_rng(0).standard_normal((8, 5, 2)).astype("float32")
+    layer = layer_on(backend)
+    for dtype in backend.half_dtypes:
+        half = backend.array(x, dtype)
+        got = layer(half)
+        assert got.dtype == dtype
+        wide = layer(backend.xp.astype(half, getattr(backend.xp, backend.wide)))
+        np.testing.assert_allclose(
+            backend.numpy(got).astype("float64"), backend.numpy(wide), rtol=2**-7, atol=0.02
+        )
+
+
+def test_weights_are_kaiming_normal_and_seeded():
+    mha = RoPEMultiHeadAttention(256, 4, num_kv_heads=2, rng=3)
+    assert mha.Wq.shape == mha.Wo.shape == (256, 256)
+    assert mha.Wk.shape == mha.Wv.shape == (128, 256)
+    for name in WEIGHTS:
+        weight = getattr(mha, name)
+        assert weight.dtype == np.float32
+        assert np.std(weight) == pytest.approx(np.sqrt(2 / 256), rel=0.02)
+        assert np.mean(weight) == pytest.approx(0, abs=2e-3)
+    assert not np.array_equal(mha.Wk, mha.Wv)
+    assert RoPEMultiHeadAttention(256, 4, num_kv_heads=2, rng=3) == mha
+    assert RoPEMultiHeadAttention(256, 4, num_kv_heads=2, rng=4) != mha
+    assert RoPEMultiHeadAttention(256, 4, num_kv_heads=2, rng=np.random.default_rng(3)) == mha
+    assert RoPEMultiHeadAttention(256, 4) != RoPEMultiHeadAttention(256, 4)
+
+
+def test_layer_is_a_value():
+    mha = RoPEMultiHeadAttention(8, 2, 50, num_kv_heads=1, base=100, rng=5)
+    for twin in (
+        eval(repr(mha)),
+        pickle.loads(pickle.dumps(mha)),
+        copy.copy(mha),
+        copy.deepcopy(mha),
+    ):
+        assert twin == mha
+    assert mha != RoPEMultiHeadAttention(8, 2, 51, num_kv_heads=1, base=100, rng=5)
+    assert mha != "another thing"
+    with pytest.raises(FrozenInstanceError, match="Wq"):
+        mha.Wq = np.zeros((8, 8))
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(mha)
+
+
+def test_weights_are_replaceable(backend):
+    layer = layer_on(backend)
+    other = replace(layer, Wv=layer.Wv * 2)
+    x = backend.array(np.random.default_rng(0).standard_normal((8, 3, 1)))
+    np.testing.assert_allclose(
+        backend.numpy(other(x)), 2 * backend.numpy(layer(x)), rtol=1e-5, atol=1e-6
+    )
+    assert "rng=None" in repr(other)  # a seed would not tell these weights
+    assert other != layer
+    assert layer == replace(layer)
+
+
+def test_missing_weights_follow_the_given_ones(backend):
+    xp = backend.xp
+    query = backend.array(np.eye(8), "float32")
+    layer = RoPEMultiHeadAttention(8, 2, Wq=query, rng=1)
+    np.testing.assert_array_equal(backend.numpy(layer.Wq), np.eye(8))
+    assert layer.Wk.dtype == xp.float32
+    seeded = RoPEMultiHeadAttention(8, 2, rng=1)
+    np.testing.assert_array_equal(backend.numpy(layer.Wo), seeded.Wo)
+
+
+def test_layers_of_two_libraries_differ():
+    strict = pytest.importorskip("array_api_strict")
+    assert RoPEMultiHeadAttention(8, 2, rng=0) != RoPEMultiHeadAttention(8, 2, rng=0, xp=strict)

@@ -1,0 +1,28 @@
+"""The README's code is run, and its CuPy example is the NumPy one but for the import."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from backends import missing
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCKS = re.findall(r"^```python ?(\w*)\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_code_block(number):
+    library, code = BLOCKS[number]
+    if library == "cupy" and (reason := missing("cupy")):
+        pytest.skip(reason)
+    if library and importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    exec(compile(code, f"README block {number}", "exec"), {})  # noqa: S102 - its own README
+
+
+def test_cupy_differs_by_one_line():
+    plain = [code for library, code in BLOCKS if not library]
+    (cupy,) = [code for library, code in BLOCKS if library == "cupy"]
+    assert cupy.replace("import cupy as xp", "import numpy as xp") in plain

@@ -1,0 +1,98 @@
+"""What PyTorch's users expect beyond arrays: gradients, tracing, other devices."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from positional_embeddings import (  # noqa: E402
+    AbsolutePE,
+    RoPE,
+    RoPEMultiHeadAttention,
+    create_causal_mask,
+    create_padding_mask,
+    scaled_dot_product_attention,
+    sinusoidal_encoding,
+)
+
+
+def leaf(*shape, seed=0):
+    values = np.random.default_rng(seed).standard_normal(shape)
+    return torch.asarray(values, dtype=torch.float64).requires_grad_()
+
+
+def test_gradients_of_everything_that_is_differentiable():
+    check = torch.autograd.gradcheck
+    x, positions = leaf(4, 3, 2), leaf(3, seed=1)
+    assert check(lambda x, p: RoPE(4, 3)(x, positions=p), (x, positions))
+    assert check(RoPE(4, 3), (x,))
+    assert check(AbsolutePE(4, 3), (x,))
+    assert check(lambda p: sinusoidal_encoding(p, 5), (positions,))
+    q, k, v, bias = (
+        leaf(4, 3, 2),
+        leaf(4, 5, 2, seed=1),
+        leaf(2, 5, 2, seed=2),
+        leaf(3, 5, 1, seed=3),
+    )
+    mask = create_causal_mask(3, key_len=5, offset=-1, xp=torch)
+    assert check(
+        lambda q, k, v, b: scaled_dot_product_attention(q, k, v, mask=mask, bias=b, softcap=2.0),
+        (q, k, v, bias),
+    )
+    mha = RoPEMultiHeadAttention(4, 2, rng=0, xp=torch, dtype=torch.float64)
+    assert check(mha, (x,))
+
+
+def test_masked_garbage_reaches_no_gradient():
+    q, k, v = leaf(2, 4, 1), leaf(2, 4, 1, seed=1), leaf(2, 4, 1, seed=2)
+    with torch.no_grad():
+        k[:, 3], v[:, 3] = torch.nan, torch.inf
+    mask = create_causal_mask(4, xp=torch) | create_padding_mask([3], 4, xp=torch)
+    scaled_dot_product_attention(q, k, v, mask=mask).sum().backward()
+    for array in (q.grad, k.grad, v.grad):
+        assert torch.isfinite(array).all()
+
+
+def test_a_fake_or_meta_table_is_used_once():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    rope, x = RoPE(4, 3), torch.ones((4, 3))
+    with FakeTensorMode() as mode:
+        assert rope(mode.from_tensor(x)).shape == x.shape
+    assert rope(torch.ones((4, 3), device="meta")).device.type == "meta"
+    np.testing.assert_allclose(rope(x).numpy(), RoPE(4, 3)(np.ones((4, 3))), atol=1e-6)
+
+
+def test_vmap_and_export():
+    x = torch.asarray(np.random.default_rng(0).standard_normal((2, 4, 3)))
+    rope = RoPE(4, 3)
+    each = torch.stack([rope(part) for part in x])
+    torch.testing.assert_close(torch.func.vmap(rope)(x), each)
+
+    class Rotation(torch.nn.Module):
+        def forward(self, x):
+            return rope(x)
+
+    exported = torch.export.export(Rotation(), (x[0],), strict=False)
+    torch.testing.assert_close(exported.module()(x[1]), each[1])
+    torch.testing.assert_close(rope(x[1]), each[1])
+
+
+def test_default_dtype_and_device_do_not_leak():
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert RoPE(4, 3)(torch.ones((4, 3), dtype=torch.float32)).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with torch.device("meta"):
+        x = torch.ones((4, 3), device="cpu")
+        assert RoPE(4, 3)(x).device.type == "cpu"
+        assert RoPE(4, 3)(x, positions=torch.arange(3, device="cpu")).device.type == "cpu"
+
+
+def test_agrees_with_torchs_attention():
+    q, k, v = (leaf(2, 3, n, 8, seed=n) for n in (5, 7, 7))
+    mask = create_causal_mask(5, key_len=7, xp=torch)[:, :, 0]
+    ours = scaled_dot_product_attention(q, k, v, mask=mask, feature_axis=-1, seq_axis=-2)
+    theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask)
+    torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
