@@ -12,6 +12,7 @@ from array_api_compat import (
     is_array_api_obj,
     is_dask_array,
     is_lazy_array,
+    is_numpy_namespace,
 )
 from array_api_compat import device as device_of
 
@@ -30,6 +31,7 @@ __all__ = [
     "float_dtype",
     "host",
     "is_lazy_array",
+    "is_numpy_namespace",
     "is_real_floating",
     "known",
     "namespace_of",
@@ -60,7 +62,8 @@ class Array(Protocol):
 
 ArrayT = TypeVar("ArrayT", bound=Array)
 
-host: Namespace = array_namespace(np.empty(0))
+# Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
+host: Namespace = np
 
 _HALF_DTYPES = ("float16", "bfloat16")
 
@@ -114,7 +117,7 @@ def _kind(value: Any) -> str:
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:
     """Return `xp` as a namespace that keeps the standard, NumPy's where it is None."""
     if xp is None:
-        return host
+        xp = host
     try:
         return array_namespace(xp.empty(0))
     except (AttributeError, TypeError):
@@ -193,7 +196,7 @@ def read_only(array: HostArray) -> HostArray:
     return view
 
 
-def random_generator(rng: Any) -> np.random.Generator:
+def random_generator(rng: Any) -> "np.random.Generator":
     """Return a NumPy generator from a seed, a generator or None."""
     what = "a non-negative integer seed or a numpy.random.Generator"
     if isinstance(rng, bool) or not (rng is None or isinstance(rng, int | np.random.Generator)):

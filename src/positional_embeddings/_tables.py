@@ -15,6 +15,7 @@ from positional_embeddings._namespace import (
     device_of,
     host,
     is_lazy_array,
+    is_numpy_namespace,
     known,
     read_only,
 )
@@ -75,7 +76,7 @@ class PositionTables:
 
     def _columns(self, start: int, stop: int, x: Any, dtype: Any, xp: Namespace) -> tuple[Any, ...]:
         tables = self._host_tables("float32" if dtype == xp.float32 else "float64")
-        if xp is not host:
+        if not is_numpy_namespace(xp):
             on = device_of(x)
             if is_lazy_array(x):
                 return tuple(
