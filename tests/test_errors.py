@@ -390,17 +390,17 @@ CASES = {
     "length above": (
         lambda: pe.create_padding_mask([2, 5], 4),
         ValueError,
-        "`lengths` must lie between 0 and `max_len` = 4, got 5 at index 1.",
+        "`lengths` must be between 0 and `max_len` = 4, got 5 at index 1.",
     ),
     "length below": (
         lambda: pe.create_padding_mask(np.asarray([-1, 2]), 4),
         ValueError,
-        "`lengths` must lie between 0 and `max_len` = 4, got -1 at index 0.",
+        "`lengths` must be between 0 and `max_len` = 4, got -1 at index 0.",
     ),
     "length huge": (
         lambda: pe.create_padding_mask(np.asarray([2**63], dtype="uint64"), 4),
         ValueError,
-        f"`lengths` must lie between 0 and `max_len` = 4, got {2**63} at index 0.",
+        f"`lengths` must be between 0 and `max_len` = 4, got {2**63} at index 0.",
     ),
     "length axes": (
         lambda: pe.create_padding_mask(f((2, 1), dtype=int), 4),
@@ -737,5 +737,5 @@ def test_lengths_above_are_found_where_values_can_be_read(backend):
         mask = pe.create_padding_mask(backend.array([9, 2]), 4)
         np.testing.assert_array_equal(backend.numpy(mask)[0, :, 0], [False] * 4)
         return
-    with pytest.raises(ValueError, match="`lengths` must lie between 0 and `max_len` = 4, got"):
+    with pytest.raises(ValueError, match="`lengths` must be between 0 and `max_len` = 4, got"):
         pe.create_padding_mask(backend.array([9, 2]), 4)

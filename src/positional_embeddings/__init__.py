@@ -7,15 +7,33 @@ of NumPy, CuPy, PyTorch, JAX or dask, and returns arrays of the same library.
 from positional_embeddings.absolute import AbsolutePE, sinusoidal_encoding
 from positional_embeddings.attention import scaled_dot_product_attention
 from positional_embeddings.frequencies import compute_frequencies, inverse_frequencies
-from positional_embeddings.masks import (
+from positional_embeddings.mask_tools import (
     combine_masks,
-    create_causal_mask,
-    create_padding_mask,
+    describe_mask,
     fully_masked_rows,
     mask_to_bias,
 )
+from positional_embeddings.masks import (
+    create_causal_mask,
+    create_padding_mask,
+    create_prefix_mask,
+    create_segment_mask,
+)
 from positional_embeddings.multihead import RoPEMultiHeadAttention
 from positional_embeddings.rotary import RoPE, apply_rope, neg_half
+from positional_embeddings.segments import (
+    cumulative_lengths,
+    lengths_from_cumulative,
+    lengths_from_segment_ids,
+    positions_from_mask,
+    positions_from_segment_ids,
+    segment_ids_from_lengths,
+)
+from positional_embeddings.sparse_masks import (
+    create_chunked_mask,
+    create_dilated_mask,
+    create_sliding_window_mask,
+)
 
 __version__ = "0.1.0"
 
@@ -28,11 +46,23 @@ __all__ = [
     "combine_masks",
     "compute_frequencies",
     "create_causal_mask",
+    "create_chunked_mask",
+    "create_dilated_mask",
     "create_padding_mask",
+    "create_prefix_mask",
+    "create_segment_mask",
+    "create_sliding_window_mask",
+    "cumulative_lengths",
+    "describe_mask",
     "fully_masked_rows",
     "inverse_frequencies",
+    "lengths_from_cumulative",
+    "lengths_from_segment_ids",
     "mask_to_bias",
     "neg_half",
+    "positions_from_mask",
+    "positions_from_segment_ids",
     "scaled_dot_product_attention",
+    "segment_ids_from_lengths",
     "sinusoidal_encoding",
 ]

@@ -75,7 +75,7 @@ def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value t
     return value
 
 
-def choice(name: str, value: str, options: Sequence[str]) -> str:
+def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
     """Return one of the spelled-out options."""
     if value not in options:
         listed = " or ".join(repr(option) for option in options)
@@ -92,6 +92,13 @@ def real_floating(xp: Namespace, **arrays: Any) -> None:
                 f"`{name}` must have a real floating-point dtype, got {dtype_name(array.dtype)}."
             )
             raise TypeError(message)
+
+
+def signed_integers(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers that may be negative."""
+    if not xp.isdtype(array.dtype, "signed integer"):
+        message = f"`{name}` must have a signed integer dtype, got {dtype_name(array.dtype)}."
+        raise TypeError(message)
 
 
 def real(name: str, array: Any, xp: Namespace) -> None:

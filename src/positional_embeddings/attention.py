@@ -15,7 +15,7 @@ from positional_embeddings._namespace import (
     namespace_of,
     present,
 )
-from positional_embeddings.masks import check_mask
+from positional_embeddings.mask_tools import check_mask
 
 
 @overload

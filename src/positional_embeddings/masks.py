@@ -1,30 +1,24 @@
 """Attention masks: boolean, True where a query may not attend to a key.
 
 A mask has shape (query, key, batch), with 1 where it broadcasts, so that masks
-combine with ``|``.
+combine with ``|``. Query i stands at position i + offset, key j at position j.
 """
 
-import operator
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any, Literal
 
-from positional_embeddings import _axes, _checks
+from positional_embeddings import _checks
 from positional_embeddings._namespace import (
     Array,
-    ArrayT,
     Device,
-    Dtype,
     Namespace,
-    default_float,
     default_integer,
     device_of,
-    dtype_name,
-    float_dtype,
-    known,
     namespace_of,
     namespace_or_numpy,
+    present,
 )
+from positional_embeddings.segments import check_lengths, length_array
 
 Side = Literal["right", "left"]
 
@@ -89,14 +83,9 @@ def create_causal_mask(
     array([[0, 0, 0, 0, 1],
            [0, 0, 0, 0, 0]])
     """
-    seq_len = _checks.positive_integer("seq_len", seq_len)
-    key_len = seq_len if key_len is None else _checks.positive_integer("key_len", key_len)
-    offset = key_len - seq_len if offset is None else _checks.integer("offset", offset)
     mask_diagonal = _checks.boolean("mask_diagonal", mask_diagonal)
     xp = namespace_or_numpy(xp)
-    dtype = default_integer(xp, device)
-    query = xp.arange(offset, offset + seq_len, dtype=dtype, device=device)[:, None, None]
-    key = xp.arange(key_len, dtype=dtype, device=device)[None, :, None]
+    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
     return key >= query if mask_diagonal else key > query
 
 
@@ -158,8 +147,8 @@ def create_padding_mask(
     max_len = _checks.positive_integer("max_len", max_len)
     _checks.choice("side", side, ("right", "left"))
     batch_first = _checks.boolean("batch_first", batch_first)
-    xp, real = _length_array(lengths, xp, device)
-    _check_lengths(real, max_len, xp)
+    xp, real = length_array("lengths", lengths, xp, device)
+    check_lengths("lengths", real, 0, max_len, "`max_len`", xp)
     on = device_of(real)
     dtype = default_integer(xp, on)
     real = xp.astype(real, dtype, copy=False)
@@ -168,162 +157,146 @@ def create_padding_mask(
     return key >= real if side == "right" else key < max_len - real
 
 
-def _length_array(
-    lengths: Any, xp: Namespace | None, device: Device | None
-) -> tuple[Namespace, Any]:
-    """Return the namespace of the lengths, and the lengths as one of its arrays."""
-    if isinstance(lengths, list | tuple):
-        xp = namespace_or_numpy(xp)
-        numbers = [_checks.integer("lengths", n, "a sequence of integers") for n in lengths]
-        return xp, xp.asarray(numbers, dtype=default_integer(xp, device), device=device)
-    if xp is not None or device is not None:
-        message = "`xp` and `device` must be left out where `lengths` is an array."
-        raise TypeError(message)
-    xp = namespace_of(lengths=lengths)
-    if not xp.isdtype(lengths.dtype, "integral"):
-        message = f"`lengths` must have an integer dtype, got {dtype_name(lengths.dtype)}."
-        raise TypeError(message)
-    if lengths.ndim != 1:
-        message = f"`lengths` must have shape (batch,), got {tuple(lengths.shape)}."
-        raise ValueError(message)
-    return xp, lengths
-
-
-def _check_lengths(lengths: Any, max_len: int, xp: Namespace) -> None:
-    """Check the lengths where their values are there to be read."""
-    # uint64 does not compare with Python's integers everywhere, and wraps when it is cast.
-    wide = xp.astype(lengths, default_integer(xp, device_of(lengths)), copy=False)
-    wrong = (wide < 0) | (wide > max_len)
-    if known(xp.any(wrong)):
-        first = next(i for i in range(wrong.shape[0]) if wrong[i])
-        message = (
-            f"`lengths` must lie between 0 and `max_len` = {max_len}, "
-            f"got {int(lengths[first])} at index {first}."
-        )
-        raise ValueError(message)
-
-
-def combine_masks(*masks: Array | None) -> Any:
-    """Return the mask that hides what any of the given masks hides.
+def create_prefix_mask(
+    seq_len: int,
+    prefix_len: int | Sequence[int] | Array,
+    *,
+    key_len: int | None = None,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the causal mask whose first keys every query may attend to (prefix LM).
 
     Parameters
     ----------
-    *masks : array of bool or None
-        Masks of shapes that broadcast against one another; None is skipped.
+    seq_len : int
+        Number of queries, positive.
+    prefix_len : int, or list, tuple or array of int, shape (batch,)
+        Number of keys of the prefix, zero or more, the same or one for each
+        sequence.
+    key_len : int, optional
+        Number of keys, positive; as many as queries where it is None.
+    offset : int, optional
+        Position of the first query among the keys, ``key_len - seq_len`` where it
+        is None: the last query stands at the last key.
+    xp : namespace, optional
+        Array library of the result, NumPy where it is None. An array `prefix_len`
+        has a library of its own.
+    device : device, optional
+        Device of the result where `prefix_len` is not an array.
 
     Returns
     -------
-    array of bool, or None
-        Their union, of the broadcast shape; None where every mask is None.
+    array of bool, shape (seq_len, key_len, 1 or batch)
+        True where key j lies behind query i and outside the prefix.
 
     Raises
     ------
     TypeError
-        If a mask is not a boolean array, or they come from different libraries.
+        If an argument is of the wrong kind.
     ValueError
-        If their shapes do not broadcast.
+        If a length is not positive, or a prefix negative or above `key_len`, where
+        its value can be read.
+
+    References
+    ----------
+    Raffel et al. (2020), T5, section 3.2.1.
 
     Examples
     --------
-    >>> both = combine_masks(create_causal_mask(5), create_padding_mask([3, 4], 5), None)
-    >>> both.shape
-    (5, 5, 2)
+    >>> create_prefix_mask(3, 2)[:, :, 0].astype(int)
+    array([[0, 0, 1],
+           [0, 0, 1],
+           [0, 0, 0]])
     """
-    given = {f"masks[{i}]": mask for i, mask in enumerate(masks) if mask is not None}
-    if not given:
-        return None
-    xp = namespace_of(**given)
-    for name, mask in given.items():
-        check_mask(name, mask, xp)
-    shapes = [tuple(mask.shape) for mask in given.values()]
-    if not _checks.shapes_broadcast(shapes):
-        message = f"`masks` must have shapes that broadcast, got {', '.join(map(str, shapes))}."
-        raise ValueError(message)
-    return reduce(operator.or_, given.values())
+    one = not isinstance(prefix_len, list | tuple) and not hasattr(prefix_len, "shape")
+    xp, prefix = length_array("prefix_len", [prefix_len] if one else prefix_len, xp, device)
+    on = device_of(prefix)
+    query, key = query_and_key_positions(seq_len, key_len, offset, xp, on)
+    check_lengths("prefix_len", prefix, 0, key.shape[1], "the number of keys", xp)
+    prefix = xp.astype(prefix, key.dtype, copy=False)[None, None, :]
+    return (key > query) & (key >= prefix)
 
 
-def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
-    """Return the bias that a mask is: minus infinity where it hides, 0 elsewhere.
-
-    For attentions that add a mask to the scores. Many of them give NaN for a query
-    that is masked everywhere: see `fully_masked_rows`.
+def create_segment_mask(segment_ids: Array, key_segment_ids: Array | None = None, /) -> Any:
+    """Return the mask that keeps packed documents apart.
 
     Parameters
     ----------
-    mask : array of bool
-        True where a query may not attend to a key.
-    dtype : dtype, optional
-        Real floating-point dtype of the result, the library's default where it is
+    segment_ids : array of int, shape (query,) or (query, batch)
+        The document that each query belongs to; a negative number is padding.
+    key_segment_ids : array of int, shape (key,) or (key, batch), optional
+        The document that each key belongs to; those of the queries where it is
         None.
 
     Returns
     -------
-    array
-        Shape of `mask`.
+    array of bool, shape (query, key, 1 or batch)
+        True where query and key belong to different documents, or either is
+        padding.
 
     Raises
     ------
     TypeError
-        If `mask` is not a boolean array, or `dtype` is not real floating-point.
+        If an argument is not an array of signed integers, or they come from
+        different libraries.
     ValueError
-        If the device does not have `dtype`.
+        If an array has the wrong number of axes, or the batches differ.
 
-    Examples
+    See Also
     --------
-    >>> mask_to_bias(create_causal_mask(2))[:, :, 0]
-    array([[  0., -inf],
-           [  0.,   0.]])
-    """
-    xp = namespace_of(mask=mask)
-    check_mask("mask", mask, xp)
-    on = device_of(mask)
-    dtype = float_dtype(dtype, default_float(xp, on), xp, on)
-    hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
-    free = xp.asarray(0.0, dtype=dtype, device=on)
-    bias: ArrayT = xp.where(mask, hidden, free)
-    return bias
+    segment_ids_from_lengths : The segments of documents packed one after another.
 
-
-def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
-    """Tell which queries may attend to nothing.
-
-    Parameters
+    References
     ----------
-    mask : array of bool
-        True where a query may not attend to a key, over all keys: a mask of
-        length 1 on its key axis is taken as one key.
-    key_axis : int, default 1
-        Axis of the keys; -1 for masks of shape (..., query, key).
-
-    Returns
-    -------
-    array of bool
-        Shape of `mask` without its key axis.
-
-    Raises
-    ------
-    TypeError
-        If `mask` is not a boolean array.
-    ValueError
-        If `key_axis` is out of range.
+    Krell et al. (2021), Efficient Sequence Packing, section 3.2.
 
     Examples
     --------
-    >>> fully_masked_rows(create_causal_mask(3, mask_diagonal=True))[:, 0]
-    array([ True, False, False])
+    >>> import numpy as np
+    >>> create_segment_mask(np.asarray([0, 0, 1, -1]))[:, :, 0].astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [1, 1, 0, 1],
+           [1, 1, 1, 1]])
     """
-    xp = namespace_of(mask=mask)
-    check_mask("mask", mask, xp)
-    axis = _axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
-    rows: ArrayT = xp.all(mask, axis=axis)
-    return rows
-
-
-def check_mask(name: str, mask: Any, xp: Namespace) -> None:
-    """Check that a mask is boolean, and tell of the polarity where it is not."""
-    if not xp.isdtype(mask.dtype, "bool"):
+    given = present(segment_ids=segment_ids, key_segment_ids=key_segment_ids)
+    namespace_of(**given)
+    query, *others = (_checked_segments(name, ids) for name, ids in given.items())
+    key = others[0] if others else query
+    if not (_checks.fits(query.shape[1], key.shape[1]) or query.shape[1] == 1):
         message = (
-            f"`{name}` must have a boolean dtype, True where a query may not attend, "
-            f"got {dtype_name(mask.dtype)}."
+            f"`key_segment_ids` must have the batch of `segment_ids`, {query.shape[1]}, "
+            f"got {key.shape[1]}."
         )
-        raise TypeError(message)
+        raise ValueError(message)
+    query, key = query[:, None, :], key[None, :, :]
+    return (query != key) | (query < 0) | (key < 0)
+
+
+def query_and_key_positions(
+    seq_len: int,
+    key_len: int | None,
+    offset: int | None,
+    xp: Namespace,
+    device: Device | None,
+) -> tuple[Any, Any]:
+    """Return the positions of queries and keys, on the first and the second of three axes."""
+    seq_len = _checks.positive_integer("seq_len", seq_len)
+    key_len = seq_len if key_len is None else _checks.positive_integer("key_len", key_len)
+    offset = key_len - seq_len if offset is None else _checks.integer("offset", offset)
+    dtype = default_integer(xp, device)
+    query = xp.arange(offset, offset + seq_len, dtype=dtype, device=device)
+    key = xp.arange(key_len, dtype=dtype, device=device)
+    return query[:, None, None], key[None, :, None]
+
+
+def _checked_segments(name: str, ids: Any) -> Any:
+    """Return segment ids as (sequence, batch)."""
+    xp = namespace_of(**{name: ids})
+    _checks.signed_integers(name, ids, xp)
+    if ids.ndim not in (1, 2):
+        message = f"`{name}` must have shape (seq,) or (seq, batch), got {tuple(ids.shape)}."
+        raise ValueError(message)
+    return ids[:, None] if ids.ndim == 1 else ids

@@ -21,7 +21,7 @@ from positional_embeddings._namespace import (
     random_generator,
 )
 from positional_embeddings.attention import scaled_dot_product_attention
-from positional_embeddings.masks import check_mask
+from positional_embeddings.mask_tools import check_mask
 from positional_embeddings.rotary import RoPE
 
 _WEIGHTS = ("Wq", "Wk", "Wv", "Wo")

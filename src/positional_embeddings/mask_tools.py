@@ -1,0 +1,237 @@
+"""Combining, converting and looking at attention masks."""
+
+import operator
+from functools import reduce
+from typing import Any
+
+from positional_embeddings import _axes, _checks
+from positional_embeddings._namespace import (
+    Array,
+    ArrayT,
+    Dtype,
+    Namespace,
+    default_float,
+    device_of,
+    dtype_name,
+    float_dtype,
+    namespace_of,
+)
+
+
+def combine_masks(*masks: Array | None) -> Any:
+    """Return the mask that hides what any of the given masks hides.
+
+    Parameters
+    ----------
+    *masks : array of bool or None
+        Masks of shapes that broadcast against one another; None is skipped.
+
+    Returns
+    -------
+    array of bool, or None
+        Their union, of the broadcast shape; None where every mask is None.
+
+    Raises
+    ------
+    TypeError
+        If a mask is not a boolean array, or they come from different libraries.
+    ValueError
+        If their shapes do not broadcast.
+
+    Examples
+    --------
+    >>> from positional_embeddings import create_causal_mask, create_padding_mask
+    >>> both = combine_masks(create_causal_mask(5), create_padding_mask([3, 4], 5), None)
+    >>> both.shape
+    (5, 5, 2)
+    """
+    given = {f"masks[{i}]": mask for i, mask in enumerate(masks) if mask is not None}
+    if not given:
+        return None
+    xp = namespace_of(**given)
+    for name, mask in given.items():
+        check_mask(name, mask, xp)
+    shapes = [tuple(mask.shape) for mask in given.values()]
+    if not _checks.shapes_broadcast(shapes):
+        message = f"`masks` must have shapes that broadcast, got {', '.join(map(str, shapes))}."
+        raise ValueError(message)
+    return reduce(operator.or_, given.values())
+
+
+def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
+    """Return the bias that a mask is: minus infinity where it hides, 0 elsewhere.
+
+    For attentions that add a mask to the scores. Many of them give NaN for a query
+    that is masked everywhere: see `fully_masked_rows`.
+
+    Parameters
+    ----------
+    mask : array of bool
+        True where a query may not attend to a key.
+    dtype : dtype, optional
+        Real floating-point dtype of the result, the library's default where it is
+        None.
+
+    Returns
+    -------
+    array
+        Shape of `mask`.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not a boolean array, or `dtype` is not real floating-point.
+    ValueError
+        If the device does not have `dtype`.
+
+    Examples
+    --------
+    >>> from positional_embeddings import create_causal_mask
+    >>> mask_to_bias(create_causal_mask(2))[:, :, 0]
+    array([[  0., -inf],
+           [  0.,   0.]])
+    """
+    xp = namespace_of(mask=mask)
+    check_mask("mask", mask, xp)
+    on = device_of(mask)
+    dtype = float_dtype(dtype, default_float(xp, on), xp, on)
+    hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
+    free = xp.asarray(0.0, dtype=dtype, device=on)
+    bias: ArrayT = xp.where(mask, hidden, free)
+    return bias
+
+
+def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
+    """Tell which queries may attend to nothing.
+
+    Parameters
+    ----------
+    mask : array of bool
+        True where a query may not attend to a key, over all keys: a mask of
+        length 1 on its key axis is taken as one key.
+    key_axis : int, default 1
+        Axis of the keys; -1 for masks of shape (..., query, key).
+
+    Returns
+    -------
+    array of bool
+        Shape of `mask` without its key axis.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not a boolean array.
+    ValueError
+        If `key_axis` is out of range.
+
+    Examples
+    --------
+    >>> from positional_embeddings import create_causal_mask
+    >>> fully_masked_rows(create_causal_mask(3, mask_diagonal=True))[:, 0]
+    array([ True, False, False])
+    """
+    xp = namespace_of(mask=mask)
+    check_mask("mask", mask, xp)
+    axis = _axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
+    rows: ArrayT = xp.all(mask, axis=axis)
+    return rows
+
+
+def describe_mask(mask: Array, /, *, batch: int = 0, key_axis: int = 1, most: int = 32) -> str:
+    """Return a picture of a mask to print: one character for each query and key.
+
+    Parameters
+    ----------
+    mask : array of bool, shape (query, key) or (query, key, batch)
+        True where a query may not attend to a key. With `key_axis` -1, shape
+        (query, key) or (batch, ..., query, key).
+    batch : int, default 0
+        Which sequence to draw; a mask of length 1 there is the same for all.
+    key_axis : int, default 1
+        Axis of the keys, behind that of the queries: 1 or -1.
+    most : int, default 32
+        Most queries and keys that are drawn, 4 or more; the middle of a longer
+        mask is left out.
+
+    Returns
+    -------
+    str
+        A line for each query with its number, ``#`` where it attends and ``.`` where
+        it may not; above them the numbers of the keys.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not a boolean array.
+    ValueError
+        If `mask` has too few axes, or `batch` is out of range.
+
+    Examples
+    --------
+    >>> from positional_embeddings import create_causal_mask
+    >>> print(describe_mask(create_causal_mask(5)))
+          key
+          01234
+    query
+        0 #....
+        1 ##...
+        2 ###..
+        3 ####.
+        4 #####
+    # attends   . masked   (5 queries, 5 keys)
+    """
+    xp = namespace_of(mask=mask)
+    check_mask("mask", mask, xp)
+    most = max(_checks.positive_integer("most", most), 4)
+    picture = _one_mask(mask, _checks.non_negative_integer("batch", batch), key_axis)
+    queries, keys = picture.shape
+    rows, columns = _drawn(queries, most), _drawn(keys, most)
+    lines = ["      key", *_key_numbers(columns), "query"]
+    for i in rows:
+        if i is None:
+            lines.append("    : ")
+            continue
+        cells = (":" if j is None else "." if bool(picture[i, j]) else "#" for j in columns)
+        lines.append(f"{i:5d} {''.join(cells)}")
+    lines.append(f"# attends   . masked   ({queries} queries, {keys} keys)")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _one_mask(mask: Any, batch: int, key_axis: int) -> Any:
+    """Return the (query, key) mask of one sequence."""
+    _checks.choice("key_axis", key_axis, (1, -1))
+    if mask.ndim < 2:
+        message = f"`mask` must have axes of queries and keys, got shape {tuple(mask.shape)}."
+        raise ValueError(message)
+    others = mask.shape[2:] if key_axis == 1 else mask.shape[:-2]
+    for size in others:
+        if size != 1 and batch >= size:
+            message = f"`batch` must be below {size}, the batch of `mask`, got {batch}."
+            raise ValueError(message)
+    chosen = tuple(0 if size == 1 else batch for size in others)
+    return mask[(..., *chosen)] if key_axis == 1 else mask[(*chosen, ...)]
+
+
+def _drawn(size: int, most: int) -> list[int | None]:
+    """Return the indices to draw, None for those left out in the middle."""
+    if size <= most:
+        return list(range(size))
+    half = (most - 1) // 2
+    return [*range(half), None, *range(size - half, size)]
+
+
+def _key_numbers(columns: list[int | None]) -> list[str]:
+    """Return the numbers of the keys, written downwards, one line for each digit."""
+    width = max(len(str(j)) for j in columns)
+    texts = [":" * width if j is None else str(j).rjust(width) for j in columns]
+    return ["      " + "".join(text[line] for text in texts) for line in range(width)]
+
+
+def check_mask(name: str, mask: Any, xp: Namespace) -> None:
+    """Check that a mask is boolean, and tell of the polarity where it is not."""
+    if not xp.isdtype(mask.dtype, "bool"):
+        message = (
+            f"`{name}` must have a boolean dtype, True where a query may not attend, "
+            f"got {dtype_name(mask.dtype)}."
+        )
+        raise TypeError(message)

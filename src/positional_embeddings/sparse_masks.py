@@ -1,0 +1,209 @@
+"""Sparse attention masks: windows, chunks and dilation.
+
+Boolean, True where a query may not attend to a key; query i stands at position
+i + offset, key j at position j.
+"""
+
+from typing import Any
+
+from positional_embeddings import _checks
+from positional_embeddings._namespace import Device, Namespace, namespace_or_numpy
+from positional_embeddings.masks import query_and_key_positions
+
+Window = tuple[int | None, int | None]
+
+
+def create_sliding_window_mask(
+    seq_len: int,
+    window: Window,
+    *,
+    key_len: int | None = None,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the mask that lets each query attend to a window around its position.
+
+    Parameters
+    ----------
+    seq_len : int
+        Number of queries, positive.
+    window : tuple of two int or None
+        How many keys to the left and to the right of its own position a query
+        attends to, beside its own; None for all of them. ``(w - 1, 0)`` is the
+        causal window of w keys.
+    key_len : int, optional
+        Number of keys, positive; as many as queries where it is None.
+    offset : int, optional
+        Position of the first query among the keys, ``key_len - seq_len`` where it
+        is None: the last query stands at the last key.
+    xp : namespace, optional
+        Array library of the result, NumPy where it is None.
+    device : device, optional
+        Device of the result.
+
+    Returns
+    -------
+    array of bool, shape (seq_len, key_len, 1)
+        True where key j lies outside ``i - left <= j <= i + right``.
+
+    Raises
+    ------
+    TypeError
+        If `window` is not a pair, or an argument is of the wrong kind.
+    ValueError
+        If a length is not positive, or a side of the window negative.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1.
+
+    Examples
+    --------
+    >>> create_sliding_window_mask(4, (1, 0))[:, :, 0].astype(int)
+    array([[0, 1, 1, 1],
+           [0, 0, 1, 1],
+           [1, 0, 0, 1],
+           [1, 1, 0, 0]])
+    """
+    left, right = _window(window)
+    xp = namespace_or_numpy(xp)
+    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
+    if left is None and right is None:
+        return (query - key) * 0 != 0
+    if left is None:
+        return key > query + right
+    if right is None:
+        return key < query - left
+    return (key < query - left) | (key > query + right)
+
+
+def create_chunked_mask(
+    seq_len: int,
+    chunk_size: int,
+    *,
+    key_len: int | None = None,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the mask that lets each query attend to the keys of its own chunk.
+
+    Parameters
+    ----------
+    seq_len : int
+        Number of queries, positive.
+    chunk_size : int
+        Number of positions of a chunk, positive.
+    key_len : int, optional
+        Number of keys, positive; as many as queries where it is None.
+    offset : int, optional
+        Position of the first query among the keys, ``key_len - seq_len`` where it
+        is None: the last query stands at the last key.
+    xp : namespace, optional
+        Array library of the result, NumPy where it is None.
+    device : device, optional
+        Device of the result.
+
+    Returns
+    -------
+    array of bool, shape (seq_len, key_len, 1)
+        True where ``i // chunk_size`` and ``j // chunk_size`` differ. Combine with
+        a causal mask for causal chunks.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive.
+
+    References
+    ----------
+    Child et al. (2019), Generating Long Sequences with Sparse Transformers,
+    section 4.
+
+    Examples
+    --------
+    >>> create_chunked_mask(4, 2)[:, :, 0].astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [1, 1, 0, 0],
+           [1, 1, 0, 0]])
+    """
+    chunk_size = _checks.positive_integer("chunk_size", chunk_size)
+    xp = namespace_or_numpy(xp)
+    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
+    return xp.floor_divide(query, chunk_size) != xp.floor_divide(key, chunk_size)
+
+
+def create_dilated_mask(
+    seq_len: int,
+    dilation: int,
+    *,
+    key_len: int | None = None,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the mask that lets each query attend to every so many positions.
+
+    Parameters
+    ----------
+    seq_len : int
+        Number of queries, positive.
+    dilation : int
+        Step between the keys of a query, positive; 1 hides nothing.
+    key_len : int, optional
+        Number of keys, positive; as many as queries where it is None.
+    offset : int, optional
+        Position of the first query among the keys, ``key_len - seq_len`` where it
+        is None: the last query stands at the last key.
+    xp : namespace, optional
+        Array library of the result, NumPy where it is None.
+    device : device, optional
+        Device of the result.
+
+    Returns
+    -------
+    array of bool, shape (seq_len, key_len, 1)
+        True where ``i - j`` is not a multiple of `dilation`. Combine with a
+        sliding-window or causal mask to bound it.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1.
+
+    Examples
+    --------
+    >>> create_dilated_mask(4, 2)[:, :, 0].astype(int)
+    array([[0, 1, 0, 1],
+           [1, 0, 1, 0],
+           [0, 1, 0, 1],
+           [1, 0, 1, 0]])
+    """
+    dilation = _checks.positive_integer("dilation", dilation)
+    xp = namespace_or_numpy(xp)
+    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
+    return xp.remainder(query - key, dilation) != 0
+
+
+def _window(window: Any) -> Window:
+    if not (isinstance(window, tuple | list) and len(window) == 2):
+        message = (
+            "`window` must be a pair (left, right) of counts beside the own position, "
+            f"None for all, got {window!r}."
+        )
+        raise TypeError(message)
+    left, right = (
+        None if side is None else _checks.non_negative_integer(f"window[{i}]", side)
+        for i, side in enumerate(window)
+    )
+    return left, right

@@ -1,0 +1,107 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from positional_embeddings import (
+    RoPE,
+    combine_masks,
+    create_causal_mask,
+    create_padding_mask,
+    create_segment_mask,
+    cumulative_lengths,
+    lengths_from_cumulative,
+    lengths_from_segment_ids,
+    positions_from_mask,
+    positions_from_segment_ids,
+    scaled_dot_product_attention,
+    segment_ids_from_lengths,
+)
+
+lengths_strategy = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(sum)
+
+
+@given(lengths=lengths_strategy, spare=st.integers(0, 3))
+def test_there_and_back(backend, lengths, spare):
+    total = sum(lengths) + spare
+    array = backend.array(lengths)
+    ids = segment_ids_from_lengths(array, total)
+    expected = [n for n, length in enumerate(lengths) for _ in range(length)] + [-1] * spare
+    np.testing.assert_array_equal(backend.numpy(ids), expected)
+    back = lengths_from_segment_ids(ids, len(lengths))
+    np.testing.assert_array_equal(backend.numpy(back), lengths)
+    positions = [p for length in lengths for p in range(length)] + [0] * spare
+    np.testing.assert_array_equal(backend.numpy(positions_from_segment_ids(ids)), positions)
+    cumulative = cumulative_lengths(array)
+    np.testing.assert_array_equal(backend.numpy(cumulative), np.cumsum([0, *lengths]))
+    np.testing.assert_array_equal(backend.numpy(lengths_from_cumulative(cumulative)), lengths)
+    listed = segment_ids_from_lengths(lengths, xp=backend.xp, device=backend.device)
+    np.testing.assert_array_equal(backend.numpy(listed), expected[: sum(lengths)])
+
+
+def test_batches(backend):
+    ids = np.asarray([[0, 2], [0, 2], [1, -1]])
+    np.testing.assert_array_equal(
+        backend.numpy(positions_from_segment_ids(backend.array(ids))), [[0, 0], [1, 1], [0, 0]]
+    )
+    np.testing.assert_array_equal(
+        backend.numpy(lengths_from_segment_ids(backend.array(ids), 3)), [[2, 0], [1, 0], [0, 2]]
+    )
+
+
+@given(lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4))
+def test_positions_of_padded_sequences(backend, lengths):
+    for side in ("left", "right"):
+        mask = create_padding_mask(lengths, 5, side=side)[0]
+        got = backend.numpy(positions_from_mask(backend.array(mask)))
+        for b, length in enumerate(lengths):
+            real = got[~mask[:, b], b]
+            np.testing.assert_array_equal(real, range(length))
+
+
+def attend(x, mask, positions):
+    """Causal attention with rotary embeddings over (head, seq, batch)."""
+    rope = RoPE(x.shape[0], 1)
+    q, k = rope(x, positions=positions), rope(x[::-1], positions=positions)
+    causal = create_causal_mask(x.shape[1])
+    return scaled_dot_product_attention(q, k, x, mask=combine_masks(causal, mask))
+
+
+@given(lengths=lengths_strategy, seed=st.integers(0, 99))
+def test_packed_attention_is_that_of_each_document_alone(lengths, seed):
+    x = np.random.default_rng(seed).standard_normal((4, sum(lengths), 2))
+    ids = segment_ids_from_lengths(lengths)
+    packed = attend(x, create_segment_mask(ids), positions_from_segment_ids(ids))
+    start = 0
+    for length in filter(None, lengths):
+        part = slice(start, start + length)
+        alone = attend(x[:, part], None, np.arange(length))
+        np.testing.assert_allclose(packed[:, part], alone, atol=1e-12)
+        start += length
+
+
+@given(lengths=lengths_strategy, seed=st.integers(0, 99))
+def test_nothing_attends_across_a_segment(lengths, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((4, sum(lengths), 1))
+    ids = segment_ids_from_lengths(lengths)
+    changed = np.where(ids == ids[-1], rng.standard_normal(x.shape[1]), x[..., 0])[..., None]
+    mask, positions = create_segment_mask(ids), positions_from_segment_ids(ids)
+    before, after = attend(x, mask, positions), attend(changed, mask, positions)
+    others = ids != ids[-1]
+    np.testing.assert_array_equal(before[:, others], after[:, others])
+
+
+@given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=3), seed=st.integers(0, 99))
+def test_left_and_right_padding_agree(lengths, seed):
+    rng = np.random.default_rng(seed)
+    results = []
+    documents = [rng.standard_normal((4, length)) for length in lengths]
+    for side in ("left", "right"):
+        mask = create_padding_mask(lengths, 5, side=side)
+        x = np.full((4, 5, len(lengths)), np.nan)
+        for b, document in enumerate(documents):
+            x[:, ~mask[0, :, b], b] = document
+        out = attend(np.nan_to_num(x), mask, positions_from_mask(mask[0]))
+        results.append([out[:, ~mask[0, :, b], b] for b in range(len(lengths))])
+    for left, right in zip(*results, strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-12)
