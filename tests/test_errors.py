@@ -327,7 +327,7 @@ CASES = {
         "`arrangement` must be 'interleaved' or 'concatenated', got 'cosine'.",
     ),
     "encoding arrangement": (
-        lambda: pe.sinusoidal_encoding(f(2), 4, arrangement=None),
+        lambda: pe.sinusoidal_encoding(f(2), 4, arrangement="half"),
         ValueError,
         "`arrangement` must be 'interleaved' or 'concatenated', got None.",
     ),
@@ -547,6 +547,13 @@ CASES = {
         ),
         ValueError,
         "`mask` must have shape (2, 3, 2) (queries on axis 0, keys on axis 2), with 1 where it broadcasts, got (2, 4).",
+    ),
+    "attention mask of keys": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3)), f((2, 3)), f((2, 3)), mask=f(3, dtype=bool)
+        ),
+        ValueError,
+        "`mask` must have axes of queries and keys, got shape (3,); for the same keys everywhere pass mask[None, :].",
     ),
     "attention mask dtype": (
         lambda: pe.scaled_dot_product_attention(

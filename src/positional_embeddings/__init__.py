@@ -4,9 +4,16 @@ Written once against the Python Array API standard: every function takes the arr
 of NumPy, CuPy, PyTorch, JAX or dask, and returns arrays of the same library.
 """
 
-from positional_embeddings.absolute import AbsolutePE, sinusoidal_encoding
+from positional_embeddings.absolute import (
+    AbsolutePE,
+    add_positional_encoding,
+    add_positional_encoding_vjp,
+)
 from positional_embeddings.attention import scaled_dot_product_attention
+from positional_embeddings.dropouts import dropout
+from positional_embeddings.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.frequencies import compute_frequencies, inverse_frequencies
+from positional_embeddings.learned import LearnedPE
 from positional_embeddings.mask_tools import (
     combine_masks,
     describe_mask,
@@ -29,6 +36,7 @@ from positional_embeddings.segments import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
+from positional_embeddings.sinusoidal import sinusoidal_encoding
 from positional_embeddings.sparse_masks import (
     create_chunked_mask,
     create_dilated_mask,
@@ -39,9 +47,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AbsolutePE",
+    "LearnedPE",
+    "PatchEmbedding",
     "RoPE",
     "RoPEMultiHeadAttention",
+    "TokenEmbedding",
     "__version__",
+    "add_positional_encoding",
+    "add_positional_encoding_vjp",
     "apply_rope",
     "combine_masks",
     "compute_frequencies",
@@ -54,6 +67,7 @@ __all__ = [
     "create_sliding_window_mask",
     "cumulative_lengths",
     "describe_mask",
+    "dropout",
     "fully_masked_rows",
     "inverse_frequencies",
     "lengths_from_cumulative",

@@ -54,20 +54,24 @@ def distinct_axes(feature_axis: SupportsIndex, seq_axis: SupportsIndex) -> tuple
     return feature, seq
 
 
-def features(array: Any, size: int, size_name: str, feature: int, seq: int) -> None:
+def features(
+    array: Any, size: int, size_name: str, feature: int, seq: int, name: str = "x"
+) -> None:
     """Check the length of the feature axis, and tell of a layout that would fit."""
     shape = tuple(array.shape)
     if shape[feature] == size:
         return
-    message = f"`x` must have {size} features (`{size_name}`) on axis {feature}, got shape {shape}."
+    message = (
+        f"`{name}` must have {size} features (`{size_name}`) on axis {feature}, got shape {shape}."
+    )
     if shape[seq] == size:
         message += (
-            f" x has its sequence on axis {feature} and its features on axis {seq}? "
+            f" {name} has its sequence on axis {feature} and its features on axis {seq}? "
             f"pass feature_axis={seq}, seq_axis={feature}."
         )
     elif shape.count(size) == 1:
         message += (
-            f" x has its features on axis {shape.index(size)}? "
+            f" {name} has its features on axis {shape.index(size)}? "
             f"pass feature_axis={shape.index(size)} and its seq_axis."
         )
     raise ValueError(message)

@@ -35,6 +35,17 @@ def positive_integer(name: str, value: SupportsIndex, *, even: bool = False) -> 
     return number
 
 
+def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | None:
+    """Return an index below `size`, or None."""
+    if value is None:
+        return None
+    number = integer(name, value, "an integer or None")
+    if not 0 <= number < size:
+        message = f"`{name}` must be from 0 to {size - 1}, or None, got {number}."
+        raise ValueError(message)
+    return number
+
+
 def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
     """Return `value` divided by a size that must divide it."""
     if value % divisor:
@@ -65,6 +76,17 @@ def positive_number(name: str, value: float) -> float:
         message = f"`{name}` must be a positive finite number, got {number!r}."
         raise ValueError(message)
     return number
+
+
+def rate(name: str, value: float) -> float:
+    """Return a rate, 0 or more and below 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        message = f"`{name}` must be a number, got {value!r} of type {type(value).__name__}."
+        raise TypeError(message)
+    if not 0 <= value < 1:
+        message = f"`{name}` must be 0 or more and below 1, got {value!r}."
+        raise ValueError(message)
+    return float(value)
 
 
 def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
@@ -101,6 +123,13 @@ def signed_integers(name: str, array: Any, xp: Namespace) -> None:
         raise TypeError(message)
 
 
+def integral(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers."""
+    if not xp.isdtype(array.dtype, "integral"):
+        message = f"`{name}` must have an integer dtype, got {dtype_name(array.dtype)}."
+        raise TypeError(message)
+
+
 def real(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers or real floating-point numbers."""
     if not (is_real_floating(array.dtype, xp) or xp.isdtype(array.dtype, "integral")):
@@ -108,11 +137,13 @@ def real(name: str, array: Any, xp: Namespace) -> None:
         raise TypeError(message)
 
 
-def within_table(size: int, offset: int, limit: int, limit_name: str, seq: int) -> None:
+def within_table(
+    size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x"
+) -> None:
     """Check that the positions `offset` to `offset + size` lie within a table."""
     if offset + size > limit:
         message = (
-            f"`x` must have at most {limit} positions (`{limit_name}`) on axis {seq}, "
+            f"`{name}` must have at most {limit} positions (`{limit_name}`) on axis {seq}, "
             f"got {size} at offset {offset}."
         )
         raise ValueError(message)
@@ -125,12 +156,18 @@ def no_positions_and_offset(positions: Any, offset: int) -> None:
         raise ValueError(message)
 
 
-def broadcasts(name: str, shape: tuple[Any, ...], target: tuple[Any, ...], meaning: str) -> None:
-    """Check that each axis of `shape` is that of `target`, or 1."""
+def broadcasts(
+    name: str,
+    shape: tuple[Any, ...],
+    target: tuple[Any, ...],
+    meaning: str,
+    given: tuple[Any, ...] | None = None,
+) -> None:
+    """Check that each axis of `shape` is that of `target`, or 1; `given` is what came."""
     if len(shape) != len(target) or not all(map(fits, shape, target)):
         message = (
             f"`{name}` must have shape {target} ({meaning}), with 1 where it broadcasts, "
-            f"got {shape}."
+            f"got {shape if given is None else given}."
         )
         raise ValueError(message)
 

@@ -1,71 +1,57 @@
-"""Absolute position encodings: vectors of sines and cosines that are added to features."""
+"""Absolute position encodings, added to the features."""
 
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from positional_embeddings import _axes, _checks
 from positional_embeddings._namespace import (
     Array,
     ArrayT,
-    Dtype,
     HostArray,
     Namespace,
     compute_dtype,
-    default_float,
-    default_integer,
-    device_of,
-    float_dtype,
-    is_real_floating,
     namespace_of,
     present,
 )
 from positional_embeddings._tables import PositionTables
-from positional_embeddings.frequencies import cos_sin, turns
+from positional_embeddings.dropouts import dropout
+from positional_embeddings.frequencies import turns
+from positional_embeddings.sinusoidal import ARRANGEMENTS, Arrangement, arranged
 
-Arrangement = Literal["interleaved", "concatenated"]
-_ARRANGEMENTS = ("interleaved", "concatenated")
 
-
-def sinusoidal_encoding(
-    positions: Array,
-    /,
-    dim: int,
-    *,
-    base: float = 10_000,
-    arrangement: Arrangement = "interleaved",
-    dtype: Dtype | None = None,
-) -> Any:
-    r"""Return sines and cosines of positions, one frequency for each pair of features.
+def add_positional_encoding(
+    x: ArrayT, encoding: Array, /, *, feature_axis: int = 0, seq_axis: int = 1
+) -> ArrayT:
+    """Add an encoding to the features of each position.
 
     Parameters
     ----------
-    positions : array
-        Integer or real positions of any shape, sign and order.
-    dim : int
-        Number of features, positive. An odd number ends with a sine of its own.
-    base : float, default 10_000
-        Base of the frequencies, positive.
-    arrangement : {"interleaved", "concatenated"}, default "interleaved"
-        Sine and cosine of each frequency side by side, or all sines and then all
-        cosines.
-    dtype : dtype, optional
-        Real floating-point dtype of the result. Where it is None, that of real
-        positions, or the library's default for integer ones.
+    x : array
+        Real floating-point numbers with features along `feature_axis` and a sequence
+        along `seq_axis`.
+    encoding : array, shape (features, seq), or that of `x`
+        What to add, the same for every further axis of `x`, or in the layout of `x`
+        with 1 where it broadcasts.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `x`.
 
     Returns
     -------
-    array, shape (dim, *positions.shape)
-        :math:`\sin(p\,\theta_i)` and :math:`\cos(p\,\theta_i)` with
-        :math:`\theta_i = \mathrm{base}^{-2i/\mathrm{dim}}`, in the library and on
-        the device of `positions`.
+    array
+        Shape and dtype of `x`. Half precision is added to in float32.
 
     Raises
     ------
     TypeError
-        If `positions` is not an array of numbers, or an option is of the wrong kind.
+        If an argument is not an array of real floating-point numbers, or they come
+        from different libraries.
     ValueError
-        If `dim` or `base` is not positive, or `arrangement` is unknown.
+        If the shapes do not fit.
+
+    See Also
+    --------
+    add_positional_encoding_vjp : The gradient.
 
     References
     ----------
@@ -74,27 +60,76 @@ def sinusoidal_encoding(
     Examples
     --------
     >>> import numpy as np
-    >>> sinusoidal_encoding(np.arange(3), 4).round(2)
-    array([[ 0.  ,  0.84,  0.91],
-           [ 1.  ,  0.54, -0.42],
-           [ 0.  ,  0.01,  0.02],
-           [ 1.  ,  1.  ,  1.  ]])
-
-    Positions may be real, such as times in years:
-
-    >>> sinusoidal_encoding(np.asarray([1958.24, 2001.99]), 6, base=100).shape
-    (6, 2)
+    >>> from positional_embeddings import sinusoidal_encoding
+    >>> x = np.zeros((4, 3, 2))
+    >>> add_positional_encoding(x, sinusoidal_encoding(np.arange(3), 4))[:, 1, 0].round(2)
+    array([0.84, 0.54, 0.01, 1.  ])
     """
-    xp = namespace_of(positions=positions)
-    _checks.real("positions", positions, xp)
-    dim = _checks.positive_integer("dim", dim)
-    base = _checks.positive_number("base", base)
-    _checks.choice("arrangement", arrangement, _ARRANGEMENTS)
-    on = device_of(positions)
-    default = positions.dtype if is_real_floating(positions.dtype, xp) else default_float(xp, on)
-    dtype = float_dtype(dtype, default, xp, on)
-    cos, sin = cos_sin(positions, turns(dim, base), compute_dtype(dtype, xp), xp)
-    return xp.astype(_arranged(cos, sin, dim, arrangement, xp), dtype, copy=False)
+    xp = namespace_of(x=x, encoding=encoding)
+    _checks.real_floating(xp, x=x, encoding=encoding)
+    feature, seq = _axes.feature_and_seq_axis(feature_axis, seq_axis, x)
+    return add_wide(x, _lined_up(encoding, x, feature, seq, xp), xp)
+
+
+def add_positional_encoding_vjp(
+    grad: ArrayT, encoding: Array, /, *, feature_axis: int = 0, seq_axis: int = 1
+) -> tuple[ArrayT, Array]:
+    """Return the gradients of `add_positional_encoding` with respect to its arguments.
+
+    Parameters
+    ----------
+    grad : array
+        Gradient with respect to the result, in its shape.
+    encoding : array, shape (features, seq), or that of `grad`
+        What was added.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `grad`.
+
+    Returns
+    -------
+    grad_x : array
+        `grad` itself.
+    grad_encoding : array
+        `grad`, added up over the axes that `encoding` was repeated along; in the
+        shape of `encoding`.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real floating-point numbers, or they come
+        from different libraries.
+    ValueError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grad = np.ones((4, 3, 2))
+    >>> grad_x, grad_encoding = add_positional_encoding_vjp(grad, np.zeros((4, 3)))
+    >>> bool(np.all(grad_encoding == 2))
+    True
+    """
+    xp = namespace_of(grad=grad, encoding=encoding)
+    _checks.real_floating(xp, grad=grad, encoding=encoding)
+    feature, seq = _axes.feature_and_seq_axis(feature_axis, seq_axis, grad, "grad")
+    shape = _lined_up(encoding, grad, feature, seq, xp).shape
+    repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
+    wide = xp.astype(grad, compute_dtype(grad.dtype, xp), copy=False)
+    total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
+    if encoding.ndim == 2:
+        total = total[tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))]
+        total = total if feature < seq else xp.permute_dims(total, (1, 0))
+    return grad, xp.astype(total, encoding.dtype, copy=False)
+
+
+def _lined_up(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace) -> Any:
+    """Give an encoding the axes of `x`."""
+    if encoding.ndim == 2:
+        target = (x.shape[feature], x.shape[seq])
+        _checks.broadcasts("encoding", tuple(encoding.shape), target, "features, seq")
+        return _axes.placed(encoding, [feature, seq], x.ndim, xp)
+    _checks.broadcasts("encoding", tuple(encoding.shape), tuple(x.shape), "as `x`")
+    return encoding
 
 
 @dataclass(frozen=True)
@@ -116,6 +151,8 @@ class AbsolutePE:
     arrangement : {"interleaved", "concatenated"}, default "interleaved"
         Sine and cosine of each frequency side by side, or all sines and then all
         cosines.
+    dropout : float, default 0.0
+        Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`: -1 and -2 for
         ``(batch, seq, features)``.
@@ -148,6 +185,7 @@ class AbsolutePE:
     base: float = 10_000
     _: KW_ONLY
     arrangement: Arrangement = "interleaved"
+    dropout: float = 0.0
     feature_axis: int = 0
     seq_axis: int = 1
     _tables: PositionTables = field(init=False, repr=False, compare=False)
@@ -157,19 +195,28 @@ class AbsolutePE:
         size = _checks.positive_integer("embedding_size", self.embedding_size)
         max_length = _checks.positive_integer("max_length", self.max_length)
         base = _checks.positive_number("base", self.base)
-        arrangement = _checks.choice("arrangement", self.arrangement, _ARRANGEMENTS)
+        arrangement = _checks.choice("arrangement", self.arrangement, ARRANGEMENTS)
         arrange = partial(_arranged_tables, dim=size, arrangement=arrangement)
         _checks.set_fields(
             self,
             embedding_size=size,
             max_length=max_length,
             base=base,
+            dropout=_checks.rate("dropout", self.dropout),
             feature_axis=feature_axis,
             seq_axis=seq_axis,
             _tables=PositionTables(turns(size, base), max_length, "max_length", arrange),
         )
 
-    def __call__(self, x: ArrayT, /, *, positions: Array | None = None, offset: int = 0) -> ArrayT:
+    def __call__(
+        self,
+        x: ArrayT,
+        /,
+        *,
+        positions: Array | None = None,
+        offset: int = 0,
+        rng: Any = None,
+    ) -> ArrayT:
         """Add the encoding of each position to its features.
 
         Parameters
@@ -184,6 +231,10 @@ class AbsolutePE:
             them.
         offset : int, default 0
             Position of the first element where `positions` is not given.
+        rng : numpy.random.Generator, cupy.random.Generator or callable, optional
+            Source of the random numbers of `dropout`: a generator, or a function
+            from a shape to an array of numbers between 0 and 1. Without it nothing
+            is dropped.
 
         Returns
         -------
@@ -205,9 +256,7 @@ class AbsolutePE:
         feature, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
         _axes.features(x, self.embedding_size, "embedding_size", feature, seq)
         (encoding,) = self._tables.beside(x, positions, offset, feature, seq, xp)
-        wide = xp.astype(x, compute_dtype(x.dtype, xp), copy=False)
-        encoded: ArrayT = xp.astype(wide + encoding, x.dtype, copy=False)
-        return encoded
+        return dropout(add_wide(x, encoding, xp), self.dropout, rng=rng)
 
     @property
     def embeddings(self) -> HostArray:
@@ -215,19 +264,15 @@ class AbsolutePE:
         return self._tables.on_host()[0]
 
 
+def add_wide(x: ArrayT, encoding: Any, xp: Namespace) -> ArrayT:
+    """Add in float32 where `x` is of half precision, and return the dtype of `x`."""
+    dtype = compute_dtype(x.dtype, xp)
+    wide = xp.astype(x, dtype, copy=False) + xp.astype(encoding, dtype, copy=False)
+    encoded: ArrayT = xp.astype(wide, x.dtype, copy=False)
+    return encoded
+
+
 def _arranged_tables(
     cos: Any, sin: Any, xp: Namespace, *, dim: int, arrangement: str
 ) -> tuple[Any]:
-    return (_arranged(cos, sin, dim, arrangement, xp),)
-
-
-def _arranged(cos: Any, sin: Any, dim: int, arrangement: str, xp: Namespace) -> Any:
-    """Put the rows of cosines and sines into one array of `dim` rows."""
-    on, half = device_of(sin), (dim + 1) // 2
-    rows = range(dim)
-    interleaved = arrangement == "interleaved"
-    frequency = [i // 2 if interleaved else i % half for i in rows]
-    is_sine = [i % 2 == 0 if interleaved else i < half for i in rows]
-    frequency = xp.asarray(frequency, dtype=default_integer(xp, on), device=on)
-    is_sine = xp.asarray(is_sine, dtype=xp.bool, device=on)[(..., *(None,) * (sin.ndim - 1))]
-    return xp.where(is_sine, xp.take(sin, frequency, axis=0), xp.take(cos, frequency, axis=0))
+    return (arranged(cos, sin, dim, arrangement, xp),)

@@ -290,14 +290,22 @@ def _score_shape(
 
 def _lined_up(name: str, array: Any, shape: tuple[int, ...], score_axes: list[int]) -> Any:
     """Give a mask or a bias the further axes that it lacks, on the far side of the scores."""
+    meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
+    if array.ndim < 2:
+        # One axis could be that of the queries or that of the keys.
+        message = (
+            f"`{name}` must have axes of queries and keys, got shape {tuple(array.shape)}; "
+            f"for the same keys everywhere pass {name}[None, :]."
+        )
+        raise ValueError(message)
+    lined_up = array
     lacking = (None,) * (len(shape) - array.ndim)
     if lacking and score_axes == [0, 1]:
-        array = array[(..., *lacking)]
+        lined_up = array[(..., *lacking)]
     elif lacking and score_axes == [len(shape) - 2, len(shape) - 1]:
-        array = array[(*lacking, ...)]
-    meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
-    _checks.broadcasts(name, tuple(array.shape), shape, meaning)
-    return array
+        lined_up = array[(*lacking, ...)]
+    _checks.broadcasts(name, tuple(lined_up.shape), shape, meaning, tuple(array.shape))
+    return lined_up
 
 
 def _repeated(query: Any, grouped: Any, xp: Namespace) -> Any:

@@ -27,8 +27,8 @@ from positional_embeddings._namespace import (
 
 # A frequency is kept with far more digits than a float64 has: at position 2**31
 # the error of a rounded frequency is 2**31 times as large.
-_DIGITS = Context(prec=60)
-_TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750211641949889")
+DIGITS = Context(prec=60)
+TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750211641949889")
 
 
 def inverse_frequencies(
@@ -143,17 +143,31 @@ def compute_frequencies(
 
 @lru_cache(maxsize=64)
 def _radians(dim: int, base: float) -> tuple[Decimal, ...]:
-    with localcontext(_DIGITS):
-        log_base = Decimal(base).ln()
-        return tuple((log_base * (-2 * i) / dim).exp() for i in range((dim + 1) // 2))
+    with localcontext(DIGITS):
+        return _powers(base, [Decimal(2 * i) / dim for i in range((dim + 1) // 2)])
 
 
 @lru_cache(maxsize=64)
-def turns(dim: int, base: float, scale: float = 1.0) -> tuple[Decimal, ...]:
+def turns(dim: int, base: float, scale: float | Decimal = 1.0) -> tuple[Decimal, ...]:
     """Return the frequencies times `scale` in turns per position, with 60 digits."""
-    with localcontext(_DIGITS):
-        factor = Decimal(scale) / _TWO_PI
+    with localcontext(DIGITS):
+        factor = Decimal(scale) / TWO_PI
         return tuple(frequency * factor for frequency in _radians(dim, base))
+
+
+@lru_cache(maxsize=64)
+def turns_to_endpoint(count: int, base: float, scale: float | Decimal = 1.0) -> tuple[Decimal, ...]:
+    """Return `count` frequencies from 1 to ``1 / base``, both included, as `turns` does."""
+    with localcontext(DIGITS):
+        factor = Decimal(scale) / TWO_PI
+        exponents = [Decimal(i) / max(count - 1, 1) for i in range(count)]
+        return tuple(frequency * factor for frequency in _powers(base, exponents))
+
+
+def _powers(base: float, exponents: Sequence[Decimal]) -> tuple[Decimal, ...]:
+    """Return base to the power of each negated exponent."""
+    log_base = Decimal(base).ln()
+    return tuple((-exponent * log_base).exp() for exponent in exponents)
 
 
 def cos_sin_table(
@@ -245,7 +259,7 @@ def _limbs(
 
 def _per_unit(frequencies: Sequence[Decimal], weight: int) -> list[Decimal]:
     """Return the turns of a step of `weight` whole positions, without the whole turns."""
-    with localcontext(_DIGITS):
+    with localcontext(DIGITS):
         return [f * weight - round(f * weight) for f in frequencies]
 
 
@@ -255,7 +269,7 @@ def _without_whole(turns: Any, xp: Namespace) -> Any:
 
 def _split(frequencies: Sequence[Decimal], grid: int) -> list[list[float]]:
     """Split frequencies into multiples of 1 / grid, of 1 / grid**2, and what is left."""
-    with localcontext(_DIGITS):
+    with localcontext(DIGITS):
         coarse = [round(f * grid) for f in frequencies]
         rests = [f * grid - c for f, c in zip(frequencies, coarse, strict=True)]
         medium = [round(rest * grid) for rest in rests]

@@ -13,22 +13,17 @@ from positional_embeddings._namespace import (
     Dtype,
     Namespace,
     compute_dtype,
-    device_of,
-    float_dtype,
     namespace_of,
-    namespace_or_numpy,
     present,
-    random_generator,
 )
+from positional_embeddings._weights import WeightedLayer, normal, set_weights, weight
 from positional_embeddings.attention import scaled_dot_product_attention
 from positional_embeddings.mask_tools import check_mask
 from positional_embeddings.rotary import RoPE
 
-_WEIGHTS = ("Wq", "Wk", "Wv", "Wo")
-
 
 @dataclass(frozen=True, eq=False)
-class RoPEMultiHeadAttention:
+class RoPEMultiHeadAttention(WeightedLayer):
     """Multi-head self-attention with rotary position embeddings.
 
     Immutable: `dataclasses.replace` gives a copy with other weights. Two are equal
@@ -99,15 +94,15 @@ class RoPEMultiHeadAttention:
     _: KW_ONLY
     num_kv_heads: int | None = None
     base: float = 10_000
-    rng: Any = None
-    Wq: Any = field(default=None, repr=False)
-    Wk: Any = field(default=None, repr=False)
-    Wv: Any = field(default=None, repr=False)
-    Wo: Any = field(default=None, repr=False)
+    rng: Any = field(default=None, compare=False)
+    Wq: Any = weight()
+    Wk: Any = weight()
+    Wv: Any = weight()
+    Wo: Any = weight()
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
-    _rope: RoPE = field(init=False, repr=False)
+    _rope: RoPE = field(init=False, repr=False, compare=False)
 
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
@@ -137,36 +132,14 @@ class RoPEMultiHeadAttention:
             base=base,
             _rope=RoPE(head_size, max_len, base),
         )
-        self._set_weights(xp, dtype, device)
-
-    def _set_weights(
-        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
-    ) -> None:
-        kv_size = self._kv_heads * self._rope.head_size
+        kv_size = self._kv_heads * head_size
         shapes = {
-            "Wq": (self.d_model, self.d_model),
-            "Wk": (kv_size, self.d_model),
-            "Wv": (kv_size, self.d_model),
-            "Wo": (self.d_model, self.d_model),
+            "Wq": (d_model, d_model),
+            "Wk": (kv_size, d_model),
+            "Wv": (kv_size, d_model),
+            "Wo": (d_model, d_model),
         }
-        given = {name: getattr(self, name) for name in shapes if getattr(self, name) is not None}
-        if given:
-            _check_weights(given, shapes)
-        if len(given) < len(shapes):
-            like = next(iter(given.values()), None)
-            if like is not None and xp is None:
-                xp, dtype, device = namespace_of(weight=like), like.dtype, device_of(like)
-            xp = namespace_or_numpy(xp)
-            dtype = float_dtype(dtype, xp.float32, xp, device)
-            generator = random_generator(self.rng)
-            for name, shape in shapes.items():
-                # Drawn even where it is given, so that a seed gives each weight its own numbers.
-                drawn = generator.standard_normal(shape) * sqrt(2 / self.d_model)
-                if name not in given:
-                    weight = xp.asarray(drawn, dtype=dtype, device=device)
-                    _checks.set_fields(self, **{name: weight})
-        seed_tells_all = isinstance(self.rng, int) and not given
-        _checks.set_fields(self, rng=self.rng if seed_tells_all else None)
+        set_weights(self, shapes, normal(sqrt(2 / d_model)), xp, dtype, device)
 
     def __call__(
         self,
@@ -234,16 +207,6 @@ class RoPEMultiHeadAttention:
         output: ArrayT = xp.astype(_projected(self.Wo, merged, xp), x.dtype, copy=False)
         return output
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RoPEMultiHeadAttention):
-            return NotImplemented
-        sizes = ("d_model", "num_heads", "max_len", "num_kv_heads", "base")
-        return all(getattr(self, size) == getattr(other, size) for size in sizes) and all(
-            _equal(getattr(self, name), getattr(other, name)) for name in _WEIGHTS
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
     @property
     def _kv_heads(self) -> int:
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
@@ -274,20 +237,3 @@ class RoPEMultiHeadAttention:
 
 def _projected(weight: Any, x: Any, xp: Namespace) -> Any:
     return xp.tensordot(xp.astype(weight, x.dtype, copy=False), x, axes=1)
-
-
-def _equal(first: Any, second: Any) -> bool:
-    try:
-        xp = namespace_of(first=first, second=second)
-    except TypeError:
-        return False
-    return first.dtype == second.dtype and bool(xp.all(first == second))
-
-
-def _check_weights(given: dict[str, Any], shapes: dict[str, tuple[int, int]]) -> None:
-    xp = namespace_of(**given)
-    _checks.real_floating(xp, **given)
-    for name, weight in given.items():
-        if tuple(weight.shape) != shapes[name]:
-            message = f"`{name}` must have shape {shapes[name]}, got {tuple(weight.shape)}."
-            raise ValueError(message)

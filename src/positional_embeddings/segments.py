@@ -14,7 +14,6 @@ from positional_embeddings._namespace import (
     Namespace,
     default_integer,
     device_of,
-    dtype_name,
     known,
     namespace_of,
     namespace_or_numpy,
@@ -291,9 +290,7 @@ def length_array(
         message = f"`xp` and `device` must be left out where `{name}` is an array."
         raise TypeError(message)
     xp = namespace_of(**{name: lengths})
-    if not xp.isdtype(lengths.dtype, "integral"):
-        message = f"`{name}` must have an integer dtype, got {dtype_name(lengths.dtype)}."
-        raise TypeError(message)
+    _checks.integral(name, lengths, xp)
     if lengths.ndim != 1:
         message = f"`{name}` must have shape (batch,), got {tuple(lengths.shape)}."
         raise ValueError(message)

@@ -1,0 +1,143 @@
+"""Layers that own arrays: drawing them, checking them, comparing them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import field, fields
+from typing import Any
+
+from positional_embeddings import _checks
+from positional_embeddings._namespace import (
+    Device,
+    Dtype,
+    HostArray,
+    Namespace,
+    default_integer,
+    device_of,
+    float_dtype,
+    is_lazy_array,
+    known,
+    namespace_of,
+    namespace_or_numpy,
+    random_generator,
+)
+
+Draw = Callable[[Any, tuple[int, ...]], HostArray]
+
+
+def weight() -> Any:
+    """Return the dataclass field of an array that a layer owns."""
+    return field(default=None, repr=False, metadata={"weight": True})
+
+
+class WeightedLayer:
+    """Equality of immutable layers, all dataclasses: the same options, and the same arrays."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            _same(getattr(self, f.name), getattr(other, f.name))
+            if "weight" in f.metadata
+            else getattr(self, f.name) == getattr(other, f.name)
+            for f in fields(self)  # type: ignore[arg-type]
+            if f.compare
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def set_weights(
+    layer: Any,
+    shapes: Mapping[str, tuple[int, ...]],
+    draw: Draw,
+    xp: Namespace | None,
+    dtype: Dtype | None,
+    device: Device | None,
+) -> None:
+    """Check the arrays that a layer was given, and draw those that it was not.
+
+    What is drawn follows the given ones to their library, dtype and device. The
+    layer keeps its seed only where the seed tells all of its arrays.
+    """
+    given = {name: getattr(layer, name) for name in shapes if getattr(layer, name) is not None}
+    if given:
+        _check_weights(given, shapes)
+    generator = random_generator(layer.rng)
+    if len(given) < len(shapes):
+        if given and xp is None:
+            like = next(iter(given.values()))
+            xp, dtype, device = namespace_of(weight=like), like.dtype, device_of(like)
+        xp = namespace_or_numpy(xp)
+        dtype = float_dtype(dtype, xp.float32, xp, device)
+        for name, shape in shapes.items():
+            # Drawn even where it is given, so that a seed gives each array its own numbers.
+            drawn = draw(generator, shape)
+            if name not in given:
+                _checks.set_fields(layer, **{name: xp.asarray(drawn, dtype=dtype, device=device)})
+    seed_tells_all = isinstance(layer.rng, int) and not given
+    _checks.set_fields(layer, rng=layer.rng if seed_tells_all else None)
+
+
+def truncated_normal(std: float) -> Draw:
+    """Return a source of normal numbers that are drawn again beyond two deviations."""
+
+    def draw(generator: Any, shape: tuple[int, ...]) -> HostArray:
+        numbers: HostArray = generator.standard_normal(shape)
+        while (beyond := abs(numbers) > 2).any():
+            numbers[beyond] = generator.standard_normal(int(beyond.sum()))
+        return numbers * std
+
+    return draw
+
+
+def normal(std: float) -> Draw:
+    """Return a source of normal numbers."""
+    return lambda generator, shape: generator.standard_normal(shape) * std
+
+
+def without_column(table: Any, column: int | None, axis: int, xp: Namespace) -> Any:
+    """Set one entry along an axis to zero, and its gradient with it."""
+    if column is None:
+        return table
+    on = device_of(table)
+    number = xp.arange(table.shape[axis], dtype=default_integer(xp, on), device=on)
+    number = number[(..., *(None,) * (table.ndim - 1 - axis))]
+    return xp.where(number == column, xp.asarray(0.0, dtype=table.dtype, device=on), table)
+
+
+def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> Any:
+    """Return the entries of a table, in place of `axis` the axes of the indices.
+
+    An index out of range is an error where it can be read. Elsewhere it is sent
+    beyond the end, where JAX gives NaN and dask an error, and never wraps.
+    """
+    _checks.integral(name, indices, xp)
+    size = table.shape[axis]
+    on = device_of(indices)
+    flat = xp.reshape(xp.astype(indices, default_integer(xp, on), copy=False), (-1,))
+    wrong = (flat < 0) | (flat >= size)
+    if known(xp.any(wrong)):
+        first = next(i for i in range(wrong.shape[0]) if wrong[i])
+        message = f"`{name}` must be from 0 to {size - 1}, got {int(flat[first])}."
+        raise ValueError(message)
+    if is_lazy_array(flat):
+        flat = xp.where(wrong, xp.asarray(size, dtype=flat.dtype, device=on), flat)
+    taken = xp.take(table, flat, axis=axis)
+    shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
+    return taken if indices.ndim == 1 else xp.reshape(taken, shape)
+
+
+def _check_weights(given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    xp = namespace_of(**given)
+    _checks.real_floating(xp, **given)
+    for name, array in given.items():
+        if tuple(array.shape) != shapes[name]:
+            message = f"`{name}` must have shape {shapes[name]}, got {tuple(array.shape)}."
+            raise ValueError(message)
+
+
+def _same(first: Any, second: Any) -> bool:
+    try:
+        xp = namespace_of(first=first, second=second)
+    except TypeError:
+        return False
+    return first.dtype == second.dtype and bool(xp.all(first == second))
