@@ -27,8 +27,11 @@ for name in pe.__all__:
     draws = name == "describe_mask"  # which has to read values
     if callable(function) and not isinstance(function, type) and not draws:
         lazy_xp_function(function)
-for layer in (pe.RoPE, pe.AbsolutePE, pe.RoPEMultiHeadAttention):
-    lazy_xp_function((layer, "__call__"))
+for name in pe.__all__:
+    layer = getattr(pe, name)
+    if isinstance(layer, type):
+        lazy_xp_function((layer, "__call__"))
+lazy_xp_function((pe.LearnedPE, "vjp"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

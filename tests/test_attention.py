@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -250,3 +252,34 @@ def test_large_scores_do_not_overflow(backend):
     k = backend.array(np.asarray([[[1e4], [-1e4]]]))
     v = backend.array(np.asarray([[[3.0], [5.0]]]))
     assert backend.numpy(scaled_dot_product_attention(q, k, v))[0, 0, 0] == 3.0
+
+
+def test_the_lowest_number_of_a_wider_bias_hides_nothing():
+    q, v = np.zeros((1, 1), dtype="float32"), np.asarray([[4.0, 8.0]], dtype="float32")
+    bias = np.full((1, 2), np.finfo("float64").min)
+    got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
+    assert got == 6.0
+    bias[0, 1] = -np.inf
+    got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
+    assert got == 4.0
+
+
+def test_a_further_axis_of_a_mask_is_not_guessed(backend):
+    """Three axes beside scores of four: heads or batch?"""
+    q = backend.array(np.zeros((2, 3, 4, 4)))
+    for axes, shape in (((0, 1), (3, 3, 4)), ((-1, -2), (4, 3, 3))):
+        moved = backend.xp.permute_dims(q, (0, 1, 2, 3) if axes[0] == 0 else (2, 3, 1, 0))
+        mask = backend.array(np.zeros(shape, dtype=bool))
+        with pytest.raises(ValueError, match=re.escape(f"got {shape}")):
+            scaled_dot_product_attention(
+                moved, moved, moved, mask=mask, feature_axis=axes[0], seq_axis=axes[1]
+            )
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (3, 3, 1), (3, 3, 1, 1), (3, 3, 1, 1, 1)])
+def test_axes_of_one_line_up(backend, shape):
+    q = backend.array(np.random.default_rng(0).standard_normal((2, 3, 4, 5)))
+    mask = np.asarray([[False, True, True], [False, False, True], [True, False, False]])
+    expected = scaled_dot_product_attention(q, q, q, mask=backend.array(mask[..., None, None]))
+    got = scaled_dot_product_attention(q, q, q, mask=backend.array(mask.reshape(shape)))
+    np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))

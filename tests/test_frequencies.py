@@ -44,10 +44,26 @@ def test_frequencies_are_made_on_the_backend(backend):
 
 
 @given(
+    positions=st.lists(st.integers(-(2**60), 2**60), min_size=1, max_size=4),
+    real=st.lists(st.integers(-(2**52), 2**52), min_size=1, max_size=4),
+)
+def test_even_very_large_positions_are_exact_in_float64(positions, real):
+    """Times in milliseconds, say: integers to 2**60, and reals that hold whole numbers."""
+    for array in (np.asarray(positions), np.asarray(real, dtype="float64")):
+        cos, sin = cos_sin(array, turns(6, 10_000, 7.5), host.float64, host)
+        for i in range(3):
+            for j, position in enumerate(array.tolist()):
+                with mpmath.workdps(60):
+                    exact = exact_angle(position, i, 6, 10_000, 7.5)
+                    assert error(cos[i, j], mpmath.cos(exact)) < 2.5e-16
+                    assert error(sin[i, j], mpmath.sin(exact)) < 2.5e-16
+
+
+@given(
     positions=st.lists(st.integers(-LIMIT, LIMIT), min_size=1, max_size=8),
     dim=st.integers(1, 16).map(lambda n: 2 * n),
     base=st.sampled_from([10.0, 10_000.0, 500_000.0, 1e6]),
-    scale=st.sampled_from([1.0, 0.25, 1 / 3]),
+    scale=st.sampled_from([1.0, 0.25, 1 / 3, 1e6]),
 )
 def test_integer_positions_are_exact_in_float64(positions, dim, base, scale):
     cos, sin = cos_sin(np.asarray(positions), turns(dim, base, scale), host.float64, host)
@@ -88,7 +104,7 @@ def test_real_positions_on_every_device(backend, positions):
     """float32 holds the given positions exactly, so that the angle's own error remains."""
     array = backend.array(positions, "float32")
     dtype = getattr(backend.xp, backend.wide)
-    bound = 2e-12 if backend.wide == "float64" else 1.5e-7
+    bound = 4e-16 if backend.wide == "float64" else 1.5e-7
     cos, sin = (backend.numpy(t) for t in cos_sin(array, turns(8, 10_000), dtype, backend.xp))
     for i in range(4):
         for j, position in enumerate(positions):

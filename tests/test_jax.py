@@ -85,3 +85,31 @@ def test_masked_garbage_reaches_no_gradient():
 
     for gradient in jax.grad(total, argnums=(0, 1, 2))(jnp.asarray(X), k, k):
         assert bool(jnp.all(jnp.isfinite(gradient)))
+
+
+def test_arrays_over_several_devices():
+    """A sharding is made for the shape of its own array, and for no table."""
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh(np.asarray(jax.devices()[:1]), ("batch",))
+    x = jax.device_put(jnp.asarray(X), NamedSharding(mesh, PartitionSpec(None, None, "batch")))
+    for layer in (RoPE(8, 5), AbsolutePE(8, 5)):
+        np.testing.assert_allclose(np.asarray(layer(x)), layer(X), atol=2e-6)
+    mask = create_causal_mask(5, xp=jnp)
+    expected = scaled_dot_product_attention(X, X, X, mask=np.asarray(mask))
+    got = scaled_dot_product_attention(x, x, x, mask=mask)
+    np.testing.assert_allclose(np.asarray(got), expected, atol=2e-6)
+
+
+def test_large_unsigned_positions_do_not_wrap():
+    positions = np.asarray([2**31 + 5], dtype="uint32")
+    got = sinusoidal_encoding(jnp.asarray(positions), 4)
+    np.testing.assert_allclose(np.asarray(got), sinusoidal_encoding(positions, 4), atol=2e-7)
+    with pytest.raises(ValueError, match="`offset` must lie within the integers of the device"):
+        create_causal_mask(2, offset=2**40, xp=jnp)
+
+
+def test_a_layer_of_weights_may_be_jitted():
+    mha = RoPEMultiHeadAttention(8, 2, rng=0, xp=jnp)
+    x = jnp.asarray(X)
+    np.testing.assert_allclose(np.asarray(jax.jit(mha)(x)), np.asarray(mha(x)), atol=2e-6)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import AbsolutePE, RoPE
-from positional_embeddings._namespace import host
-from positional_embeddings._tables import _MOST_KEPT
+from positional_embeddings._tables import MOST_KEPT
 
 
 def test_one_layer_serves_every_backend_dtype_and_device(backend):
@@ -23,9 +22,8 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
     rope = RoPE(8, 5)
     x = backend.array(np.ones((8, 5)))
     rope(x)
-    kept = {key[0] for key in rope._tables._kept}
-    assert host in kept
-    assert (backend.xp in kept) == backend.name.startswith(("strict", "torch", "cupy"))
+    kept = {key[0] for key in rope._tables._moved}
+    assert kept == ({backend.xp} if backend.name.startswith(("strict", "cupy")) else set())
 
 
 def test_few_tables_are_kept():
@@ -36,7 +34,7 @@ def test_few_tables_are_kept():
         for dtype in strict.__array_namespace_info__().dtypes(device=device, kind="real floating"):
             x = strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
             assert rope(x).device == device
-    assert len(rope._tables._kept) == _MOST_KEPT
+    assert len(rope._tables._moved) == MOST_KEPT
     x = np.ones((4, 3))
     np.testing.assert_array_equal(rope(x), RoPE(4, 3)(x))
 
@@ -57,3 +55,52 @@ def test_an_output_is_not_the_table(backend):
     if backend.name in ("numpy", "torch", "cupy"):
         output += 1
     np.testing.assert_array_equal(backend.numpy(layer(backend.array(np.zeros((8, 5))))), first)
+
+
+def test_tables_grow_with_the_positions(backend):
+    rope = RoPE(4, 20_000)
+    x = np.ones((4, 3))
+    expected = RoPE(4, 20_000).cos
+    rows = np.concatenate([np.ones((2, 3)), np.zeros((2, 3))])
+    for offset in (0, 5_000, 100, 19_997):
+        got = backend.numpy(rope(backend.array(rows), offset=offset))
+        wanted = expected[:, offset : offset + 3]
+        np.testing.assert_allclose(got[:2], wanted, atol=backend.tolerance())
+        assert rope._tables._on_host[backend.wide][0].shape[1] <= max(4096, 2 * (offset + 3)) or (
+            offset == 100
+        )
+    assert rope(x).shape == (4, 3)
+
+
+def test_threads_share_a_layer():
+    strict = pytest.importorskip("array_api_strict")
+    from concurrent.futures import ThreadPoolExecutor
+
+    rope, info = RoPE(4, 3), strict.__array_namespace_info__()
+    arrays = [
+        strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
+        for device in info.devices()
+        for dtype in info.dtypes(device=device, kind="real floating")
+    ] + [np.ones((4, 3))]
+    with ThreadPoolExecutor(8) as pool:
+        for got, x in zip(pool.map(rope, arrays * 50), arrays * 50, strict=True):
+            assert got.dtype == x.dtype
+
+
+class DeviceWithoutHash:
+    """As CuPy's devices are."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return isinstance(other, DeviceWithoutHash)
+
+
+def test_a_device_needs_no_hash(monkeypatch):
+    strict = pytest.importorskip("array_api_strict")
+    from positional_embeddings import _tables
+
+    monkeypatch.setattr(_tables, "device_of", lambda _: DeviceWithoutHash())
+    monkeypatch.setattr(strict, "asarray", lambda a, **_: np.asarray(a))
+    tables = RoPE(4, 3)._tables
+    assert len(tables.beside(strict.ones((4, 3)), None, 0, 0, 1, strict)) == 2

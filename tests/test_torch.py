@@ -63,6 +63,18 @@ def test_a_fake_or_meta_table_is_used_once():
     np.testing.assert_allclose(rope(x).numpy(), RoPE(4, 3)(np.ones((4, 3))), atol=1e-6)
 
 
+def test_a_table_of_a_mode_is_used_once():
+    rope, x = RoPE(4, 3), torch.ones((4, 3))
+    expected = RoPE(4, 3)(np.ones((4, 3)))
+    with torch.inference_mode():
+        rope(torch.ones((4, 3)))
+    leaf_x = torch.ones((4, 3), requires_grad=True)
+    rope(leaf_x).sum().backward()
+    assert leaf_x.grad is not None
+    torch.func.functionalize(rope)(x)
+    np.testing.assert_allclose(rope(x).numpy(), expected, atol=1e-6)
+
+
 def test_vmap_and_export():
     x = torch.asarray(np.random.default_rng(0).standard_normal((2, 4, 3)))
     rope = RoPE(4, 3)

@@ -10,6 +10,13 @@ from positional_embeddings.absolute import (
     add_positional_encoding_vjp,
 )
 from positional_embeddings.attention import scaled_dot_product_attention
+from positional_embeddings.biases import (
+    alibi_bias,
+    alibi_slopes,
+    fire_bias,
+    kerple_bias,
+    sandwich_bias,
+)
 from positional_embeddings.dropouts import dropout
 from positional_embeddings.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.frequencies import compute_frequencies, inverse_frequencies
@@ -27,6 +34,12 @@ from positional_embeddings.masks import (
     create_segment_mask,
 )
 from positional_embeddings.multihead import RoPEMultiHeadAttention
+from positional_embeddings.relative import (
+    RelativePE,
+    T5Bias,
+    relative_position_bucket,
+    relative_positions,
+)
 from positional_embeddings.rotary import RoPE, apply_rope, neg_half
 from positional_embeddings.segments import (
     cumulative_lengths,
@@ -49,12 +62,16 @@ __all__ = [
     "AbsolutePE",
     "LearnedPE",
     "PatchEmbedding",
+    "RelativePE",
     "RoPE",
     "RoPEMultiHeadAttention",
+    "T5Bias",
     "TokenEmbedding",
     "__version__",
     "add_positional_encoding",
     "add_positional_encoding_vjp",
+    "alibi_bias",
+    "alibi_slopes",
     "apply_rope",
     "combine_masks",
     "compute_frequencies",
@@ -68,14 +85,19 @@ __all__ = [
     "cumulative_lengths",
     "describe_mask",
     "dropout",
+    "fire_bias",
     "fully_masked_rows",
     "inverse_frequencies",
+    "kerple_bias",
     "lengths_from_cumulative",
     "lengths_from_segment_ids",
     "mask_to_bias",
     "neg_half",
     "positions_from_mask",
     "positions_from_segment_ids",
+    "relative_position_bucket",
+    "relative_positions",
+    "sandwich_bias",
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
     "sinusoidal_encoding",

@@ -6,8 +6,15 @@ Axes are given by number and never guessed from a length.
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
-from positional_embeddings._checks import fits, integer, real
-from positional_embeddings._namespace import Namespace
+from positional_embeddings._checks import (
+    broadcasts,
+    fits,
+    integer,
+    is_known,
+    positive_integer,
+    real,
+)
+from positional_embeddings._namespace import Namespace, default_integer
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
@@ -77,13 +84,16 @@ def features(
     raise ValueError(message)
 
 
-def length(array: Any, axis: int) -> int:
+def length(array: Any, axis: int, name: str = "x") -> int:
     """Return the length of an axis, which a lazy library may not know."""
     size = array.shape[axis]
-    if not isinstance(size, int):
-        message = f"`x` must have a known length on axis {axis}, got shape {tuple(array.shape)}."
-        raise ValueError(message)  # noqa: TRY004 - the array is of the right kind
-    return size
+    if not is_known(size):
+        message = (
+            f"`{name}` must have a known length on axis {axis}, got shape {tuple(array.shape)}."
+        )
+        raise ValueError(message)
+    known_size: int = size
+    return known_size
 
 
 def position_axes(positions: Any, x: Any, feature: int, seq: int, xp: Namespace) -> list[int]:
@@ -109,3 +119,49 @@ def placed(table: Any, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:
     if order != sorted(order):
         table = xp.permute_dims(table, tuple(order))
     return table[tuple(slice(None) if axis in axes else None for axis in range(ndim))]
+
+
+def filled_up(
+    name: str, array: Any, own: Sequence[int], target: tuple[Any, ...], meaning: str
+) -> Any:
+    """Give an array the axes that it lacks beside `target`, with length 1.
+
+    Its `own` axes, as they are counted in `target`, must be the first or the last ones.
+    What it has beyond them must be 1, or all of the axes of `target`: a further axis
+    alone would leave open which one it is.
+    """
+    shape = tuple(array.shape)
+    filled = array
+    if len(shape) != len(target):
+        others = (None,) * (len(target) - len(own))
+        if list(own) == list(range(len(own))) and set(shape[len(own) :]) <= {1}:
+            filled = array[(..., *(0,) * (len(shape) - len(own)))][(..., *others)]
+        elif list(own) == list(range(len(target)))[-len(own) :] and set(shape[: -len(own)]) <= {1}:
+            filled = array[(*(0,) * (len(shape) - len(own)), ...)][(*others, ...)]
+    broadcasts(name, tuple(filled.shape), target, meaning, shape)
+    return filled
+
+
+def query_and_key_positions(
+    q_len: tuple[str, int],
+    k_len: tuple[str, int | None],
+    offset: int | None,
+    xp: Namespace,
+    device: Any,
+) -> tuple[Any, Any]:
+    """Return the positions of queries and of keys, from lengths that come with their names.
+
+    The first query stands at `offset`; where it is None, the last stands at the last key.
+    """
+    queries = positive_integer(*q_len)
+    keys = queries if k_len[1] is None else positive_integer(*k_len)  # type: ignore[arg-type]
+    start = keys - queries if offset is None else integer("offset", offset)
+    dtype = default_integer(xp, device)
+    largest = xp.iinfo(dtype).max
+    if not -largest <= start <= largest - queries:
+        message = f"`offset` must lie within the integers of the device, {dtype}, got {start}."
+        raise ValueError(message)
+    return (
+        xp.arange(start, start + queries, dtype=dtype, device=device),
+        xp.arange(keys, dtype=dtype, device=device),
+    )

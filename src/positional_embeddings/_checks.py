@@ -4,14 +4,16 @@ Every message names the argument, what it must be, and what came. The wrong
 kind of thing is a TypeError; the wrong value or shape is a ValueError.
 """
 
-import math
 import operator
+import sys
 from collections.abc import Sequence
 from itertools import zip_longest
 from numbers import Integral, Real
 from typing import Any, SupportsIndex
 
 from positional_embeddings._namespace import Namespace, dtype_name, is_real_floating
+
+_LARGEST = sys.float_info.max
 
 
 def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
@@ -72,7 +74,7 @@ def positive_number(name: str, value: float) -> float:
         )
         raise TypeError(message)
     number = int(value) if isinstance(value, Integral) else float(value)
-    if not (math.isfinite(number) and number > 0):
+    if not 0 < number < _LARGEST:
         message = f"`{name}` must be a positive finite number, got {number!r}."
         raise ValueError(message)
     return number
@@ -172,9 +174,14 @@ def broadcasts(
         raise ValueError(message)
 
 
+def is_known(size: Any) -> bool:
+    """Tell whether a lazy library knows a length: dask says NaN, others None."""
+    return size is not None and size == size  # noqa: PLR0124 - NaN is not itself
+
+
 def differ(size: Any, target: Any) -> bool:
-    """Tell whether two lengths differ; one that a lazy library does not know differs from none."""
-    return isinstance(size, int) and isinstance(target, int) and size != target
+    """Tell whether two lengths differ; one that is not known differs from none."""
+    return is_known(size) and is_known(target) and size != target
 
 
 def fits(size: Any, target: Any) -> bool:
@@ -191,6 +198,4 @@ def set_fields(layer: Any, **fields: Any) -> None:
 def shapes_broadcast(shapes: Sequence[tuple[Any, ...]]) -> bool:
     """Tell whether shapes broadcast together, aligned at their last axes."""
     by_axis = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
-    return all(
-        len({n for n in lengths if isinstance(n, int) and n != 1}) <= 1 for lengths in by_axis
-    )
+    return all(len({n for n in lengths if is_known(n) and n != 1}) <= 1 for lengths in by_axis)

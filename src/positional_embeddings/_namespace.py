@@ -13,8 +13,9 @@ from array_api_compat import (
     is_dask_array,
     is_lazy_array,
     is_numpy_namespace,
+    is_torch_array,
 )
-from array_api_compat import device as device_of
+from array_api_compat import device as _device
 
 __all__ = [
     "Array",
@@ -34,6 +35,7 @@ __all__ = [
     "is_numpy_namespace",
     "is_real_floating",
     "known",
+    "makes_tables_anew",
     "namespace_of",
     "namespace_or_numpy",
     "present",
@@ -65,7 +67,7 @@ ArrayT = TypeVar("ArrayT", bound=Array)
 # Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
 host: Namespace = np
 
-_HALF_DTYPES = ("float16", "bfloat16")
+_NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
 
 def namespace_of(**arrays: Any) -> Namespace:
@@ -125,6 +127,25 @@ def namespace_or_numpy(xp: Namespace | None) -> Namespace:
         raise TypeError(message) from None
 
 
+def device_of(array: Any) -> Device:
+    """Return the device to make arrays on that meet `array`.
+
+    None, which leaves it to the library, for a JAX array over several devices: its
+    sharding is made for its own shape.
+    """
+    on = _device(array)
+    return None if hasattr(on, "device_set") else on
+
+
+def makes_tables_anew(x: Any) -> bool:
+    """Tell whether a table made beside `x` must not be kept for another call.
+
+    One that is made while JAX traces must not outlive the trace, nor one that PyTorch
+    makes in a mode (inference, fake, functional) the mode.
+    """
+    return is_lazy_array(x) or is_torch_array(x)
+
+
 def dtype_name(dtype: Dtype) -> str:
     """Return the bare name of a dtype of any library, such as "float32"."""
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
@@ -133,11 +154,17 @@ def dtype_name(dtype: Dtype) -> str:
 
 def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
     """Tell whether `dtype` holds real floating-point numbers, ml_dtypes' bfloat16 included."""
-    if dtype_name(dtype) == "bfloat16":
-        return True
     try:
         return bool(xp.isdtype(dtype, "real floating"))
     except (AttributeError, TypeError):
+        return _is_numpys_bfloat16(dtype)
+
+
+def _is_numpys_bfloat16(dtype: Dtype) -> bool:
+    # NumPy does not know the kind of ml_dtypes' types.
+    try:
+        return np.dtype(dtype).name == "bfloat16"
+    except TypeError:
         return False
 
 
@@ -146,7 +173,7 @@ def float_dtype(dtype: Dtype | None, default: Dtype, xp: Namespace, on: Device) 
     if dtype is None:
         return default
     if not is_real_floating(dtype, xp):
-        message = f"`dtype` must be a real floating-point dtype of `xp`, got {dtype!r}."
+        message = f"`dtype` must be a real floating-point dtype of the library, got {dtype!r}."
         raise TypeError(message)
     if dtype_name(dtype) == "float64" and widest_float(xp, on) != xp.float64:
         message = "`dtype` must be a dtype that the device has, got float64."
@@ -172,7 +199,7 @@ def default_integer(xp: Namespace, on: Device) -> Dtype:
 
 def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
     """Return the dtype to compute in: float32 for half precision, else `dtype` itself."""
-    return xp.float32 if dtype_name(dtype) in _HALF_DTYPES else dtype
+    return xp.float32 if dtype_name(dtype).startswith(_NARROW_DTYPES) else dtype
 
 
 def known(condition: Any) -> bool:
@@ -199,10 +226,11 @@ def read_only(array: HostArray) -> HostArray:
 def random_generator(rng: Any) -> "np.random.Generator":
     """Return a NumPy generator from a seed, a generator or None."""
     what = "a non-negative integer seed or a numpy.random.Generator"
-    if isinstance(rng, bool) or not (rng is None or isinstance(rng, int | np.random.Generator)):
+    seed = isinstance(rng, int | np.integer) and not isinstance(rng, bool)
+    if not (rng is None or seed or isinstance(rng, np.random.Generator)):
         message = f"`rng` must be {what}, got {rng!r}."
         raise TypeError(message)
-    if isinstance(rng, int) and rng < 0:
+    if seed and rng < 0:
         message = f"`rng` must be {what}, got {rng}."
         raise ValueError(message)
     return np.random.default_rng(rng)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
+from math import prod
 from typing import Any
 
 from positional_embeddings import _checks
@@ -12,8 +13,10 @@ from positional_embeddings._namespace import (
     Namespace,
     default_integer,
     device_of,
+    dtype_name,
     float_dtype,
     is_lazy_array,
+    is_numpy_namespace,
     known,
     namespace_of,
     namespace_or_numpy,
@@ -42,7 +45,9 @@ class WeightedLayer:
             if f.compare
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        options = (f for f in fields(self) if f.compare and "weight" not in f.metadata)  # type: ignore[arg-type]
+        return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 
 def set_weights(
@@ -58,14 +63,11 @@ def set_weights(
     What is drawn follows the given ones to their library, dtype and device. The
     layer keeps its seed only where the seed tells all of its arrays.
     """
+    generator = random_generator(layer.rng)
     given = {name: getattr(layer, name) for name in shapes if getattr(layer, name) is not None}
     if given:
-        _check_weights(given, shapes)
-    generator = random_generator(layer.rng)
+        xp, dtype, device = _library_of(given, shapes, xp, dtype, device)
     if len(given) < len(shapes):
-        if given and xp is None:
-            like = next(iter(given.values()))
-            xp, dtype, device = namespace_of(weight=like), like.dtype, device_of(like)
         xp = namespace_or_numpy(xp)
         dtype = float_dtype(dtype, xp.float32, xp, device)
         for name, shape in shapes.items():
@@ -73,8 +75,35 @@ def set_weights(
             drawn = draw(generator, shape)
             if name not in given:
                 _checks.set_fields(layer, **{name: xp.asarray(drawn, dtype=dtype, device=device)})
-    seed_tells_all = isinstance(layer.rng, int) and not given
-    _checks.set_fields(layer, rng=layer.rng if seed_tells_all else None)
+    seed_tells_all = not given and is_numpy_namespace(xp) and dtype_name(dtype) == "float32"
+    seed = int(layer.rng) if seed_tells_all and hasattr(layer.rng, "__index__") else None
+    _checks.set_fields(layer, rng=seed)
+
+
+def _library_of(
+    given: dict[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    xp: Namespace | None,
+    dtype: Dtype | None,
+    device: Device | None,
+) -> tuple[Namespace, Dtype, Device]:
+    """Check arrays that were given, and return where to draw the others."""
+    theirs = namespace_of(**given)
+    _checks.real_floating(theirs, **given)
+    for name, array in given.items():
+        if tuple(array.shape) != shapes[name]:
+            message = f"`{name}` must have shape {shapes[name]}, got {tuple(array.shape)}."
+            raise ValueError(message)
+    like = next(iter(given.values()))
+    for option, value in (("dtype", dtype), ("device", device), ("xp", xp)):
+        if value is not None and len(given) == len(shapes):
+            message = f"`{option}` must be left out where every array is given, got {value!r}."
+            raise ValueError(message)
+    if xp is not None and namespace_or_numpy(xp) is not theirs:
+        message = f"`xp` must be the library of the given arrays, got {xp!r}."
+        raise ValueError(message)
+    on = device_of(like) if device is None else device
+    return theirs, like.dtype if dtype is None else dtype, on
 
 
 def truncated_normal(std: float) -> Draw:
@@ -113,7 +142,8 @@ def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> 
     _checks.integral(name, indices, xp)
     size = table.shape[axis]
     on = device_of(indices)
-    flat = xp.reshape(xp.astype(indices, default_integer(xp, on), copy=False), (-1,))
+    count = prod(indices.shape)
+    flat = xp.reshape(xp.astype(indices, default_integer(xp, on), copy=False), (count,))
     wrong = (flat < 0) | (flat >= size)
     if known(xp.any(wrong)):
         first = next(i for i in range(wrong.shape[0]) if wrong[i])
@@ -126,18 +156,16 @@ def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> 
     return taken if indices.ndim == 1 else xp.reshape(taken, shape)
 
 
-def _check_weights(given: dict[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    xp = namespace_of(**given)
-    _checks.real_floating(xp, **given)
-    for name, array in given.items():
-        if tuple(array.shape) != shapes[name]:
-            message = f"`{name}` must have shape {shapes[name]}, got {tuple(array.shape)}."
-            raise ValueError(message)
-
-
 def _same(first: Any, second: Any) -> bool:
+    """Tell whether two arrays are of one kind and hold the same numbers."""
+    if first is second:
+        return True
     try:
         xp = namespace_of(first=first, second=second)
     except TypeError:
         return False
-    return first.dtype == second.dtype and bool(xp.all(first == second))
+    alike = first.dtype == second.dtype and device_of(first) == device_of(second)
+    if not alike or tuple(first.shape) != tuple(second.shape):
+        return False
+    both_nan = (first != first) & (second != second)  # noqa: PLR0124
+    return bool(xp.all((first == second) | both_nan))

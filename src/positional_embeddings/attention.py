@@ -50,6 +50,22 @@ def scaled_dot_product_attention(
     feature_axis: int = 0,
     seq_axis: int = 1,
 ) -> tuple[ArrayT, ArrayT]: ...
+@overload
+def scaled_dot_product_attention(
+    q: ArrayT,
+    k: Array,
+    v: Array,
+    /,
+    *,
+    mask: Array | None = None,
+    bias: Array | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    enable_gqa: bool = False,
+    return_weights: bool,
+    feature_axis: int = 0,
+    seq_axis: int = 1,
+) -> ArrayT | tuple[ArrayT, ArrayT]: ...
 def scaled_dot_product_attention(
     q: ArrayT,
     k: Array,
@@ -81,10 +97,10 @@ def scaled_dot_product_attention(
     v : array, shape (v_head, k_len, ...)
         Values, of the dtype of `q` and the further axes of `k`.
     mask : array of bool, optional
-        True where a query may not attend to a key, with 1 where it broadcasts. A
-        query that may attend to nothing gets zeros. What stands in keys and values
-        that a query may not attend to does not reach its output, NaN and infinity
-        included.
+        True where a query may not attend to a key, with 1 where it broadcasts; of the
+        axes of queries and keys alone, or of all axes of the scores. A query that may
+        attend to nothing gets zeros. What stands in keys and values that a query may
+        not attend to does not reach its output, NaN and infinity included.
     bias : array, optional
         Real floating-point, added to the scores, with 1 where it broadcasts. Minus
         infinity hides a key as `mask` does.
@@ -95,7 +111,8 @@ def scaled_dot_product_attention(
         and mask.
     enable_gqa : bool, default False
         Grouped queries: one further axis of `k` and `v` may be a divisor of that of
-        `q`; query head h then reads key head ``h // group``.
+        `q`; query head h then reads key head ``h // group``. That axis must be of heads
+        alone: split a merged ``heads * batch`` axis before.
     return_weights : bool, default False
         Return the weights too.
     feature_axis, seq_axis : int, default 0 and 1
@@ -116,6 +133,12 @@ def scaled_dot_product_attention(
         libraries, or an option is of the wrong kind.
     ValueError
         If shapes do not fit, or `scale` or `softcap` is not positive.
+
+    Notes
+    -----
+    Where a query does attend to a key that is not finite, its output is NaN; to a value
+    that is not finite, that value is in its output. (Without mask and bias the plain
+    formula decides, in which a key of minus infinity may have no weight.)
 
     References
     ----------
@@ -142,7 +165,7 @@ def scaled_dot_product_attention(
     feature, seq = _axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
     batch = _check_shapes(q, k, v, feature, seq, enable_gqa=enable_gqa)
     if scale is None:
-        scale = 1 / sqrt(max(q.shape[feature], 1))
+        scale = 1 / sqrt(max(_axes.length(q, feature, "q"), 1))
     scale = _checks.positive_number("scale", scale)
     softcap = None if softcap is None else _checks.positive_number("softcap", softcap)
 
@@ -163,8 +186,11 @@ def scaled_dot_product_attention(
         for name, array in (("mask", mask), ("bias", bias))
     )
     if added is not None:
-        added = xp.astype(added, dtype, copy=False)
         shut = added == -float("inf")
+        if dtype == xp.float32 and dtype_name(added.dtype) == "float64":
+            # Its large negative numbers are finite, and do not hide a key.
+            added = xp.where(shut, added, xp.clip(added, min=xp.finfo(dtype).min))
+        added = xp.astype(added, dtype, copy=False)
         hidden = shut if hidden is None else hidden | shut
 
     output, weights = _attend(query * scale, key, value, hidden, added, softcap, xp)
@@ -223,7 +249,7 @@ def _softmax(scores: Any, zero: Any, minus_infinity: Any, xp: Namespace) -> Any:
 def _check_dtypes(q: Any, k: Any, v: Any, mask: Any, bias: Any, xp: Namespace) -> None:
     _checks.real_floating(xp, q=q, k=k, v=v)
     for name, array in (("k", k), ("v", v)):
-        if array.dtype != q.dtype:
+        if dtype_name(array.dtype) != dtype_name(q.dtype):
             message = (
                 f"`{name}` must have the dtype of `q`, {dtype_name(q.dtype)}, "
                 f"got {dtype_name(array.dtype)}."
@@ -268,7 +294,7 @@ def _check_shapes(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa:
         divides = enable_gqa and len(grouped) == 1 and m > 0 and n % m == 0
         if not (1 in (n, m) or divides):
             hint = (
-                ", or on one axis a divisor of it"
+                ", or a divisor of it on one axis only"
                 if enable_gqa
                 else " (or a divisor of it with enable_gqa=True)"
             )
@@ -290,7 +316,6 @@ def _score_shape(
 
 def _lined_up(name: str, array: Any, shape: tuple[int, ...], score_axes: list[int]) -> Any:
     """Give a mask or a bias the further axes that it lacks, on the far side of the scores."""
-    meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
     if array.ndim < 2:
         # One axis could be that of the queries or that of the keys.
         message = (
@@ -298,14 +323,8 @@ def _lined_up(name: str, array: Any, shape: tuple[int, ...], score_axes: list[in
             f"for the same keys everywhere pass {name}[None, :]."
         )
         raise ValueError(message)
-    lined_up = array
-    lacking = (None,) * (len(shape) - array.ndim)
-    if lacking and score_axes == [0, 1]:
-        lined_up = array[(..., *lacking)]
-    elif lacking and score_axes == [len(shape) - 2, len(shape) - 1]:
-        lined_up = array[(*lacking, ...)]
-    _checks.broadcasts(name, tuple(lined_up.shape), shape, meaning, tuple(array.shape))
-    return lined_up
+    meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
+    return _axes.filled_up(name, array, score_axes, shape, meaning)
 
 
 def _repeated(query: Any, grouped: Any, xp: Namespace) -> Any:

@@ -19,6 +19,7 @@ from positional_embeddings._namespace import (
     Namespace,
     default_integer,
     device_of,
+    dtype_name,
     float_dtype,
     host,
     namespace_or_numpy,
@@ -58,7 +59,7 @@ def inverse_frequencies(
     -------
     array, shape (ceil(dim / 2),)
         :math:`\theta_i = \mathrm{base}^{-2i/\mathrm{dim}}`, radians per position,
-        correctly rounded.
+        correctly rounded in float64.
 
     Raises
     ------
@@ -147,55 +148,95 @@ def _radians(dim: int, base: float) -> tuple[Decimal, ...]:
         return _powers(base, [Decimal(2 * i) / dim for i in range((dim + 1) // 2)])
 
 
-@lru_cache(maxsize=64)
-def turns(dim: int, base: float, scale: float | Decimal = 1.0) -> tuple[Decimal, ...]:
-    """Return the frequencies times `scale` in turns per position, with 60 digits."""
-    with localcontext(DIGITS):
-        factor = Decimal(scale) / TWO_PI
-        return tuple(frequency * factor for frequency in _radians(dim, base))
-
-
-@lru_cache(maxsize=64)
-def turns_to_endpoint(count: int, base: float, scale: float | Decimal = 1.0) -> tuple[Decimal, ...]:
-    """Return `count` frequencies from 1 to ``1 / base``, both included, as `turns` does."""
-    with localcontext(DIGITS):
-        factor = Decimal(scale) / TWO_PI
-        exponents = [Decimal(i) / max(count - 1, 1) for i in range(count)]
-        return tuple(frequency * factor for frequency in _powers(base, exponents))
-
-
 def _powers(base: float, exponents: Sequence[Decimal]) -> tuple[Decimal, ...]:
     """Return base to the power of each negated exponent."""
     log_base = Decimal(base).ln()
     return tuple((-exponent * log_base).exp() for exponent in exponents)
 
 
-def cos_sin_table(
-    frequencies: Sequence[Decimal], seq_len: int, dtype: Dtype
-) -> tuple[HostArray, HostArray]:
+class Turns:
+    """Frequencies in turns per position, with 60 digits, and their exact parts.
+
+    Parameters
+    ----------
+    radians : sequence of Decimal
+        Frequencies in radians per position.
+    scale : float or Decimal
+        Factor on them.
+    """
+
+    def __init__(self, radians: Sequence[Decimal], scale: float | Decimal = 1.0) -> None:
+        with localcontext(DIGITS):
+            factor = Decimal(scale) / TWO_PI
+            self._turns = tuple(frequency * factor for frequency in radians)
+        self._parts: dict[tuple[int, int | None], list[list[float]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def parts(self, grid: int, weight: int | None) -> list[list[float]]:
+        """Return multiples of 1 / grid, of 1 / grid**2, and what is left, each (frequency,).
+
+        They are the turns of a step of `weight` whole positions, without the whole
+        turns; where it is None, those of a part of a position.
+        """
+        key = (grid, weight)
+        if key not in self._parts:
+            with localcontext(DIGITS):
+                self._parts[key] = _split([_step(f, weight) for f in self._turns], grid)
+        return self._parts[key]
+
+
+@lru_cache(maxsize=64)
+def turns(dim: int, base: float, scale: float | Decimal = 1.0) -> Turns:
+    """Return the frequencies of `dim` features, times `scale`."""
+    return Turns(_radians(dim, base), scale)
+
+
+@lru_cache(maxsize=64)
+def turns_to_endpoint(count: int, base: float, scale: float | Decimal = 1.0) -> Turns:
+    """Return `count` frequencies from 1 to ``1 / base``, both included, times `scale`."""
+    with localcontext(DIGITS):
+        return Turns(_powers(base, [Decimal(i) / max(count - 1, 1) for i in range(count)]), scale)
+
+
+def _step(frequency: Decimal, weight: int | None) -> Decimal:
+    if weight is None:
+        return frequency
+    return frequency * weight - round(frequency * weight)
+
+
+def _split(frequencies: Sequence[Decimal], grid: int) -> list[list[float]]:
+    coarse = [round(f * grid) for f in frequencies]
+    rests = [f * grid - c for f, c in zip(frequencies, coarse, strict=True)]
+    medium = [round(rest * grid) for rest in rests]
+    fine = [float(rest * grid - m) / grid**2 for rest, m in zip(rests, medium, strict=True)]
+    return [[c / grid for c in coarse], [m / grid**2 for m in medium], fine]
+
+
+def cos_sin_table(frequencies: Turns, seq_len: int, dtype: Dtype) -> tuple[HostArray, HostArray]:
     """Return cosine and sine of the positions 0 to `seq_len` - 1 as NumPy arrays.
 
-    `frequencies` are in turns per position; both tables are (frequency, position).
+    Both tables are (frequency, position).
     """
     cos = host.empty((len(frequencies), seq_len), dtype=dtype)
     sin = host.empty((len(frequencies), seq_len), dtype=dtype)
     block = 2048  # keeps the temporaries of a long table in the cache
     for start in range(0, seq_len, block):
         stop = min(start + block, seq_len)
-        positions = host.arange(start, stop, dtype=host.float64)
+        positions = host.arange(start, stop, dtype=host.int32 if stop < 2**31 else host.int64)
         cos[:, start:stop], sin[:, start:stop] = cos_sin(positions, frequencies, dtype, host)
     return cos, sin
 
 
 def cos_sin(
-    positions: ArrayT, frequencies: Sequence[Decimal], dtype: Dtype, xp: Namespace
+    positions: ArrayT, frequencies: Turns, dtype: Dtype, xp: Namespace
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
 
-    `frequencies` are in turns per position. Position times frequency is computed
-    in exact parts and reduced to within an eighth of a turn before the one
-    rounding that counts, so that the error does not grow with the position:
-    integers are exact to 2**31 in magnitude, reals to their own rounding.
+    Position times frequency is computed in exact parts and reduced to within an
+    eighth of a turn before the one rounding that counts, so that the error does
+    not grow with the position.
     """
     work = widest_float(xp, device_of(positions))
     eighths, quarter = _reduced_turns(positions, frequencies, work, xp)
@@ -210,68 +251,70 @@ def cos_sin(
 
 
 def _reduced_turns(
-    positions: Any, frequencies: Sequence[Decimal], work: Dtype, xp: Namespace
+    positions: Any, frequencies: Turns, work: Dtype, xp: Namespace
 ) -> tuple[Any, Any]:
     """Return the turns as an offset within an eighth of the nearest quarter, and that quarter.
 
-    Frequencies on a grid of 2**-21 times positions of 31 bits are products of 52
-    bits, exact in float64; a grid of 2**-12 and positions cut into limbs of 11
-    bits do the same in float32. Whole turns are dropped as soon as they come.
+    Frequencies on a grid of 2**-21 times limbs of 31 bits are products of 52 bits,
+    exact in float64; a grid of 2**-12 and limbs of 11 bits do the same in float32.
+    Whole turns are dropped as soon as they come.
     """
     on = device_of(positions)
-    if work == xp.float64:
-        limbs, grid = [(xp.astype(positions, work, copy=False), frequencies)], 2**21
-    else:
-        limbs, grid = _limbs(positions, frequencies, xp), 2**12
+    exact = work == xp.float64
+    grid, bits = (2**21, 31) if exact else (2**12, 11)
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
-    for limb, limb_frequencies in limbs:
-        table = xp.asarray(_split(limb_frequencies, grid), dtype=work, device=on)
-        table = table[(slice(None), slice(None), *(None,) * positions.ndim)]
-        coarse = coarse + _without_whole(limb * table[0, ...], xp)
-        medium = medium + _without_whole(limb * table[1, ...], xp)
-        fine = fine + limb * table[2, ...]
+    for limb, weight in _limbs(positions, bits, work, xp):
+        table = xp.asarray(frequencies.parts(grid, weight), dtype=work, device=on)
+        parts = table[(slice(None), slice(None), *(None,) * positions.ndim)]
+        part = limb[None, ...]
+        coarse = coarse + _without_whole(part * parts[0, ...], xp)
+        medium = medium + _without_whole(part * parts[1, ...], xp)
+        fine = fine + part * parts[2, ...]
     coarse = _without_whole(coarse, xp)
     quarter = xp.round(4 * (coarse + medium))
     return ((coarse - quarter / 4) + medium) + fine, quarter
 
 
-def _limbs(
-    positions: Any, frequencies: Sequence[Decimal], xp: Namespace
-) -> list[tuple[Any, Sequence[Decimal]]]:
-    """Cut positions into float32 parts of few bits, each with the frequencies of its unit."""
-    limbs = []
+def _limbs(positions: Any, bits: int, work: Dtype, xp: Namespace) -> list[tuple[Any, int | None]]:
+    """Cut positions into parts of few bits, each with the number of positions of its unit.
+
+    What stands behind the point of a real position has the unit None.
+    """
+    limbs: list[tuple[Any, int | None]] = []
     if xp.isdtype(positions.dtype, "integral"):
-        whole = xp.astype(positions, default_integer(xp, device_of(positions)), copy=False)
+        whole = _at_least_32_bits(positions, xp)
+        short = dtype_name(whole.dtype) == "int32"
     else:
-        positions = xp.astype(positions, xp.float32, copy=False)
-        whole = xp.floor(positions)
-        limbs.append((positions - whole, frequencies))
-    for weight in (1, 2**11):
-        rest = xp.floor_divide(whole, 2**11)
-        low = xp.astype(whole - rest * 2**11, xp.float32)
-        limbs.append((low, _per_unit(frequencies, weight)))
-        whole = rest
-    limbs.append((xp.astype(whole, xp.float32), _per_unit(frequencies, 2**22)))
+        wide = xp.astype(positions, work, copy=False)
+        whole, short = xp.floor(wide), False
+        behind = wide - whole
+        upper = xp.floor(behind * 2**bits) / 2**bits
+        limbs += [(upper, None), (behind - upper, None)]
+    weight = 1
+    for _ in range({31: 0 if short else 1, 11: 2}[bits]):
+        rest = _quotient(whole, 2**bits, xp)
+        limbs.append((xp.astype(whole - rest * 2**bits, work, copy=False), weight))
+        whole, weight = rest, weight * 2**bits
+    limbs.append((xp.astype(whole, work, copy=False), weight))
     return limbs
 
 
-def _per_unit(frequencies: Sequence[Decimal], weight: int) -> list[Decimal]:
-    """Return the turns of a step of `weight` whole positions, without the whole turns."""
-    with localcontext(DIGITS):
-        return [f * weight - round(f * weight) for f in frequencies]
+def _quotient(whole: Any, divisor: int, xp: Namespace) -> Any:
+    if xp.isdtype(whole.dtype, "integral"):
+        return xp.floor_divide(whole, divisor)
+    return xp.floor(whole / divisor)  # exact for a power of two, and has a derivative
+
+
+def _at_least_32_bits(positions: Any, xp: Namespace) -> Any:
+    """Widen integers in which a limb has no room; the others keep their values as they are."""
+    integer = default_integer(xp, device_of(positions))
+    name = dtype_name(positions.dtype)
+    if name == "int32" or (name == "uint32" and dtype_name(integer) == "int32"):
+        return positions
+    return xp.astype(positions, integer, copy=False)
 
 
 def _without_whole(turns: Any, xp: Namespace) -> Any:
     return turns - xp.round(turns)
-
-
-def _split(frequencies: Sequence[Decimal], grid: int) -> list[list[float]]:
-    """Split frequencies into multiples of 1 / grid, of 1 / grid**2, and what is left."""
-    with localcontext(DIGITS):
-        coarse = [round(f * grid) for f in frequencies]
-        rests = [f * grid - c for f, c in zip(frequencies, coarse, strict=True)]
-        medium = [round(rest * grid) for rest in rests]
-        fine = [float(rest * grid - m) / grid**2 for rest, m in zip(rests, medium, strict=True)]
-    return [[c / grid for c in coarse], [m / grid**2 for m in medium], fine]

@@ -1,6 +1,7 @@
 """Learned position encodings: a table of vectors that is added to the features."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from math import prod
 from typing import Any
 
 from positional_embeddings import _axes, _checks
@@ -216,10 +217,10 @@ class LearnedPE(WeightedLayer):
         wide = xp.astype(grad, dtype, copy=False)
         wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
         order = (*axes, *others)
-        shape = (self.embedding_size, -1)
-        flat = xp.reshape(xp.permute_dims(wide, order), shape)
-        where = xp.broadcast_to(positions, tuple(grad.shape[axis] for axis in axes[1:]))
-        where = xp.reshape(xp.astype(where, default_integer(xp, on), copy=False), (-1, 1))
+        lengths = tuple(grad.shape[axis] for axis in axes[1:])
+        flat = xp.reshape(xp.permute_dims(wide, order), (self.embedding_size, prod(lengths)))
+        where = xp.broadcast_to(positions, lengths)
+        where = xp.astype(xp.reshape(where, (prod(lengths), 1)), default_integer(xp, on))
         numbers = xp.arange(self.max_length, dtype=where.dtype, device=on)
         total = flat @ xp.astype(where == numbers, dtype)
         total = without_column(total, self.padding_idx, 1, xp)

@@ -45,6 +45,9 @@ def combine_masks(*masks: Array | None) -> Any:
     >>> both.shape
     (5, 5, 2)
     """
+    if len(masks) == 1 and isinstance(masks[0], list | tuple):
+        message = "`masks` must be given one by one, as combine_masks(*masks), got one list."
+        raise TypeError(message)
     given = {f"masks[{i}]": mask for i, mask in enumerate(masks) if mask is not None}
     if not given:
         return None

@@ -7,7 +7,7 @@ combine with ``|``. Query i stands at position i + offset, key j at position j.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from positional_embeddings import _checks
+from positional_embeddings import _axes, _checks
 from positional_embeddings._namespace import (
     Array,
     Device,
@@ -18,7 +18,7 @@ from positional_embeddings._namespace import (
     namespace_or_numpy,
     present,
 )
-from positional_embeddings.segments import check_lengths, length_array
+from positional_embeddings.segments import Bounds, length_array
 
 Side = Literal["right", "left"]
 
@@ -85,7 +85,7 @@ def create_causal_mask(
     """
     mask_diagonal = _checks.boolean("mask_diagonal", mask_diagonal)
     xp = namespace_or_numpy(xp)
-    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
+    query, key = query_and_key(seq_len, key_len, offset, xp, device)
     return key >= query if mask_diagonal else key > query
 
 
@@ -147,8 +147,8 @@ def create_padding_mask(
     max_len = _checks.positive_integer("max_len", max_len)
     _checks.choice("side", side, ("right", "left"))
     batch_first = _checks.boolean("batch_first", batch_first)
-    xp, real = length_array("lengths", lengths, xp, device)
-    check_lengths("lengths", real, 0, max_len, "`max_len`", xp)
+    bounds = Bounds(0, max_len, "`max_len`")
+    xp, real = length_array("lengths", lengths, bounds, xp, device)
     on = device_of(real)
     dtype = default_integer(xp, on)
     real = xp.astype(real, dtype, copy=False)
@@ -210,11 +210,10 @@ def create_prefix_mask(
            [0, 0, 1],
            [0, 0, 0]])
     """
-    one = not isinstance(prefix_len, list | tuple) and not hasattr(prefix_len, "shape")
-    xp, prefix = length_array("prefix_len", [prefix_len] if one else prefix_len, xp, device)
-    on = device_of(prefix)
-    query, key = query_and_key_positions(seq_len, key_len, offset, xp, on)
-    check_lengths("prefix_len", prefix, 0, key.shape[1], "the number of keys", xp)
+    one = not isinstance(prefix_len, list | tuple | range) and not hasattr(prefix_len, "shape")
+    bounds = Bounds(0, seq_len if key_len is None else key_len, "the number of keys")
+    xp, prefix = length_array("prefix_len", [prefix_len] if one else prefix_len, bounds, xp, device)
+    query, key = query_and_key(seq_len, key_len, offset, xp, device_of(prefix))
     prefix = xp.astype(prefix, key.dtype, copy=False)[None, None, :]
     return (key > query) & (key >= prefix)
 
@@ -275,7 +274,7 @@ def create_segment_mask(segment_ids: Array, key_segment_ids: Array | None = None
     return (query != key) | (query < 0) | (key < 0)
 
 
-def query_and_key_positions(
+def query_and_key(
     seq_len: int,
     key_len: int | None,
     offset: int | None,
@@ -283,12 +282,9 @@ def query_and_key_positions(
     device: Device | None,
 ) -> tuple[Any, Any]:
     """Return the positions of queries and keys, on the first and the second of three axes."""
-    seq_len = _checks.positive_integer("seq_len", seq_len)
-    key_len = seq_len if key_len is None else _checks.positive_integer("key_len", key_len)
-    offset = key_len - seq_len if offset is None else _checks.integer("offset", offset)
-    dtype = default_integer(xp, device)
-    query = xp.arange(offset, offset + seq_len, dtype=dtype, device=device)
-    key = xp.arange(key_len, dtype=dtype, device=device)
+    query, key = _axes.query_and_key_positions(
+        ("seq_len", seq_len), ("key_len", key_len), offset, xp, device
+    )
     return query[:, None, None], key[None, :, None]
 
 

@@ -92,7 +92,9 @@ def apply_rope(
         Cosine and sine of the angles: n/2 along `feature_axis`, and on every other
         axis the length of `x`, or 1. They may have fewer axes than `x`: where the
         features of `x` lie first, theirs do too, and they are repeated over the
-        trailing axes of `x`; where they lie last, over the leading ones.
+        trailing axes of `x`; where they lie last, over the leading ones. No axis is
+        taken for that of the sequence: give them all axes where the sequence does not
+        lie beside the features.
     feature_axis : int, default 0
         Axis of the features in `x`.
     inverse : bool, default False
@@ -303,7 +305,7 @@ def _halves(x: Any, axis: int) -> tuple[Any, Any]:
 
 def _joined(first: Any, second: Any, axis: int, xp: Namespace) -> Any:
     """Put two halves of one shape together along an axis."""
-    if all(isinstance(n, int) for n in first.shape):
+    if all(_checks.is_known(n) for n in first.shape):
         return xp.concat([first, second], axis=axis)
     # dask concatenates nothing of unknown length, but selects from it.
     half, on = first.shape[axis], device_of(first)
@@ -321,19 +323,17 @@ def _check_even(x: Array, axis: int) -> None:
 
 def _lined_up(name: str, table: Any, x: Array, axis: int) -> Any:
     """Give a table the axes that it lacks, on the side away from the features."""
-    lacking = (None,) * (x.ndim - table.ndim)
-    if lacking and table.ndim > 0 and axis == 0:
-        table = table[(..., *lacking)]
-    elif lacking and table.ndim > 0 and axis == x.ndim - 1:
-        table = table[(*lacking, ...)]
     half = x.shape[axis] // 2
     shape = (*x.shape[:axis], half, *x.shape[axis + 1 :])
-    _checks.broadcasts(
-        name, tuple(table.shape), shape, f"as `x`, but {half} of its features on axis {axis}"
-    )
-    if table.shape[axis] != half:
-        message = (
-            f"`{name}` must have length {half} on axis {axis}, got shape {tuple(table.shape)}."
-        )
+    lacking = (None,) * (x.ndim - table.ndim)
+    lined_up = table
+    if lacking and table.ndim > 0 and axis == 0:
+        lined_up = table[(..., *lacking)]
+    elif lacking and table.ndim > 0 and axis == x.ndim - 1:
+        lined_up = table[(*lacking, ...)]
+    meaning = f"as `x`, but {half} of its features on axis {axis}"
+    _checks.broadcasts(name, tuple(lined_up.shape), shape, meaning, tuple(table.shape))
+    if lined_up.shape[axis] != half:
+        message = f"`{name}` must have length {half} on axis {axis}, got {tuple(table.shape)}."
         raise ValueError(message)
-    return table
+    return lined_up

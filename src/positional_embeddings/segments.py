@@ -4,7 +4,7 @@ Arrays of segments, positions and padding have shape (sequence,) or (sequence, b
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings import _checks
 from positional_embeddings._namespace import (
@@ -62,7 +62,7 @@ def segment_ids_from_lengths(
     array([ 0,  0,  1, -1])
     """
     if total_len is None:
-        if not isinstance(lengths, list | tuple):
+        if not isinstance(lengths, list | tuple | range):
             message = "`total_len` must be given where `lengths` is an array."
             raise TypeError(message)
         total_len = sum(_checks.integer("lengths", n, "a sequence of integers") for n in lengths)
@@ -191,9 +191,8 @@ def cumulative_lengths(
     >>> cumulative_lengths([2, 1, 3])
     array([0, 2, 3, 6])
     """
-    xp, real = length_array("lengths", lengths, xp, device)
+    xp, real = length_array("lengths", lengths, Bounds(), xp, device)
     on = device_of(real)
-    check_lengths("lengths", real, 0, None, "", xp)
     real = xp.astype(real, default_integer(xp, on), copy=False)
     start = xp.asarray([0], dtype=real.dtype, device=on)
     return xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
@@ -278,13 +277,31 @@ def lengths_from_segment_ids(segment_ids: ArrayT, /, num_segments: int) -> Array
     return lengths
 
 
+class Bounds(NamedTuple):
+    """What lengths may be, and what the upper bound is called."""
+
+    least: int = 0
+    most: int | None = None
+    most_name: str = ""
+
+    def check(self, name: str, lengths: Sequence[int]) -> None:
+        """Raise at the first length out of bounds."""
+        for i, n in enumerate(lengths):
+            if n < self.least or (self.most is not None and n > self.most):
+                bound = f"between {self.least} and {self.most_name} = {self.most}"
+                bound = f"{self.least} or more" if self.most is None else bound
+                message = f"`{name}` must be {bound}, got {n} at index {i}."
+                raise ValueError(message)
+
+
 def length_array(
-    name: str, lengths: Any, xp: Namespace | None, device: Device | None
+    name: str, lengths: Any, bounds: Bounds, xp: Namespace | None, device: Device | None
 ) -> tuple[Namespace, Any]:
     """Return the namespace of the lengths, and the lengths as one of its arrays."""
-    if isinstance(lengths, list | tuple):
+    if isinstance(lengths, list | tuple | range):
         xp = namespace_or_numpy(xp)
         numbers = [_checks.integer(name, n, "a sequence of integers") for n in lengths]
+        bounds.check(name, numbers)
         return xp, xp.asarray(numbers, dtype=default_integer(xp, device), device=device)
     if xp is not None or device is not None:
         message = f"`xp` and `device` must be left out where `{name}` is an array."
@@ -294,21 +311,12 @@ def length_array(
     if lengths.ndim != 1:
         message = f"`{name}` must have shape (batch,), got {tuple(lengths.shape)}."
         raise ValueError(message)
-    return xp, lengths
-
-
-def check_lengths(
-    name: str, lengths: Any, least: int, most: int | None, most_name: str, xp: Namespace
-) -> None:
-    """Check lengths where their values are there to be read."""
     # uint64 does not compare with Python's integers everywhere, and wraps when it is cast.
     wide = xp.astype(lengths, default_integer(xp, device_of(lengths)), copy=False)
-    wrong = wide < least if most is None else (wide < least) | (wide > most)
-    if known(xp.any(wrong)):
-        first = next(i for i in range(wrong.shape[0]) if wrong[i])
-        bound = f"{least} or more" if most is None else f"between {least} and {most_name} = {most}"
-        message = f"`{name}` must be {bound}, got {int(lengths[first])} at index {first}."
-        raise ValueError(message)
+    most = xp.iinfo(wide.dtype).max if bounds.most is None else bounds.most
+    if known(xp.any((wide < bounds.least) | (wide > most))):
+        bounds.check(name, [int(lengths[i]) for i in range(lengths.shape[0])])
+    return xp, lengths
 
 
 def _index(array: Any, name: str, xp: Namespace) -> Any:

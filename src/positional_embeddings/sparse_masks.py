@@ -8,7 +8,7 @@ from typing import Any
 
 from positional_embeddings import _checks
 from positional_embeddings._namespace import Device, Namespace, namespace_or_numpy
-from positional_embeddings.masks import query_and_key_positions
+from positional_embeddings.masks import query_and_key
 
 Window = tuple[int | None, int | None]
 
@@ -68,7 +68,7 @@ def create_sliding_window_mask(
     """
     left, right = _window(window)
     xp = namespace_or_numpy(xp)
-    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
+    query, key = query_and_key(seq_len, key_len, offset, xp, device)
     if left is None and right is None:
         return (query - key) * 0 != 0
     if left is None:
@@ -133,7 +133,7 @@ def create_chunked_mask(
     """
     chunk_size = _checks.positive_integer("chunk_size", chunk_size)
     xp = namespace_or_numpy(xp)
-    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
+    query, key = query_and_key(seq_len, key_len, offset, xp, device)
     return xp.floor_divide(query, chunk_size) != xp.floor_divide(key, chunk_size)
 
 
@@ -191,7 +191,7 @@ def create_dilated_mask(
     """
     dilation = _checks.positive_integer("dilation", dilation)
     xp = namespace_or_numpy(xp)
-    query, key = query_and_key_positions(seq_len, key_len, offset, xp, device)
+    query, key = query_and_key(seq_len, key_len, offset, xp, device)
     return xp.remainder(query - key, dilation) != 0
 
 

@@ -1,0 +1,91 @@
+"""The families of sinusoids against formulas written from each source, and against libraries."""
+
+import math
+
+import numpy as np
+import pytest
+
+from positional_embeddings import sinusoidal_encoding
+
+
+def to_endpoint(p, dim, *, cos_first=False, turns=1.0, amplitude=1.0):
+    """Tensor2Tensor, Whisper, MLX: n = dim // 2 frequencies from 1 to 1e-4, both included."""
+    n = dim // 2
+    frequencies = [math.exp(-math.log(1e4) * i / (n - 1)) * turns for i in range(n)]
+    sines = [amplitude * math.sin(p * w) for w in frequencies]
+    cosines = [amplitude * math.cos(p * w) for w in frequencies]
+    return (cosines + sines if cos_first else sines + cosines) + [0.0] * (dim % 2)
+
+
+def marian(p, dim):
+    whole = [p / 10_000 ** (2 * (j // 2) / dim) for j in range(dim)]
+    return [math.sin(a) for a in whole[0::2]] + [math.cos(a) for a in whole[1::2]]
+
+
+def detr(p, dim, length):
+    scaled = (p + 1) / (length + 1e-6) * 2 * math.pi
+    whole = [scaled / 10_000 ** (2 * (j // 2) / dim) for j in range(dim)]
+    return [math.sin(a) if j % 2 == 0 else math.cos(a) for j, a in enumerate(whole)]
+
+
+CASES = {
+    "marian": ({"preset": "marian"}, marian),
+    "tensor2tensor": ({"preset": "tensor2tensor"}, to_endpoint),
+    "whisper": ({"preset": "whisper"}, to_endpoint),
+    "detr": ({"preset": "detr", "length": 20}, lambda p, d: detr(p, d, 20)),
+    "mlx": ({"preset": "mlx"}, lambda p, d: to_endpoint(p, d, amplitude=math.sqrt(2 / d))),
+    "mlx, other way": (
+        {"preset": "mlx", "cos_first": True, "full_turns": True, "amplitude": 1.0},
+        lambda p, d: to_endpoint(p, d, cos_first=True, turns=2 * math.pi),
+    ),
+    "cosine first": (
+        {"cos_first": True},
+        lambda p, d: [
+            (math.sin if j % 2 else math.cos)(p / 10_000 ** (2 * (j // 2) / d)) for j in range(d)
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dim", [6, 7])
+def test_families(backend, case, dim):
+    options, formula = CASES[case]
+    positions = np.arange(20)
+    got = backend.numpy(sinusoidal_encoding(backend.array(positions), dim, **options))
+    expected = np.transpose([formula(p, dim) for p in positions])
+    tolerance = 1e-12 if got.dtype == "float64" else 3e-6
+    np.testing.assert_allclose(got, expected, atol=tolerance)
+    real = backend.array(positions + 0.25)
+    got = backend.numpy(sinusoidal_encoding(real, dim, **options))
+    expected = np.transpose([formula(p + 0.25, dim) for p in positions])
+    np.testing.assert_allclose(got, expected, atol=tolerance)
+
+
+def test_length_makes_a_full_turn():
+    got = sinusoidal_encoding(np.asarray([0, 12]), 2, length=12)
+    np.testing.assert_allclose(got, [[0, 0], [1, 1]], atol=1e-15)
+
+
+def test_positional_encodings_library():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    library = pytest.importorskip("positional_encodings.torch_encodings", reason="an oracle of CI")
+    for dim in (8, 10):
+        theirs = library.PositionalEncoding1D(dim)(torch.zeros((1, 50, dim)))[0].numpy().T
+        ours = sinusoidal_encoding(np.arange(50), dim, dtype=np.float32)
+        np.testing.assert_allclose(ours, theirs, atol=4e-6)
+
+
+def test_whisper_and_marian_of_transformers():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip("transformers", reason="an oracle of CI")
+    from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+    from transformers.models.whisper.modeling_whisper import sinusoids
+
+    ours = sinusoidal_encoding(np.arange(100), 64, preset="whisper")
+    np.testing.assert_allclose(ours, sinusoids(100, 64).numpy().T, atol=1e-5)
+    for dim in (64, 7):
+        table = MarianSinusoidalPositionalEmbedding(100, dim)
+        weight = table.create_weight().numpy() if hasattr(table, "create_weight") else table.weight
+        ours = sinusoidal_encoding(np.arange(100), dim, preset="marian")
+        np.testing.assert_allclose(ours, np.asarray(torch.as_tensor(weight)).T, atol=1e-6)
