@@ -259,46 +259,54 @@ def _reduced_turns(
     exact in float64; a grid of 2**-12 and limbs of 11 bits do the same in float32.
     Whole turns are dropped as soon as they come.
     """
-    on = device_of(positions)
-    exact = work == xp.float64
-    grid, bits = (2**21, 31) if exact else (2**12, 11)
+    grid, bits = (2**21, 31) if work == xp.float64 else (2**12, 11)
+
+    def parts(weight: int | None) -> list[Any]:
+        table = frequencies.parts(grid, weight)
+        rows = (xp.asarray(row, dtype=work, device=device_of(positions)) for row in table)
+        return [row[(slice(None), *(None,) * positions.ndim)] for row in rows]
+
+    whole, upper, lower = _whole_and_behind_the_point(positions, bits, work, xp)
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
-    for limb, weight in _limbs(positions, bits, work, xp):
-        table = xp.asarray(frequencies.parts(grid, weight), dtype=work, device=on)
-        parts = table[(slice(None), slice(None), *(None,) * positions.ndim)]
-        part = limb[None, ...]
-        coarse = coarse + _without_whole(part * parts[0, ...], xp)
-        medium = medium + _without_whole(part * parts[1, ...], xp)
-        fine = fine + part * parts[2, ...]
-    coarse = _without_whole(coarse, xp)
-    quarter = xp.round(4 * (coarse + medium))
+    for limb, weight in _limbs(whole, bits, work, xp):
+        first, second, third = parts(weight)
+        coarse = _without_whole(coarse + _without_whole(limb * first, xp), xp)
+        medium = medium + _without_whole(limb * second, xp)
+        fine = fine + limb * third
+    if upper is not None:
+        first, second, third = parts(None)
+        rest = second + third
+        coarse = _without_whole(coarse + _without_whole(upper * first, xp), xp)
+        fine = fine + (upper * rest + lower * (first + rest))
+    quarter = xp.round(4 * (coarse + medium + fine))
     return ((coarse - quarter / 4) + medium) + fine, quarter
 
 
-def _limbs(positions: Any, bits: int, work: Dtype, xp: Namespace) -> list[tuple[Any, int | None]]:
-    """Cut positions into parts of few bits, each with the number of positions of its unit.
-
-    What stands behind the point of a real position has the unit None.
-    """
-    limbs: list[tuple[Any, int | None]] = []
+def _whole_and_behind_the_point(
+    positions: Any, bits: int, work: Dtype, xp: Namespace
+) -> tuple[Any, Any, Any]:
+    """Return whole positions, the first `bits` behind the point of real ones, and the others."""
     if xp.isdtype(positions.dtype, "integral"):
-        whole = _at_least_32_bits(positions, xp)
-        short = dtype_name(whole.dtype) == "int32"
-    else:
-        wide = xp.astype(positions, work, copy=False)
-        whole, short = xp.floor(wide), False
-        behind = wide - whole
-        upper = xp.floor(behind * 2**bits) / 2**bits
-        limbs += [(upper, None), (behind - upper, None)]
+        return _at_least_32_bits(positions, xp)[None, ...], None, None
+    real = xp.astype(positions, work, copy=False)[None, ...]
+    whole = xp.floor(real)
+    behind = real - whole
+    upper = xp.floor(behind * 2**bits) / 2**bits
+    return whole, upper, behind - upper
+
+
+def _limbs(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[tuple[Any, int]]:
+    """Cut whole positions into parts of few bits, each with the weight of its unit."""
+    cuts = 2 if bits == 11 else 0 if dtype_name(whole.dtype) == "int32" else 1
+    limbs = []
     weight = 1
-    for _ in range({31: 0 if short else 1, 11: 2}[bits]):
+    for _ in range(cuts):
         rest = _quotient(whole, 2**bits, xp)
         limbs.append((xp.astype(whole - rest * 2**bits, work, copy=False), weight))
         whole, weight = rest, weight * 2**bits
-    limbs.append((xp.astype(whole, work, copy=False), weight))
-    return limbs
+    return [*limbs, (xp.astype(whole, work, copy=False), weight)]
 
 
 def _quotient(whole: Any, divisor: int, xp: Namespace) -> Any:
