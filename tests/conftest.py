@@ -41,6 +41,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=sorted(NAMES),
         help="run on this backend, and fail where it cannot run; may be repeated",
     )
+    parser.addoption(
+        "--oracles",
+        action="store_true",
+        help="fail, not skip, where another library to compare with is not installed",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

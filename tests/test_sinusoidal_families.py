@@ -65,27 +65,3 @@ def test_families(backend, case, dim):
 def test_length_makes_a_full_turn():
     got = sinusoidal_encoding(np.asarray([0, 12]), 2, length=12)
     np.testing.assert_allclose(got, [[0, 0], [1, 1]], atol=1e-15)
-
-
-def test_positional_encodings_library():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    library = pytest.importorskip("positional_encodings.torch_encodings", reason="an oracle of CI")
-    for dim in (8, 10):
-        theirs = library.PositionalEncoding1D(dim)(torch.zeros((1, 50, dim)))[0].numpy().T
-        ours = sinusoidal_encoding(np.arange(50), dim, dtype=np.float32)
-        np.testing.assert_allclose(ours, theirs, atol=4e-6)
-
-
-def test_whisper_and_marian_of_transformers():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    pytest.importorskip("transformers", reason="an oracle of CI")
-    from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
-    from transformers.models.whisper.modeling_whisper import sinusoids
-
-    ours = sinusoidal_encoding(np.arange(100), 64, preset="whisper")
-    np.testing.assert_allclose(ours, sinusoids(100, 64).numpy().T, atol=1e-5)
-    for dim in (64, 7):
-        table = MarianSinusoidalPositionalEmbedding(100, dim)
-        weight = table.create_weight().numpy() if hasattr(table, "create_weight") else table.weight
-        ours = sinusoidal_encoding(np.arange(100), dim, preset="marian")
-        np.testing.assert_allclose(ours, np.asarray(torch.as_tensor(weight)).T, atol=1e-6)

@@ -1,0 +1,180 @@
+"""The library beside implementations that nobody here wrote.
+
+The packages are in the dependency group "backends"; CI runs with `--oracles`, which makes
+a missing one an error.
+"""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from positional_embeddings import (
+    T5Bias,
+    alibi_bias,
+    alibi_slopes,
+    combine_masks,
+    create_causal_mask,
+    create_padding_mask,
+    create_prefix_mask,
+    create_segment_mask,
+    create_sliding_window_mask,
+    mask_to_bias,
+    relative_position_bucket,
+    scaled_dot_product_attention,
+    segment_ids_from_lengths,
+    sinusoidal_encoding,
+)
+
+
+@pytest.fixture
+def oracle(request):
+    """Import an oracle, or skip where it is not demanded."""
+
+    def load(name):
+        if request.config.getoption("--oracles"):
+            return importlib.import_module(name)
+        return pytest.importorskip(name, reason="an oracle; CI runs with --oracles")
+
+    return load
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_t5_buckets_of_transformers(oracle, bidirectional):
+    torch = oracle("torch")
+    t5 = oracle("transformers.models.t5.modeling_t5")
+    positions = np.arange(-2000, 2001)
+    for num_buckets, max_distance in ((32, 128), (64, 256), (16, 50)):
+        options = {
+            "bidirectional": bidirectional,
+            "num_buckets": num_buckets,
+            "max_distance": max_distance,
+        }
+        ours = relative_position_bucket(positions, **options)
+        theirs = t5.T5Attention._relative_position_bucket(torch.as_tensor(positions), **options)
+        np.testing.assert_array_equal(ours, theirs.numpy())
+
+
+def test_t5_bias_of_transformers(oracle):
+    torch = oracle("torch")
+    t5, configuration = oracle("transformers.models.t5.modeling_t5"), oracle("transformers")
+    config = configuration.T5Config(num_heads=6, d_model=24, d_kv=4, is_decoder=True)
+    attention = t5.T5Attention(config, has_relative_attention_bias=True)
+    with torch.no_grad():
+        theirs = attention.compute_bias(9, 9)[0].numpy()
+    table = attention.relative_attention_bias.weight.detach().numpy()
+    ours = T5Bias(6, bidirectional=False, embeddings=table)(9)
+    np.testing.assert_array_equal(ours.transpose(2, 0, 1), theirs)
+
+
+@pytest.mark.parametrize("heads", [2, 8, 6, 20])
+def test_alibi_of_transformers(oracle, heads):
+    """Bloom's bias is slope times key position: the softmax does not see the difference."""
+    torch = oracle("torch")
+    bloom = oracle("transformers.models.bloom.modeling_bloom")
+    theirs = bloom.build_alibi_tensor(torch.ones((1, 7)), heads, torch.float32)
+    theirs = theirs.reshape(heads, 7).numpy()
+    np.testing.assert_allclose(alibi_slopes(heads), theirs[:, 1], rtol=1e-6)
+    ours = alibi_bias(heads, 1, 7)[0].T
+    np.testing.assert_allclose(ours - ours[:, :1], theirs, atol=1e-5)
+
+
+def masks_and_biases():
+    rng = np.random.default_rng(0)
+    ids = segment_ids_from_lengths([3, 2], 6)
+    masks = {
+        "causal": create_causal_mask(4, key_len=6),
+        "padding": create_padding_mask([6, 3], 6),
+        "both": combine_masks(create_causal_mask(4, key_len=6), create_padding_mask([6, 2], 6)),
+        "window": create_sliding_window_mask(4, (1, 1), key_len=6),
+        "prefix": create_prefix_mask(4, [0, 3], key_len=6, offset=0),
+        "segments": create_segment_mask(ids[:4], ids),
+    }
+    bias = rng.standard_normal((4, 6, 3))
+    return {name: (mask, None) for name, mask in masks.items()} | {
+        "bias": (None, bias),
+        "alibi under a causal mask": (masks["causal"], alibi_bias(3, 4, 6)),
+    }
+
+
+MASKS_AND_BIASES = masks_and_biases()
+
+
+@pytest.mark.parametrize("name", MASKS_AND_BIASES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_masks_and_biases_through_attention(oracle, name, dtype):
+    """(batch, heads, seq, head) against PyTorch and the ONNX reference; True attends there."""
+    torch = oracle("torch")
+    mask, bias = MASKS_AND_BIASES[name]
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((2, 3, n, 8)).astype(dtype) for n in (4, 6, 6))
+    moved = None if mask is None else np.permute_dims(mask, (2, 0, 1))[:, None]
+    moved_bias = None if bias is None else np.permute_dims(bias, (2, 0, 1))[None].astype(dtype)
+    if mask is not None and bias is not None:
+        added = mask_to_bias(moved, moved_bias.dtype) + moved_bias
+    else:
+        added = moved_bias
+    ours = scaled_dot_product_attention(
+        q, k, v, mask=moved, bias=moved_bias, feature_axis=-1, seq_axis=-2
+    )
+    tolerance = 1e-6 if dtype == "float32" else 1e-12
+    given = ~moved if added is None else added
+    theirs = torch.nn.functional.scaled_dot_product_attention(
+        *(torch.as_tensor(a) for a in (q, k, v)), attn_mask=torch.as_tensor(given)
+    )
+    np.testing.assert_allclose(ours, np.nan_to_num(theirs.numpy()), atol=tolerance)
+    if dtype == "float32":
+        given = np.broadcast_to(given, (*given.shape[:2], 4, 6))
+        np.testing.assert_allclose(ours, onnx_attention(oracle, q, k, v, given), atol=tolerance)
+
+
+def onnx_attention(oracle, q, k, v, attn_mask, **attributes):
+    """Run the operator Attention of ONNX in its reference implementation."""
+    helper, reference = oracle("onnx.helper"), oracle("onnx.reference")
+    onnx = oracle("onnx")
+    kinds = {np.dtype("float32"): onnx.TensorProto.FLOAT, np.dtype(bool): onnx.TensorProto.BOOL}
+    arrays = {"Q": q, "K": k, "V": v, "attn_mask": attn_mask}
+    inputs = [
+        helper.make_tensor_value_info(name, kinds[array.dtype], array.shape)
+        for name, array in arrays.items()
+    ]
+    output = helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, None)
+    node = helper.make_node("Attention", list(arrays), ["Y"], **attributes)
+    graph = helper.make_graph([node], "attention", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)])
+    (result,) = reference.ReferenceEvaluator(model).run(None, arrays)
+    return np.nan_to_num(result)
+
+
+def test_softcap_scale_and_grouped_queries_of_onnx(oracle):
+    rng = np.random.default_rng(1)
+    q = rng.standard_normal((2, 6, 4, 8)).astype("float32")
+    k, v = (rng.standard_normal((2, 2, 4, 8)).astype("float32") for _ in range(2))
+    mask = np.broadcast_to(create_causal_mask(4)[..., 0], (1, 1, 4, 4))
+    ours = scaled_dot_product_attention(
+        q, k, v, mask=mask, scale=0.7, softcap=1.5, enable_gqa=True, feature_axis=-1, seq_axis=-2
+    )
+    theirs = onnx_attention(oracle, q, k, v, ~mask, scale=0.7, softcap=1.5)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_sinusoids_of_positional_encodings(oracle):
+    torch, library = oracle("torch"), oracle("positional_encodings.torch_encodings")
+    for dim in (8, 10):
+        theirs = library.PositionalEncoding1D(dim)(torch.zeros((1, 50, dim)))[0].numpy().T
+        ours = sinusoidal_encoding(np.arange(50), dim, dtype=np.float32)
+        # Its angles are of float32, and so are off by up to 50 roundings at position 50.
+        np.testing.assert_allclose(ours, theirs, atol=4e-6)
+
+
+def test_sinusoids_of_whisper_and_marian(oracle):
+    torch = oracle("torch")
+    whisper = oracle("transformers.models.whisper.modeling_whisper")
+    marian = oracle("transformers.models.marian.modeling_marian")
+    ours = sinusoidal_encoding(np.arange(20), 64, preset="whisper")
+    np.testing.assert_allclose(ours, whisper.sinusoids(20, 64).numpy().T, atol=1e-6)
+    for dim in (64, 7):
+        table = marian.MarianSinusoidalPositionalEmbedding(100, dim)
+        made = table.create_weight() if hasattr(table, "create_weight") else table.weight
+        ours = sinusoidal_encoding(np.arange(100), dim, preset="marian")
+        np.testing.assert_allclose(ours, torch.as_tensor(made).detach().numpy().T, atol=1e-6)
