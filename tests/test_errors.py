@@ -596,6 +596,419 @@ CASES = {
         TypeError,
         "`enable_gqa` must be True or False, got 2.",
     ),
+    # more masks
+    "window of one": (
+        lambda: pe.create_sliding_window_mask(4, 2),
+        TypeError,
+        "`window` must be a pair (left, right) of counts beside the own position, None for all, got 2.",
+    ),
+    "window of three": (
+        lambda: pe.create_sliding_window_mask(4, (1, 2, 3)),
+        TypeError,
+        "`window` must be a pair (left, right) of counts beside the own position, None for all, got (1, 2, 3).",
+    ),
+    "negative window": (
+        lambda: pe.create_sliding_window_mask(4, (1, -2)),
+        ValueError,
+        "`window[1]` must be a non-negative integer, got -2.",
+    ),
+    "real window": (
+        lambda: pe.create_sliding_window_mask(4, (0.5, None)),
+        TypeError,
+        "`window[0]` must be a non-negative integer, got 0.5 of type float.",
+    ),
+    "long prefix": (
+        lambda: pe.create_prefix_mask(4, 5),
+        ValueError,
+        "`prefix_len` must be between 0 and the number of keys = 4, got 5 at index 0.",
+    ),
+    "negative prefix": (
+        lambda: pe.create_prefix_mask(4, [0, -1]),
+        ValueError,
+        "`prefix_len` must be between 0 and the number of keys = 4, got -1 at index 1.",
+    ),
+    "real prefix": (
+        lambda: pe.create_prefix_mask(4, 1.0),
+        TypeError,
+        "`prefix_len` must be a sequence of integers, got 1.0 of type float.",
+    ),
+    "zero chunk": (
+        lambda: pe.create_chunked_mask(4, 0),
+        ValueError,
+        "`chunk_size` must be a positive integer, got 0.",
+    ),
+    "zero dilation": (
+        lambda: pe.create_dilated_mask(4, 0),
+        ValueError,
+        "`dilation` must be a positive integer, got 0.",
+    ),
+    "far offset": (
+        lambda: pe.create_causal_mask(4, offset=2**70),
+        ValueError,
+        f"`offset` must lie within the integers of the device, int64, got {2**70}.",
+    ),
+    "real segments": (
+        lambda: pe.create_segment_mask(f(3)),
+        TypeError,
+        "`segment_ids` must have a signed integer dtype, got float64.",
+    ),
+    "unsigned segments": (
+        lambda: pe.create_segment_mask(f(3, dtype="uint8")),
+        TypeError,
+        "`segment_ids` must have a signed integer dtype, got uint8.",
+    ),
+    "segment axes": (
+        lambda: pe.create_segment_mask(f((3, 2, 1), dtype=int)),
+        ValueError,
+        "`segment_ids` must have shape (seq,) or (seq, batch), got (3, 2, 1).",
+    ),
+    "segment batches": (
+        lambda: pe.create_segment_mask(f((3, 2), dtype=int), f((3, 4), dtype=int)),
+        ValueError,
+        "`key_segment_ids` must have the batch of `segment_ids`, 2, got 4.",
+    ),
+    "picture of numbers": (
+        lambda: pe.describe_mask(f((2, 2))),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "picture of a row": (
+        lambda: pe.describe_mask(f(2, dtype=bool)),
+        ValueError,
+        "`mask` must have axes of queries and keys, got shape (2,).",
+    ),
+    "picture axis": (
+        lambda: pe.describe_mask(f((2, 2), dtype=bool), key_axis=2),
+        ValueError,
+        "`key_axis` must be 1 or -1, got 2.",
+    ),
+    "picture batch": (
+        lambda: pe.describe_mask(f((2, 2, 3), dtype=bool), batch=3),
+        ValueError,
+        "`batch` must be below 3, the batch of `mask`, got 3.",
+    ),
+    # segments
+    "no total": (
+        lambda: pe.segment_ids_from_lengths(f(2, dtype=int)),
+        TypeError,
+        "`total_len` must be given where `lengths` is an array.",
+    ),
+    "short total": (
+        lambda: pe.segment_ids_from_lengths([2, 3], 4),
+        ValueError,
+        "`total_len` must be the sum of `lengths`, 5, or more, got 4.",
+    ),
+    "negative document": (
+        lambda: pe.cumulative_lengths([2, -3]),
+        ValueError,
+        "`lengths` must be 0 or more, got -3 at index 1.",
+    ),
+    "negative documents": (
+        lambda: pe.cumulative_lengths(np.asarray([-1])),
+        ValueError,
+        "`lengths` must be 0 or more, got -1 at index 0.",
+    ),
+    "real document": (
+        lambda: pe.segment_ids_from_lengths([2.5]),
+        TypeError,
+        "`lengths` must be a sequence of integers, got 2.5 of type float.",
+    ),
+    "segments of no axis": (
+        lambda: pe.positions_from_segment_ids(f((), dtype=int)),
+        ValueError,
+        "`segment_ids` must have shape (seq,) or (seq, batch), got ().",
+    ),
+    "positions of numbers": (
+        lambda: pe.positions_from_mask(f(3)),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "cumulative of reals": (
+        lambda: pe.lengths_from_cumulative(f(3)),
+        TypeError,
+        "`cumulative` must have a signed integer dtype, got float64.",
+    ),
+    "cumulative of nothing": (
+        lambda: pe.lengths_from_cumulative(f(0, dtype=int)),
+        ValueError,
+        "`cumulative` must have shape (documents + 1,), got (0,).",
+    ),
+    "few segments": (
+        lambda: pe.lengths_from_segment_ids(np.asarray([0, 2]), 2),
+        ValueError,
+        "`num_segments` must be above every one of `segment_ids`, got 2.",
+    ),
+    # sinusoids
+    "preset": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, preset="bert"),
+        ValueError,
+        "`preset` must be 'vaswani' or 'marian' or 'tensor2tensor' or 'whisper' or 'detr' or 'mlx', got 'bert'.",
+    ),
+    "detr": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, preset="detr"),
+        ValueError,
+        "`length` must be given with the preset 'detr', got None.",
+    ),
+    "length and turns": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, length=3, full_turns=True),
+        ValueError,
+        "`length` must be left out with `full_turns`, got 3.",
+    ),
+    "endpoint of one": (
+        lambda: pe.sinusoidal_encoding(f(2), 1, endpoint=True),
+        ValueError,
+        "`dim` must be 2 or more with `endpoint`, got 1.",
+    ),
+    "amplitude": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, amplitude=0),
+        ValueError,
+        "`amplitude` must be a positive finite number, got 0.",
+    ),
+    "cosine first": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, cos_first=1),
+        TypeError,
+        "`cos_first` must be True or False, got 1.",
+    ),
+    "real start": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, start=0.5),
+        TypeError,
+        "`start` must be an integer, got 0.5 of type float.",
+    ),
+    "huge base": (
+        lambda: pe.RoPE(4, 3, 10**400),
+        ValueError,
+        f"`base` must be a positive finite number, got {10**400}.",
+    ),
+    # adding
+    "encoding shape": (
+        lambda: pe.add_positional_encoding(f((4, 3, 2)), f((3, 4))),
+        ValueError,
+        "`encoding` must have shape (4, 3) (features, seq), with 1 where it broadcasts, got (3, 4).",
+    ),
+    "encoding axes": (
+        lambda: pe.add_positional_encoding(f((4, 3, 2)), f((4, 3, 5))),
+        ValueError,
+        "`encoding` must have shape (4, 3, 2) (as `x`), with 1 where it broadcasts, got (4, 3, 5).",
+    ),
+    "encoding integers": (
+        lambda: pe.add_positional_encoding(f((4, 3)), f((4, 3), dtype=int)),
+        TypeError,
+        "`encoding` must have a real floating-point dtype, got int64.",
+    ),
+    # dropout
+    "dropout of all": (
+        lambda: pe.AbsolutePE(4, 3, dropout=1),
+        ValueError,
+        "`dropout` must be 0 or more and below 1, got 1.",
+    ),
+    "dropout text": (
+        lambda: pe.dropout(f(2), "a"),
+        TypeError,
+        "`rate` must be a number, got 'a' of type str.",
+    ),
+    "dropout seed": (
+        lambda: pe.dropout(f(2), 0.5, rng=3),
+        TypeError,
+        "`rng` must be a generator, or a function from a shape to numbers, got 3.",
+    ),
+    "dropout shape": (
+        lambda: pe.dropout(f(2), 0.5, rng=lambda _: f(3)),
+        ValueError,
+        "`rng` must give the shape it is asked for, (2,), got (3,).",
+    ),
+    "dropout list": (
+        lambda: pe.dropout(f(2), 0.5, rng=lambda _: [0.5, 0.5]),
+        TypeError,
+        "`rng` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(rng).",
+    ),
+    "dropout integers": (
+        lambda: pe.dropout(f(2, dtype=int), 0.5),
+        TypeError,
+        "`x` must have a real floating-point dtype, got int64.",
+    ),
+    # learned
+    "table shape": (
+        lambda: pe.LearnedPE(4, 3, embeddings=f((3, 4))),
+        ValueError,
+        "`embeddings` must have shape (4, 3), got (3, 4).",
+    ),
+    "padding index": (
+        lambda: pe.LearnedPE(4, 3, padding_idx=3),
+        ValueError,
+        "`padding_idx` must be from 0 to 2, or None, got 3.",
+    ),
+    "padding of one kind": (
+        lambda: pe.TokenEmbedding(4, 3, padding_idx=1.0),
+        TypeError,
+        "`padding_idx` must be an integer or None, got 1.0 of type float.",
+    ),
+    "deviation": (
+        lambda: pe.LearnedPE(4, 3, init_std=0),
+        ValueError,
+        "`init_std` must be a positive finite number, got 0.",
+    ),
+    "real lookup": (
+        lambda: pe.LearnedPE(4, 3)(f((4, 2)), positions=f(2)),
+        TypeError,
+        "`positions` must have an integer dtype, got float64.",
+    ),
+    "learned length": (
+        lambda: pe.LearnedPE(4, 3)(f((4, 4))),
+        ValueError,
+        "`x` must have at most 3 positions (`max_length`) on axis 1, got 4 at offset 0.",
+    ),
+    "learned gradient": (
+        lambda: pe.LearnedPE(4, 3).vjp(f((3, 4))),
+        ValueError,
+        "`grad` must have 4 features (`embedding_size`) on axis 0, got shape (3, 4). grad has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0.",
+    ),
+    "resize to nothing": (
+        lambda: pe.LearnedPE(4, 3).resize(0),
+        ValueError,
+        "`max_length` must be a positive integer, got 0.",
+    ),
+    "resize with padding": (
+        lambda: pe.LearnedPE(4, 3, padding_idx=1).resize(5),
+        ValueError,
+        "`padding_idx` must be None to resize, got 1.",
+    ),
+    "table and library": (
+        lambda: pe.LearnedPE(4, 3, embeddings=f((4, 3)), xp=np),
+        ValueError,
+        f"`xp` must be left out where every array is given, got {np!r}.",
+    ),
+    "token out of range": (
+        lambda: pe.TokenEmbedding(4, 3)(np.asarray([[0, 4]])),
+        ValueError,
+        "`ids` must be from 0 to 3, got 4.",
+    ),
+    "real tokens": (
+        lambda: pe.TokenEmbedding(4, 3)(f(2)),
+        TypeError,
+        "`ids` must have an integer dtype, got float64.",
+    ),
+    "patches that do not divide": (
+        lambda: pe.PatchEmbedding((8, 9), 4, 3, 5),
+        ValueError,
+        "`image_size` must be a multiple of `patch_size` = (4, 4), got (8, 9).",
+    ),
+    "sizes of three": (
+        lambda: pe.PatchEmbedding((8, 8, 8), 4, 3, 5),
+        ValueError,
+        "`image_size` must be an integer or a pair (height, width), got (8, 8, 8).",
+    ),
+    "image shape": (
+        lambda: pe.PatchEmbedding(8, 4, 3, 5)(f((8, 8, 3, 1))),
+        ValueError,
+        "`images` must have shape (3, 8, 8, batch), got (8, 8, 3, 1).",
+    ),
+    "image integers": (
+        lambda: pe.PatchEmbedding(8, 4, 3, 5)(f((3, 8, 8, 1), dtype=int)),
+        TypeError,
+        "`images` must have a real floating-point dtype, got int64.",
+    ),
+    # relative
+    "no lengths": (
+        lambda: pe.alibi_bias(4),
+        TypeError,
+        "`q_len` or `query_positions` must be given, got neither.",
+    ),
+    "keys alone": (
+        lambda: pe.alibi_bias(4, key_positions=np.arange(3)),
+        TypeError,
+        "`query_positions` must be given with `key_positions`, got None.",
+    ),
+    "lengths and positions": (
+        lambda: pe.alibi_bias(4, 3, query_positions=np.arange(3)),
+        ValueError,
+        "`q_len` must be left out with `query_positions`, got 3.",
+    ),
+    "no heads of a bias": (
+        lambda: pe.alibi_slopes(0),
+        ValueError,
+        "`num_heads` must be a positive integer, got 0.",
+    ),
+    "positions of three axes": (
+        lambda: pe.relative_positions(f((2, 2, 2)), f(2)),
+        ValueError,
+        "`query_positions` must have shape (seq,) or (seq, batch), got (2, 2, 2).",
+    ),
+    "batches of positions": (
+        lambda: pe.relative_positions(f((2, 2)), f((2, 3))),
+        ValueError,
+        "`key_positions` must have shape (key,), or (key, batch) with the batch of `query_positions` (2, 2), got (2, 3).",
+    ),
+    "real buckets": (
+        lambda: pe.relative_position_bucket(f(3)),
+        TypeError,
+        "`relative_position` must have a signed integer dtype, got float64.",
+    ),
+    "odd buckets": (
+        lambda: pe.relative_position_bucket(f(3, dtype=int), num_buckets=31),
+        ValueError,
+        "`num_buckets` must be a positive even integer, got 31.",
+    ),
+    "few buckets": (
+        lambda: pe.T5Bias(2, num_buckets=2),
+        ValueError,
+        "`num_buckets` must be 4 or more, got 2.",
+    ),
+    "near buckets": (
+        lambda: pe.T5Bias(2, max_distance=8),
+        ValueError,
+        "`max_distance` must be above 8, half of the buckets, got 8.",
+    ),
+    "real distances": (
+        lambda: pe.RelativePE(2, 3)(query_positions=f(2)),
+        TypeError,
+        "`query_positions` must have a signed integer dtype, got float64.",
+    ),
+    "kerple shapes": (
+        lambda: pe.kerple_bias(np.ones(3), np.ones(2), 4),
+        ValueError,
+        "`r2` must have shape (heads = 3), got (2,).",
+    ),
+    "kerple variant": (
+        lambda: pe.kerple_bias(np.ones(3), np.ones(3), 4, variant="log"),
+        ValueError,
+        "`variant` must be 'logarithmic' or 'power', got 'log'.",
+    ),
+    "kerple integers": (
+        lambda: pe.kerple_bias(np.arange(3), np.ones(3), 4),
+        TypeError,
+        "`r1` must have a real floating-point dtype, got int64.",
+    ),
+    "fire shapes": (
+        lambda: pe.fire_bias(
+            np.ones(3), np.ones(3), np.ones((3, 2)), np.ones(2), 4, c=1, threshold=1
+        ),
+        ValueError,
+        "`output_weight` must have shape (heads, hidden = 3), got (3, 2).",
+    ),
+    "fire axes": (
+        lambda: pe.fire_bias(
+            np.ones((3, 1)), np.ones(3), np.ones((3, 2)), np.ones(2), 4, c=1, threshold=1
+        ),
+        ValueError,
+        "`hidden_weight` must have shape (hidden), got (3, 1).",
+    ),
+    "fire threshold": (
+        lambda: pe.fire_bias(
+            np.ones(3), np.ones(3), np.ones((2, 3)), np.ones(2), 4, c=1, threshold=0
+        ),
+        ValueError,
+        "`threshold` must be a positive finite number, got 0.",
+    ),
+    "sandwich size": (
+        lambda: pe.sandwich_bias(2, 4, dim=3),
+        ValueError,
+        "`dim` must be a positive even integer, got 3.",
+    ),
+    "alibi causal": (
+        lambda: pe.alibi_bias(2, 4, causal=1),
+        TypeError,
+        "`causal` must be True or False, got 1.",
+    ),
     # multi-head attention
     "heads": (
         lambda: pe.RoPEMultiHeadAttention(10, 4),
@@ -626,6 +1039,11 @@ CASES = {
         lambda: pe.RoPEMultiHeadAttention(16, 4, rng=-1),
         ValueError,
         "`rng` must be a non-negative integer seed or a numpy.random.Generator, got -1.",
+    ),
+    "every weight and a library": (
+        lambda: replace(MHA, dtype=np.float64),
+        ValueError,
+        "`dtype` must be left out where every array is given, got <class 'numpy.float64'>.",
     ),
     "weight shape": (
         lambda: replace(MHA, Wk=f((8, 4))),

@@ -155,3 +155,28 @@ def test_missing_weights_follow_the_given_ones(backend):
 def test_layers_of_two_libraries_differ():
     strict = pytest.importorskip("array_api_strict")
     assert RoPEMultiHeadAttention(8, 2, rng=0) != RoPEMultiHeadAttention(8, 2, rng=0, xp=strict)
+
+
+def test_drawn_weights_must_follow_the_given_ones():
+    strict = pytest.importorskip("array_api_strict")
+    with pytest.raises(ValueError, match="`xp` must be the library of the given arrays, got <module"):
+        RoPEMultiHeadAttention(8, 2, Wq=np.eye(8), xp=strict)
+    layer = RoPEMultiHeadAttention(8, 2, Wq=np.eye(8, dtype="float32"), dtype=np.float64)
+    assert layer.Wq.dtype == np.float32
+    assert layer.Wk.dtype == np.float64
+
+
+def test_equality_answers_for_every_kind_of_array():
+    strict = pytest.importorskip("array_api_strict")
+    device = strict.Device("device1")
+    first = RoPEMultiHeadAttention(8, 2, rng=0, xp=strict)
+    assert first != RoPEMultiHeadAttention(8, 2, rng=0, xp=strict, device=device)
+    assert first != RoPEMultiHeadAttention(8, 2, rng=0, xp=strict, dtype=strict.float64)
+    nan = RoPEMultiHeadAttention(8, 2, rng=0, Wq=np.full((8, 8), np.nan))
+    assert nan == copy.deepcopy(nan)
+
+
+def test_a_repr_with_a_seed_tells_all():
+    assert "rng=3" in repr(RoPEMultiHeadAttention(8, 2, rng=np.int64(3)))
+    assert "rng=None" in repr(RoPEMultiHeadAttention(8, 2, rng=3, dtype=np.float64))
+    assert "rng=None" in repr(RoPEMultiHeadAttention(8, 2, rng=np.random.default_rng(3)))

@@ -430,16 +430,11 @@ def _check_parameters(parameters: dict[str, Any], shapes: dict[str, tuple[str, .
     _checks.real_floating(xp, **parameters)
     lengths: dict[str, int] = {}
     for name, array in parameters.items():
-        shape = tuple(array.shape)
-        wanted = shapes[name]
-        fits = len(shape) == len(wanted)
-        if fits:
-            fits = all(
-                lengths.setdefault(key, n) == n for key, n in zip(wanted, shape, strict=True)
-            )
-        if not fits:
-            known = ", ".join(
-                f"{key} = {lengths[key]}" if key in lengths else key for key in wanted
-            )
-            message = f"`{name}` must have shape ({known}), got {shape}."
+        shape, wanted = tuple(array.shape), shapes[name]
+        if len(shape) != len(wanted) or any(
+            lengths.get(axis, n) != n for axis, n in zip(wanted, shape, strict=True)
+        ):
+            known = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in wanted)
+            message = f"`{name}` must have shape ({', '.join(known)}), got {shape}."
             raise ValueError(message)
+        lengths.update(zip(wanted, shape, strict=True))
