@@ -26,3 +26,9 @@ def test_cupy_differs_by_one_line():
     plain = [code for library, code in BLOCKS if not library]
     (cupy,) = [code for library, code in BLOCKS if library == "cupy"]
     assert cupy.replace("import cupy as xp", "import numpy as xp") in plain
+
+
+def test_the_picture_is_what_is_printed(capsys):
+    (code,) = [code for _, code in BLOCKS if "describe_mask" in code]
+    exec(compile(code, "README picture", "exec"), {})  # noqa: S102 - its own README
+    assert capsys.readouterr().out in README.read_text()
