@@ -159,7 +159,9 @@ def test_layers_of_two_libraries_differ():
 
 def test_drawn_weights_must_follow_the_given_ones():
     strict = pytest.importorskip("array_api_strict")
-    with pytest.raises(ValueError, match="`xp` must be the library of the given arrays, got <module"):
+    with pytest.raises(
+        ValueError, match="`xp` must be the library of the given arrays, got <module"
+    ):
         RoPEMultiHeadAttention(8, 2, Wq=np.eye(8), xp=strict)
     layer = RoPEMultiHeadAttention(8, 2, Wq=np.eye(8, dtype="float32"), dtype=np.float64)
     assert layer.Wq.dtype == np.float32
