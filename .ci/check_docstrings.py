@@ -19,7 +19,9 @@ def documented_names() -> list[str]:
         target = getattr(positional_embeddings, name)
         if callable(target):
             names.append(name)
-        if isinstance(target, type) and "__call__" in vars(target):
+        # What every scaling is called with is said once, in its module.
+        scaling = getattr(target, "__module__", "").endswith("scaling")
+        if isinstance(target, type) and "__call__" in vars(target) and not scaling:
             names.append(f"{name}.__call__")
         if isinstance(target, type):
             names += [

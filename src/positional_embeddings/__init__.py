@@ -20,6 +20,7 @@ from positional_embeddings.biases import (
 from positional_embeddings.dropouts import dropout
 from positional_embeddings.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.frequencies import compute_frequencies, inverse_frequencies
+from positional_embeddings.layouts import convert_layout
 from positional_embeddings.learned import LearnedPE
 from positional_embeddings.mask_tools import (
     combine_masks,
@@ -40,7 +41,18 @@ from positional_embeddings.relative import (
     relative_position_bucket,
     relative_positions,
 )
-from positional_embeddings.rotary import RoPE, apply_rope, neg_half
+from positional_embeddings.rotary import RoPE
+from positional_embeddings.rotation import apply_rope, neg_half, rotate_pairs
+from positional_embeddings.scaling import (
+    NTK,
+    DynamicNTK,
+    Linear,
+    Llama3,
+    LongRoPE,
+    Proportional,
+    YaRN,
+)
+from positional_embeddings.sections import grid_positions, xpos_scale
 from positional_embeddings.segments import (
     cumulative_lengths,
     lengths_from_cumulative,
@@ -59,14 +71,21 @@ from positional_embeddings.sparse_masks import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "NTK",
     "AbsolutePE",
+    "DynamicNTK",
     "LearnedPE",
+    "Linear",
+    "Llama3",
+    "LongRoPE",
     "PatchEmbedding",
+    "Proportional",
     "RelativePE",
     "RoPE",
     "RoPEMultiHeadAttention",
     "T5Bias",
     "TokenEmbedding",
+    "YaRN",
     "__version__",
     "add_positional_encoding",
     "add_positional_encoding_vjp",
@@ -75,6 +94,7 @@ __all__ = [
     "apply_rope",
     "combine_masks",
     "compute_frequencies",
+    "convert_layout",
     "create_causal_mask",
     "create_chunked_mask",
     "create_dilated_mask",
@@ -87,6 +107,7 @@ __all__ = [
     "dropout",
     "fire_bias",
     "fully_masked_rows",
+    "grid_positions",
     "inverse_frequencies",
     "kerple_bias",
     "lengths_from_cumulative",
@@ -97,8 +118,10 @@ __all__ = [
     "positions_from_segment_ids",
     "relative_position_bucket",
     "relative_positions",
+    "rotate_pairs",
     "sandwich_bias",
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
     "sinusoidal_encoding",
+    "xpos_scale",
 ]

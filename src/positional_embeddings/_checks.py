@@ -11,7 +11,7 @@ from itertools import zip_longest
 from numbers import Integral, Real
 from typing import Any, SupportsIndex
 
-from positional_embeddings._namespace import Namespace, dtype_name, is_real_floating
+from positional_embeddings._namespace import Namespace, dtype_name, is_complex, is_real_floating
 
 _LARGEST = sys.float_info.max
 
@@ -80,6 +80,18 @@ def positive_number(name: str, value: float) -> float:
     return number
 
 
+def finite_number(name: str, value: Any) -> float:
+    """Return a finite number of any sign as an int or a float."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        message = f"`{name}` must be a finite number, got {value!r} of type {type(value).__name__}."
+        raise TypeError(message)
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not -_LARGEST <= number <= _LARGEST:
+        message = f"`{name}` must be a finite number, got {number!r}."
+        raise ValueError(message)
+    return number
+
+
 def rate(name: str, value: float) -> float:
     """Return a rate, 0 or more and below 1."""
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -115,6 +127,14 @@ def real_floating(xp: Namespace, **arrays: Any) -> None:
             message = (
                 f"`{name}` must have a real floating-point dtype, got {dtype_name(array.dtype)}."
             )
+            raise TypeError(message)
+
+
+def floating(xp: Namespace, **arrays: Any) -> None:
+    """Check that the named arrays hold real or complex floating-point numbers."""
+    for name, array in arrays.items():
+        if not (is_real_floating(array.dtype, xp) or is_complex(array.dtype, xp)):
+            message = f"`{name}` must have a floating-point dtype, got {dtype_name(array.dtype)}."
             raise TypeError(message)
 
 

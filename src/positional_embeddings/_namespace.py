@@ -31,6 +31,7 @@ __all__ = [
     "dtype_name",
     "float_dtype",
     "host",
+    "is_complex",
     "is_lazy_array",
     "is_numpy_namespace",
     "is_real_floating",
@@ -197,9 +198,20 @@ def default_integer(xp: Namespace, on: Device) -> Dtype:
     return xp.__array_namespace_info__().default_dtypes(device=on)["integral"]
 
 
+def is_complex(dtype: Dtype, xp: Namespace) -> bool:
+    """Tell whether `dtype` holds complex floating-point numbers."""
+    return dtype_name(dtype) in ("complex64", "complex128") and bool(
+        xp.isdtype(dtype, "complex floating")
+    )
+
+
 def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
-    """Return the dtype to compute in: float32 for half precision, else `dtype` itself."""
-    return xp.float32 if dtype_name(dtype).startswith(_NARROW_DTYPES) else dtype
+    """Return the real dtype to compute in: float32 for half precision and complex64."""
+    name = dtype_name(dtype)
+    if name == "complex128":
+        return xp.float64
+    narrow = name == "complex64" or name.startswith(_NARROW_DTYPES)
+    return xp.float32 if narrow else dtype
 
 
 def known(condition: Any) -> bool:

@@ -12,6 +12,7 @@ from positional_embeddings._namespace import (
     HostArray,
     Namespace,
     compute_dtype,
+    default_integer,
     device_of,
     host,
     is_numpy_namespace,
@@ -42,19 +43,28 @@ class PositionTables:
         The layer's name for it.
     arrange : callable
         From cosine, sine (frequency, position...) and a namespace to the tables.
+    sections : tuple of tuple of int, optional
+        Which frequencies belong to each coordinate of positions that have several.
     """
 
     frequencies: Turns
     size: int
     size_name: str
     arrange: Callable[[Any, Any, Namespace], tuple[Any, ...]]
+    sections: tuple[tuple[int, ...], ...] | None = None
     _on_host: dict[str, tuple[HostArray, ...]] = field(default_factory=dict, init=False, repr=False)
     _moved: dict[tuple[Any, ...], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False
     )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PositionTables, (self.frequencies, self.size, self.size_name, self.arrange)
+        return PositionTables, (
+            self.frequencies,
+            self.size,
+            self.size_name,
+            self.arrange,
+            self.sections,
+        )
 
     def on_host(self) -> tuple[HostArray, ...]:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
@@ -72,9 +82,42 @@ class PositionTables:
             tables = self._tables(stop, x, dtype, xp, offset)
             axes = [feature, seq]
         else:
-            axes = [feature, *position_axes(positions, x, feature, seq, xp)]
-            tables = self.arrange(*cos_sin(positions, self.frequencies, dtype, xp), xp)
+            axes = [feature, *self._position_axes(positions, x, feature, seq, xp)]
+            tables = self.arrange(*self._cos_sin(positions, dtype, xp), xp)
         return tuple(placed(table, axes, x.ndim, xp) for table in tables)
+
+    def _position_axes(
+        self, positions: Any, x: Any, feature: int, seq: int, xp: Namespace
+    ) -> list[int]:
+        """Check positions, and return the axes of `x` that they belong to."""
+        if self.sections is None:
+            return position_axes(positions, x, feature, seq, xp)
+        count = len(self.sections)
+        if positions.ndim < 2 or positions.shape[0] != count:
+            message = (
+                f"`positions` must have a leading axis of {count} coordinates, as `sections` "
+                f"has, got shape {tuple(positions.shape)}."
+            )
+            raise ValueError(message)
+        return position_axes(positions[0, ...], x, feature, seq, xp)
+
+    def _cos_sin(self, positions: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
+        """Return cosine and sine of positions; each coordinate turns the pairs of its section."""
+        if self.sections is None:
+            return cos_sin(positions, self.frequencies, dtype, xp)
+        parts = [
+            cos_sin(positions[c, ...], self.frequencies.chosen(pairs), dtype, xp)
+            for c, pairs in enumerate(self.sections)
+        ]
+        places = [pair for pairs in self.sections for pair in pairs]
+        order = [places.index(pair) for pair in range(len(places))]
+        on = device_of(positions)
+        index = xp.asarray(order, dtype=default_integer(xp, on), device=on)
+        cos, sin = (
+            xp.take(xp.concat(list(rows), axis=0), index, axis=0)
+            for rows in zip(*parts, strict=True)
+        )
+        return cos, sin
 
     def _tables(self, stop: int, x: Any, dtype: Any, xp: Namespace, start: int) -> tuple[Any, ...]:
         """Return the columns `start` to `stop` of the tables in the library of `x`."""

@@ -170,9 +170,35 @@ class Turns:
             factor = Decimal(scale) / TWO_PI
             self._turns = tuple(frequency * factor for frequency in radians)
         self._parts: dict[tuple[int, int | None], list[list[float]]] = {}
+        self._chosen: dict[tuple[int, ...], Turns] = {}
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Turns]", places: Sequence[Sequence[int]]) -> "Turns":
+        """Return the frequencies of several, each at the places that are given for it."""
+        found = {
+            place: frequency
+            for part, of_part in zip(parts, places, strict=True)
+            for place, frequency in zip(of_part, part._turns, strict=True)  # noqa: SLF001
+        }
+        whole = cls([])
+        whole._turns = tuple(found[place] for place in range(len(found)))
+        return whole
 
     def __len__(self) -> int:
         return len(self._turns)
+
+    def chosen(self, places: tuple[int, ...]) -> "Turns":
+        """Return some of the frequencies."""
+        if places not in self._chosen:
+            part = Turns([])
+            part._turns = tuple(self._turns[place] for place in places)
+            self._chosen[places] = part
+        return self._chosen[places]
+
+    def radians(self) -> list[float]:
+        """Return the frequencies in radians per position, rounded."""
+        with localcontext(DIGITS):
+            return [float(turns * TWO_PI) for turns in self._turns]
 
     def parts(self, grid: int, weight: int | None) -> list[list[float]]:
         """Return multiples of 1 / grid, of 1 / grid**2, and what is left, each (frequency,).

@@ -1,11 +1,15 @@
 """Rotary position embeddings (RoPE).
 
-Feature i and feature i + n/2 of each position form a pair that is turned by an
-angle proportional to the position, so that the scalar product of two rotated
-vectors depends on the distance of their positions only (Su et al. 2021).
+Each pair of features is turned by an angle proportional to the position, so that the
+scalar product of two rotated vectors depends on the distance of their positions only
+(Su et al. 2021).
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal
+from functools import partial
+from os import PathLike
 from typing import Any
 
 from positional_embeddings import _axes, _checks
@@ -14,144 +18,42 @@ from positional_embeddings._namespace import (
     ArrayT,
     HostArray,
     Namespace,
-    compute_dtype,
     default_integer,
     device_of,
-    dtype_name,
+    host,
+    is_complex,
     namespace_of,
     present,
     read_only,
+    widest_float,
 )
 from positional_embeddings._tables import PositionTables
-from positional_embeddings.frequencies import inverse_frequencies, turns
-
-
-def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
-    """Return the negated second half of the features, followed by the first half.
-
-    It is the quarter turn of the half layout: ``x * cos + neg_half(x) * sin`` turns
-    the pairs (i, i + n/2).
-
-    Parameters
-    ----------
-    x : array
-        Numbers of a signed integer, real or complex dtype, of an even length n
-        along `axis`.
-    axis : int, default 0
-        Axis of the features.
-
-    Returns
-    -------
-    array
-        Shape and dtype of `x`.
-
-    Raises
-    ------
-    TypeError
-        If `x` is no array, or its dtype has no negative numbers.
-    ValueError
-        If `axis` is out of range, or odd in length.
-
-    References
-    ----------
-    Su et al. (2021), RoFormer, equation 34, for pairs (i, i + n/2).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> neg_half(np.asarray([1, 2, 3, 4]))
-    array([-3, -4,  1,  2])
-    """
-    xp = namespace_of(x=x)
-    name = dtype_name(x.dtype)
-    if name == "bool" or name.startswith("uint"):
-        message = f"`x` must have a dtype with negative numbers, got {name}."
-        raise TypeError(message)
-    axis = _axes.axis_of("axis", axis, x.ndim)
-    first, second = _halves(x, axis)
-    negated: ArrayT = _joined(-second, first, axis, xp)
-    return negated
-
-
-def apply_rope(
-    x: ArrayT,
-    cos: Array,
-    sin: Array,
-    /,
-    *,
-    feature_axis: int = 0,
-    inverse: bool = False,
-) -> ArrayT:
-    """Rotate the pairs (i, i + n/2) of the features by given angles.
-
-    Parameters
-    ----------
-    x : array
-        Real floating-point numbers with n features, n even, along `feature_axis`.
-    cos, sin : array
-        Cosine and sine of the angles: n/2 along `feature_axis`, and on every other
-        axis the length of `x`, or 1. They may have fewer axes than `x`: where the
-        features of `x` lie first, theirs do too, and they are repeated over the
-        trailing axes of `x`; where they lie last, over the leading ones. No axis is
-        taken for that of the sequence: give them all axes where the sequence does not
-        lie beside the features.
-    feature_axis : int, default 0
-        Axis of the features in `x`.
-    inverse : bool, default False
-        Turn back instead.
-
-    Returns
-    -------
-    array
-        Shape and dtype of `x`. Half precision is rotated in float32.
-
-    Raises
-    ------
-    TypeError
-        If an argument is not an array of real floating-point numbers, or the
-        arrays come from different libraries.
-    ValueError
-        If `feature_axis` is out of range or odd in length, or `cos` and `sin` do
-        not fit.
-
-    References
-    ----------
-    Su et al. (2021), RoFormer, equation 34, for pairs (i, i + n/2).
-
-    Examples
-    --------
-    A quarter turn takes the first half of the features to the second:
-
-    >>> import numpy as np
-    >>> x = np.asarray([[1.0, 2.0], [0.0, 0.0]])
-    >>> apply_rope(x, np.zeros((1, 2)), np.ones((1, 2)))
-    array([[0., 0.],
-           [1., 2.]])
-    """
-    xp = namespace_of(x=x, cos=cos, sin=sin)
-    _checks.real_floating(xp, x=x, cos=cos, sin=sin)
-    inverse = _checks.boolean("inverse", inverse)
-    axis = _axes.axis_of("feature_axis", feature_axis, x.ndim)
-    _check_even(x, axis)
-    dtype = compute_dtype(x.dtype, xp)
-    cosine, sine = (
-        xp.astype(_lined_up(name, table, x, axis), dtype, copy=False)
-        for name, table in (("cos", cos), ("sin", sin))
-    )
-    return _rotated(x, cosine, -sine if inverse else sine, axis, xp)
+from positional_embeddings.frequencies import Turns, turns
+from positional_embeddings.hf_config import rope_arguments
+from positional_embeddings.rotation import LAYOUTS, Layout, rotated
+from positional_embeddings.scaling import Scaling
+from positional_embeddings.sections import (
+    SECTION_FREQUENCIES,
+    SECTION_ORDERS,
+    SectionFrequencies,
+    SectionOrder,
+    checked_sections,
+    pairs_of_sections,
+    restarting_turns,
+)
 
 
 @dataclass(frozen=True)
 class RoPE:
     """Rotary position embeddings for queries and keys.
 
-    Immutable and without arrays of its own: tables are made in the library, on the
+    Immutable and without arrays of a library: tables are made in the library, on the
     device and in the dtype of each `x` that it is called with.
 
     Parameters
     ----------
     head_size : int
-        Number of features of a head, positive and even.
+        Number of features of a head, positive; even unless `rotary_dim` is given.
     seq_len : int
         Number of positions in the table, positive: the longest sequence that can
         be rotated without giving its `positions`.
@@ -160,6 +62,26 @@ class RoPE:
     scale : float, default 1.0
         Factor on the frequencies, positive: 0.5 makes each position half a step
         (linear position interpolation).
+    layout : {"half", "interleaved"}, default "half"
+        Whether features i and i + n/2 form a pair, or 2i and 2i + 1.
+    rotary_dim : int, optional
+        Number n of features that are rotated, the first ones, positive and even; all
+        where it is None.
+    scaling : callable, optional
+        What makes the frequencies of a longer context: one of `Linear`, `NTK`,
+        `DynamicNTK`, `YaRN`, `Llama3`, `LongRoPE` and `Proportional`, or another
+        hashable function from (dim, base, seq_len) to frequencies in radians per
+        position and a factor on cosine and sine.
+    sections : sequence of int, optional
+        For positions of several coordinates: number of pairs that each one turns,
+        positive; together half of `rotary_dim`. Positions then have a leading axis of
+        coordinates.
+    section_frequencies : {"shared", "restart"}, default "shared"
+        Whether the coordinates share one range of frequencies (multimodal RoPE), or
+        each has a full range of its own (axial RoPE).
+    section_order : {"contiguous", "strided"}, default "contiguous"
+        Whether the pairs of a coordinate lie side by side, or take turns with those of
+        the others as long as there are any, the first coordinate having the rest.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`: -1 and -2 for
         ``(batch, heads, seq, head)``.
@@ -169,12 +91,14 @@ class RoPE:
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If `head_size` is odd, a size is not positive, `base` or `scale` is not
-        positive, or both axes are the same.
+        If a size is not positive, odd where it may not be, or does not fit the others,
+        `base` or `scale` is not positive, a choice is unknown, or both axes are the
+        same.
 
     References
     ----------
-    Su et al. (2021), RoFormer, equations 15 and 34, for pairs (i, i + n/2).
+    Su et al. (2021), RoFormer, equations 15 and 34; Wang et al. (2024), Qwen2-VL,
+    section 2.1, for `sections`.
 
     Examples
     --------
@@ -183,13 +107,16 @@ class RoPE:
     >>> q = np.random.default_rng(0).standard_normal((64, 100, 8))
     >>> rope(q).shape
     (64, 100, 8)
-    >>> rope
-    RoPE(head_size=64, seq_len=1024, base=10000, scale=1.0, feature_axis=0, seq_axis=1)
 
     The next token of a cached sequence stands at position 100:
 
     >>> token = q[:, :1, :]
     >>> np.allclose(rope(token, offset=100), rope(token, positions=np.asarray([100])))
+    True
+
+    Cached keys are moved on by five positions:
+
+    >>> np.allclose(rope.shift(rope(token, offset=100), 5), rope(token, offset=105))
     True
     """
 
@@ -198,26 +125,68 @@ class RoPE:
     base: float = 10_000
     scale: float = 1.0
     _: KW_ONLY
+    layout: Layout = "half"
+    rotary_dim: int | None = None
+    scaling: Scaling | None = None
+    sections: Sequence[int] | None = None
+    section_frequencies: SectionFrequencies = "shared"
+    section_order: SectionOrder = "contiguous"
     feature_axis: int = 0
     seq_axis: int = 1
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         feature_axis, seq_axis = _axes.distinct_axes(self.feature_axis, self.seq_axis)
-        head_size = _checks.positive_integer("head_size", self.head_size, even=True)
-        seq_len = _checks.positive_integer("seq_len", self.seq_len)
-        base = _checks.positive_number("base", self.base)
-        scale = _checks.positive_number("scale", self.scale)
+        whole = self.rotary_dim is None
+        head_size = _checks.positive_integer("head_size", self.head_size, even=whole)
+        rotary_dim = head_size
+        if self.rotary_dim is not None:
+            rotary_dim = _checks.positive_integer("rotary_dim", self.rotary_dim, even=True)
+        if rotary_dim > head_size:
+            message = f"`rotary_dim` must be at most `head_size` = {head_size}, got {rotary_dim}."
+            raise ValueError(message)
         _checks.set_fields(
             self,
             head_size=head_size,
-            seq_len=seq_len,
-            base=base,
-            scale=scale,
+            seq_len=_checks.positive_integer("seq_len", self.seq_len),
+            base=_checks.positive_number("base", self.base),
+            scale=_checks.positive_number("scale", self.scale),
+            layout=_checks.choice("layout", self.layout, LAYOUTS),
+            rotary_dim=rotary_dim,
+            sections=checked_sections(self.sections, rotary_dim),
+            section_frequencies=_checks.choice(
+                "section_frequencies", self.section_frequencies, SECTION_FREQUENCIES
+            ),
+            section_order=_checks.choice("section_order", self.section_order, SECTION_ORDERS),
             feature_axis=feature_axis,
             seq_axis=seq_axis,
-            _tables=PositionTables(turns(head_size, base, scale), seq_len, "seq_len", _as_they_are),
         )
+        frequencies, factor = self._frequencies(rotary_dim)
+        pairs = None
+        if self.sections is not None:
+            pairs = pairs_of_sections(self.sections, self.section_order)
+        arrange = partial(_times, factor=factor)
+        tables = PositionTables(frequencies, self.seq_len, "seq_len", arrange, pairs)
+        _checks.set_fields(self, _tables=tables)
+
+    def _frequencies(self, rotary_dim: int) -> tuple[Turns, float]:
+        """Return the frequencies of the pairs, and the factor on cosine and sine."""
+        if self.sections is not None and self.section_frequencies == "restart":
+            if self.scaling is not None:
+                message = "`scaling` must be None with section_frequencies='restart'."
+                raise ValueError(message)
+            return restarting_turns(self.sections, self.section_order, self.base, self.scale), 1.0
+        if self.scaling is None:
+            return turns(rotary_dim, self.base, self.scale), 1.0
+        if not callable(self.scaling):
+            message = (
+                "`scaling` must be a function from (dim, base, seq_len) to frequencies and a "
+                f"factor, got {self.scaling!r}."
+            )
+            raise TypeError(message)
+        frequencies, factor = self.scaling(rotary_dim, self.base, self.seq_len)
+        factor = _checks.positive_number("attention_factor", factor)
+        return Turns([Decimal(float(f)) for f in frequencies], self.scale), float(factor)
 
     def __call__(
         self,
@@ -234,12 +203,14 @@ class RoPE:
         ----------
         x : array
             Real floating-point numbers with `head_size` features along
-            `feature_axis` and a sequence along `seq_axis`.
+            `feature_axis` and a sequence along `seq_axis`; or complex ones with
+            ``head_size / 2`` features, each of which is a pair.
         positions : array, optional
             Integer or real positions of any sign and order. One axis belongs to
             the sequence; otherwise one axis fewer than `x` (the features left
-            out), each as long as in `x` or 1. The table's length does not bound
-            them.
+            out), each as long as in `x` or 1. With `sections` an axis of
+            coordinates goes before; without positions all coordinates count the
+            sequence. The table's length does not bound them.
         offset : int, default 0
             Position of the first element where `positions` is not given.
         inverse : bool, default False
@@ -253,87 +224,139 @@ class RoPE:
         Raises
         ------
         TypeError
-            If `x` does not hold real floating-point numbers, `positions` come from
+            If `x` does not hold floating-point numbers, `positions` come from
             another library or are not numbers, or an option is of the wrong kind.
         ValueError
             If `x` or `positions` has the wrong shape, the sequence reaches past the
             table, or both `positions` and `offset` are given.
         """
-        xp = namespace_of(x=x, **present(positions=positions))
-        _checks.real_floating(xp, x=x)
-        inverse = _checks.boolean("inverse", inverse)
         offset = _checks.non_negative_integer("offset", offset)
+        inverse = _checks.boolean("inverse", inverse)
+        return self._turned(x, positions, offset, 2 if inverse else 0, inverse=inverse)
+
+    def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
+        """Move what is rotated already, such as cached keys, to other positions.
+
+        Parameters
+        ----------
+        x : array
+            What a call returned.
+        delta : int, float or array
+            What to add to the positions: one number, of any sign, or positions as a
+            call takes them.
+
+        Returns
+        -------
+        array
+            Shape and dtype of `x`. Half precision is rotated in float32.
+
+        Raises
+        ------
+        TypeError
+            If `x` does not hold floating-point numbers, or `delta` is neither a number nor
+            an array of its library.
+        ValueError
+            If `x` or `delta` has the wrong shape.
+        """
+        if hasattr(delta, "shape"):
+            return self._turned(x, delta, 0, 1, inverse=False)
+        xp = namespace_of(x=x)
+        _, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
+        on, size = device_of(x), _axes.length(x, seq)
+        number = _checks.finite_number("delta", delta)
+        dtype = default_integer(xp, on) if isinstance(number, int) else widest_float(xp, on)
+        shape = (size,) if self.sections is None else (len(self.sections), size)
+        positions = xp.full(shape, number, dtype=dtype, device=on)
+        return self._turned(x, positions, 0, 1, inverse=False)
+
+    def _turned(
+        self, x: ArrayT, positions: Array | None, offset: int, factors_out: int, *, inverse: bool
+    ) -> ArrayT:
+        """Rotate by the positions.
+
+        The tables hold the attention factor once: turning back takes it out twice, to
+        divide by it, and a shift takes it out once, to leave it alone.
+        """
+        xp = namespace_of(x=x, **present(positions=positions))
+        _checks.floating(xp, x=x)
         feature, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
-        _axes.features(x, self.head_size, "head_size", feature, seq)
+        if is_complex(x.dtype, xp):
+            _checks.quotient("head_size", self.head_size, "the 2 parts of a complex number", 2)
+            _axes.features(x, self.head_size // 2, "head_size / 2", feature, seq)
+        else:
+            _axes.features(x, self.head_size, "head_size", feature, seq)
         cos, sin = self._tables.beside(x, positions, offset, feature, seq, xp)
-        return _rotated(x, cos, -sin if inverse else sin, feature, xp)
+        if factors_out and self.attention_factor != 1:
+            divisor = self.attention_factor**factors_out
+            cos, sin = cos / divisor, sin / divisor
+        return rotated(x, cos, -sin if inverse else sin, feature, self.layout, xp)
+
+    @classmethod
+    def from_hf_config(
+        cls,
+        config: Mapping[str, Any] | str | PathLike[str],
+        seq_len: int | None = None,
+        **options: Any,
+    ) -> "RoPE":
+        """Return the rotary embedding of a model from its Hugging Face ``config.json``.
+
+        Parameters
+        ----------
+        config : dict or path
+            The configuration, or where it is stored. Both forms of it are read: with
+            ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``.
+        seq_len : int, optional
+            Number of positions in the table, the configuration's
+            ``max_position_embeddings`` where it is None. Dynamic NTK and LongRoPE depend
+            on it.
+        **options : Any
+            `layer_type` where the configuration has parameters for several, and
+            arguments of `RoPE` such as `feature_axis`, which go before the configuration.
+
+        Returns
+        -------
+        RoPE
+            Head size, base, partial rotation, scaling and sections as the
+            configuration has them, in the half layout unless it says otherwise.
+
+        Raises
+        ------
+        ValueError
+            If a type or a key of the rotary parameters is unknown, or one is missing; the
+            message lists what is known.
+
+        Examples
+        --------
+        >>> RoPE.from_hf_config({
+        ...     "hidden_size": 576, "num_attention_heads": 9, "rope_theta": 100_000,
+        ...     "max_position_embeddings": 2048,
+        ... }).head_size
+        64
+        """
+        arguments = rope_arguments(config, seq_len, options.pop("layer_type", None))
+        return cls(**(arguments | options))
 
     @property
     def inv_freq(self) -> HostArray:
-        """Frequencies in radians per position, float64 NumPy array (head_size / 2,)."""
-        return read_only(inverse_frequencies(self.head_size, self.base) * self.scale)
+        """Frequencies in radians per position, float64 NumPy array (rotary_dim / 2,)."""
+        return read_only(host.asarray(self._tables.frequencies.radians(), dtype=host.float64))
+
+    @property
+    def attention_factor(self) -> float:
+        """Factor that `scaling` puts on cosine and sine, 1 without."""
+        factor: float = self._tables.arrange.keywords["factor"]  # type: ignore[attr-defined]
+        return factor
 
     @property
     def cos(self) -> HostArray:
-        """Cosine table, float64 NumPy array (head_size / 2, seq_len), read-only."""
+        """Cosine table, float64 NumPy array (rotary_dim / 2, seq_len), read-only."""
         return self._tables.on_host()[0]
 
     @property
     def sin(self) -> HostArray:
-        """Sine table, float64 NumPy array (head_size / 2, seq_len), read-only."""
+        """Sine table, float64 NumPy array (rotary_dim / 2, seq_len), read-only."""
         return self._tables.on_host()[1]
 
 
-def _as_they_are(cos: Any, sin: Any, _xp: Namespace) -> tuple[Any, Any]:
-    return cos, sin
-
-
-def _rotated(x: ArrayT, cos: Any, sin: Any, axis: int, xp: Namespace) -> ArrayT:
-    """Rotate the pairs of the half layout; tables broadcast against half of `x`."""
-    first, second = _halves(xp.astype(x, compute_dtype(x.dtype, xp), copy=False), axis)
-    turned = _joined(first * cos - second * sin, second * cos + first * sin, axis, xp)
-    rotated: ArrayT = xp.astype(turned, x.dtype, copy=False)
-    return rotated
-
-
-def _halves(x: Any, axis: int) -> tuple[Any, Any]:
-    _check_even(x, axis)
-    before = (slice(None),) * axis
-    half = x.shape[axis] // 2
-    return x[(*before, slice(None, half), ...)], x[(*before, slice(half, None), ...)]
-
-
-def _joined(first: Any, second: Any, axis: int, xp: Namespace) -> Any:
-    """Put two halves of one shape together along an axis."""
-    if all(_checks.is_known(n) for n in first.shape):
-        return xp.concat([first, second], axis=axis)
-    # dask concatenates nothing of unknown length, but selects from it.
-    half, on = first.shape[axis], device_of(first)
-    order = xp.asarray([*range(half)] * 2, dtype=default_integer(xp, on), device=on)
-    of_first = xp.asarray([True] * half + [False] * half, dtype=xp.bool, device=on)
-    of_first = of_first[(..., *(None,) * (first.ndim - axis - 1))]
-    return xp.where(of_first, xp.take(first, order, axis=axis), xp.take(second, order, axis=axis))
-
-
-def _check_even(x: Array, axis: int) -> None:
-    if x.shape[axis] % 2:
-        message = f"`x` must have an even length on axis {axis}, got shape {tuple(x.shape)}."
-        raise ValueError(message)
-
-
-def _lined_up(name: str, table: Any, x: Array, axis: int) -> Any:
-    """Give a table the axes that it lacks, on the side away from the features."""
-    half = x.shape[axis] // 2
-    shape = (*x.shape[:axis], half, *x.shape[axis + 1 :])
-    lacking = (None,) * (x.ndim - table.ndim)
-    lined_up = table
-    if lacking and table.ndim > 0 and axis == 0:
-        lined_up = table[(..., *lacking)]
-    elif lacking and table.ndim > 0 and axis == x.ndim - 1:
-        lined_up = table[(*lacking, ...)]
-    meaning = f"as `x`, but {half} of its features on axis {axis}"
-    _checks.broadcasts(name, tuple(lined_up.shape), shape, meaning, tuple(table.shape))
-    if lined_up.shape[axis] != half:
-        message = f"`{name}` must have length {half} on axis {axis}, got {tuple(table.shape)}."
-        raise ValueError(message)
-    return lined_up
+def _times(cos: Any, sin: Any, _xp: Namespace, *, factor: float) -> tuple[Any, Any]:
+    return (cos, sin) if factor == 1 else (cos * factor, sin * factor)

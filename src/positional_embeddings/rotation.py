@@ -1,0 +1,297 @@
+"""Rotation of pairs of features, in the two layouts that models have.
+
+In the half layout feature i forms a pair with feature i + n/2, in the interleaved
+layout feature 2i with feature 2i + 1.
+"""
+
+from typing import Any, Literal
+
+from positional_embeddings import _axes, _checks
+from positional_embeddings._namespace import (
+    Array,
+    ArrayT,
+    Namespace,
+    compute_dtype,
+    default_integer,
+    device_of,
+    dtype_name,
+    is_complex,
+    namespace_of,
+)
+
+Layout = Literal["half", "interleaved"]
+LAYOUTS = ("half", "interleaved")
+
+
+def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
+    """Return the negated second half of the features, followed by the first half.
+
+    It is the quarter turn of the half layout: ``x * cos + neg_half(x) * sin`` turns
+    the pairs (i, i + n/2).
+
+    Parameters
+    ----------
+    x : array
+        Numbers of a signed integer, real or complex dtype, of an even length n
+        along `axis`.
+    axis : int, default 0
+        Axis of the features.
+
+    Returns
+    -------
+    array
+        Shape and dtype of `x`.
+
+    Raises
+    ------
+    TypeError
+        If `x` is no array, or its dtype has no negative numbers.
+    ValueError
+        If `axis` is out of range, or odd in length.
+
+    References
+    ----------
+    Su et al. (2021), RoFormer, equation 34, for pairs (i, i + n/2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> neg_half(np.asarray([1, 2, 3, 4]))
+    array([-3, -4,  1,  2])
+    """
+    xp = namespace_of(x=x)
+    _check_negatable(x)
+    axis = _axes.axis_of("axis", axis, x.ndim)
+    first, second = _pairs(x, axis, "half")
+    negated: ArrayT = _joined(-second, first, axis, "half", xp)
+    return negated
+
+
+def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
+    """Turn each pair of neighbours by a quarter: (x0, x1) becomes (-x1, x0).
+
+    It is the quarter turn of the interleaved layout: ``x * cos + rotate_pairs(x) * sin``
+    turns the pairs (2i, 2i + 1).
+
+    Parameters
+    ----------
+    x : array
+        Numbers of a signed integer, real or complex dtype.
+    axis : int, default 0
+        Axis of the features. An odd last one stays as it is.
+
+    Returns
+    -------
+    array
+        Shape and dtype of `x`.
+
+    Raises
+    ------
+    TypeError
+        If `x` is no array, or its dtype has no negative numbers.
+    ValueError
+        If `axis` is out of range.
+
+    References
+    ----------
+    Su et al. (2021), RoFormer, equation 34.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rotate_pairs(np.asarray([1, 2, 3, 4, 5]))
+    array([-2,  1, -4,  3,  5])
+    """
+    xp = namespace_of(x=x)
+    _check_negatable(x)
+    axis = _axes.axis_of("axis", axis, x.ndim)
+    even = _axes.length(x, axis) // 2 * 2
+    pairs, rest = cut_along(x, axis, even)
+    first, second = _pairs(pairs, axis, "interleaved")
+    turned = _joined(-second, first, axis, "interleaved", xp)
+    rotated: ArrayT = turned if rest is None else xp.concat([turned, rest], axis=axis)
+    return rotated
+
+
+def apply_rope(
+    x: ArrayT,
+    cos: Array,
+    sin: Array,
+    /,
+    *,
+    layout: Layout = "half",
+    rotary_dim: int | None = None,
+    feature_axis: int = 0,
+    inverse: bool = False,
+) -> ArrayT:
+    """Rotate the pairs of features by given angles.
+
+    Parameters
+    ----------
+    x : array
+        Real floating-point numbers with n features, n even, along `feature_axis`; or
+        complex ones with n/2, each of which is a pair.
+    cos, sin : array
+        Cosine and sine of the angles: one for each pair along `feature_axis`, and on
+        every other axis the length of `x`, or 1. They may have fewer axes than `x`:
+        where the features of `x` lie first, theirs do too, and they are repeated over
+        the trailing axes of `x`; where they lie last, over the leading ones. No axis is
+        taken for that of the sequence: give them all axes where the sequence does not
+        lie beside the features.
+    layout : {"half", "interleaved"}, default "half"
+        Whether features i and i + n/2 form a pair, or 2i and 2i + 1. A complex number
+        is a pair in itself.
+    rotary_dim : int, optional
+        Number of features that are rotated, the first ones, positive and even; all
+        where it is None. The others stay as they are. A complex number counts for two.
+    feature_axis : int, default 0
+        Axis of the features in `x`.
+    inverse : bool, default False
+        Turn back instead.
+
+    Returns
+    -------
+    array
+        Shape and dtype of `x`. Half precision is rotated in float32.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of floating-point numbers, or the arrays come
+        from different libraries.
+    ValueError
+        If `feature_axis` is out of range, `layout` is unknown, or `cos` and `sin` do
+        not fit.
+
+    References
+    ----------
+    Su et al. (2021), RoFormer, equation 34.
+
+    Examples
+    --------
+    A quarter turn takes the first half of the features to the second:
+
+    >>> import numpy as np
+    >>> x = np.asarray([[1.0, 2.0], [0.0, 0.0]])
+    >>> apply_rope(x, np.zeros((1, 2)), np.ones((1, 2)))
+    array([[0., 0.],
+           [1., 2.]])
+
+    Tables of all positions, as other libraries keep them, are gathered by position:
+
+    >>> table = np.arange(20.0).reshape(10, 2)  # (max_position, rotary_dim / 2)
+    >>> ids = np.asarray([[0, 1, 2], [5, 6, 7]])  # (batch, seq)
+    >>> x = np.ones((2, 3, 4))  # (batch, seq, head)
+    >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1).shape
+    (2, 3, 4)
+    """
+    xp = namespace_of(x=x, cos=cos, sin=sin)
+    _checks.floating(xp, x=x)
+    _checks.real_floating(xp, cos=cos, sin=sin)
+    _checks.choice("layout", layout, LAYOUTS)
+    inverse = _checks.boolean("inverse", inverse)
+    axis = _axes.axis_of("feature_axis", feature_axis, x.ndim)
+    pairs = _pairs_to_turn(x, axis, rotary_dim, xp)
+    dtype = compute_dtype(x.dtype, xp)
+    cosine = xp.astype(_lined_up("cos", cos, x, axis, pairs), dtype, copy=False)
+    sine = xp.astype(_lined_up("sin", sin, x, axis, pairs), dtype, copy=False)
+    return rotated(x, cosine, -sine if inverse else sine, axis, layout, xp)
+
+
+def rotated(x: ArrayT, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> ArrayT:
+    """Rotate as many pairs as the tables have, which broadcast against them."""
+    pairs = cos.shape[axis]
+    turning, rest = cut_along(x, axis, pairs if is_complex(x.dtype, xp) else 2 * pairs)
+    if is_complex(x.dtype, xp):
+        turned = turning * (xp.astype(cos, x.dtype) + 1j * xp.astype(sin, x.dtype))
+    else:
+        wide = xp.astype(turning, compute_dtype(x.dtype, xp), copy=False)
+        first, second = _pairs(wide, axis, layout)
+        turned = _joined(first * cos - second * sin, second * cos + first * sin, axis, layout, xp)
+        turned = xp.astype(turned, x.dtype, copy=False)
+    whole: ArrayT = turned if rest is None else xp.concat([turned, rest], axis=axis)
+    return whole
+
+
+def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
+    """Return the first `size` along an axis, and the others, None where there are none."""
+    before = (slice(None),) * axis
+    if x.shape[axis] == size:
+        return x, None
+    return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
+
+
+def _pairs(x: Any, axis: int, layout: str) -> tuple[Any, Any]:
+    """Return the first and the second feature of each pair."""
+    _check_even(x, axis)
+    half = x.shape[axis] // 2
+    first, second = (
+        (slice(None, half), slice(half, None))
+        if layout == "half"
+        else (slice(0, None, 2), slice(1, None, 2))
+    )
+    before = (slice(None),) * axis
+    return x[(*before, first, ...)], x[(*before, second, ...)]
+
+
+def _joined(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
+    """Put the first and the second features of pairs together."""
+    half = first.shape[axis]
+    if all(_checks.is_known(n) for n in first.shape):
+        if layout == "half":
+            return xp.concat([first, second], axis=axis)
+        shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
+        return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
+    # dask neither concatenates nor reshapes what has unknown lengths, but selects from it.
+    on = device_of(first)
+    rows = range(2 * half)
+    order = [i % half for i in rows] if layout == "half" else [i // 2 for i in rows]
+    of_first = [i < half for i in rows] if layout == "half" else [i % 2 == 0 for i in rows]
+    order = xp.asarray(order, dtype=default_integer(xp, on), device=on)
+    choose = xp.asarray(of_first, dtype=xp.bool, device=on)
+    choose = choose[(..., *(None,) * (first.ndim - axis - 1))]
+    return xp.where(choose, xp.take(first, order, axis=axis), xp.take(second, order, axis=axis))
+
+
+def _check_even(x: Array, axis: int) -> None:
+    if x.shape[axis] % 2:
+        message = f"`x` must have an even length on axis {axis}, got shape {tuple(x.shape)}."
+        raise ValueError(message)
+
+
+def _check_negatable(x: Array) -> None:
+    name = dtype_name(x.dtype)
+    if name == "bool" or name.startswith("uint"):
+        message = f"`x` must have a dtype with negative numbers, got {name}."
+        raise TypeError(message)
+
+
+def _pairs_to_turn(x: Array, axis: int, rotary_dim: int | None, xp: Namespace) -> int:
+    """Return the number of pairs that are rotated."""
+    features = _axes.length(x, axis) * (2 if is_complex(x.dtype, xp) else 1)
+    if rotary_dim is None:
+        if not is_complex(x.dtype, xp):
+            _check_even(x, axis)
+        return features // 2
+    rotary_dim = _checks.positive_integer("rotary_dim", rotary_dim, even=True)
+    if rotary_dim > features:
+        message = f"`rotary_dim` must be at most {features}, the features of `x`, got {rotary_dim}."
+        raise ValueError(message)
+    return rotary_dim // 2
+
+
+def _lined_up(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
+    """Give a table the axes that it lacks, on the side away from the features."""
+    lacking = (None,) * (x.ndim - table.ndim)
+    lined_up = table
+    if lacking and table.ndim > 0 and axis == 0:
+        lined_up = table[(..., *lacking)]
+    elif lacking and table.ndim > 0 and axis == x.ndim - 1:
+        lined_up = table[(*lacking, ...)]
+    shape = (*x.shape[:axis], pairs, *x.shape[axis + 1 :])
+    meaning = f"as `x`, with {pairs} pairs on axis {axis}"
+    _checks.broadcasts(name, tuple(lined_up.shape), shape, meaning, tuple(table.shape))
+    if lined_up.shape[axis] != pairs:
+        message = f"`{name}` must have length {pairs} on axis {axis}, got {tuple(table.shape)}."
+        raise ValueError(message)
+    return lined_up

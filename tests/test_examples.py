@@ -1,0 +1,100 @@
+"""The examples are run, and give the results that they tell of."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import oracles
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(scope="module")
+def packed_output():
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "packed_attention.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def co2():
+    spec = importlib.util.spec_from_file_location("co2_example", EXAMPLES / "co2.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def test_packed_documents_give_what_they_give_alone(packed_output):
+    (largest,) = re.findall(r"^Largest difference.*: (\S+)$", packed_output, re.MULTILINE)
+    assert 0 <= float(largest) <= 1e-12
+
+
+def test_packed_attention_draws_its_mask(packed_output):
+    lengths = [4, 2, 5]
+    rows = []
+    for number, length in enumerate(lengths):
+        before, behind = sum(lengths[:number]), sum(lengths[number + 1 :])
+        for token in range(length):
+            row = "." * before + "#" * (token + 1) + "." * (length - token - 1 + behind)
+            rows.append(f"{len(rows):>5} {row}")
+    assert "\n".join(rows) in packed_output
+
+
+def test_packed_attention_shows_both_results_of_every_token(packed_output):
+    lines = re.findall(r"^  token \d+ +(.*)\|(.*)$", packed_output, re.MULTILINE)
+    assert len(lines) == 11
+    for packed, alone in lines:
+        left, right = ([float(number) for number in side.split()] for side in (packed, alone))
+        assert len(left) == 4
+        assert left == pytest.approx(right, abs=1.01e-4)  # one unit of the last printed place
+
+
+def test_packed_attention_against_loops(packed_output):
+    q, k, v = np.random.default_rng(0).standard_normal((3, 8, 11, 2))
+    expected = []
+    for start, stop in ((0, 4), (4, 6), (6, 11)):
+        places = np.broadcast_to(np.arange(stop - start)[:, None], (stop - start, 2))
+        here = slice(start, stop)
+        turned = (oracles.rotated(x[:, here], places) for x in (q, k))
+        causal = np.triu(np.ones((stop - start, stop - start), dtype=bool), 1)[:, :, None]
+        output, _ = oracles.attention(*turned, v[:, here], causal)
+        expected.extend(output[:4, :, 0].T)
+    lines = re.findall(r"^  token \d+ +(.*)\|", packed_output, re.MULTILINE)
+    printed = [[float(number) for number in line.split()] for line in lines]
+    np.testing.assert_allclose(printed, expected, rtol=0, atol=0.51e-4)
+
+
+def test_co2_record(co2):
+    dates, record = co2.read_record(co2.DATA)
+    assert len(dates) == record.years.size == record.co2.size == 2284
+    assert np.isnan(record.co2).sum() == 59
+    assert np.all(np.diff(record.years) > 0)
+
+
+def test_co2_attention_beats_a_straight_line_in_gaps_of_a_season(co2):
+    _, record = co2.read_record(co2.DATA)
+    missing = np.isnan(record.co2)
+    gap = co2.cut_gaps(missing.size, 13, 1, np.random.default_rng(0))
+    hidden, wanted = gap | missing, gap & ~missing
+    assert wanted.sum() > 100
+    truth = record.co2[wanted]
+    # What lies in the gaps must not be read.
+    blank = co2.Record(record.years, np.where(hidden, np.nan, record.co2))
+    filled = co2.fill(blank, hidden, wanted, co2.Widths(2, 0.01, 8, 0.2))
+    seen = ~hidden
+    line = np.interp(record.years[wanted], record.years[seen], record.co2[seen])
+
+    def error(guess):
+        return np.sqrt(np.mean((guess - truth) ** 2))
+
+    assert error(filled) < 0.75 * error(line)
+    assert error(filled) < 0.6  # ppm
