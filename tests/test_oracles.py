@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 
 from positional_embeddings import (
+    RoPE,
     T5Bias,
     alibi_bias,
     alibi_slopes,
+    apply_rope,
     combine_masks,
     create_causal_mask,
     create_padding_mask,
     create_prefix_mask,
     create_segment_mask,
     create_sliding_window_mask,
+    grid_positions,
     mask_to_bias,
     relative_position_bucket,
     scaled_dot_product_attention,
@@ -178,3 +181,68 @@ def test_sinusoids_of_whisper_and_marian(oracle):
         made = table.create_weight() if hasattr(table, "create_weight") else table.weight
         ours = sinusoidal_encoding(np.arange(100), dim, preset="marian")
         np.testing.assert_allclose(ours, torch.as_tensor(made).detach().numpy().T, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("rotary_dim", [0, 4])
+def test_rotary_embedding_of_onnx(oracle, layout, rotary_dim):
+    onnx, helper = oracle("onnx"), oracle("onnx.helper")
+    reference = oracle("onnx.reference")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 5, 8)).astype("float32")  # (batch, heads, seq, head)
+    rope = RoPE(8, 20, layout=layout, rotary_dim=rotary_dim or None)
+    cos, sin = (table.T.astype("float32") for table in (rope.cos, rope.sin))
+    ids = rng.integers(0, 20, (2, 5))
+    arrays = {"X": x, "cos": cos, "sin": sin, "ids": ids}
+    kinds = {np.dtype("float32"): onnx.TensorProto.FLOAT, np.dtype("int64"): onnx.TensorProto.INT64}
+    inputs = [
+        helper.make_tensor_value_info(name, kinds[array.dtype], array.shape)
+        for name, array in arrays.items()
+    ]
+    node = helper.make_node(
+        "RotaryEmbedding",
+        list(arrays),
+        ["Y"],
+        interleaved=int(layout == "interleaved"),
+        rotary_embedding_dim=rotary_dim,
+    )
+    output = helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "rotary", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)])
+    (theirs,) = reference.ReferenceEvaluator(model).run(None, arrays)
+    gathered = (table[ids][:, None] for table in (cos, sin))
+    ours = apply_rope(x, *gathered, layout=layout, rotary_dim=rotary_dim or None, feature_axis=-1)
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_rotary_embedding_torch(oracle):
+    torch, library = oracle("torch"), oracle("rotary_embedding_torch")
+    x = torch.as_tensor(np.random.default_rng(0).standard_normal((2, 3, 50, 16)))
+    for rotary_dim in (16, 8):
+        theirs = library.RotaryEmbedding(dim=rotary_dim).double()
+        rope = RoPE(
+            16, 60, layout="interleaved", rotary_dim=rotary_dim, feature_axis=-1, seq_axis=-2
+        )
+        for offset in (0, 7):
+            expected = theirs.rotate_queries_or_keys(x, offset=offset)
+            # Its frequencies are of float32.
+            torch.testing.assert_close(rope(x, offset=offset), expected, atol=1e-5, rtol=0)
+
+
+def test_axial_rotation_of_rotary_embedding_torch(oracle):
+    torch, library = oracle("torch"), oracle("rotary_embedding_torch")
+    x = torch.as_tensor(np.random.default_rng(0).standard_normal((1, 2, 4, 6, 16)))
+    theirs = library.RotaryEmbedding(dim=8, freqs_for="lang").double()
+    frequencies = theirs.get_axial_freqs(4, 6)
+    expected = library.apply_rotary_emb(frequencies, x).reshape(1, 2, 24, 16)
+    rope = RoPE(
+        16,
+        1,
+        layout="interleaved",
+        sections=(4, 4),
+        section_frequencies="restart",
+        feature_axis=-1,
+        seq_axis=-2,
+    )
+    got = rope(x.reshape(1, 2, 24, 16), positions=grid_positions((4, 6), xp=torch))
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)

@@ -32,7 +32,8 @@ def add_positional_encoding(
         along `seq_axis`.
     encoding : array, shape (features, seq), or that of `x`
         What to add, the same for every further axis of `x`, or in the layout of `x`
-        with 1 where it broadcasts.
+        with 1 where it broadcasts. One of two axes is always (features, seq), whatever
+        the layout of `x`.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`.
 

@@ -106,6 +106,8 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     _check_negatable(x)
     axis = _axes.axis_of("axis", axis, x.ndim)
     even = _axes.length(x, axis) // 2 * 2
+    if even == 0:
+        return x
     pairs, rest = cut_along(x, axis, even)
     first, second = _pairs(pairs, axis, "interleaved")
     turned = _joined(-second, first, axis, "interleaved", xp)
@@ -237,12 +239,13 @@ def _pairs(x: Any, axis: int, layout: str) -> tuple[Any, Any]:
 def _joined(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
     """Put the first and the second features of pairs together."""
     half = first.shape[axis]
-    if all(_checks.is_known(n) for n in first.shape):
-        if layout == "half":
-            return xp.concat([first, second], axis=axis)
+    known = all(_checks.is_known(n) for n in first.shape)
+    if known and layout == "half":
+        return xp.concat([first, second], axis=axis)
+    if known and 0 not in first.shape:
         shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
         return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
-    # dask neither concatenates nor reshapes what has unknown lengths, but selects from it.
+    # dask does not concatenate what has unknown lengths, nor reshape it or what is empty.
     on = device_of(first)
     rows = range(2 * half)
     order = [i % half for i in rows] if layout == "half" else [i // 2 for i in rows]
