@@ -118,6 +118,11 @@ CASES = {
         TypeError,
         "`dtype` must be a real floating-point dtype of the library, got 'float32'.",
     ),
+    "dtype of no name": (
+        lambda: pe.inverse_frequencies(4, dtype="half precision"),
+        TypeError,
+        "`dtype` must be a real floating-point dtype of the library, got 'half precision'.",
+    ),
     # arrays
     "list": (
         lambda: ROPE([[1.0]]),
@@ -1008,6 +1013,257 @@ CASES = {
         lambda: pe.alibi_bias(2, 4, causal=1),
         TypeError,
         "`causal` must be True or False, got 1.",
+    ),
+    # layouts, scaling, sections, configurations
+    "layout": (
+        lambda: pe.RoPE(8, 3, layout="pairs"),
+        ValueError,
+        "`layout` must be 'half' or 'interleaved', got 'pairs'.",
+    ),
+    "layout of tables": (
+        lambda: pe.apply_rope(f((4, 2)), f((2, 2)), f((2, 2)), layout=None),
+        ValueError,
+        "`layout` must be 'half' or 'interleaved', got None.",
+    ),
+    "odd rotary size": (
+        lambda: pe.RoPE(8, 3, rotary_dim=3),
+        ValueError,
+        "`rotary_dim` must be a positive even integer, got 3.",
+    ),
+    "large rotary size": (
+        lambda: pe.RoPE(8, 3, rotary_dim=10),
+        ValueError,
+        "`rotary_dim` must be at most `head_size` = 8, got 10.",
+    ),
+    "rotary size of tables": (
+        lambda: pe.apply_rope(f((4, 2)), f((2, 2)), f((2, 2)), rotary_dim=6),
+        ValueError,
+        "`rotary_dim` must be at most 4, the features of `x`, got 6.",
+    ),
+    "half a table": (
+        lambda: pe.apply_rope(f((4, 2)), f((1, 2)), f((1, 2))),
+        ValueError,
+        "`cos` must have length 2 on axis 0, got (1, 2).",
+    ),
+    "pairs of flags": (
+        lambda: pe.rotate_pairs(f(4, dtype=bool)),
+        TypeError,
+        "`x` must have a dtype with negative numbers, got bool.",
+    ),
+    "complex of an odd head": (
+        lambda: pe.RoPE(7, 3, rotary_dim=4)(f((3, 3), dtype=complex)),
+        ValueError,
+        "`head_size` must be a positive even integer, got 7.",
+    ),
+    "shift by text": (
+        lambda: ROPE.shift(f((64, 3)), "5"),
+        TypeError,
+        "`delta` must be a finite number, got '5' of type str.",
+    ),
+    "shift to nowhere": (
+        lambda: ROPE.shift(f((64, 3)), np.inf),
+        ValueError,
+        "`delta` must be a finite number, got inf.",
+    ),
+    "shift of a list": (
+        lambda: ROPE.shift(f((64, 3)), [1, 2, 3]),
+        TypeError,
+        "`delta` must be a finite number, got [1, 2, 3] of type list.",
+    ),
+    "converted layout": (
+        lambda: pe.convert_layout(f(4), "half", "other", axis=0),
+        ValueError,
+        "`target` must be 'half' or 'interleaved', got 'other'.",
+    ),
+    "converted heads": (
+        lambda: pe.convert_layout(f(6), "half", "interleaved", axis=0, num_heads=4),
+        ValueError,
+        "`array` must have a multiple of `num_heads` = 4 on axis 0, got 6.",
+    ),
+    "converted odd heads": (
+        lambda: pe.convert_layout(f(6), "half", "interleaved", axis=0, num_heads=2),
+        ValueError,
+        "`rotary_dim` must be a positive even integer, got 3.",
+    ),
+    "converted part": (
+        lambda: pe.convert_layout(f(6), "half", "interleaved", axis=0, rotary_dim=8),
+        ValueError,
+        "`rotary_dim` must be at most 6, the head size, got 8.",
+    ),
+    "scaling by name": (
+        lambda: pe.RoPE(8, 3, scaling="yarn"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'yarn'.",
+    ),
+    "zero factor": (
+        lambda: pe.Linear(0),
+        ValueError,
+        "`factor` must be a positive finite number, got 0.",
+    ),
+    "text factor": (
+        lambda: pe.NTK("2"),
+        TypeError,
+        "`factor` must be a positive finite number, got '2' of type str.",
+    ),
+    "ntk of two": (
+        lambda: pe.RoPE(2, 3, scaling=pe.NTK(2)),
+        ValueError,
+        "`dim` must be above 2 for NTK scaling, got 2.",
+    ),
+    "original length": (
+        lambda: pe.DynamicNTK(2, 0),
+        ValueError,
+        "`original_max_position` must be a positive integer, got 0.",
+    ),
+    "yarn magnitude": (
+        lambda: pe.YaRN(2, 8, mscale=-1),
+        ValueError,
+        "`mscale` must be a positive finite number, got -1.",
+    ),
+    "yarn factor": (
+        lambda: pe.YaRN(2, 8, attention_factor=0),
+        ValueError,
+        "`attention_factor` must be a positive finite number, got 0.",
+    ),
+    "yarn truncation": (
+        lambda: pe.YaRN(2, 8, truncate=None),
+        TypeError,
+        "`truncate` must be True or False, got None.",
+    ),
+    "llama3 bounds": (
+        lambda: pe.Llama3(8, 4, 1, 8192),
+        ValueError,
+        "`high_freq_factor` must be above `low_freq_factor` = 4, got 1.",
+    ),
+    "longrope list": (
+        lambda: pe.LongRoPE(1.0, [1.0], 8),
+        TypeError,
+        "`short_factor` must be a list or tuple of numbers, got 1.0.",
+    ),
+    "longrope length": (
+        lambda: pe.RoPE(8, 3, scaling=pe.LongRoPE([1.0], [1.0], 8)),
+        ValueError,
+        "`short_factor` must have 4 numbers, half of `dim`, got 1.",
+    ),
+    "longrope factor": (
+        lambda: pe.LongRoPE([1.0], [1.0], 8, factor=0),
+        ValueError,
+        "`factor` must be a positive finite number, got 0.",
+    ),
+    "proportion": (
+        lambda: pe.Proportional(1.5),
+        ValueError,
+        "`partial_rotary_factor` must be at most 1, got 1.5.",
+    ),
+    "sections that do not add up": (
+        lambda: pe.RoPE(8, 3, sections=(2, 1)),
+        ValueError,
+        "`sections` must add up to 4, half of the rotated features, got (2, 1).",
+    ),
+    "sections of one": (
+        lambda: pe.RoPE(8, 3, sections=4),
+        TypeError,
+        "`sections` must be a list or tuple of integers, got 4.",
+    ),
+    "strided sections": (
+        lambda: pe.RoPE(8, 3, sections=(1, 3), section_order="strided"),
+        ValueError,
+        "`sections` must have as many pairs for the first coordinate as for any other in strided order, got (1, 3).",
+    ),
+    "section order": (
+        lambda: pe.RoPE(8, 3, sections=(2, 2), section_order="mixed"),
+        ValueError,
+        "`section_order` must be 'contiguous' or 'strided', got 'mixed'.",
+    ),
+    "section frequencies": (
+        lambda: pe.RoPE(8, 3, sections=(2, 2), section_frequencies="own"),
+        ValueError,
+        "`section_frequencies` must be 'shared' or 'restart', got 'own'.",
+    ),
+    "scaling that restarts": (
+        lambda: pe.RoPE(8, 3, sections=(2, 2), section_frequencies="restart", scaling=pe.Linear(2)),
+        ValueError,
+        "`scaling` must be None with section_frequencies='restart'.",
+    ),
+    "positions of no coordinates": (
+        lambda: pe.RoPE(8, 3, sections=(2, 2))(f((8, 3)), positions=f(3)),
+        ValueError,
+        "`positions` must have a leading axis of 2 coordinates, as `sections` has, got shape (3,).",
+    ),
+    "positions of three coordinates": (
+        lambda: pe.RoPE(8, 3, sections=(2, 2))(f((8, 3)), positions=f((3, 3))),
+        ValueError,
+        "`positions` must have a leading axis of 2 coordinates, as `sections` has, got shape (3, 3).",
+    ),
+    "grid of a number": (
+        lambda: pe.grid_positions(3),
+        TypeError,
+        "`shape` must be a list or tuple of integers, got 3.",
+    ),
+    "grid of nothing": (
+        lambda: pe.grid_positions(()),
+        ValueError,
+        "`shape` must have one coordinate or more, got ().",
+    ),
+    "flat grid": (
+        lambda: pe.grid_positions((3, 0)),
+        ValueError,
+        "`shape` must be a positive integer, got 0.",
+    ),
+    "xpos size": (
+        lambda: pe.xpos_scale(f(2), 3),
+        ValueError,
+        "`dim` must be a positive even integer, got 3.",
+    ),
+    "xpos centre": (
+        lambda: pe.xpos_scale(f(2), 4, center=np.nan),
+        ValueError,
+        "`center` must be a finite number, got nan.",
+    ),
+    "unknown type": (
+        lambda: pe.RoPE.from_hf_config(
+            {"head_dim": 8, "max_position_embeddings": 9, "rope_scaling": {"type": "magic"}}
+        ),
+        ValueError,
+        "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got 'magic'.",
+    ),
+    "unknown key": (
+        lambda: pe.RoPE.from_hf_config(
+            {
+                "head_dim": 8,
+                "max_position_embeddings": 9,
+                "rope_scaling": {"type": "linear", "factor": 2, "speed": 3},
+            }
+        ),
+        ValueError,
+        "the rotary parameters of 'linear' must be of ['factor', 'max_position_embeddings', 'mrope_interleaved', 'mrope_section', 'original_max_position_embeddings', 'partial_rotary_factor', 'rope_theta', 'rope_type', 'type'], got 'speed'.",
+    ),
+    "missing key": (
+        lambda: pe.RoPE.from_hf_config(
+            {"head_dim": 8, "max_position_embeddings": 9, "rope_scaling": {"type": "linear"}}
+        ),
+        ValueError,
+        "the configuration must have 'factor', got ['rope_theta', 'type'].",
+    ),
+    "missing size": (
+        lambda: pe.RoPE.from_hf_config({"num_attention_heads": 8}),
+        ValueError,
+        "the configuration must have 'hidden_size', got ['num_attention_heads'].",
+    ),
+    "missing layer type": (
+        lambda: pe.RoPE.from_hf_config({"rope_parameters": {"full": {}, "sliding": {}}}),
+        ValueError,
+        "`layer_type` must be one of ['full', 'sliding'], got None.",
+    ),
+    "layer type": (
+        lambda: pe.RoPE.from_hf_config({"head_dim": 8}, layer_type="full"),
+        ValueError,
+        "`layer_type` must be None for parameters of one type, got 'full'.",
+    ),
+    "no configuration": (
+        lambda: pe.RoPE.from_hf_config(5),
+        TypeError,
+        "`config` must be a dict or the path of a JSON object, got 5.",
     ),
     # multi-head attention
     "heads": (

@@ -395,7 +395,12 @@ def test_published_factors():
     assert LongRoPE([1.0], [1.0], 100)(2, 10, 400)[1] > 1
     assert YaRN(0.5, 100)(4, 10, 400)[1] == 1
     assert YaRN(2.0, 100, attention_factor=2)(4, 10, 400)[1] == 2
-    assert YaRN(2.0, 1)(4, 10, 400)[0][-1] > 0
+
+
+def test_yarn_of_bounds_that_meet():
+    """No frequency turns 32 times within a short context: all of them are divided."""
+    frequencies, _ = YaRN(2.0, 6)(8, 10_000, 100)
+    np.testing.assert_allclose(frequencies, plain(8, 10_000) / [1, 2, 2, 2])
 
 
 def test_a_scaling_of_ones_own():

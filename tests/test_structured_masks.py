@@ -151,3 +151,11 @@ def test_picture_of_one_sequence():
     assert describe_mask(create_causal_mask(2), batch=7) == describe_mask(create_causal_mask(2))
     with pytest.raises(ValueError, match="`batch` must be below 2"):
         describe_mask(mask, batch=2)
+
+
+@pytest.mark.parametrize("window", [(None, None), (0, None), (None, 0), (0, 0)])
+def test_windows_without_a_bound(backend, window):
+    mask = create_sliding_window_mask(3, window, xp=backend.xp, device=backend.device)
+    left, right = (9 if side is None else side for side in window)
+    expected = [[not i - left <= j <= i + right for j in range(3)] for i in range(3)]
+    np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)

@@ -281,8 +281,8 @@ class RoPE:
         _checks.floating(xp, x=x)
         feature, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
         if is_complex(x.dtype, xp):
-            _checks.quotient("head_size", self.head_size, "the 2 parts of a complex number", 2)
-            _axes.features(x, self.head_size // 2, "head_size / 2", feature, seq)
+            half = _checks.positive_integer("head_size", self.head_size, even=True) // 2
+            _axes.features(x, half, "head_size / 2", feature, seq)
         else:
             _axes.features(x, self.head_size, "head_size", feature, seq)
         cos, sin = self._tables.beside(x, positions, offset, feature, seq, xp)
