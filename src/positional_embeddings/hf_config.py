@@ -6,16 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from positional_embeddings.scaling import (
-    NTK,
-    DynamicNTK,
-    Linear,
-    Llama3,
-    LongRoPE,
-    Proportional,
-    Scaling,
-    YaRN,
-)
+from positional_embeddings.scaling import NTK, DynamicNTK, Linear, Proportional, Scaling
+from positional_embeddings.wavelength_scaling import Llama3, LongRoPE, YaRN
 
 # Keys of the rotary parameters that each type has, beside those of all types.
 _COMMON = {
