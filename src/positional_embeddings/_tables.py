@@ -19,7 +19,8 @@ from positional_embeddings._namespace import (
     makes_tables_anew,
     read_only,
 )
-from positional_embeddings.frequencies import Turns, cos_sin, cos_sin_table
+from positional_embeddings.angles import cos_sin, cos_sin_table
+from positional_embeddings.frequencies import Turns
 
 MOST_KEPT = 8
 _SHORTEST = 4096

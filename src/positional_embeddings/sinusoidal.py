@@ -18,7 +18,8 @@ from positional_embeddings._namespace import (
     namespace_of,
     widest_float,
 )
-from positional_embeddings.frequencies import DIGITS, TWO_PI, cos_sin, turns, turns_to_endpoint
+from positional_embeddings.angles import cos_sin
+from positional_embeddings.frequencies import DIGITS, TWO_PI, turns, turns_to_endpoint
 
 Arrangement = Literal["interleaved", "concatenated"]
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
