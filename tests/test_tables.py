@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from positional_embeddings import AbsolutePE, RoPE
-from positional_embeddings._tables import MOST_KEPT
+from positional_embeddings import AbsolutePE, RoPE, _tables
 
 
 def test_one_layer_serves_every_backend_dtype_and_device(backend):
@@ -26,15 +25,15 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
     assert kept == ({backend.xp} if backend.name.startswith(("strict", "cupy")) else set())
 
 
-def test_few_tables_are_kept():
+def test_few_tables_are_kept(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    rope = RoPE(4, 3)
-    devices = strict.__array_namespace_info__().devices()
-    for device in devices:
-        for dtype in strict.__array_namespace_info__().dtypes(device=device, kind="real floating"):
+    monkeypatch.setattr(_tables, "MOST_KEPT", 3)
+    rope, info = RoPE(4, 3), strict.__array_namespace_info__()
+    for device in info.devices():
+        for dtype in info.dtypes(device=device, kind="real floating"):
             x = strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
             assert rope(x).device == device
-    assert len(rope._tables._moved) == MOST_KEPT
+    assert len(rope._tables._moved) == 3
     x = np.ones((4, 3))
     np.testing.assert_array_equal(rope(x), RoPE(4, 3)(x))
 
@@ -59,23 +58,29 @@ def test_an_output_is_not_the_table(backend):
 
 def test_tables_grow_with_the_positions(backend):
     rope = RoPE(4, 20_000)
-    x = np.ones((4, 3))
     expected = RoPE(4, 20_000).cos
     rows = np.concatenate([np.ones((2, 3)), np.zeros((2, 3))])
     for offset in (0, 5_000, 100, 19_997):
         got = backend.numpy(rope(backend.array(rows), offset=offset))
         wanted = expected[:, offset : offset + 3]
         np.testing.assert_allclose(got[:2], wanted, atol=backend.tolerance())
-        assert rope._tables._on_host[backend.wide][0].shape[1] <= max(4096, 2 * (offset + 3)) or (
-            offset == 100
-        )
-    assert rope(x).shape == (4, 3)
 
 
-def test_threads_share_a_layer():
+def test_a_table_reaches_no_farther_than_it_must():
+    """One token of a million positions builds a short table; lengths double as they grow."""
+    rope, x = RoPE(4, 1_000_000), np.ones((4, 3))
+    for offset, reach in ((0, 4096), (4094, 8192), (100, 8192), (99_000, 131_072)):
+        rope(x, offset=offset)
+        assert rope._tables._on_host["float64"][0].shape == (2, reach)
+    rope(x, offset=999_997)
+    assert rope._tables._on_host["float64"][0].shape == (2, 1_000_000)
+
+
+def test_threads_share_a_layer(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
     from concurrent.futures import ThreadPoolExecutor
 
+    monkeypatch.setattr(_tables, "MOST_KEPT", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [
         strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
@@ -98,8 +103,6 @@ class DeviceWithoutHash:
 
 def test_a_device_needs_no_hash(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    from positional_embeddings import _tables
-
     monkeypatch.setattr(_tables, "device_of", lambda _: DeviceWithoutHash())
     monkeypatch.setattr(strict, "asarray", lambda a, **_: np.asarray(a))
     tables = RoPE(4, 3)._tables
