@@ -1133,7 +1133,7 @@ CASES = {
     "llama3 bounds": (
         lambda: pe.Llama3(8, 4, 1, 8192),
         ValueError,
-        "`high_freq_factor` must be above `low_freq_factor` = 4, got 1.",
+        "`high_freq_factor` must be `low_freq_factor` = 4 or more, got 1.",
     ),
     "longrope list": (
         lambda: pe.LongRoPE(1.0, [1.0], 8),
@@ -1251,7 +1251,9 @@ CASES = {
         "the configuration must have 'hidden_size', got ['num_attention_heads'].",
     ),
     "missing layer type": (
-        lambda: pe.RoPE.from_hf_config({"rope_parameters": {"full": {}, "sliding": {}}}),
+        lambda: pe.RoPE.from_hf_config(
+            {"rope_parameters": {"full": {"factor": 1}, "sliding": {"factor": 1}}}
+        ),
         ValueError,
         "`layer_type` must be one of ['full', 'sliding'], got None.",
     ),
@@ -1264,6 +1266,76 @@ CASES = {
         lambda: pe.RoPE.from_hf_config(5),
         TypeError,
         "`config` must be a dict or the path of a JSON object, got 5.",
+    ),
+    "unknown top key": (
+        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_speed": 3}),
+        ValueError,
+        "the rotary keys must be of ['global_rope_theta', 'local_rope_theta', 'partial_rotary_factor', 'qk_rope_head_dim', 'rope_embedding_base', 'rope_interleave', 'rope_local_base_freq', 'rope_parameters', 'rope_pct', 'rope_scaling', 'rope_theta', 'rotary_dim', 'rotary_emb_base', 'rotary_pct'], got 'rope_speed'.",
+    ),
+    "absolute model": (
+        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "position_embedding_type": "absolute"}),
+        ValueError,
+        "the configuration must be of a rotary model, got 'absolute' positions.",
+    ),
+    "alibi model": (
+        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "alibi": True}),
+        ValueError,
+        "the configuration must be of a rotary model, got 'alibi' positions.",
+    ),
+    "listed parameters": (
+        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_scaling": [1]}),
+        TypeError,
+        "the rotary parameters must be a dict, got [1].",
+    ),
+    "listed type": (
+        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_scaling": {"type": ["yarn"]}}),
+        ValueError,
+        "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got ['yarn'].",
+    ),
+    "local layers": (
+        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_local_base_freq": 10}),
+        ValueError,
+        "`layer_type` must be one of ['full_attention', 'sliding_attention'], got None.",
+    ),
+    "scaling of a class": (
+        lambda: pe.RoPE(8, 3, scaling=pe.Linear),
+        TypeError,
+        f"`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {pe.Linear!r}.",
+    ),
+    "scaling of one thing": (
+        lambda: pe.RoPE(8, 3, scaling=lambda *_: [1.0, 2.0, 3.0, 4.0]),
+        TypeError,
+        "`scaling` must return frequencies and a factor, got [1.0, 2.0, 3.0, 4.0].",
+    ),
+    "scaling of few": (
+        lambda: pe.RoPE(8, 3, scaling=lambda *_: ([1.0], 1.0)),
+        ValueError,
+        "`scaling` must return 4 finite frequencies, got [1.0].",
+    ),
+    "scaling of NaN": (
+        lambda: pe.RoPE(2, 3, scaling=lambda *_: ([np.nan], 1.0)),
+        ValueError,
+        "`scaling` must return 1 finite frequencies, got [nan].",
+    ),
+    "yarn of base 1": (
+        lambda: pe.RoPE(16, 64, base=1.0, scaling=pe.YaRN(4.0, 32)),
+        ValueError,
+        "`base` must be above 1 for YaRN, got 1.0.",
+    ),
+    "far shift": (
+        lambda: ROPE.shift(f((64, 3)), 2.0**61),
+        ValueError,
+        f"`delta` must be within 2**60 positions, got {2**61}.",
+    ),
+    "small grid": (
+        lambda: pe.grid_positions((300, 10), dtype=np.int8),
+        ValueError,
+        f"`dtype` must hold the coordinates to 299, got {np.int8!r}.",
+    ),
+    "table of three axes": (
+        lambda: pe.apply_rope(f((2, 2, 3, 4)), f((2, 3, 2)), f((2, 3, 2)), feature_axis=-1),
+        ValueError,
+        "`cos` must have at most 2 axes that are not 1, or all 4 of `x`, got shape (2, 3, 2); insert axes of 1 where it is repeated, as cos[:, None].",
     ),
     # multi-head attention
     "heads": (

@@ -175,6 +175,25 @@ def test_shift_by_an_array(backend):
     np.testing.assert_allclose(backend.numpy(got), expected, atol=5 * backend.tolerance())
 
 
+@pytest.mark.parametrize("delta", [2**31 + 5, 16_777_217.0, 123_456_789.0, 100_000.3, -7.5])
+def test_a_shift_by_a_number_is_exact_on_every_device(backend, delta):
+    rope, x = RoPE(6, 3), numbers(6, 3, 2)
+    got = backend.numpy(rope.shift(backend.array(x), delta))
+    places = np.full(3, int(delta) if delta == int(delta) else delta)
+    np.testing.assert_allclose(got, rope(x, positions=places), atol=backend.tolerance())
+
+
+def test_a_shift_by_scalars_of_every_kind(backend):
+    rope, x = RoPE(6, 3), backend.array(numbers(6, 3, 2))
+    expected = backend.numpy(rope.shift(x, 5))
+    for delta in (np.int64(5), np.float64(5), backend.array(5), backend.array(5.0)):
+        got = backend.numpy(rope.shift(x, delta))
+        np.testing.assert_allclose(got, expected, atol=backend.tolerance())
+    sections = RoPE(6, 3, sections=(2, 1))
+    got = backend.numpy(sections.shift(x, backend.array(5)))
+    np.testing.assert_allclose(got, expected, atol=backend.tolerance())
+
+
 def test_inverse_divides_by_the_attention_factor(backend):
     rope = RoPE(8, 20, scaling=YaRN(4.0, 64))
     assert rope.attention_factor > 1.1

@@ -371,6 +371,58 @@ CONFIGURATIONS = {
 }
 
 
+GEMMA_3 = {
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+    "rope_theta": 1000000.0,
+    "rope_local_base_freq": 10000.0,
+    "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+}
+MODERN_BERT = {
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "max_position_embeddings": 8192,
+    "global_rope_theta": 160000.0,
+    "local_rope_theta": 10000.0,
+    "position_embedding_type": "rope",
+}
+SMALL = {"head_dim": 64, "max_position_embeddings": 99}
+CONFIGURATIONS |= {
+    "Gemma 3, full": (
+        GEMMA_3,
+        {"layer_type": "full_attention"},
+        RoPE(256, 131072, 1e6, scaling=Linear(8)),
+    ),
+    "Gemma 3, sliding": (GEMMA_3, {"layer_type": "sliding_attention"}, RoPE(256, 131072)),
+    "ModernBERT, full": (MODERN_BERT, {"layer_type": "full_attention"}, RoPE(64, 8192, 160000)),
+    "ModernBERT, sliding": (MODERN_BERT, {"layer_type": "sliding_attention"}, RoPE(64, 8192)),
+    "larger heads of full layers": (
+        PROPORTIONAL
+        | {
+            "global_head_dim": 512,
+            "rope_parameters": {"full_attention": PROPORTIONAL["rope_parameters"]},
+        },
+        {"layer_type": "full_attention"},
+        RoPE(512, 4096, 1e6, scaling=Proportional(0.25)),
+    ),
+    "DeepSeek as it was published": (
+        {key: value for key, value in DEEPSEEK.items() if key != "rope_interleave"}
+        | {"model_type": "deepseek_v3"},
+        {},
+        RoPE.from_hf_config(DEEPSEEK),
+    ),
+    "a number of rotated features": (SMALL | {"rotary_dim": 16}, {}, RoPE(64, 99, rotary_dim=16)),
+    "StableLM": (SMALL | {"rope_pct": 0.25}, {}, RoPE(64, 99, rotary_dim=16)),
+    "Phi-3-small": (SMALL | {"rope_embedding_base": 1e6}, {}, RoPE(64, 99, 1e6)),
+    "null": (SMALL | {"rope_theta": None, "rope_scaling": None}, {}, RoPE(64, 99)),
+    "GPT-J": (
+        {"n_embd": 512, "n_head": 8, "n_positions": 99, "rotary_dim": 32, "model_type": "gptj"},
+        {},
+        RoPE(64, 99, rotary_dim=32, layout="interleaved"),
+    ),
+}
+
+
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_configurations(name, tmp_path):
     config, options, expected = CONFIGURATIONS[name]
@@ -407,3 +459,19 @@ def test_a_scaling_of_ones_own():
     rope = RoPE(4, 9, scaling=lambda *_: ([0.5, 0.25], 2.0))
     np.testing.assert_allclose(rope.inv_freq, [0.5, 0.25])
     np.testing.assert_allclose(rope.cos[1], 2 * np.cos(0.25 * np.arange(9)), atol=1e-15)
+
+
+def test_llama3_of_equal_bounds_is_a_step():
+    frequencies, _ = Llama3(8.0, 1.0, 1.0, 8192)(128, 500_000, 100)
+    whole = plain(128, 500_000)
+    expected = np.where(8192 * whole / (2 * math.pi) >= 1, whole, whole / 8)
+    np.testing.assert_allclose(frequencies, expected)
+
+
+def test_the_attention_factor_is_rounded_with_the_table():
+    rope = RoPE(8, 500, scaling=YaRN(16.0, 256))
+    rows = np.concatenate([np.ones((4, 500)), np.zeros((4, 500))]).astype("float32")
+    factor = rope.attention_factor
+    exact = factor * np.cos(rope.inv_freq[:, None] * np.arange(500))
+    # Half a unit in the last place of numbers between 1 and 2.
+    assert abs(rope(rows)[:4] - exact).max() < 2**-24 * 1.01

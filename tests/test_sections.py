@@ -119,3 +119,8 @@ def test_xpos_scores_depend_on_the_distance_and_fall_with_it():
     scores = q.T @ k
     np.testing.assert_allclose(scores[500, 300:400], scores[550, 350:450], rtol=1e-9)
     assert abs(scores[599, 0]) < 0.5 * scores[599, 599]
+
+
+def test_sections_and_shapes_may_be_arrays():
+    assert RoPE(16, 9, sections=np.asarray([4, 4])) == RoPE(16, 9, sections=(4, 4))
+    np.testing.assert_array_equal(grid_positions(np.asarray([2, 3])), grid_positions((2, 3)))

@@ -46,6 +46,8 @@ class PositionTables:
         From cosine, sine (frequency, position...) and a namespace to the tables.
     sections : tuple of tuple of int, optional
         Which frequencies belong to each coordinate of positions that have several.
+    factor : float, default 1.0
+        What cosine and sine are multiplied by.
     """
 
     frequencies: Turns
@@ -53,6 +55,7 @@ class PositionTables:
     size_name: str
     arrange: Callable[[Any, Any, Namespace], tuple[Any, ...]]
     sections: tuple[tuple[int, ...], ...] | None = None
+    factor: float = 1.0
     _on_host: dict[str, tuple[HostArray, ...]] = field(default_factory=dict, init=False, repr=False)
     _moved: dict[tuple[Any, ...], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False
@@ -65,6 +68,7 @@ class PositionTables:
             self.size_name,
             self.arrange,
             self.sections,
+            self.factor,
         )
 
     def on_host(self) -> tuple[HostArray, ...]:
@@ -87,6 +91,24 @@ class PositionTables:
             tables = self.arrange(*self._cos_sin(positions, dtype, xp), xp)
         return tuple(placed(table, axes, x.ndim, xp) for table in tables)
 
+    def of_number(
+        self, number: float, x: Any, feature: int, seq: int, xp: Namespace
+    ) -> tuple[Any, ...]:
+        """Return the tables of one position for all of `x`, computed on the host."""
+        dtype = compute_dtype(x.dtype, xp)
+        kind = host.int64 if isinstance(number, int) else host.float64
+        name = "float32" if dtype == xp.float32 else "float64"
+        tables = cos_sin(
+            host.asarray([number], dtype=kind),
+            self.frequencies,
+            getattr(host, name),
+            host,
+            self.factor,
+        )
+        on = device_of(x)
+        moved = (xp.asarray(table, dtype=dtype, device=on) for table in tables)
+        return tuple(placed(table, [feature, seq], x.ndim, xp) for table in moved)
+
     def _position_axes(
         self, positions: Any, x: Any, feature: int, seq: int, xp: Namespace
     ) -> list[int]:
@@ -105,9 +127,9 @@ class PositionTables:
     def _cos_sin(self, positions: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
         """Return cosine and sine of positions; each coordinate turns the pairs of its section."""
         if self.sections is None:
-            return cos_sin(positions, self.frequencies, dtype, xp)
+            return cos_sin(positions, self.frequencies, dtype, xp, self.factor)
         parts = [
-            cos_sin(positions[c, ...], self.frequencies.chosen(pairs), dtype, xp)
+            cos_sin(positions[c, ...], self.frequencies.chosen(pairs), dtype, xp, self.factor)
             for c, pairs in enumerate(self.sections)
         ]
         places = [pair for pairs in self.sections for pair in pairs]
@@ -151,7 +173,8 @@ class PositionTables:
         tables = self._on_host.get(name)
         if tables is None or tables[0].shape[1] < stop:
             reach = max(_SHORTEST, 1 << (stop - 1).bit_length() if stop else 0)
-            table = cos_sin_table(self.frequencies, min(reach, self.size), getattr(host, name))
+            dtype = getattr(host, name)
+            table = cos_sin_table(self.frequencies, min(reach, self.size), dtype, self.factor)
             tables = self.arrange(*table, host)
             self._on_host[name] = tables
         return tables

@@ -22,7 +22,9 @@ _STEPS = 8192
 _FARTHEST_STEP = _STEPS // 8 + 8
 
 
-def cos_sin_table(frequencies: Turns, seq_len: int, dtype: Dtype) -> tuple[HostArray, HostArray]:
+def cos_sin_table(
+    frequencies: Turns, seq_len: int, dtype: Dtype, factor: float = 1.0
+) -> tuple[HostArray, HostArray]:
     """Return cosine and sine of the positions 0 to `seq_len` - 1 as NumPy arrays.
 
     Both tables are (frequency, position).
@@ -33,12 +35,14 @@ def cos_sin_table(frequencies: Turns, seq_len: int, dtype: Dtype) -> tuple[HostA
     for start in range(0, seq_len, block):
         stop = min(start + block, seq_len)
         positions = host.arange(start, stop, dtype=host.int32 if stop < 2**31 else host.int64)
-        cos[:, start:stop], sin[:, start:stop] = cos_sin(positions, frequencies, dtype, host)
+        cos[:, start:stop], sin[:, start:stop] = cos_sin(
+            positions, frequencies, dtype, host, factor
+        )
     return cos, sin
 
 
 def cos_sin(
-    positions: ArrayT, frequencies: Turns, dtype: Dtype, xp: Namespace
+    positions: ArrayT, frequencies: Turns, dtype: Dtype, xp: Namespace, factor: float = 1.0
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
 
@@ -58,6 +62,8 @@ def cos_sin(
     cos, sin = xp.where(odd, sin, cos), xp.where(odd, cos, sin)
     cos = xp.where((quadrant == 1) | (quadrant == 2), -cos, cos)
     sin = xp.where(quadrant >= 2, -sin, sin)
+    if factor != 1:
+        cos, sin = cos * factor, sin * factor
     return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
 
 

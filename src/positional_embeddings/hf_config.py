@@ -41,27 +41,60 @@ _KEYS: dict[str, set[str]] = {
 }
 _OTHER_NAMES = {"su": "longrope"}
 
+# Keys of a configuration itself that tell of its rotary embedding.
+_BASES = ("rope_theta", "rotary_emb_base", "rope_embedding_base")
+_SHARES = ("partial_rotary_factor", "rotary_pct", "rope_pct")
+_LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")
+_TOP_KEYS = {
+    *_BASES,
+    *_SHARES,
+    *_LOCAL_BASES,
+    "global_rope_theta",
+    "qk_rope_head_dim",
+    "rope_interleave",
+    "rope_parameters",
+    "rope_scaling",
+    "rotary_dim",
+}
+# Models whose configurations do not say that neighbours form a pair.
+_INTERLEAVED_MODELS = {
+    "codegen",
+    "cohere",
+    "cohere2",
+    "deepseek_v2",
+    "deepseek_v3",
+    "glm",
+    "glm4",
+    "gptj",
+    "llama4_text",
+}
+
 
 def rope_arguments(
     config: Mapping[str, Any] | str | PathLike[str], seq_len: int | None, layer_type: str | None
 ) -> dict[str, Any]:
     """Return the arguments of `RoPE` that a configuration stands for."""
     config = _read(config)
+    _check_top_keys(config)
     parameters = _parameters(config, layer_type)
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
-    kind = _OTHER_NAMES.get(kind, kind)
+    kind = _OTHER_NAMES.get(str(kind), kind)
     _check_keys(kind, parameters)
-    head_size = _head_size(config)
+    head_size = _head_size(config, layer_type)
     share = parameters.get("partial_rotary_factor", 1.0)
-    rotary_dim = head_size if kind == "proportional" else int(head_size * share)
-    scaling = _SCALINGS[kind](parameters, config) if kind in _SCALINGS else None
+    rotary_dim = config.get("rotary_dim") or int(head_size * share)
+    if kind == "proportional":
+        rotary_dim = head_size
+    if seq_len is None:
+        seq_len = _needed(config, "max_position_embeddings", "n_positions")
+    interleaved = config.get("rope_interleave", config.get("model_type") in _INTERLEAVED_MODELS)
     arguments = {
         "head_size": head_size,
-        "seq_len": seq_len if seq_len is not None else _needed(config, "max_position_embeddings"),
+        "seq_len": seq_len,
         "base": parameters["rope_theta"],
         "rotary_dim": rotary_dim,
-        "scaling": scaling,
-        "layout": "interleaved" if config.get("rope_interleave") else "half",
+        "scaling": _SCALINGS[kind](parameters, config) if kind in _SCALINGS else None,
+        "layout": "interleaved" if interleaved else "half",
     }
     if "mrope_section" in parameters:
         arguments["sections"] = tuple(parameters["mrope_section"])
@@ -77,14 +110,36 @@ def _read(config: Mapping[str, Any] | str | PathLike[str]) -> Mapping[str, Any]:
     if not isinstance(config, Mapping):
         message = f"`config` must be a dict or the path of a JSON object, got {config!r}."
         raise TypeError(message)
-    text: Mapping[str, Any] = config.get("text_config") or config
-    return text
+    text = config.get("text_config") or config
+    return {key: value for key, value in text.items() if value is not None}
+
+
+def _check_top_keys(config: Mapping[str, Any]) -> None:
+    """Refuse what tells of rotary embeddings in words that are not known here."""
+    for key in config:
+        if ("rope" in key or key.startswith("rotary")) and key not in _TOP_KEYS:
+            message = f"the rotary keys must be of {sorted(_TOP_KEYS)}, got {key!r}."
+            raise ValueError(message)
+    kind = config.get("position_embedding_type", "rope")
+    if config.get("alibi") or kind not in ("rope", "rotary"):
+        message = f"the configuration must be of a rotary model, got {kind!r} positions."
+        raise ValueError(message.replace("'rope'", "'alibi'"))
 
 
 def _parameters(config: Mapping[str, Any], layer_type: str | None) -> dict[str, Any]:
     """Return the rotary parameters in one form, whichever the configuration has."""
-    parameters = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(given, Mapping):
+        message = f"the rotary parameters must be a dict, got {given!r}."
+        raise TypeError(message)
+    parameters = dict(given)
+    base = next((config[key] for key in _BASES if key in config), 10_000)
     by_layer = {name: value for name, value in parameters.items() if isinstance(value, Mapping)}
+    local = next((config[key] for key in _LOCAL_BASES if key in config), None)
+    if local is not None and not by_layer:
+        # Older configurations of models with two kinds of layers.
+        full = {"rope_theta": config.get("global_rope_theta", base)} | parameters
+        by_layer = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
     if by_layer:
         if layer_type not in by_layer:
             message = f"`layer_type` must be one of {sorted(by_layer)}, got {layer_type!r}."
@@ -93,16 +148,16 @@ def _parameters(config: Mapping[str, Any], layer_type: str | None) -> dict[str, 
     elif layer_type is not None:
         message = f"`layer_type` must be None for parameters of one type, got {layer_type!r}."
         raise ValueError(message)
-    base = config.get("rope_theta", config.get("rotary_emb_base", 10_000))
-    parameters.setdefault("rope_theta", base)
-    share = config.get("partial_rotary_factor", config.get("rotary_pct"))
+    if parameters.get("rope_theta") is None:
+        parameters["rope_theta"] = base
+    share = next((config[key] for key in _SHARES if key in config), None)
     if share is not None:
         parameters.setdefault("partial_rotary_factor", share)
     return parameters
 
 
-def _check_keys(kind: str, parameters: Mapping[str, Any]) -> None:
-    if kind not in _KEYS:
+def _check_keys(kind: Any, parameters: Mapping[str, Any]) -> None:
+    if not isinstance(kind, str) or kind not in _KEYS:
         message = f"`rope_type` must be one of {sorted(_KEYS)}, got {kind!r}."
         raise ValueError(message)
     known = _KEYS[kind] | _COMMON
@@ -112,18 +167,23 @@ def _check_keys(kind: str, parameters: Mapping[str, Any]) -> None:
             raise ValueError(message)
 
 
-def _head_size(config: Mapping[str, Any]) -> int:
+def _head_size(config: Mapping[str, Any], layer_type: str | None) -> int:
+    if layer_type == "full_attention" and "global_head_dim" in config:
+        return int(config["global_head_dim"])
     for key in ("qk_rope_head_dim", "head_dim"):
-        if config.get(key):
+        if key in config:
             return int(config[key])
-    return int(_needed(config, "hidden_size") // _needed(config, "num_attention_heads"))
+    heads = _needed(config, "num_attention_heads", "n_head")
+    return int(_needed(config, "hidden_size", "n_embd") // heads)
 
 
-def _needed(values: Mapping[str, Any], key: str) -> Any:
-    if values.get(key) is None:
-        message = f"the configuration must have {key!r}, got {sorted(values)}."
-        raise ValueError(message)
-    return values[key]
+def _needed(values: Mapping[str, Any], *keys: str) -> Any:
+    """Return what stands under the first of the keys that is there."""
+    for key in keys:
+        if values.get(key) is not None:
+            return values[key]
+    message = f"the configuration must have {keys[0]!r}, got {sorted(values)}."
+    raise ValueError(message)
 
 
 def _original(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> int:

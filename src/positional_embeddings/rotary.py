@@ -8,7 +8,7 @@ scalar product of two rotated vectors depends on the distance of their positions
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
-from functools import partial
+from numbers import Real
 from os import PathLike
 from typing import Any
 
@@ -18,20 +18,17 @@ from positional_embeddings._namespace import (
     ArrayT,
     HostArray,
     Namespace,
-    default_integer,
-    device_of,
     host,
     is_complex,
     namespace_of,
     present,
     read_only,
-    widest_float,
 )
 from positional_embeddings._tables import PositionTables
 from positional_embeddings.frequencies import Turns, turns
 from positional_embeddings.hf_config import rope_arguments
 from positional_embeddings.rotation import LAYOUTS, Layout, rotated
-from positional_embeddings.scaling import Scaling
+from positional_embeddings.scaling import Scaling, checked_scaling
 from positional_embeddings.sections import (
     SECTION_FREQUENCIES,
     SECTION_ORDERS,
@@ -40,6 +37,7 @@ from positional_embeddings.sections import (
     checked_sections,
     pairs_of_sections,
     restarting_turns,
+    shift_number,
 )
 
 
@@ -165,8 +163,7 @@ class RoPE:
         pairs = None
         if self.sections is not None:
             pairs = pairs_of_sections(self.sections, self.section_order)
-        arrange = partial(_times, factor=factor)
-        tables = PositionTables(frequencies, self.seq_len, "seq_len", arrange, pairs)
+        tables = PositionTables(frequencies, self.seq_len, "seq_len", _as_they_are, pairs, factor)
         _checks.set_fields(self, _tables=tables)
 
     def _frequencies(self, rotary_dim: int) -> tuple[Turns, float]:
@@ -178,15 +175,16 @@ class RoPE:
             return restarting_turns(self.sections, self.section_order, self.base, self.scale), 1.0
         if self.scaling is None:
             return turns(rotary_dim, self.base, self.scale), 1.0
-        if not callable(self.scaling):
+        scaling: Any = self.scaling
+        if not callable(scaling) or isinstance(scaling, type):
             message = (
                 "`scaling` must be a function from (dim, base, seq_len) to frequencies and a "
-                f"factor, got {self.scaling!r}."
+                f"factor, got {scaling!r}."
             )
             raise TypeError(message)
-        frequencies, factor = self.scaling(rotary_dim, self.base, self.seq_len)
-        factor = _checks.positive_number("attention_factor", factor)
-        return Turns([Decimal(float(f)) for f in frequencies], self.scale), float(factor)
+        scaled = scaling(rotary_dim, self.base, self.seq_len)
+        frequencies, factor = checked_scaling(scaled, rotary_dim)
+        return Turns([Decimal(f) for f in frequencies], self.scale), factor
 
     def __call__(
         self,
@@ -258,26 +256,32 @@ class RoPE:
         ValueError
             If `x` or `delta` has the wrong shape.
         """
-        if hasattr(delta, "shape"):
-            return self._turned(x, delta, 0, 1, inverse=False)
-        xp = namespace_of(x=x)
-        _, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
-        on, size = device_of(x), _axes.length(x, seq)
-        number = _checks.finite_number("delta", delta)
-        dtype = default_integer(xp, on) if isinstance(number, int) else widest_float(xp, on)
-        shape = (size,) if self.sections is None else (len(self.sections), size)
-        positions = xp.full(shape, number, dtype=dtype, device=on)
-        return self._turned(x, positions, 0, 1, inverse=False)
+        if isinstance(delta, Real) or not hasattr(delta, "shape"):
+            return self._turned(x, shift_number(delta), 0, 1, inverse=False)
+        if delta.ndim == 0:
+            xp = namespace_of(x=x, delta=delta)
+            _, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
+            coordinates = () if self.sections is None else (len(self.sections),)
+            delta = xp.broadcast_to(delta, (*coordinates, _axes.length(x, seq)))
+        return self._turned(x, delta, 0, 1, inverse=False)
 
     def _turned(
-        self, x: ArrayT, positions: Array | None, offset: int, factors_out: int, *, inverse: bool
+        self,
+        x: ArrayT,
+        positions: Array | float | None,
+        offset: int,
+        factors_out: int,
+        *,
+        inverse: bool,
     ) -> ArrayT:
         """Rotate by the positions.
 
         The tables hold the attention factor once: turning back takes it out twice, to
         divide by it, and a shift takes it out once, to leave it alone.
         """
-        xp = namespace_of(x=x, **present(positions=positions))
+        number = positions if isinstance(positions, int | float) else None
+        places = None if isinstance(positions, int | float) else positions
+        xp = namespace_of(x=x, **present(positions=places))
         _checks.floating(xp, x=x)
         feature, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
         if is_complex(x.dtype, xp):
@@ -285,7 +289,10 @@ class RoPE:
             _axes.features(x, half, "head_size / 2", feature, seq)
         else:
             _axes.features(x, self.head_size, "head_size", feature, seq)
-        cos, sin = self._tables.beside(x, positions, offset, feature, seq, xp)
+        if number is None:
+            cos, sin = self._tables.beside(x, places, offset, feature, seq, xp)
+        else:
+            cos, sin = self._tables.of_number(number, x, feature, seq, xp)
         if factors_out and self.attention_factor != 1:
             divisor = self.attention_factor**factors_out
             cos, sin = cos / divisor, sin / divisor
@@ -316,8 +323,8 @@ class RoPE:
         Returns
         -------
         RoPE
-            Head size, base, partial rotation, scaling and sections as the
-            configuration has them, in the half layout unless it says otherwise.
+            Head size, base, partial rotation, scaling and sections as the configuration
+            has them; in the half layout unless it, or the model's type, says otherwise.
 
         Raises
         ------
@@ -344,8 +351,7 @@ class RoPE:
     @property
     def attention_factor(self) -> float:
         """Factor that `scaling` puts on cosine and sine, 1 without."""
-        factor: float = self._tables.arrange.keywords["factor"]  # type: ignore[attr-defined]
-        return factor
+        return self._tables.factor
 
     @property
     def cos(self) -> HostArray:
@@ -358,5 +364,5 @@ class RoPE:
         return self._tables.on_host()[1]
 
 
-def _times(cos: Any, sin: Any, _xp: Namespace, *, factor: float) -> tuple[Any, Any]:
-    return (cos, sin) if factor == 1 else (cos * factor, sin * factor)
+def _as_they_are(cos: Any, sin: Any, _xp: Namespace) -> tuple[Any, Any]:
+    return cos, sin

@@ -135,11 +135,10 @@ def apply_rope(
         complex ones with n/2, each of which is a pair.
     cos, sin : array
         Cosine and sine of the angles: one for each pair along `feature_axis`, and on
-        every other axis the length of `x`, or 1. They may have fewer axes than `x`:
-        where the features of `x` lie first, theirs do too, and they are repeated over
-        the trailing axes of `x`; where they lie last, over the leading ones. No axis is
-        taken for that of the sequence: give them all axes where the sequence does not
-        lie beside the features.
+        every other axis the length of `x`, or 1. With one or two axes, and any of 1, they are repeated
+        over the others of `x`: over the trailing ones where the features lie first, over
+        the leading ones where they lie last. No axis is taken for that of the sequence:
+        give them all axes where the sequence does not lie beside the features.
     layout : {"half", "interleaved"}, default "half"
         Whether features i and i + n/2 form a pair, or 2i and 2i + 1. A complex number
         is a pair in itself.
@@ -286,6 +285,13 @@ def _pairs_to_turn(x: Array, axis: int, rotary_dim: int | None, xp: Namespace) -
 def _lined_up(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
     """Give a table the axes that it lacks, on the side away from the features."""
     lacking = (None,) * (x.ndim - table.ndim)
+    if lacking and sum(n != 1 for n in table.shape) > 2:
+        # Which axis of `x` the third one belongs to would be a guess.
+        message = (
+            f"`{name}` must have at most 2 axes that are not 1, or all {x.ndim} of `x`, got shape "
+            f"{tuple(table.shape)}; insert axes of 1 where it is repeated, as {name}[:, None]."
+        )
+        raise ValueError(message)
     lined_up = table
     if lacking and table.ndim > 0 and axis == 0:
         lined_up = table[(..., *lacking)]

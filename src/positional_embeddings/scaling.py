@@ -6,7 +6,8 @@ per position, a float64 NumPy array (dim / 2,), and a factor on cosine and sine.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from math import isfinite
+from typing import Any, Protocol
 
 from positional_embeddings import _checks
 from positional_embeddings._namespace import HostArray, host
@@ -189,3 +190,17 @@ def set_size(scaling: object, name: str) -> None:
     """Check a field that is a positive integer."""
     size = _checks.positive_integer(name, getattr(scaling, name))
     _checks.set_fields(scaling, **{name: size})
+
+
+def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
+    """Return the frequencies and the factor that a scaling gave."""
+    try:
+        frequencies, factor = scaled
+        numbers = [float(frequency) for frequency in frequencies]
+    except (TypeError, ValueError):
+        message = f"`scaling` must return frequencies and a factor, got {scaled!r}."
+        raise TypeError(message) from None
+    if len(numbers) != dim // 2 or not all(map(isfinite, numbers)):
+        message = f"`scaling` must return {dim // 2} finite frequencies, got {numbers}."
+        raise ValueError(message)
+    return numbers, float(_checks.positive_number("attention_factor", factor))

@@ -25,6 +25,7 @@ SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
 SECTION_FREQUENCIES = ("shared", "restart")
 SECTION_ORDERS = ("contiguous", "strided")
+_FARTHEST = 2**60
 
 
 def grid_positions(
@@ -67,6 +68,7 @@ def grid_positions(
     array([[0, 0, 0, 1, 1, 1],
            [0, 1, 2, 0, 1, 2]])
     """
+    shape = shape.tolist() if hasattr(shape, "tolist") else shape
     if not isinstance(shape, list | tuple):
         message = f"`shape` must be a list or tuple of integers, got {shape!r}."
         raise TypeError(message)
@@ -75,6 +77,9 @@ def grid_positions(
         message = "`shape` must have one coordinate or more, got ()."
         raise ValueError(message)
     xp = namespace_or_numpy(xp)
+    if dtype is not None and xp.isdtype(dtype, "integral") and max(sizes) - 1 > xp.iinfo(dtype).max:
+        message = f"`dtype` must hold the coordinates to {max(sizes) - 1}, got {dtype}."
+        raise ValueError(message)
     point = xp.arange(prod(sizes), dtype=default_integer(xp, device), device=device)
     coordinates = []
     for size in reversed(sizes):
@@ -155,10 +160,22 @@ def xpos_scale(
     return xp.astype(zeta ** power[None, ...], dtype, copy=False)
 
 
+def shift_number(delta: Any) -> float:
+    """Return a number of positions to shift by; a whole one as an int, which is exact."""
+    number = _checks.finite_number("delta", delta)
+    if number == int(number):
+        number = int(number)
+    if abs(number) > _FARTHEST:
+        message = f"`delta` must be within 2**60 positions, got {number}."
+        raise ValueError(message)
+    return number
+
+
 def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
     """Return the number of pairs of each coordinate."""
     if sections is None:
         return None
+    sections = sections.tolist() if hasattr(sections, "tolist") else sections
     if not isinstance(sections, list | tuple):
         message = f"`sections` must be a list or tuple of integers, got {sections!r}."
         raise TypeError(message)

@@ -67,6 +67,9 @@ class YaRN:
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor on cosine and sine."""
         check_sizes(dim, seq_len)
+        if not base > 1:
+            message = f"`base` must be above 1 for YaRN, got {base}."
+            raise ValueError(message)
         low, high = self._bound(self.beta_fast, dim, base), self._bound(self.beta_slow, dim, base)
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
@@ -104,7 +107,7 @@ class Llama3:
         What low frequencies are divided by, positive.
     low_freq_factor, high_freq_factor : float
         Wavelengths above the original length over the first are divided, those below it
-        over the second are kept; positive, the second above the first.
+        over the second are kept; positive, the second not below the first.
     original_max_position : int
         Length that the model was trained with, positive.
 
@@ -127,9 +130,9 @@ class Llama3:
     def __post_init__(self) -> None:
         set_positive(self, "factor", "low_freq_factor", "high_freq_factor")
         set_size(self, "original_max_position")
-        if self.high_freq_factor <= self.low_freq_factor:
+        if self.high_freq_factor < self.low_freq_factor:
             message = (
-                f"`high_freq_factor` must be above `low_freq_factor` = {self.low_freq_factor}, "
+                f"`high_freq_factor` must be `low_freq_factor` = {self.low_freq_factor} or more, "
                 f"got {self.high_freq_factor}."
             )
             raise ValueError(message)
@@ -139,8 +142,11 @@ class Llama3:
         check_sizes(dim, seq_len)
         frequencies = inverse_frequencies(dim, base)
         turns = self.original_max_position * frequencies / (2 * math.pi)
-        share = (turns - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor)
-        kept = host.clip(share, 0, 1)
+        between = self.high_freq_factor - self.low_freq_factor
+        if between == 0:
+            kept = host.where(turns >= self.low_freq_factor, 1.0, 0.0)
+        else:
+            kept = host.clip((turns - self.low_freq_factor) / between, 0, 1)
         return frequencies * kept + frequencies / self.factor * (1 - kept), 1.0
 
 
