@@ -135,10 +135,11 @@ def apply_rope(
         complex ones with n/2, each of which is a pair.
     cos, sin : array
         Cosine and sine of the angles: one for each pair along `feature_axis`, and on
-        every other axis the length of `x`, or 1. With one or two axes, and any of 1, they are repeated
-        over the others of `x`: over the trailing ones where the features lie first, over
-        the leading ones where they lie last. No axis is taken for that of the sequence:
-        give them all axes where the sequence does not lie beside the features.
+        every other axis the length of `x`, or 1. With one or two axes, beside any of 1,
+        they are repeated over the others of `x`: over the trailing ones where the
+        features lie first, over the leading ones where they lie last. No axis is taken
+        for that of the sequence: give them all axes where the sequence does not lie
+        beside the features.
     layout : {"half", "interleaved"}, default "half"
         Whether features i and i + n/2 form a pair, or 2i and 2i + 1. A complex number
         is a pair in itself.
