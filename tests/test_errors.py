@@ -1337,6 +1337,28 @@ CASES = {
         ValueError,
         "`cos` must have at most 2 axes that are not 1, or all 4 of `x`, got shape (2, 3, 2); insert axes of 1 where it is repeated, as cos[:, None].",
     ),
+    "positions and library": (
+        lambda: pe.alibi_bias(4, query_positions=np.arange(3), xp=np),
+        TypeError,
+        "`xp` and `device` must be left out with `query_positions`.",
+    ),
+    "fire of an array": (
+        lambda: pe.fire_bias(
+            np.ones(3), np.ones(3), np.ones((2, 3)), np.ones(2), 4, c=np.asarray(-0.5), threshold=1
+        ),
+        ValueError,
+        "`c` must be a positive finite number, got -0.5.",
+    ),
+    "padding of three axes": (
+        lambda: pe.positions_from_mask(f((1, 4, 2), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2).",
+    ),
+    "prefix of text": (
+        lambda: pe.create_prefix_mask(2, 4, key_len="a"),
+        TypeError,
+        "`key_len` must be a positive integer, got 'a' of type str.",
+    ),
     # multi-head attention
     "heads": (
         lambda: pe.RoPEMultiHeadAttention(10, 4),

@@ -243,3 +243,42 @@ def test_shaws_attention_is_two_products():
             ]
             weights = np.exp(scores) / np.exp(scores).sum()
             np.testing.assert_allclose(got[:, i, b], v[:, :, b] @ weights, atol=1e-12)
+
+
+def test_half_precision_is_computed_in_float32(backend):
+    far = {"query_positions": backend.array([70_000]), "key_positions": backend.array([0, 69_000])}
+    for dtype in backend.half_dtypes:
+        one = backend.array(np.ones(1), dtype)
+        weight = backend.array(np.ones((1, 1)), dtype)
+        made = (
+            (kerple_bias(one, one, **far), [-np.log1p(70_000), -np.log1p(1_000)]),
+            (
+                fire_bias(one, 0 * one, weight, 0 * one, c=0.1, threshold=16.0, **far),
+                [1.0, np.log1p(100) / np.log1p(7_000)],
+            ),
+            (alibi_bias(8, dtype=dtype, **far)[..., 2:3], [-8750.0, -125.0]),
+        )
+        for got, expected in made:
+            assert got.dtype == dtype
+            numbers = backend.numpy(got).astype("float64").ravel()
+            np.testing.assert_allclose(numbers, expected, rtol=2**-7)
+
+
+def test_positions_of_half_precision_are_subtracted_in_float32(backend):
+    for dtype in backend.half_dtypes:
+        got = relative_positions(backend.array([300], dtype), backend.array([299, 300, 301]))
+        np.testing.assert_array_equal(backend.numpy(got), [[-1, 0, 1]])
+
+
+def test_the_lowest_integer_has_a_bucket(backend):
+    lowest = np.iinfo("int32").min
+    got = relative_position_bucket(backend.array([lowest, -lowest - 1], "int32"))
+    np.testing.assert_array_equal(backend.numpy(got), [15, 31])
+
+
+def test_parameters_set_the_dtype_of_a_bias():
+    narrow, wide = np.ones(2, dtype="float32"), np.ones(2)
+    assert kerple_bias(narrow, wide, 3).dtype == np.float32
+    weight = np.ones((2, 2), dtype="float32")
+    bias = fire_bias(narrow, narrow, weight, narrow, 3, c=np.asarray(0.1), threshold=np.float64(2))
+    assert bias.dtype == np.float32

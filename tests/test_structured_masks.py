@@ -84,6 +84,10 @@ def test_a_prefix_for_each_sequence(backend):
         mask = backend.numpy(create_prefix_mask(3, prefix))
         np.testing.assert_array_equal(mask[..., 0], create_causal_mask(3)[..., 0])
         np.testing.assert_array_equal(mask[..., 1], create_prefix_mask(3, 2)[..., 0])
+    for one in (backend.array(2), backend.array(2, "uint8")):
+        np.testing.assert_array_equal(
+            backend.numpy(create_prefix_mask(3, one)), create_prefix_mask(3, np.int64(2))
+        )
     listed = create_prefix_mask(3, [0, 2], xp=backend.xp, device=backend.device)
     np.testing.assert_array_equal(backend.numpy(listed), mask)
 

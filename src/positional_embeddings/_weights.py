@@ -136,24 +136,42 @@ def without_column(table: Any, column: int | None, axis: int, xp: Namespace) -> 
 def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> Any:
     """Return the entries of a table, in place of `axis` the axes of the indices.
 
-    An index out of range is an error where it can be read. Elsewhere it is sent
-    beyond the end, where JAX gives NaN and dask an error, and never wraps.
+    An index out of range is an error where it can be read. Elsewhere its entry is NaN:
+    libraries wrap it, clip it or take another entry.
     """
-    _checks.integral(name, indices, xp)
-    size = table.shape[axis]
-    on = device_of(indices)
-    count = prod(indices.shape)
-    flat = xp.reshape(xp.astype(indices, default_integer(xp, on), copy=False), (count,))
-    wrong = (flat < 0) | (flat >= size)
-    if known(xp.any(wrong)):
-        first = next(i for i in range(wrong.shape[0]) if wrong[i])
-        message = f"`{name}` must be from 0 to {size - 1}, got {int(flat[first])}."
-        raise ValueError(message)
+    size, on = table.shape[axis], device_of(indices)
+    flat = xp.reshape(checked_indices(name, indices, size, xp), (prod(indices.shape),))
+    wrong = None
     if is_lazy_array(flat):
-        flat = xp.where(wrong, xp.asarray(size, dtype=flat.dtype, device=on), flat)
+        wrong = (flat < 0) | (flat >= size)
+        flat = xp.where(wrong, xp.asarray(0, dtype=flat.dtype, device=on), flat)
     taken = xp.take(table, flat, axis=axis)
+    if wrong is not None:
+        nan = xp.asarray(float("nan"), dtype=table.dtype, device=on)
+        taken = xp.where(wrong[(..., *(None,) * (table.ndim - 1 - axis))], nan, taken)
     shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
     return taken if indices.ndim == 1 else xp.reshape(taken, shape)
+
+
+def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
+    """Check indices of a table where they can be read, and return them as wide integers."""
+    _checks.integral(name, indices, xp)
+    wide = xp.astype(indices, default_integer(xp, device_of(indices)), copy=False)
+    for index, wrong in ((xp.min, wide < 0), (xp.max, wide >= size)):
+        if known(xp.any(wrong)):
+            message = f"`{name}` must be from 0 to {size - 1}, got {int(index(wide))}."
+            raise ValueError(message)
+    return wide
+
+
+def product(table: Any, shares: Any, xp: Namespace) -> Any:
+    """Return ``table @ shares``; what is not finite reaches only where its share is not zero."""
+    zero = xp.asarray(0.0, dtype=table.dtype, device=device_of(table))
+    finite = xp.isfinite(table)
+    reached = xp.astype(~finite, table.dtype) @ xp.astype(shares != 0, table.dtype) > 0
+    whole = xp.where(finite, table, zero) @ shares
+    nan = xp.asarray(float("nan"), dtype=table.dtype, device=device_of(table))
+    return xp.where(reached, nan, whole)
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -13,6 +13,7 @@ from positional_embeddings._namespace import (
     Device,
     Dtype,
     Namespace,
+    compute_dtype,
     default_float,
     device_of,
     float_dtype,
@@ -144,9 +145,10 @@ def alibi_bias(
     """
     causal = _checks.boolean("causal", causal)
     relative = distances(q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device)
-    xp, relative = in_real_dtype(relative, dtype)
+    xp, relative, dtype = in_real_dtype(relative, dtype)
     slopes = alibi_slopes(num_heads, xp=xp, dtype=relative.dtype, device=device_of(relative))
-    return by_head(slopes, relative.ndim) * by_key(relative if causal else -xp.abs(relative))
+    bias = by_head(slopes, relative.ndim) * by_key(relative if causal else -xp.abs(relative))
+    return xp.astype(bias, dtype, copy=False)
 
 
 def sandwich_bias(
@@ -221,7 +223,7 @@ def sandwich_bias(
     query, key = both_positions(
         q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device
     )
-    xp, relative = in_real_dtype(relative_positions(query, key), dtype)
+    xp, relative, dtype = in_real_dtype(relative_positions(query, key), dtype)
     wide = widest_float(xp, device_of(relative))
     codes = [
         sinusoidal_encoding(positions, dim, base=base, dtype=wide) for positions in (query, key)
@@ -233,15 +235,15 @@ def sandwich_bias(
     )
     ratios = [num_heads / (8 * h) for h in range(1, num_heads + 1)]
     heads = xp.asarray(ratios, dtype=wide, device=device_of(relative))
-    return xp.astype(by_head(heads, relative.ndim) * by_key(product), relative.dtype, copy=False)
+    return xp.astype(by_head(heads, relative.ndim) * by_key(product), dtype, copy=False)
 
 
-def in_real_dtype(relative: Any, dtype: Dtype | None) -> tuple[Namespace, Any]:
-    """Return the namespace of relative positions, and them in a real dtype."""
+def in_real_dtype(relative: Any, dtype: Dtype | None) -> tuple[Namespace, Any, Dtype]:
+    """Return the namespace, relative positions in the dtype to compute in, and that to return."""
     xp = namespace_of(relative=relative)
     on = device_of(relative)
     dtype = float_dtype(dtype, default_float(xp, on), xp, on)
-    return xp, xp.astype(relative, dtype, copy=False)
+    return xp, xp.astype(relative, compute_dtype(dtype, xp), copy=False), dtype
 
 
 def by_key(relative: Any) -> Any:

@@ -122,8 +122,7 @@ class TokenEmbedding(WeightedLayer):
         TypeError
             If `ids` are not integers, or of another library than the table.
         ValueError
-            If a token is out of range. Tokens whose values cannot be read give NaN in
-            JAX and an error in dask.
+            If a token is out of range. Tokens whose values cannot be read give NaN.
         """
         xp = namespace_of(ids=ids, embeddings=self.embeddings)
         vectors: ArrayT = looked_up("ids", ids, self.embeddings, 1, xp)

@@ -19,7 +19,9 @@ from positional_embeddings._namespace import (
 )
 from positional_embeddings._weights import (
     WeightedLayer,
+    checked_indices,
     looked_up,
+    product,
     set_weights,
     truncated_normal,
     weight,
@@ -164,7 +166,7 @@ class LearnedPE(WeightedLayer):
         ValueError
             If `x` or `positions` has the wrong shape, a position lies outside the
             table, or both `positions` and `offset` are given. Positions whose values
-            cannot be read give NaN in JAX and an error in dask.
+            cannot be read give NaN.
         """
         xp = namespace_of(x=x, **present(positions=positions), embeddings=self.embeddings)
         columns, axes = self._columns(x, positions, offset, xp)
@@ -202,7 +204,8 @@ class LearnedPE(WeightedLayer):
         TypeError
             As the call.
         ValueError
-            As the call; a position outside the table gets no gradient.
+            As the call; positions outside the table whose values cannot be read get no
+            gradient.
         """
         xp = namespace_of(grad=grad, **present(positions=positions), embeddings=self.embeddings)
         columns, axes = self._columns(grad, positions, offset, xp, "grad")
@@ -211,7 +214,7 @@ class LearnedPE(WeightedLayer):
             positions = xp.arange(
                 columns.start, columns.stop, dtype=default_integer(xp, on), device=on
             )
-        _checks.integral("positions", positions, xp)
+        places = checked_indices("positions", positions, self.max_length, xp)
         # Added up over the axes that the positions are repeated along, then sent to their column.
         others = tuple(i for i in range(grad.ndim) if i not in axes)
         wide = xp.astype(grad, dtype, copy=False)
@@ -219,10 +222,9 @@ class LearnedPE(WeightedLayer):
         order = (*axes, *others)
         lengths = tuple(grad.shape[axis] for axis in axes[1:])
         flat = xp.reshape(xp.permute_dims(wide, order), (self.embedding_size, prod(lengths)))
-        where = xp.broadcast_to(positions, lengths)
-        where = xp.astype(xp.reshape(where, (prod(lengths), 1)), default_integer(xp, on))
+        where = xp.reshape(xp.broadcast_to(places, lengths), (prod(lengths), 1))
         numbers = xp.arange(self.max_length, dtype=where.dtype, device=on)
-        total = flat @ xp.astype(where == numbers, dtype)
+        total = product(flat, xp.astype(where == numbers, dtype), xp)
         total = without_column(total, self.padding_idx, 1, xp)
         return grad, xp.astype(total, self.embeddings.dtype, copy=False)
 
@@ -263,7 +265,7 @@ class LearnedPE(WeightedLayer):
         xp = namespace_of(embeddings=self.embeddings)
         on, dtype = device_of(self.embeddings), compute_dtype(self.embeddings.dtype, xp)
         shares = xp.asarray(_shares(self.max_length, max_length), dtype=dtype, device=on)
-        table = xp.astype(self.embeddings, dtype, copy=False) @ shares
+        table = product(xp.astype(self.embeddings, dtype, copy=False), shares, xp)
         table = xp.astype(table, self.embeddings.dtype, copy=False)
         return replace(self, max_length=max_length, embeddings=table)
 

@@ -4,10 +4,11 @@ They come as (query, key, heads), and with a batch of positions as
 (query, key, heads, batch).
 """
 
+from numbers import Real
 from typing import Any, Literal
 
 from positional_embeddings import _checks
-from positional_embeddings._namespace import Array, device_of, namespace_of
+from positional_embeddings._namespace import Array, device_of, known, namespace_of
 from positional_embeddings.biases import by_head, by_key, in_real_dtype
 from positional_embeddings.relative import both_positions, distances, relative_positions
 
@@ -73,12 +74,16 @@ def kerple_bias(
     _check_parameters({"r1": r1, "r2": r2}, {"r1": ("heads",), "r2": ("heads",)})
     _checks.choice("variant", variant, ("logarithmic", "power"))
     relative = distances(q_len, k_len, offset, query_positions, key_positions, r1)
-    xp, relative = in_real_dtype(relative, r1.dtype)
+    xp, relative, dtype = in_real_dtype(relative, r1.dtype)
     distance = by_key(xp.abs(relative))
-    first, second = by_head(r1, relative.ndim), by_head(r2, relative.ndim)
+    first, second = (
+        by_head(xp.astype(r, relative.dtype, copy=False), relative.ndim) for r in (r1, r2)
+    )
     if variant == "logarithmic":
-        return -first * xp.log1p(second * distance)
-    return -first * distance**second
+        bias = -first * xp.log1p(second * distance)
+    else:
+        bias = -first * distance**second
+    return xp.astype(bias, dtype, copy=False)
 
 
 def fire_bias(
@@ -163,23 +168,30 @@ def fire_bias(
         "output_bias": ("heads",),
     }
     _check_parameters(parameters, shapes)
-    c, threshold = _number_or_array("c", c), _number_or_array("threshold", threshold)
     query, key = both_positions(q_len, k_len, offset, query_positions, key_positions, hidden_weight)
-    xp, distance = in_real_dtype(relative_positions(query, key), hidden_weight.dtype)
-    limit = xp.asarray(threshold, dtype=distance.dtype, device=device_of(distance))
-    start = xp.maximum(xp.astype(query, distance.dtype, copy=False), limit)[:, None, ...]
-    ratio = xp.log1p(c * xp.abs(distance)) / xp.log1p(c * start)
-    hidden = ratio[..., None] * hidden_weight + hidden_bias
+    xp, distance, dtype = in_real_dtype(relative_positions(query, key), hidden_weight.dtype)
+    work, on = distance.dtype, device_of(distance)
+    w1, b1, w2, b2 = (xp.astype(array, work, copy=False) for array in parameters.values())
+    slope, limit = (
+        xp.asarray(_number_or_array(name, value), dtype=work, device=on)
+        for name, value in (("c", c), ("threshold", threshold))
+    )
+    start = xp.maximum(xp.astype(query, work, copy=False), limit)[:, None, ...]
+    ratio = xp.log1p(slope * xp.abs(distance)) / xp.log1p(slope * start)
+    hidden = ratio[..., None] * w1 + b1
     hidden = xp.maximum(hidden, xp.zeros_like(hidden))
-    bias = hidden @ xp.matrix_transpose(output_weight) + output_bias
+    bias = xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
     return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
 
 def _number_or_array(name: str, value: Any) -> Any:
-    """Return a positive number, or a parameter that may be traced."""
-    if getattr(value, "shape", None) == () and not isinstance(value, float):
-        return value
-    return _checks.positive_number(name, value)
+    """Return a positive number, or a learned one, which may be traced."""
+    if isinstance(value, Real) or getattr(value, "shape", None) != ():
+        return _checks.positive_number(name, value)
+    if known(value <= 0):
+        message = f"`{name}` must be a positive finite number, got {float(value)}."
+        raise ValueError(message)
+    return value
 
 
 def _check_parameters(parameters: dict[str, Any], shapes: dict[str, tuple[str, ...]]) -> None:

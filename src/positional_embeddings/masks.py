@@ -5,6 +5,7 @@ combine with ``|``. Query i stands at position i + offset, key j at position j.
 """
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Literal
 
 from positional_embeddings import _axes, _checks
@@ -210,9 +211,14 @@ def create_prefix_mask(
            [0, 0, 1],
            [0, 0, 0]])
     """
-    one = not isinstance(prefix_len, list | tuple | range) and not hasattr(prefix_len, "shape")
-    bounds = Bounds(0, seq_len if key_len is None else key_len, "the number of keys")
-    xp, prefix = length_array("prefix_len", [prefix_len] if one else prefix_len, bounds, xp, device)
+    lengths: Any = prefix_len
+    if isinstance(lengths, Real):
+        lengths = [lengths]
+    elif getattr(lengths, "shape", None) == ():
+        lengths = lengths[None]
+    keys = ("seq_len", seq_len) if key_len is None else ("key_len", key_len)
+    bounds = Bounds(0, _checks.positive_integer(*keys), "the number of keys")
+    xp, prefix = length_array("prefix_len", lengths, bounds, xp, device)
     query, key = query_and_key(seq_len, key_len, offset, xp, device_of(prefix))
     prefix = xp.astype(prefix, key.dtype, copy=False)[None, None, :]
     return (key > query) & (key >= prefix)
@@ -227,7 +233,8 @@ def create_segment_mask(segment_ids: Array, key_segment_ids: Array | None = None
         The document that each query belongs to; a negative number is padding.
     key_segment_ids : array of int, shape (key,) or (key, batch), optional
         The document that each key belongs to; those of the queries where it is
-        None.
+        None. With cached keys, those of all of them: they stand for the number of
+        keys and the offset that other masks take.
 
     Returns
     -------

@@ -12,6 +12,7 @@ from positional_embeddings._namespace import (
     ArrayT,
     Device,
     Namespace,
+    compute_dtype,
     default_integer,
     device_of,
     is_real_floating,
@@ -35,7 +36,7 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     -------
     array, shape (query, key) or (query, key, batch)
         Key minus query. Integers come as the library's default integer, so that
-        unsigned ones do not wrap.
+        unsigned ones do not wrap; half precision as float32.
 
     Raises
     ------
@@ -65,6 +66,10 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
             f"`query_positions` {tuple(query.shape)}, got {tuple(key.shape)}."
         )
         raise ValueError(message)
+    real = [a.dtype for a in (query, key) if is_real_floating(a.dtype, xp)]
+    if real:
+        dtype = xp.result_type(*(compute_dtype(kind, xp) for kind in real))
+        query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
     relative: ArrayT = key[None, ...] - query[:, None, ...]
     return relative
 
@@ -123,7 +128,9 @@ def relative_position_bucket(
     _checks.signed_integers("relative_position", relative_position, xp)
     limits, per_direction = bucket_limits(bidirectional, num_buckets, max_distance)
     dtype = default_integer(xp, device_of(relative_position))
-    position = xp.astype(relative_position, dtype, copy=False)
+    # Nothing changes beyond the largest distance, and the lowest integer has no absolute value.
+    wide = xp.astype(relative_position, dtype, copy=False)
+    position = xp.clip(wide, -max_distance, max_distance)
     zero = xp.zeros_like(position)
     distance = xp.abs(position) if bidirectional else xp.maximum(-position, zero)
     bucket = zero
@@ -198,6 +205,9 @@ def both_positions(
             if value is not None:
                 message = f"`{name}` must be left out with `query_positions`, got {value}."
                 raise ValueError(message)
+        if like is None and (xp is not None or device is not None):
+            message = "`xp` and `device` must be left out with `query_positions`."
+            raise TypeError(message)
         key = query_positions if key_positions is None else key_positions
         namespace_of(query_positions=query_positions, key_positions=key, **present(like=like))
         return query_positions, key

@@ -98,9 +98,9 @@ class RelativePE(WeightedLayer):
             Position of the first query among the keys, ``k_len - q_len`` where it is
             None: the last query stands at the last key.
         query_positions : array, shape (query,) or (query, batch), optional
-            Integer or real positions of the queries.
+            Integer positions of the queries.
         key_positions : array, shape (key,) or (key, batch), optional
-            Integer or real positions of the keys, those of the queries where it is None.
+            Integer positions of the keys, those of the queries where it is None.
 
         Returns
         -------
@@ -222,9 +222,9 @@ class T5Bias(WeightedLayer):
             Position of the first query among the keys, ``k_len - q_len`` where it is
             None: the last query stands at the last key.
         query_positions : array, shape (query,) or (query, batch), optional
-            Integer or real positions of the queries.
+            Integer positions of the queries.
         key_positions : array, shape (key,) or (key, batch), optional
-            Integer or real positions of the keys, those of the queries where it is None.
+            Integer positions of the keys, those of the queries where it is None.
 
         Returns
         -------

@@ -99,7 +99,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /) -> ArrayT:
     TypeError
         If `segment_ids` is not an array of signed integers.
     ValueError
-        If it has no axis.
+        If it has another number of axes.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def positions_from_mask(mask: ArrayT, /) -> ArrayT:
     Parameters
     ----------
     mask : array of bool, shape (seq,) or (seq, batch)
-        True at padding.
+        True at padding: ``mask[0]`` of what `create_padding_mask` returns.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def positions_from_mask(mask: ArrayT, /) -> ArrayT:
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If it has no axis.
+        If it has another number of axes.
 
     Examples
     --------
@@ -321,8 +321,8 @@ def length_array(
 
 def _index(array: Any, name: str, xp: Namespace) -> Any:
     """Return 0, 1, ... along the first axis, with 1 on all others."""
-    if array.ndim == 0:
-        message = f"`{name}` must have shape (seq,) or (seq, batch), got ()."
+    if array.ndim not in (1, 2):
+        message = f"`{name}` must have shape (seq,) or (seq, batch), got {tuple(array.shape)}."
         raise ValueError(message)
     on = device_of(array)
     index = xp.arange(array.shape[0], dtype=default_integer(xp, on), device=on)
