@@ -32,6 +32,42 @@ class NoAxes(np.ndarray):
 
 
 CASES = {
+    # out and fused
+    "out of another dtype": (
+        lambda: ROPE(f((64, 3)), out=f((64, 3), "float32")),
+        TypeError,
+        "`out` must have the dtype of `x`, float64, got float32.",
+    ),
+    "out of another shape": (
+        lambda: ROPE(f((64, 3)), out=f((64, 4))),
+        ValueError,
+        "`out` must have the shape of `x`, (64, 3), got (64, 4).",
+    ),
+    "out that is read-only": (
+        lambda: ROPE(f((64, 3)), out=np.frombuffer(bytes(64 * 3 * 8)).reshape(64, 3)),
+        ValueError,
+        "`out` must be an array that can be written to, got a read-only one.",
+    ),
+    "out whose elements share memory": (
+        lambda: ROPE(f((64, 3)), out=np.lib.stride_tricks.as_strided(f(64), (64, 3), (8, 0))),
+        ValueError,
+        "`out` must be an array that can be written to, got one whose elements share memory.",
+    ),
+    "out that is no array": (
+        lambda: ROPE(f((64, 3)), out=True),
+        TypeError,
+        "`out` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
+    ),
+    "out of apply_rope": (
+        lambda: pe.apply_rope(f((64, 3)), f((32, 3)), f((32, 3)), out=f((64, 4))),
+        ValueError,
+        "`out` must have the shape of `x`, (64, 3), got (64, 4).",
+    ),
+    "fused by number": (
+        lambda: pe.RoPE(64, 10, fused=1),
+        TypeError,
+        "`fused` must be True, False or None, got 1.",
+    ),
     # sizes
     "odd head": (
         lambda: pe.RoPE(63, 8),

@@ -129,6 +129,19 @@ def test_float32_table_is_exact_at_long_positions():
     assert worst < 3e-8
 
 
+@pytest.mark.parametrize("base", [10_000, 500_000])
+def test_float64_table_is_exact_at_long_positions(base):
+    rope = RoPE(128, 131_072, base=base)
+    rng = np.random.default_rng(1)
+    positions = np.append(rng.integers(0, 131_072, 200), [0, 255, 256, 131_071])
+    for i in range(0, 64, 9):
+        for position in positions.tolist():
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 128, base)
+                assert error(rope.cos[i, position], mpmath.cos(exact)) < 3.5e-16
+                assert error(rope.sin[i, position], mpmath.sin(exact)) < 3.5e-16
+
+
 def test_float32_positions_to_ten_million():
     rng = np.random.default_rng(0)
     positions = np.append(rng.integers(0, 10_000_000, 300), [1_048_575, 10_000_000])

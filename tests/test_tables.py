@@ -71,9 +71,45 @@ def test_a_table_reaches_no_farther_than_it_must():
     rope, x = RoPE(4, 1_000_000), np.ones((4, 3))
     for offset, reach in ((0, 4096), (4094, 8192), (100, 8192), (99_000, 131_072)):
         rope(x, offset=offset)
-        assert rope._tables._on_host["float64"][0].shape == (2, reach)
+        assert rope._tables._on_host["float64", False][0].shape == (2, reach)
     rope(x, offset=999_997)
-    assert rope._tables._on_host["float64"][0].shape == (2, 1_000_000)
+    assert rope._tables._on_host["float64", False][0].shape == (2, 1_000_000)
+
+
+def test_a_growing_table_keeps_what_it_has(monkeypatch):
+    """Every position is computed once, and gets the same numbers as in a table made at once."""
+    asked = []
+    made = _tables.turning_numbers
+
+    def watched(frequencies, start, stop, factor):
+        asked.append((start, stop))
+        return made(frequencies, start, stop, factor)
+
+    monkeypatch.setattr(_tables, "turning_numbers", watched)
+    rope, x = RoPE(6, 10_000), np.ones((6, 1), dtype=np.float32)
+    tokens = {offset: rope(x, offset=offset) for offset in range(0, 10_000, 97)}
+    assert asked == [(0, 4096), (4096, 8192), (8192, 10_000)]
+    at_once = RoPE(6, 10_000)
+    at_once(x, offset=9_999)
+    for offset, token in tokens.items():
+        np.testing.assert_array_equal(at_once(x, offset=offset), token)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_tables_lie_in_memory_as_the_array_does(dtype):
+    """The order in memory is for speed, and changes no number."""
+    x = np.random.default_rng(0).standard_normal((8, 700)).astype(dtype)
+    features_first, features_inner = RoPE(8, 700), RoPE(8, 700)
+    expected = features_first(x)
+    np.testing.assert_array_equal(features_inner(np.asfortranarray(x)), expected)
+    positions = np.arange(700)
+    for array in (x, np.asfortranarray(x)):
+        got = features_first(array, positions=positions)
+        np.testing.assert_allclose(got, expected, atol=1e-6 if dtype == "float32" else 4e-15)
+    (first,), (inner,) = features_first._tables._on_host, features_inner._tables._on_host
+    assert (first, inner) == ((dtype, False), (dtype, True))
+    assert features_first._tables._on_host[first][0].flags.c_contiguous
+    assert features_inner._tables._on_host[inner][0].flags.f_contiguous
 
 
 def test_threads_share_a_layer(monkeypatch):

@@ -4,6 +4,7 @@ Axes are given by number and never guessed from a length.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, SupportsIndex
 
 from positional_embeddings._checks import (
@@ -35,21 +36,33 @@ def feature_and_seq_axis(
     feature_axis: int, seq_axis: int, array: Any, name: str = "x"
 ) -> tuple[int, int]:
     """Return both axes counted from 0."""
+    axes = _counted_from_0(feature_axis, seq_axis, array.ndim)
+    if axes is not None:
+        return axes
     if array.ndim < 2:
         message = (
             f"`{name}` must have at least 2 axes, one of features and one of the sequence, "
             f"got shape {tuple(array.shape)}."
         )
         raise ValueError(message)
-    feature = axis_of("feature_axis", feature_axis, array.ndim, name)
-    seq = axis_of("seq_axis", seq_axis, array.ndim, name)
-    if feature == seq:
-        message = (
-            f"`feature_axis` and `seq_axis` must be two axes, got {feature_axis} and {seq_axis} "
-            f"for the {array.ndim}-dimensional `{name}`."
-        )
-        raise ValueError(message)
-    return feature, seq
+    axis_of("feature_axis", feature_axis, array.ndim, name)
+    axis_of("seq_axis", seq_axis, array.ndim, name)
+    message = (
+        f"`feature_axis` and `seq_axis` must be two axes, got {feature_axis} and {seq_axis} "
+        f"for the {array.ndim}-dimensional `{name}`."
+    )
+    raise ValueError(message)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _counted_from_0(feature_axis: int, seq_axis: int, ndim: int) -> tuple[int, int] | None:
+    """Return both axes, or None where they are not two axes."""
+    try:
+        feature = axis_of("feature_axis", feature_axis, ndim)
+        seq = axis_of("seq_axis", seq_axis, ndim)
+    except (TypeError, ValueError):
+        return None
+    return None if feature == seq else (feature, seq)
 
 
 def distinct_axes(feature_axis: SupportsIndex, seq_axis: SupportsIndex) -> tuple[int, int]:
@@ -115,10 +128,20 @@ def position_axes(positions: Any, x: Any, feature: int, seq: int, xp: Namespace)
 
 def placed(table: Any, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:
     """Move axis i of a table to `axes[i]` of `ndim` axes, with length 1 on all others."""
-    order = sorted(range(len(axes)), key=axes.__getitem__)
-    if order != sorted(order):
-        table = xp.permute_dims(table, tuple(order))
-    return table[tuple(slice(None) if axis in axes else None for axis in range(ndim))]
+    order, index = _placement(tuple(axes), ndim)
+    if order is not None:
+        table = xp.permute_dims(table, order)
+    return table[index]
+
+
+@lru_cache(maxsize=256)
+def _placement(
+    axes: tuple[int, ...], ndim: int
+) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
+    """Return the order of a table's axes, None where they are in order, and the index after it."""
+    order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
+    index = tuple(slice(None) if axis in axes else None for axis in range(ndim))
+    return None if order == tuple(sorted(order)) else order, index
 
 
 def filled_up(

@@ -11,7 +11,17 @@ from itertools import zip_longest
 from numbers import Integral, Real
 from typing import Any, SupportsIndex
 
-from positional_embeddings._namespace import Namespace, dtype_name, is_complex, is_real_floating
+from positional_embeddings._namespace import (
+    Namespace,
+    device_of,
+    dtype_name,
+    is_complex,
+    is_lazy_array,
+    is_read_only,
+    is_real_floating,
+    kind_of,
+    repeats_elements,
+)
 
 _LARGEST = sys.float_info.max
 
@@ -111,6 +121,14 @@ def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value t
     return value
 
 
+def optional_boolean(name: str, value: Any) -> bool | None:
+    """Return True, False or None; anything else is a TypeError."""
+    if not (value is None or isinstance(value, bool)):
+        message = f"`{name}` must be True, False or None, got {value!r}."
+        raise TypeError(message)
+    return value
+
+
 def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
     """Return one of the spelled-out options."""
     if value not in options:
@@ -133,7 +151,7 @@ def real_floating(xp: Namespace, **arrays: Any) -> None:
 def floating(xp: Namespace, **arrays: Any) -> None:
     """Check that the named arrays hold real or complex floating-point numbers."""
     for name, array in arrays.items():
-        if not (is_real_floating(array.dtype, xp) or is_complex(array.dtype, xp)):
+        if not (is_real_floating(array.dtype, xp) or is_complex(array.dtype)):
             message = f"`{name}` must have a floating-point dtype, got {dtype_name(array.dtype)}."
             raise TypeError(message)
 
@@ -157,6 +175,32 @@ def real(name: str, array: Any, xp: Namespace) -> None:
     if not (is_real_floating(array.dtype, xp) or xp.isdtype(array.dtype, "integral")):
         message = f"`{name}` must have an integer or real dtype, got {dtype_name(array.dtype)}."
         raise TypeError(message)
+
+
+def output(out: Any, x: Any) -> None:
+    """Check that a result like `x` can be written to `out`, where it is given."""
+    if out is None:
+        return
+    if is_lazy_array(out):
+        message = (
+            f"`out` must be an array that can be written to, got {kind_of(out)}: leave it out."
+        )
+        raise TypeError(message)
+    if dtype_name(out.dtype) != dtype_name(x.dtype):
+        message = (
+            f"`out` must have the dtype of `x`, {dtype_name(x.dtype)}, got {dtype_name(out.dtype)}."
+        )
+        raise TypeError(message)
+    if tuple(out.shape) != tuple(x.shape):
+        message = f"`out` must have the shape of `x`, {tuple(x.shape)}, got {tuple(out.shape)}."
+        raise ValueError(message)
+    if device_of(out) != device_of(x):
+        message = f"`out` must be on the device of `x`, {device_of(x)}, got {device_of(out)}."
+        raise ValueError(message)
+    if is_read_only(out) or repeats_elements(out):
+        what = "a read-only one" if is_read_only(out) else "one whose elements share memory"
+        message = f"`out` must be an array that can be written to, got {what}."
+        raise ValueError(message)
 
 
 def within_table(

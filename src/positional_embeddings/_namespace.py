@@ -4,14 +4,17 @@ The only module that knows NumPy by name: it is the default namespace, and the
 host on which small constants and tables are computed.
 """
 
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from array_api_compat import (
     array_namespace,
     is_array_api_obj,
+    is_cupy_array,
     is_dask_array,
     is_lazy_array,
+    is_numpy_array,
     is_numpy_namespace,
     is_torch_array,
 )
@@ -29,19 +32,29 @@ __all__ = [
     "default_integer",
     "device_of",
     "dtype_name",
+    "fills_in_parts",
     "float_dtype",
     "host",
     "is_complex",
+    "is_cupy_array",
     "is_lazy_array",
+    "is_numpy_array",
     "is_numpy_namespace",
+    "is_read_only",
     "is_real_floating",
+    "kind_of",
     "known",
     "makes_tables_anew",
+    "memory_strides",
     "namespace_of",
     "namespace_or_numpy",
+    "nearer_in_memory",
+    "on_the_host",
     "present",
     "random_generator",
     "read_only",
+    "repeats_elements",
+    "shares_memory",
     "widest_float",
 ]
 
@@ -73,13 +86,15 @@ _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
 def namespace_of(**arrays: Any) -> Namespace:
     """Return the one namespace of the given arrays, named for the messages."""
+    if all(type(array) is np.ndarray for array in arrays.values()):
+        return host
     for name, array in arrays.items():
         _check_array(name, array)
     try:
         return array_namespace(*arrays.values())
     except TypeError:
         *names, last = (f"`{name}`" for name in arrays)
-        kinds = ", ".join(f"{_kind(array)} for `{name}`" for name, array in arrays.items())
+        kinds = ", ".join(f"{kind_of(array)} for `{name}`" for name, array in arrays.items())
         message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
         raise TypeError(message) from None
 
@@ -97,18 +112,18 @@ def _check_array(name: str, array: Any) -> None:
             if isinstance(array, np.ma.MaskedArray)
             else ("its product is another one", f"numpy.asarray({name})")
         )
-        message = f"`{name}` must be a plain array, got {_kind(array)}: {reason}. Pass {remedy}."
+        message = f"`{name}` must be a plain array, got {kind_of(array)}: {reason}. Pass {remedy}."
         raise TypeError(message)
     if not is_array_api_obj(array):
         hint = f" Pass numpy.asarray({name})." if isinstance(array, list | tuple) else ""
         message = (
             f"`{name}` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), "
-            f"got {_kind(array)}.{hint}"
+            f"got {kind_of(array)}.{hint}"
         )
         raise TypeError(message)
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
     """Return the type of a value as a user knows it, such as numpy.ndarray."""
     if value is None:
         return "None"
@@ -138,6 +153,83 @@ def device_of(array: Any) -> Device:
     return None if hasattr(on, "device_set") else on
 
 
+def memory_strides(x: Any) -> tuple[int, ...] | None:
+    """Return how far apart neighbours are on each axis, None where the library does not tell."""
+    strides = _strides(x)
+    return None if strides is None else tuple(map(abs, strides))
+
+
+def _strides(x: Any) -> Any:
+    if is_torch_array(x):
+        return x.stride()
+    return getattr(x, "strides", None)
+
+
+def nearer_in_memory(x: Any, axis: int, other: int) -> bool:
+    """Tell whether neighbours on one axis lie nearer in memory than those on another."""
+    strides = _strides(x)
+    return axis > other if strides is None else abs(strides[axis]) < abs(strides[other])
+
+
+def on_the_host(x: Any) -> bool:
+    """Tell whether an array lies in the memory of the host."""
+    return "cpu" in str(_device(x)).lower()
+
+
+def fills_in_parts(*arrays: Any) -> bool:
+    """Tell whether a result of these arrays may be written part after part.
+
+    Not where operations are recorded: in JAX and dask, and in PyTorch where it
+    differentiates, compiles or transforms a function.
+    """
+    if type(arrays[0]) is np.ndarray:
+        return True
+    if is_torch_array(arrays[0]):
+        compiling = array_namespace(arrays[0]).compiler.is_compiling()
+        return not compiling and not any(map(_is_recorded, arrays))
+    return not is_lazy_array(arrays[0])
+
+
+def _is_recorded(tensor: Any) -> bool:
+    try:
+        tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return True
+    return bool(tensor.requires_grad)
+
+
+def shares_memory(array: Any, other: Any) -> bool:
+    """Tell whether writing to an array may change what is still to be read of another.
+
+    It cannot where both are the same numbers in the same places.
+    """
+    if array is other:
+        return False
+    may_share = getattr(array_namespace(array), "may_share_memory", None)
+    if may_share is None:
+        return True
+    return bool(may_share(array, other)) and _place(array) != _place(other)
+
+
+def _place(array: Any) -> Any:
+    """Return address, shape and strides as one object."""
+    on_the_host = getattr(array, "__array_interface__", None)
+    return on_the_host or array.__cuda_array_interface__
+
+
+def is_read_only(array: Any) -> bool:
+    """Tell whether a library that has arrays to write to forbids it for this one."""
+    return not getattr(getattr(array, "flags", None), "writeable", True)
+
+
+def repeats_elements(array: Any) -> bool:
+    """Tell whether several elements of an array are one number in memory."""
+    strides = _strides(array)
+    if strides is None or 0 in array.shape:
+        return False
+    return any(n > 1 and stride == 0 for n, stride in zip(array.shape, strides, strict=True))
+
+
 def makes_tables_anew(x: Any) -> bool:
     """Tell whether a table made beside `x` must not be kept for another call.
 
@@ -147,12 +239,14 @@ def makes_tables_anew(x: Any) -> bool:
     return is_lazy_array(x) or is_torch_array(x)
 
 
+@lru_cache(maxsize=256, typed=True)
 def dtype_name(dtype: Dtype) -> str:
     """Return the bare name of a dtype of any library, such as "float32"."""
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
     return str(name).rpartition(".")[2]
 
 
+@lru_cache(maxsize=256, typed=True)
 def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
     """Tell whether `dtype` holds real floating-point numbers, ml_dtypes' bfloat16 included."""
     try:
@@ -198,13 +292,12 @@ def default_integer(xp: Namespace, on: Device) -> Dtype:
     return xp.__array_namespace_info__().default_dtypes(device=on)["integral"]
 
 
-def is_complex(dtype: Dtype, xp: Namespace) -> bool:
+def is_complex(dtype: Dtype) -> bool:
     """Tell whether `dtype` holds complex floating-point numbers."""
-    return dtype_name(dtype) in ("complex64", "complex128") and bool(
-        xp.isdtype(dtype, "complex floating")
-    )
+    return dtype_name(dtype) in ("complex64", "complex128")
 
 
+@lru_cache(maxsize=256, typed=True)
 def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
     """Return the real dtype to compute in: float32 for half precision and complex64."""
     name = dtype_name(dtype)

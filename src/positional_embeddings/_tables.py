@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from positional_embeddings._axes import length, placed, position_axes
 from positional_embeddings._checks import no_positions_and_offset, within_table
@@ -17,9 +17,10 @@ from positional_embeddings._namespace import (
     host,
     is_numpy_namespace,
     makes_tables_anew,
+    nearer_in_memory,
     read_only,
 )
-from positional_embeddings.angles import cos_sin, cos_sin_table
+from positional_embeddings.angles import cos_sin, turning_numbers
 from positional_embeddings.frequencies import Turns
 
 MOST_KEPT = 8
@@ -32,7 +33,8 @@ class PositionTables:
     """The tables of one layer, made for each library, device and dtype that asks.
 
     They belong to one immutable layer, so that nothing kept here can go stale. They
-    are made as far as positions reach. Pickles and deep copies start empty.
+    are made as far as positions reach, and keep what they have as they grow. Pickles
+    and deep copies start empty.
 
     Attributes
     ----------
@@ -42,8 +44,9 @@ class PositionTables:
         Number of positions in a whole table.
     size_name : str
         The layer's name for it.
-    arrange : callable
-        From cosine, sine (frequency, position...) and a namespace to the tables.
+    arrange : callable, optional
+        From cosine, sine (frequency, position...) and a namespace to the tables, where
+        they are not cosine and sine themselves.
     sections : tuple of tuple of int, optional
         Which frequencies belong to each coordinate of positions that have several.
     factor : float, default 1.0
@@ -53,11 +56,17 @@ class PositionTables:
     frequencies: Turns
     size: int
     size_name: str
-    arrange: Callable[[Any, Any, Namespace], tuple[Any, ...]]
+    arrange: Callable[[Any, Any, Namespace], tuple[Any, ...]] | None = None
     sections: tuple[tuple[int, ...], ...] | None = None
     factor: float = 1.0
-    _on_host: dict[str, tuple[HostArray, ...]] = field(default_factory=dict, init=False, repr=False)
+    _on_host: dict[tuple[str, bool], tuple[HostArray, ...]] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _moved: dict[tuple[Any, ...], tuple[Any, ...]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    _latest: dict[tuple[Any, ...], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -73,22 +82,38 @@ class PositionTables:
 
     def on_host(self) -> tuple[HostArray, ...]:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
-        return tuple(read_only(table) for table in self._host_tables("float64", self.size))
+        tables = self._host_tables("float64", self.size, features_inner=False)
+        return tuple(read_only(table) for table in tables)
 
     def beside(
         self, x: Any, positions: Array | None, offset: int, feature: int, seq: int, xp: Namespace
     ) -> tuple[Any, ...]:
         """Return the tables of the positions of `x`, with axes that broadcast against it."""
+        if xp is host and positions is None:
+            key = (x.dtype, x.shape, x.strides, offset, feature, seq)
+            if key not in self._latest:
+                tables = self._placed(x, positions, offset, feature, seq, xp)
+                self._latest.clear()
+                self._latest[key] = tables
+                return tables
+            return self._latest[key]
+        return self._placed(x, positions, offset, feature, seq, xp)
+
+    def _placed(
+        self, x: Any, positions: Array | None, offset: int, feature: int, seq: int, xp: Namespace
+    ) -> tuple[Any, ...]:
         no_positions_and_offset(positions, offset)
         dtype = compute_dtype(x.dtype, xp)
+        inner = nearer_in_memory(x, feature, seq)
         if positions is None:
             stop = offset + length(x, seq)
             within_table(stop - offset, offset, self.size, self.size_name, seq)
-            tables = self._tables(stop, x, dtype, xp, offset)
+            tables = self._tables(offset, stop, x, dtype, xp, features_inner=inner)
             axes = [feature, seq]
         else:
             axes = [feature, *self._position_axes(positions, x, feature, seq, xp)]
-            tables = self.arrange(*self._cos_sin(positions, dtype, xp), xp)
+            tables = self._cos_sin(positions, dtype, xp, features_inner=inner)
+            tables = self._arranged(*tables, xp)
         return tuple(placed(table, axes, x.ndim, xp) for table in tables)
 
     def of_number(
@@ -109,6 +134,9 @@ class PositionTables:
         moved = (xp.asarray(table, dtype=dtype, device=on) for table in tables)
         return tuple(placed(table, [feature, seq], x.ndim, xp) for table in moved)
 
+    def _arranged(self, cos: Any, sin: Any, xp: Namespace) -> tuple[Any, ...]:
+        return (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
+
     def _position_axes(
         self, positions: Any, x: Any, feature: int, seq: int, xp: Namespace
     ) -> list[int]:
@@ -124,42 +152,57 @@ class PositionTables:
             raise ValueError(message)
         return position_axes(positions[0, ...], x, feature, seq, xp)
 
-    def _cos_sin(self, positions: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
-        """Return cosine and sine of positions; each coordinate turns the pairs of its section."""
-        if self.sections is None:
-            return cos_sin(positions, self.frequencies, dtype, xp, self.factor)
-        parts = [
-            cos_sin(positions[c, ...], self.frequencies.chosen(pairs), dtype, xp, self.factor)
-            for c, pairs in enumerate(self.sections)
-        ]
-        places = [pair for pairs in self.sections for pair in pairs]
-        order = [places.index(pair) for pair in range(len(places))]
-        on = device_of(positions)
-        index = xp.asarray(order, dtype=default_integer(xp, on), device=on)
-        cos, sin = (
-            xp.take(xp.concat(list(rows), axis=0), index, axis=0)
-            for rows in zip(*parts, strict=True)
-        )
-        return cos, sin
+    def _cos_sin(
+        self, positions: Any, dtype: Any, xp: Namespace, *, features_inner: bool
+    ) -> tuple[Any, Any]:
+        """Return cosine and sine of positions; each coordinate turns the pairs of its section.
 
-    def _tables(self, stop: int, x: Any, dtype: Any, xp: Namespace, start: int) -> tuple[Any, ...]:
+        They are (frequency, position...), whichever of the two lies inside in memory.
+        """
+        axis: Literal[0, -1] = -1 if features_inner else 0
+        if self.sections is None:
+            tables = cos_sin(positions, self.frequencies, dtype, xp, self.factor, axis)
+        else:
+            parts = [
+                cos_sin(
+                    positions[c, ...], self.frequencies.chosen(pairs), dtype, xp, self.factor, axis
+                )
+                for c, pairs in enumerate(self.sections)
+            ]
+            places = [pair for pairs in self.sections for pair in pairs]
+            order = [places.index(pair) for pair in range(len(places))]
+            on = device_of(positions)
+            index = xp.asarray(order, dtype=default_integer(xp, on), device=on)
+            cos, sin = (
+                xp.take(xp.concat(list(rows), axis=axis), index, axis=axis)
+                for rows in zip(*parts, strict=True)
+            )
+            tables = cos, sin
+        if features_inner:
+            return xp.moveaxis(tables[0], -1, 0), xp.moveaxis(tables[1], -1, 0)
+        return tables
+
+    def _tables(
+        self, start: int, stop: int, x: Any, dtype: Any, xp: Namespace, *, features_inner: bool
+    ) -> tuple[Any, ...]:
         """Return the columns `start` to `stop` of the tables in the library of `x`."""
         name = "float32" if dtype == xp.float32 else "float64"
         if is_numpy_namespace(xp):
-            return tuple(table[:, start:stop] for table in self._host_tables(name, stop))
+            tables = self._host_tables(name, stop, features_inner=features_inner)
+            return tuple(table[:, start:stop] for table in tables)
         on = device_of(x)
         if makes_tables_anew(x):
             return tuple(
                 xp.asarray(table[:, start:stop], dtype=dtype, device=on)
-                for table in self._host_tables(name, stop)
+                for table in self._host_tables(name, stop, features_inner=features_inner)
             )
         # CuPy's devices have no hash.
-        key = (xp, str(on), dtype)
-        tables = self._moved.get(key)
-        if tables is None or tables[0].shape[1] < stop:
+        key = (xp, str(on), dtype, features_inner)
+        tables = self._moved.get(key, ())
+        if not tables or tables[0].shape[1] < stop:
             tables = tuple(
                 xp.asarray(table, dtype=dtype, device=on, copy=True)
-                for table in self._host_tables(name, stop)
+                for table in self._host_tables(name, stop, features_inner=features_inner)
             )
             with _LOCK:
                 self._moved.pop(key, None)
@@ -168,13 +211,36 @@ class PositionTables:
                 self._moved[key] = tables
         return tuple(table[:, start:stop] for table in tables)
 
-    def _host_tables(self, name: str, stop: int) -> tuple[HostArray, ...]:
+    def _host_tables(self, name: str, stop: int, *, features_inner: bool) -> tuple[HostArray, ...]:
         """Return NumPy tables that reach to `stop` or beyond; their length doubles as they grow."""
-        tables = self._on_host.get(name)
-        if tables is None or tables[0].shape[1] < stop:
+        tables = self._on_host.get((name, features_inner), ())
+        if not tables or tables[0].shape[1] < stop:
             reach = max(_SHORTEST, 1 << (stop - 1).bit_length() if stop else 0)
-            dtype = getattr(host, name)
-            table = cos_sin_table(self.frequencies, min(reach, self.size), dtype, self.factor)
-            tables = self.arrange(*table, host)
-            self._on_host[name] = tables
+            tables = self._grown(tables, min(reach, self.size), name, features_inner=features_inner)
+            self._on_host[name, features_inner] = tables
         return tables
+
+    def _grown(
+        self, tables: tuple[HostArray, ...], reach: int, name: str, *, features_inner: bool
+    ) -> tuple[HostArray, ...]:
+        """Return longer tables, of which only the columns that are not there are computed."""
+        start = tables[0].shape[1] if tables else 0
+        grown: tuple[HostArray, ...] = ()
+        for numbers in turning_numbers(self.frequencies, start, reach, self.factor):
+            parts = self._arranged(numbers.real, numbers.imag, host)
+            if not grown:
+                grown = tuple(_empty(len(part), reach, name, features_inner) for part in parts)
+                for table, old in zip(grown, tables, strict=bool(tables)):
+                    table[:, :start] = old
+            stop = start + numbers.shape[1]
+            for table, part in zip(grown, parts, strict=True):
+                table[:, start:stop] = part
+            start = stop
+        return grown
+
+
+def _empty(rows: int, columns: int, name: str, rows_inner: bool) -> HostArray:  # noqa: FBT001
+    table: HostArray = host.empty(
+        (columns, rows) if rows_inner else (rows, columns), dtype=getattr(host, name)
+    )
+    return table.T if rows_inner else table

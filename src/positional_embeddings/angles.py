@@ -1,8 +1,10 @@
 """Exact cosines and sines of positions times frequencies."""
 
+from collections.abc import Iterator
+from decimal import Decimal
 from functools import cache
 from math import pi, prod
-from typing import Any
+from typing import Any, Literal
 
 from positional_embeddings._namespace import (
     ArrayT,
@@ -15,46 +17,62 @@ from positional_embeddings._namespace import (
     host,
     widest_float,
 )
-from positional_embeddings.frequencies import Turns
+from positional_embeddings.frequencies import TWO_PI, Turns
 
 # Steps to a turn, of which an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192
 _FARTHEST_STEP = _STEPS // 8 + 8
 
+# Cuts a float64 in two, and 2 pi so cut; the lower part has what a float64 leaves over.
+_SPLIT = 2.0**27 + 1
+_TWO_PI_UPPER = round(2 * pi * 2**23) / 2**23
+_TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
 
-def cos_sin_table(
-    frequencies: Turns, seq_len: int, dtype: Dtype, factor: float = 1.0
-) -> tuple[HostArray, HostArray]:
-    """Return cosine and sine of the positions 0 to `seq_len` - 1 as NumPy arrays.
+BLOCK = 256  # positions of a table that are made at a time, few enough for the cache
 
-    Both tables are (frequency, position).
+
+def turning_numbers(
+    frequencies: Turns, start: int, stop: int, factor: float = 1.0
+) -> Iterator[HostArray]:
+    """Yield cosine + i sine of the positions `start` to `stop` - 1, block after block.
+
+    Each is a complex128 NumPy array (frequency, block), with one position beside the
+    next frequency in memory. A position in a block is turned on by the whole block's
+    angle: two short exact tables, and one multiplication for each number. `start` is a
+    multiple of the block's length, so that a position's numbers are always the same.
     """
-    cos = host.empty((len(frequencies), seq_len), dtype=dtype)
-    sin = host.empty((len(frequencies), seq_len), dtype=dtype)
-    block = 2048  # keeps the temporaries of a long table in the cache
-    for start in range(0, seq_len, block):
-        stop = min(start + block, seq_len)
-        positions = host.arange(start, stop, dtype=host.int32 if stop < 2**31 else host.int64)
-        cos[:, start:stop], sin[:, start:stop] = cos_sin(
-            positions, frequencies, dtype, host, factor
-        )
-    return cos, sin
+
+    def exact(positions: HostArray) -> HostArray:
+        cos, sin = cos_sin(positions, frequencies, host.float64, host, frequency_axis=-1)
+        return cos + 1j * sin
+
+    dtype = host.int32 if stop < 2**31 else host.int64
+    within = exact(host.arange(min(BLOCK, stop - start), dtype=dtype))
+    blocks = factor * exact(host.arange(start, stop, BLOCK, dtype=dtype))
+    for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
+        yield (whole * within[: stop - begin]).T
 
 
 def cos_sin(
-    positions: ArrayT, frequencies: Turns, dtype: Dtype, xp: Namespace, factor: float = 1.0
+    positions: ArrayT,
+    frequencies: Turns,
+    dtype: Dtype,
+    xp: Namespace,
+    factor: float = 1.0,
+    frequency_axis: Literal[0, -1] = 0,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
+
+    With a `frequency_axis` of -1 they are (*positions.shape, frequency).
 
     Position times frequency is computed in exact parts and reduced to within an
     eighth of a turn before the one rounding that counts, so that the error does
     not grow with the position.
     """
     work = widest_float(xp, device_of(positions))
-    near, rest, quarter = _reduced_turns(positions, frequencies, work, xp)
+    near, rest, quarter = _reduced_turns(positions, frequencies, work, xp, frequency_axis)
     if work == xp.float64:
-        angle = (2 * pi) * (near + rest)
-        cos, sin = xp.cos(angle), xp.sin(angle)
+        cos, sin = _cos_sin_float64(near, rest, xp)
     else:
         cos, sin = _cos_sin_float32(near, rest, xp)
     quadrant = quarter - 4 * xp.floor(quarter / 4)
@@ -65,6 +83,26 @@ def cos_sin(
     if factor != 1:
         cos, sin = cos * factor, sin * factor
     return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
+
+
+def _cos_sin_float64(near: Any, rest: Any, xp: Namespace) -> tuple[Any, Any]:
+    """Return cosine and sine of an eighth of a turn at most.
+
+    What the angle's roundings leave over gives a correction: the sum's, that of 2 pi,
+    and that of their product, whose factors are cut into halves of 26 bits for it.
+    """
+    turn = near + rest
+    left = rest - (turn - near)
+    angle = (2 * pi) * turn
+    upper = turn * _SPLIT
+    upper = upper - (upper - turn)
+    lower = turn - upper
+    product_left = ((_TWO_PI_UPPER * upper - angle) + _TWO_PI_UPPER * lower) + (
+        _TWO_PI_LOWER * turn
+    )
+    left = product_left + (2 * pi) * left
+    cos, sin = xp.cos(angle), xp.sin(angle)
+    return cos - sin * left, sin + cos * left
 
 
 def _cos_sin_float32(near: Any, rest: Any, xp: Namespace) -> tuple[Any, Any]:
@@ -101,7 +139,7 @@ def _steps() -> tuple[HostArray, ...]:
 
 
 def _reduced_turns(
-    positions: Any, frequencies: Turns, work: Dtype, xp: Namespace
+    positions: Any, frequencies: Turns, work: Dtype, xp: Namespace, frequency_axis: int
 ) -> tuple[Any, Any, Any]:
     """Return the turns as an offset within an eighth of the nearest quarter, and that quarter.
 
@@ -111,13 +149,18 @@ def _reduced_turns(
     as they come.
     """
     grid, bits = (2**21, 31) if work == xp.float64 else (2**12, 11)
+    first_axis = frequency_axis == 0
+    others = (None,) * positions.ndim
+    beside_positions = (slice(None), *others) if first_axis else (*others, slice(None))
 
     def parts(weight: int | None) -> list[Any]:
         table = frequencies.parts(grid, weight)
         rows = (xp.asarray(row, dtype=work, device=device_of(positions)) for row in table)
-        return [row[(slice(None), *(None,) * positions.ndim)] for row in rows]
+        return [row[beside_positions] for row in rows]
 
+    beside_frequencies = (None, ...) if first_axis else (..., None)
     whole, upper, lower = _whole_and_behind_the_point(positions, bits, work, xp)
+    whole = whole[beside_frequencies]
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
@@ -127,6 +170,7 @@ def _reduced_turns(
         medium = medium + _without_whole(limb * second, xp)
         fine = fine + limb * third
     if upper is not None:
+        upper, lower = upper[beside_frequencies], lower[beside_frequencies]
         first, second, third = parts(None)
         rest = second + third
         coarse = _without_whole(coarse + _without_whole(upper * first, xp), xp)
@@ -140,8 +184,8 @@ def _whole_and_behind_the_point(
 ) -> tuple[Any, Any, Any]:
     """Return whole positions, the first `bits` behind the point of real ones, and the others."""
     if xp.isdtype(positions.dtype, "integral"):
-        return _at_least_32_bits(positions, xp)[None, ...], None, None
-    real = xp.astype(positions, work, copy=False)[None, ...]
+        return _at_least_32_bits(positions, xp), None, None
+    real = xp.astype(positions, work, copy=False)
     whole = xp.floor(real)
     behind = real - whole
     upper = xp.floor(behind * 2**bits) / 2**bits

@@ -25,9 +25,10 @@ from positional_embeddings._namespace import (
     read_only,
 )
 from positional_embeddings._tables import PositionTables
+from positional_embeddings._turning import check_kernels, rotated
 from positional_embeddings.frequencies import Turns, turns
 from positional_embeddings.hf_config import rope_arguments
-from positional_embeddings.rotation import LAYOUTS, Layout, rotated
+from positional_embeddings.rotation import LAYOUTS, Layout
 from positional_embeddings.scaling import Scaling, checked_scaling
 from positional_embeddings.sections import (
     SECTION_FREQUENCIES,
@@ -83,11 +84,19 @@ class RoPE:
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`: -1 and -2 for
         ``(batch, heads, seq, head)``.
+    fused : bool, optional
+        Whether a compiled kernel rotates in one pass over memory: by numba (the extra
+        ``fast``) for NumPy arrays of float16, float32 and float64, on as many threads
+        as numba may use, and CuPy's own for CuPy arrays. Where it is None it does where
+        it can, with False never, with True always, or a call raises. Both ways give the
+        same numbers. Complex numbers are turned by one multiplication either way.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
+    ImportError
+        If `fused` is True and neither numba nor CuPy is installed.
     ValueError
         If a size is not positive, odd where it may not be, or does not fit the others,
         `base` or `scale` is not positive, a choice is unknown, or both axes are the
@@ -131,6 +140,7 @@ class RoPE:
     section_order: SectionOrder = "contiguous"
     feature_axis: int = 0
     seq_axis: int = 1
+    fused: bool | None = None
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -158,12 +168,15 @@ class RoPE:
             section_order=_checks.choice("section_order", self.section_order, SECTION_ORDERS),
             feature_axis=feature_axis,
             seq_axis=seq_axis,
+            fused=_checks.optional_boolean("fused", self.fused),
         )
+        if self.fused:
+            check_kernels()
         frequencies, factor = self._frequencies(rotary_dim)
         pairs = None
         if self.sections is not None:
             pairs = pairs_of_sections(self.sections, self.section_order)
-        tables = PositionTables(frequencies, self.seq_len, "seq_len", _as_they_are, pairs, factor)
+        tables = PositionTables(frequencies, self.seq_len, "seq_len", sections=pairs, factor=factor)
         _checks.set_fields(self, _tables=tables)
 
     def _frequencies(self, rotary_dim: int) -> tuple[Turns, float]:
@@ -194,6 +207,7 @@ class RoPE:
         positions: Array | None = None,
         offset: int = 0,
         inverse: bool = False,
+        out: ArrayT | None = None,
     ) -> ArrayT:
         """Rotate queries or keys to their positions.
 
@@ -213,24 +227,42 @@ class RoPE:
             Position of the first element where `positions` is not given.
         inverse : bool, default False
             Turn back what was rotated before.
+        out : array, optional
+            Where to write the result: an array as `x` is, or `x` itself, which is
+            then rotated in place. JAX and dask have no arrays that can be written to.
 
         Returns
         -------
         array
-            Shape and dtype of `x`. Half precision is rotated in float32.
+            Shape, dtype and order in memory of `x`, or `out`. Half precision is
+            rotated in float32.
 
         Raises
         ------
         TypeError
             If `x` does not hold floating-point numbers, `positions` come from
-            another library or are not numbers, or an option is of the wrong kind.
+            another library or are not numbers, `out` has another dtype or cannot be
+            written to, an option is of the wrong kind, or `fused` is True and there
+            is no kernel for `x`.
+        ImportError
+            If `fused` is True and the kernel for `x` is not installed.
         ValueError
             If `x` or `positions` has the wrong shape, the sequence reaches past the
-            table, or both `positions` and `offset` are given.
+            table, both `positions` and `offset` are given, or `out` has another shape
+            or is read-only.
         """
         offset = _checks.non_negative_integer("offset", offset)
         inverse = _checks.boolean("inverse", inverse)
-        return self._turned(x, positions, offset, 2 if inverse else 0, inverse=inverse)
+        xp = namespace_of(x=x, **present(positions=positions, out=out))
+        feature, seq = self._axes(x, xp)
+        if out is not None:
+            _checks.output(out, x)
+        cos, sin = self._tables.beside(x, positions, offset, feature, seq, xp)
+        if inverse:
+            # The tables hold the attention factor once, and turning back divides by it.
+            cos, sin = self._without_factor(cos, sin, 2)
+            sin = -sin
+        return rotated(x, cos, sin, feature, self.layout, xp, out=out, fused=self.fused)
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
         """Move what is rotated already, such as cached keys, to other positions.
@@ -256,47 +288,36 @@ class RoPE:
         ValueError
             If `x` or `delta` has the wrong shape.
         """
-        if isinstance(delta, Real) or not hasattr(delta, "shape"):
-            return self._turned(x, shift_number(delta), 0, 1, inverse=False)
-        if delta.ndim == 0:
-            xp = namespace_of(x=x, delta=delta)
-            _, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
-            coordinates = () if self.sections is None else (len(self.sections),)
-            delta = xp.broadcast_to(delta, (*coordinates, _axes.length(x, seq)))
-        return self._turned(x, delta, 0, 1, inverse=False)
+        number = isinstance(delta, Real) or not hasattr(delta, "shape")
+        xp = namespace_of(x=x, **({} if number else {"delta": delta}))
+        feature, seq = self._axes(x, xp)
+        if number:
+            cos, sin = self._tables.of_number(shift_number(delta), x, feature, seq, xp)
+        else:
+            if delta.ndim == 0:
+                coordinates = () if self.sections is None else (len(self.sections),)
+                delta = xp.broadcast_to(delta, (*coordinates, _axes.length(x, seq)))
+            cos, sin = self._tables.beside(x, delta, 0, feature, seq, xp)
+        cos, sin = self._without_factor(cos, sin, 1)
+        return rotated(x, cos, sin, feature, self.layout, xp, fused=self.fused)
 
-    def _turned(
-        self,
-        x: ArrayT,
-        positions: Array | float | None,
-        offset: int,
-        factors_out: int,
-        *,
-        inverse: bool,
-    ) -> ArrayT:
-        """Rotate by the positions.
-
-        The tables hold the attention factor once: turning back takes it out twice, to
-        divide by it, and a shift takes it out once, to leave it alone.
-        """
-        number = positions if isinstance(positions, int | float) else None
-        places = None if isinstance(positions, int | float) else positions
-        xp = namespace_of(x=x, **present(positions=places))
+    def _axes(self, x: Any, xp: Namespace) -> tuple[int, int]:
+        """Check what is to be rotated, and return its axes of features and sequence."""
         _checks.floating(xp, x=x)
         feature, seq = _axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
-        if is_complex(x.dtype, xp):
+        if is_complex(x.dtype):
             half = _checks.positive_integer("head_size", self.head_size, even=True) // 2
             _axes.features(x, half, "head_size / 2", feature, seq)
         else:
             _axes.features(x, self.head_size, "head_size", feature, seq)
-        if number is None:
-            cos, sin = self._tables.beside(x, places, offset, feature, seq, xp)
-        else:
-            cos, sin = self._tables.of_number(number, x, feature, seq, xp)
-        if factors_out and self.attention_factor != 1:
-            divisor = self.attention_factor**factors_out
-            cos, sin = cos / divisor, sin / divisor
-        return rotated(x, cos, -sin if inverse else sin, feature, self.layout, xp)
+        return feature, seq
+
+    def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
+        """Take the attention factor out of the tables."""
+        if self.attention_factor == 1:
+            return cos, sin
+        divisor = self.attention_factor**times
+        return cos / divisor, sin / divisor
 
     @classmethod
     def from_hf_config(
@@ -362,7 +383,3 @@ class RoPE:
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotary_dim / 2, seq_len), read-only."""
         return self._tables.on_host()[1]
-
-
-def _as_they_are(cos: Any, sin: Any, _xp: Namespace) -> tuple[Any, Any]:
-    return cos, sin

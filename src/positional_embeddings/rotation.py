@@ -10,14 +10,13 @@ from positional_embeddings import _axes, _checks
 from positional_embeddings._namespace import (
     Array,
     ArrayT,
-    Namespace,
     compute_dtype,
-    default_integer,
-    device_of,
     dtype_name,
     is_complex,
     namespace_of,
+    present,
 )
+from positional_embeddings._turning import cut_along, halves, joined, rotated
 
 Layout = Literal["half", "interleaved"]
 LAYOUTS = ("half", "interleaved")
@@ -62,8 +61,9 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     xp = namespace_of(x=x)
     _check_negatable(x)
     axis = _axes.axis_of("axis", axis, x.ndim)
-    first, second = _pairs(x, axis, "half")
-    negated: ArrayT = _joined(-second, first, axis, "half", xp)
+    _check_even(x, axis)
+    first, second = halves(x, axis, "half")
+    negated: ArrayT = joined(-second, first, axis, "half", xp)
     return negated
 
 
@@ -109,8 +109,8 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     if even == 0:
         return x
     pairs, rest = cut_along(x, axis, even)
-    first, second = _pairs(pairs, axis, "interleaved")
-    turned = _joined(-second, first, axis, "interleaved", xp)
+    first, second = halves(pairs, axis, "interleaved")
+    turned = joined(-second, first, axis, "interleaved", xp)
     rotated: ArrayT = turned if rest is None else xp.concat([turned, rest], axis=axis)
     return rotated
 
@@ -125,6 +125,7 @@ def apply_rope(
     rotary_dim: int | None = None,
     feature_axis: int = 0,
     inverse: bool = False,
+    out: ArrayT | None = None,
 ) -> ArrayT:
     """Rotate the pairs of features by given angles.
 
@@ -150,20 +151,24 @@ def apply_rope(
         Axis of the features in `x`.
     inverse : bool, default False
         Turn back instead.
+    out : array, optional
+        Where to write the result: an array as `x` is, or `x` itself, which is then
+        rotated in place. JAX and dask have no arrays that can be written to.
 
     Returns
     -------
     array
-        Shape and dtype of `x`. Half precision is rotated in float32.
+        Shape, dtype and order in memory of `x`, or `out`. Half precision is rotated in
+        float32.
 
     Raises
     ------
     TypeError
-        If an argument is not an array of floating-point numbers, or the arrays come
-        from different libraries.
+        If an argument is not an array of floating-point numbers, the arrays come from
+        different libraries, or `out` has another dtype or cannot be written to.
     ValueError
-        If `feature_axis` is out of range, `layout` is unknown, or `cos` and `sin` do
-        not fit.
+        If `feature_axis` is out of range, `layout` is unknown, `cos` and `sin` do not
+        fit, or `out` has another shape or is read-only.
 
     References
     ----------
@@ -186,74 +191,24 @@ def apply_rope(
     >>> x = np.ones((2, 3, 4))  # (batch, seq, head)
     >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1).shape
     (2, 3, 4)
+
+    In place:
+
+    >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1, out=x) is x
+    True
     """
-    xp = namespace_of(x=x, cos=cos, sin=sin)
+    xp = namespace_of(x=x, cos=cos, sin=sin, **present(out=out))
     _checks.floating(xp, x=x)
     _checks.real_floating(xp, cos=cos, sin=sin)
     _checks.choice("layout", layout, LAYOUTS)
     inverse = _checks.boolean("inverse", inverse)
     axis = _axes.axis_of("feature_axis", feature_axis, x.ndim)
-    pairs = _pairs_to_turn(x, axis, rotary_dim, xp)
+    pairs = _pairs_to_turn(x, axis, rotary_dim)
+    _checks.output(out, x)
     dtype = compute_dtype(x.dtype, xp)
     cosine = xp.astype(_lined_up("cos", cos, x, axis, pairs), dtype, copy=False)
     sine = xp.astype(_lined_up("sin", sin, x, axis, pairs), dtype, copy=False)
-    return rotated(x, cosine, -sine if inverse else sine, axis, layout, xp)
-
-
-def rotated(x: ArrayT, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> ArrayT:
-    """Rotate as many pairs as the tables have, which broadcast against them."""
-    pairs = cos.shape[axis]
-    turning, rest = cut_along(x, axis, pairs if is_complex(x.dtype, xp) else 2 * pairs)
-    if is_complex(x.dtype, xp):
-        turned = turning * (xp.astype(cos, x.dtype) + 1j * xp.astype(sin, x.dtype))
-    else:
-        wide = xp.astype(turning, compute_dtype(x.dtype, xp), copy=False)
-        first, second = _pairs(wide, axis, layout)
-        turned = _joined(first * cos - second * sin, second * cos + first * sin, axis, layout, xp)
-        turned = xp.astype(turned, x.dtype, copy=False)
-    whole: ArrayT = turned if rest is None else xp.concat([turned, rest], axis=axis)
-    return whole
-
-
-def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
-    """Return the first `size` along an axis, and the others, None where there are none."""
-    before = (slice(None),) * axis
-    if x.shape[axis] == size:
-        return x, None
-    return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
-
-
-def _pairs(x: Any, axis: int, layout: str) -> tuple[Any, Any]:
-    """Return the first and the second feature of each pair."""
-    _check_even(x, axis)
-    half = x.shape[axis] // 2
-    first, second = (
-        (slice(None, half), slice(half, None))
-        if layout == "half"
-        else (slice(0, None, 2), slice(1, None, 2))
-    )
-    before = (slice(None),) * axis
-    return x[(*before, first, ...)], x[(*before, second, ...)]
-
-
-def _joined(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
-    """Put the first and the second features of pairs together."""
-    half = first.shape[axis]
-    known = all(_checks.is_known(n) for n in first.shape)
-    if known and layout == "half":
-        return xp.concat([first, second], axis=axis)
-    if known and 0 not in first.shape:
-        shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
-        return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
-    # dask does not concatenate what has unknown lengths, nor reshape it or what is empty.
-    on = device_of(first)
-    rows = range(2 * half)
-    order = [i % half for i in rows] if layout == "half" else [i // 2 for i in rows]
-    of_first = [i < half for i in rows] if layout == "half" else [i % 2 == 0 for i in rows]
-    order = xp.asarray(order, dtype=default_integer(xp, on), device=on)
-    choose = xp.asarray(of_first, dtype=xp.bool, device=on)
-    choose = choose[(..., *(None,) * (first.ndim - axis - 1))]
-    return xp.where(choose, xp.take(first, order, axis=axis), xp.take(second, order, axis=axis))
+    return rotated(x, cosine, -sine if inverse else sine, axis, layout, xp, out=out)
 
 
 def _check_even(x: Array, axis: int) -> None:
@@ -269,11 +224,11 @@ def _check_negatable(x: Array) -> None:
         raise TypeError(message)
 
 
-def _pairs_to_turn(x: Array, axis: int, rotary_dim: int | None, xp: Namespace) -> int:
+def _pairs_to_turn(x: Array, axis: int, rotary_dim: int | None) -> int:
     """Return the number of pairs that are rotated."""
-    features = _axes.length(x, axis) * (2 if is_complex(x.dtype, xp) else 1)
+    features = _axes.length(x, axis) * (2 if is_complex(x.dtype) else 1)
     if rotary_dim is None:
-        if not is_complex(x.dtype, xp):
+        if not is_complex(x.dtype):
             _check_even(x, axis)
         return features // 2
     rotary_dim = _checks.positive_integer("rotary_dim", rotary_dim, even=True)
