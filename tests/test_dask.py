@@ -5,7 +5,12 @@ import pytest
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
-from positional_embeddings import AbsolutePE, RoPE, scaled_dot_product_attention  # noqa: E402
+from positional_embeddings import (  # noqa: E402
+    AbsolutePE,
+    RoPE,
+    create_causal_mask,
+    scaled_dot_product_attention,
+)
 
 
 def test_chunks_along_sequence_and_batch_are_kept():
@@ -26,6 +31,12 @@ def test_batches_of_unknown_length():
     np.testing.assert_allclose(
         got.compute(), scaled_dot_product_attention(even, even, even), atol=1e-12
     )
+    mask = da.from_array(create_causal_mask(5), chunks=2)
+    got = scaled_dot_product_attention(some, some, some, mask=mask)
+    expected = scaled_dot_product_attention(even, even, even, mask=create_causal_mask(5))
+    np.testing.assert_allclose(got.compute(), expected, atol=1e-12)
+    with pytest.raises(ValueError, match=r"`q` must have a known length on axis 2"):
+        scaled_dot_product_attention(some, some, some, block_size=2)
 
 
 def test_positions_of_unknown_length():

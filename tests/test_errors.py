@@ -589,6 +589,38 @@ CASES = {
         ValueError,
         "`mask` must have shape (2, 3, 2) (queries on axis 0, keys on axis 2), with 1 where it broadcasts, got (2, 4).",
     ),
+    "attention block of nothing": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), block_size=0),
+        ValueError,
+        "`block_size` must be a positive integer, got 0.",
+    ),
+    "attention block of a half": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), block_size=0.5),
+        TypeError,
+        "`block_size` must be a positive integer, got 0.5 of type float.",
+    ),
+    "attention blocks of weights": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), block_size=2, return_weights=True),
+        ValueError,
+        "`block_size` must be None with return_weights=True, which needs all weights at once, got 2.",
+    ),
+    "attention mask function dtype": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), mask=lambda i, j: i - j),
+        TypeError,
+        "`mask(q_pos, k_pos)` must have a boolean dtype, True where a query may not attend, got int64.",
+    ),
+    "attention mask function shape": (
+        lambda: pe.scaled_dot_product_attention(
+            *f((3, 2, 3)), mask=lambda i, j: (j > i).T[:2], block_size=3
+        ),
+        ValueError,
+        "`mask(q_pos, k_pos)` must have shape (3, 3) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
+    ),
+    "attention bias function of numbers": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), bias=lambda *_: 1.0),
+        TypeError,
+        "`bias(q_pos, k_pos)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
+    ),
     "attention mask of keys": (
         lambda: pe.scaled_dot_product_attention(
             f((2, 3)), f((2, 3)), f((2, 3)), mask=f(3, dtype=bool)

@@ -76,12 +76,13 @@ def test_lengths_may_be_traced():
     np.testing.assert_array_equal(mask[0, :, 0], [False, True, True, True])
 
 
-def test_masked_garbage_reaches_no_gradient():
+@pytest.mark.parametrize("block_size", [None, 3])
+def test_masked_garbage_reaches_no_gradient(block_size):
     k = jnp.asarray(X).at[:, 4].set(jnp.nan)
     mask = create_causal_mask(5, xp=jnp) | create_padding_mask([4], 5, xp=jnp)
 
     def total(q, k, v):
-        return jnp.sum(scaled_dot_product_attention(q, k, v, mask=mask))
+        return jnp.sum(scaled_dot_product_attention(q, k, v, mask=mask, block_size=block_size))
 
     for gradient in jax.grad(total, argnums=(0, 1, 2))(jnp.asarray(X), k, k):
         assert bool(jnp.all(jnp.isfinite(gradient)))

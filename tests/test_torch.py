@@ -35,20 +35,25 @@ def test_gradients_of_everything_that_is_differentiable():
         leaf(3, 5, 1, seed=3),
     )
     mask = create_causal_mask(3, key_len=5, offset=-1, xp=torch)
-    assert check(
-        lambda q, k, v, b: scaled_dot_product_attention(q, k, v, mask=mask, bias=b, softcap=2.0),
-        (q, k, v, bias),
-    )
+    for size in (None, 2):
+        assert check(
+            lambda q, k, v, b, size=size: scaled_dot_product_attention(
+                q, k, v, mask=mask, bias=b, softcap=2.0, block_size=size
+            ),
+            (q, k, v, bias),
+        )
     mha = RoPEMultiHeadAttention(4, 2, rng=0, xp=torch, dtype=torch.float64)
     assert check(mha, (x,))
 
 
-def test_masked_garbage_reaches_no_gradient():
+@pytest.mark.parametrize("block_size", [None, 3])
+def test_masked_garbage_reaches_no_gradient(block_size):
     q, k, v = leaf(2, 4, 1), leaf(2, 4, 1, seed=1), leaf(2, 4, 1, seed=2)
     with torch.no_grad():
         k[:, 3], v[:, 3] = torch.nan, torch.inf
     mask = create_causal_mask(4, xp=torch) | create_padding_mask([3], 4, xp=torch)
-    scaled_dot_product_attention(q, k, v, mask=mask).sum().backward()
+    output = scaled_dot_product_attention(q, k, v, mask=mask, block_size=block_size)
+    output.sum().backward()
     for array in (q.grad, k.grad, v.grad):
         assert torch.isfinite(array).all()
 

@@ -149,13 +149,15 @@ def filled_up(
 ) -> Any:
     """Give an array the axes that it lacks beside `target`, with length 1.
 
-    Its `own` axes, as they are counted in `target`, must be the first or the last ones.
-    What it has beyond them must be 1, or all of the axes of `target`: a further axis
-    alone would leave open which one it is.
+    It has its `own` axes, as they are counted in `target`, or all of the axes of `target`:
+    one further axis alone would leave open which one it is. Beside own axes that are the
+    first or the last ones there may be axes of length 1.
     """
     shape = tuple(array.shape)
     filled = array
-    if len(shape) != len(target):
+    if len(shape) == len(own):
+        filled = array[tuple(slice(None) if a in own else None for a in range(len(target)))]
+    elif len(shape) != len(target):
         others = (None,) * (len(target) - len(own))
         if list(own) == list(range(len(own))) and set(shape[len(own) :]) <= {1}:
             filled = array[(..., *(0,) * (len(shape) - len(own)))][(..., *others)]

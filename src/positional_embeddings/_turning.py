@@ -4,7 +4,7 @@ Each number is read from memory once and written once: what stands between the t
 a block's, and stays in the cache.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from math import prod
@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from positional_embeddings import _checks
+from positional_embeddings._blocks import block_lengths, cuts
 from positional_embeddings._namespace import (
     ArrayT,
     Namespace,
@@ -144,11 +145,11 @@ def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
         yield tuple([slice(0, n) for n in shape]), ...
         return
     order = _memory_order(x)
-    lengths = _block_lengths(shape, order, most)
+    lengths = block_lengths(shape, order, most)
     order.sort(key=lambda a: table.shape[a] == 1)
-    for starts in product(*(range(0, shape[a], lengths[a]) for a in order)):
-        start = dict(zip(order, starts, strict=True))
-        block = [slice(start[a], min(start[a] + lengths[a], n)) for a, n in enumerate(shape)]
+    for parts in product(*(cuts(shape[a], lengths[a]) for a in order)):
+        part_of = dict(zip(order, parts, strict=True))
+        block = [part_of[a] for a in range(len(shape))]
         beside = [slice(0, 1) if table.shape[a] == 1 else part for a, part in enumerate(block)]
         yield tuple(block), tuple(beside)
 
@@ -158,15 +159,6 @@ def _memory_order(x: Any) -> list[int]:
     strides = memory_strides(x)
     axes = list(range(x.ndim))
     return axes if strides is None else sorted(axes, key=lambda a: -strides[a])
-
-
-def _block_lengths(shape: Sequence[int], order: Sequence[int], most: int) -> dict[int, int]:
-    """Return how long a block of `most` numbers is on each axis, whole on the inner ones."""
-    lengths = {}
-    for a in reversed(order):
-        lengths[a] = max(1, min(shape[a], most))
-        most //= lengths[a]
-    return lengths
 
 
 def _features(

@@ -1,21 +1,25 @@
 """Reference attention, on arrays of any library and layout."""
 
-from math import sqrt
+from math import prod, sqrt
 from typing import Any, Literal, overload
 
 from positional_embeddings import _axes, _checks
+from positional_embeddings._attending import Problem, attend, attend_in_blocks, fit_at_once
 from positional_embeddings._namespace import (
     Array,
     ArrayT,
     Namespace,
     compute_dtype,
-    device_of,
     dtype_name,
-    known,
     namespace_of,
     present,
 )
-from positional_embeddings.mask_tools import check_mask
+from positional_embeddings._score_layout import (
+    ScoreFunction,
+    ScoreLayout,
+    between,
+    check_score_array,
+)
 
 
 @overload
@@ -25,10 +29,11 @@ def scaled_dot_product_attention(
     v: Array,
     /,
     *,
-    mask: Array | None = None,
-    bias: Array | None = None,
+    mask: Array | ScoreFunction | None = None,
+    bias: Array | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    block_size: int | None = None,
     enable_gqa: bool = False,
     return_weights: Literal[False] = False,
     feature_axis: int = 0,
@@ -41,10 +46,11 @@ def scaled_dot_product_attention(
     v: Array,
     /,
     *,
-    mask: Array | None = None,
-    bias: Array | None = None,
+    mask: Array | ScoreFunction | None = None,
+    bias: Array | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    block_size: int | None = None,
     enable_gqa: bool = False,
     return_weights: Literal[True],
     feature_axis: int = 0,
@@ -57,10 +63,11 @@ def scaled_dot_product_attention(
     v: Array,
     /,
     *,
-    mask: Array | None = None,
-    bias: Array | None = None,
+    mask: Array | ScoreFunction | None = None,
+    bias: Array | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    block_size: int | None = None,
     enable_gqa: bool = False,
     return_weights: bool,
     feature_axis: int = 0,
@@ -72,10 +79,11 @@ def scaled_dot_product_attention(
     v: Array,
     /,
     *,
-    mask: Array | None = None,
-    bias: Array | None = None,
+    mask: Array | ScoreFunction | None = None,
+    bias: Array | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    block_size: int | None = None,
     enable_gqa: bool = False,
     return_weights: bool = False,
     feature_axis: int = 0,
@@ -96,19 +104,25 @@ def scaled_dot_product_attention(
         them is 1.
     v : array, shape (v_head, k_len, ...)
         Values, of the dtype of `q` and the further axes of `k`.
-    mask : array of bool, optional
+    mask : array of bool or function, optional
         True where a query may not attend to a key, with 1 where it broadcasts; of the
         axes of queries and keys alone, or of all axes of the scores. A query that may
         attend to nothing gets zeros. What stands in keys and values that a query may
-        not attend to does not reach its output, NaN and infinity included.
-    bias : array, optional
+        not attend to does not reach its output, NaN and infinity included. A function
+        ``mask(q_pos, k_pos)`` is given the indices of some queries, (n, 1), and of some
+        keys, (1, m), both counted from 0, and returns the mask between them.
+    bias : array or function, optional
         Real floating-point, added to the scores, with 1 where it broadcasts. Minus
-        infinity hides a key as `mask` does.
+        infinity hides a key as `mask` does. A function is asked as that of `mask` is.
     scale : float, optional
         Factor on the scores, positive, ``1 / sqrt(head)`` where it is None.
     softcap : float, optional
         Bounds the scores, positive: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
+    block_size : int, optional
+        Compute the scores of so many queries and so many keys at a time, positive, and
+        never have all of them in memory. Where it is None, and the library can write to
+        an array, the number of scores decides: few are computed at once.
     enable_gqa : bool, default False
         Grouped queries: one further axis of `k` and `v` may be a divisor of that of
         `q`; query head h then reads key head ``h // group``. That axis must be of heads
@@ -132,10 +146,17 @@ def scaled_dot_product_attention(
         If an array is of the wrong kind or dtype, the arrays come from different
         libraries, or an option is of the wrong kind.
     ValueError
-        If shapes do not fit, or `scale` or `softcap` is not positive.
+        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, or
+        there is a `block_size` with `return_weights`, which needs all weights at once.
 
     Notes
     -----
+    In blocks the softmax is that of Milakov and Gimelshein (2018): sums of powers are
+    counted from the highest score so far, and shrink when it rises. Blocks that a mask
+    hides are passed over, and functions are asked block by block, so that no mask has
+    to exist whole. Several threads may ask at the same time: with threadpoolctl (extra
+    ``fast``) NumPy works on as many blocks as its BLAS has threads.
+
     Where a query does attend to a key that is not finite, its output is NaN; to a value
     that is not finite, that value is in its output. (Without mask and bias the plain
     formula decides, in which a key of minus infinity may have no weight.)
@@ -143,7 +164,8 @@ def scaled_dot_product_attention(
     References
     ----------
     Vaswani et al. (2017), Attention Is All You Need, equation 1:
-    :math:`\mathrm{softmax}(QK^T/\sqrt{d})\,V`.
+    :math:`\mathrm{softmax}(QK^T/\sqrt{d})\,V`. Milakov and Gimelshein (2018), Online
+    normalizer calculation for softmax, algorithm 3.
 
     Examples
     --------
@@ -157,96 +179,59 @@ def scaled_dot_product_attention(
     (array([[0.75, 0.25]]), array([[2.]]))
     >>> scaled_dot_product_attention(q, k, v, mask=np.asarray([[True, False]]))
     array([[8.]])
+
+    A causal mask over 4,096 positions, of which no more than a block ever exists:
+
+    >>> x = np.ones((2, 4096))
+    >>> later = scaled_dot_product_attention(x, x, x, mask=lambda q_pos, k_pos: k_pos > q_pos)
+    >>> later.shape
+    (2, 4096)
     """
-    xp = namespace_of(q=q, k=k, v=v, **present(mask=mask, bias=bias))
-    _check_dtypes(q, k, v, mask, bias, xp)
+    given = {"mask": mask, "bias": bias}
+    arrays = {name: array for name, array in given.items() if not callable(array)}
+    xp = namespace_of(q=q, k=k, v=v, **present(**arrays))
+    _check_dtypes(q, k, v, xp)
+    for name, array in present(**arrays).items():
+        check_score_array(name, array, xp)
     enable_gqa = _checks.boolean("enable_gqa", enable_gqa)
     return_weights = _checks.boolean("return_weights", return_weights)
     feature, seq = _axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
-    batch = _check_shapes(q, k, v, feature, seq, enable_gqa=enable_gqa)
+    layout = _layout(q, k, v, feature, seq, enable_gqa=enable_gqa)
     if scale is None:
         scale = 1 / sqrt(max(_axes.length(q, feature, "q"), 1))
     scale = _checks.positive_number("scale", scale)
     softcap = None if softcap is None else _checks.positive_number("softcap", softcap)
+    if block_size is not None:
+        block_size = _block_size(block_size, q, k, return_weights=return_weights)
 
-    score_axes = sorted((feature, seq))
-    shape = _score_shape(batch, q.shape[seq], k.shape[seq], score_axes)
-    dtype = compute_dtype(q.dtype, xp)
-    rows = [axis for axis in range(q.ndim) if axis not in score_axes]
-    by_row, by_score = (*rows, seq, feature), (*rows, *score_axes)
-    query, key, value = (
-        xp.permute_dims(xp.astype(array, dtype, copy=False), by_row) for array in (q, k, v)
-    )
-    if enable_gqa:
-        key, value = _repeated(query, key, xp), _repeated(query, value, xp)
     hidden, added = (
-        None
-        if array is None
-        else xp.permute_dims(_lined_up(name, array, shape, score_axes), by_score)
-        for name, array in (("mask", mask), ("bias", bias))
+        None if array is None else between(name, array, layout, q, xp)
+        for name, array in given.items()
     )
-    if added is not None:
-        shut = added == -float("inf")
-        if dtype == xp.float32 and dtype_name(added.dtype) == "float64":
-            # Its large negative numbers are finite, and do not hide a key.
-            added = xp.where(shut, added, xp.clip(added, min=xp.finfo(dtype).min))
-        added = xp.astype(added, dtype, copy=False)
-        hidden = shut if hidden is None else hidden | shut
-
-    output, weights = _attend(query * scale, key, value, hidden, added, softcap, xp)
-    output = xp.astype(xp.permute_dims(output, _inverse(by_row)), q.dtype, copy=False)
+    query, key, value = (layout.by_row(array, xp) for array in (q, k, v))
+    problem = Problem(
+        query,
+        key,
+        value,
+        hidden,
+        added,
+        scale,
+        softcap,
+        compute_dtype(q.dtype, xp),
+    )
+    scores = prod((*layout.rows, q.shape[seq], k.shape[seq]))
+    at_once = block_size is None and fit_at_once(problem, scores)
+    if return_weights or at_once or 0 in (scores, v.shape[feature]):
+        output, weights = attend(problem, xp)
+    else:
+        output, weights = attend_in_blocks(problem, layout.rows, block_size, xp), None
+    output = xp.astype(layout.output(output, xp), q.dtype, copy=False)
     if not return_weights:
         return output  # type: ignore[no-any-return]
-    return output, xp.astype(xp.permute_dims(weights, _inverse(by_score)), q.dtype, copy=False)
+    return output, xp.astype(layout.weights(weights, xp), q.dtype, copy=False)
 
 
-def _attend(
-    query: Any, key: Any, value: Any, mask: Any, bias: Any, softcap: float | None, xp: Namespace
-) -> tuple[Any, Any]:
-    """Attend with axes (..., sequence, feature); returns output and weights."""
-    on, dtype = device_of(query), query.dtype
-    nan = xp.asarray(float("nan"), dtype=dtype, device=on)
-    zero = xp.asarray(0.0, dtype=dtype, device=on)
-    minus_infinity = xp.asarray(-float("inf"), dtype=dtype, device=on)
-
-    # 0 * NaN is NaN: numbers that are not finite are taken out of the products, and
-    # put back where they are attended to.
-    finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
-    guarded = mask is not None and not known(xp.all(finite_key) & xp.all(finite_value))
-    clean_key = xp.where(finite_key, key, zero) if guarded else key
-    clean_value = xp.where(finite_value, value, zero) if guarded else value
-
-    scores = query @ xp.matrix_transpose(clean_key)
-    if guarded:
-        scores = xp.where(xp.all(finite_key, axis=-1)[..., None, :], scores, nan)
-    if softcap is not None:
-        scores = softcap * xp.tanh(scores / softcap)
-    if bias is not None:
-        scores = scores + bias
-    if mask is not None:
-        scores = xp.where(mask, minus_infinity, scores)
-    weights = _softmax(scores, zero, minus_infinity, xp)
-    output = weights @ clean_value
-    if guarded:
-        rising = weights @ xp.astype(xp.isnan(value) | (value == float("inf")), dtype) > 0
-        falling = weights @ xp.astype(xp.isnan(value) | (value == -float("inf")), dtype) > 0
-        output = xp.where(rising, -minus_infinity, output)
-        output = xp.where(falling, xp.where(rising, nan, minus_infinity), output)
-    return output, weights
-
-
-def _softmax(scores: Any, zero: Any, minus_infinity: Any, xp: Namespace) -> Any:
-    """Softmax over the last axis; a row of minus infinity, or of no keys, gives zeros."""
-    if scores.shape[-1] == 0:
-        return scores
-    top = xp.max(scores, axis=-1, keepdims=True)
-    top = xp.where(top == minus_infinity, zero, top)
-    powers = xp.exp(scores - top)
-    total = xp.sum(powers, axis=-1, keepdims=True)
-    return powers / xp.where(total == 0, zero + 1, total)
-
-
-def _check_dtypes(q: Any, k: Any, v: Any, mask: Any, bias: Any, xp: Namespace) -> None:
+def _check_dtypes(q: Any, k: Any, v: Any, xp: Namespace) -> None:
     _checks.real_floating(xp, q=q, k=k, v=v)
     for name, array in (("k", k), ("v", v)):
         if dtype_name(array.dtype) != dtype_name(q.dtype):
@@ -255,14 +240,10 @@ def _check_dtypes(q: Any, k: Any, v: Any, mask: Any, bias: Any, xp: Namespace) -
                 f"got {dtype_name(array.dtype)}."
             )
             raise TypeError(message)
-    if mask is not None:
-        check_mask("mask", mask, xp)
-    if bias is not None:
-        _checks.real_floating(xp, bias=bias)
 
 
-def _check_shapes(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa: bool) -> list[int]:
-    """Check the shapes, and return that of `q` with its further axes broadcast."""
+def _layout(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa: bool) -> ScoreLayout:
+    """Check the shapes, and return where everything lies."""
     for name, array in (("k", k), ("v", v)):
         if array.ndim != q.ndim:
             message = (
@@ -283,7 +264,8 @@ def _check_shapes(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa:
             f"got {tuple(v.shape)} beside {tuple(k.shape)}."
         )
         raise ValueError(message)
-    batch = list(q.shape)
+    shape = list(q.shape)
+    key_heads, head_axis = None, 0
     grouped = [
         axis
         for axis in range(q.ndim)
@@ -303,38 +285,23 @@ def _check_shapes(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa:
                 f"got shape {tuple(k.shape)}."
             )
             raise ValueError(message)
-        batch[axis] = n if divides or m == 1 else m
-    return batch
+        shape[axis] = n if divides or m == 1 else m
+        if divides and m > 1:
+            key_heads = m
+            head_axis = axis - sum(other < axis for other in (feature, seq))
+    return ScoreLayout(tuple(shape), k.shape[seq], feature, seq, key_heads, head_axis)
 
 
-def _score_shape(
-    batch: list[int], q_len: int, k_len: int, score_axes: list[int]
-) -> tuple[int, ...]:
-    lengths = dict(zip(score_axes, (q_len, k_len), strict=True))
-    return tuple(lengths.get(axis, n) for axis, n in enumerate(batch))
-
-
-def _lined_up(name: str, array: Any, shape: tuple[int, ...], score_axes: list[int]) -> Any:
-    """Give a mask or a bias the further axes that it lacks, on the far side of the scores."""
-    if array.ndim < 2:
-        # One axis could be that of the queries or that of the keys.
+def _block_size(block_size: int, q: Any, k: Any, *, return_weights: bool) -> int:
+    """Check that there can be blocks of this size."""
+    size = _checks.positive_integer("block_size", block_size)
+    if return_weights:
         message = (
-            f"`{name}` must have axes of queries and keys, got shape {tuple(array.shape)}; "
-            f"for the same keys everywhere pass {name}[None, :]."
+            "`block_size` must be None with return_weights=True, "
+            f"which needs all weights at once, got {size}."
         )
         raise ValueError(message)
-    meaning = f"queries on axis {score_axes[0]}, keys on axis {score_axes[1]}"
-    return _axes.filled_up(name, array, score_axes, shape, meaning)
-
-
-def _repeated(query: Any, grouped: Any, xp: Namespace) -> Any:
-    """Repeat the heads of keys or values for each query of their group."""
-    for axis in range(query.ndim - 2):
-        n, m = query.shape[axis], grouped.shape[axis]
-        if 1 < m < n:
-            grouped = xp.repeat(grouped, n // m, axis=axis)
-    return grouped
-
-
-def _inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(axes.index(axis) for axis in range(len(axes)))
+    for name, array in (("q", q), ("k", k)):
+        for axis in range(array.ndim):
+            _axes.length(array, axis, name)
+    return size

@@ -178,9 +178,6 @@ class Turns:
         whole._turns = tuple(found[place] for place in range(len(found)))
         return whole
 
-    def __len__(self) -> int:
-        return len(self._turns)
-
     def chosen(self, places: tuple[int, ...]) -> "Turns":
         """Return some of the frequencies."""
         if places not in self._chosen:

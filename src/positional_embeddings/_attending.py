@@ -1,0 +1,349 @@
+"""Attention with axes (..., sequence, feature): with all scores at once, or block after block.
+
+A mask and a bias are asked for by the queries and the keys of a block, so that neither
+has to exist whole.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import isqrt
+from typing import Any, NamedTuple
+
+from positional_embeddings._blocks import block_lengths, cuts
+from positional_embeddings._namespace import (
+    Namespace,
+    device_of,
+    dtype_name,
+    exp_in_place,
+    fills_in_parts,
+    known,
+    memory_strides,
+    on_the_host,
+)
+from positional_embeddings._threads import workers_for
+
+# Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
+HOST_BLOCK = 2**18
+ACCELERATOR_BLOCK = 2**24
+
+# How far a score may lie above the number that is subtracted from those of its row.
+_ROOM = 25.0
+# Values up to this, weighted by up to exp(_ROOM), add up to far less than float32 holds.
+_LARGE = 2.0**48
+
+ALL = slice(None)
+
+# The mask or the bias between some queries and some keys, with axes (..., query, key).
+Between = Callable[[slice, slice], Any]
+
+
+class Problem(NamedTuple):
+    """What is asked for."""
+
+    query: Any  # (..., query, feature)
+    key: Any  # (..., key, feature)
+    value: Any  # (..., key, feature)
+    mask: Between | None
+    bias: Between | None
+    scale: float
+    softcap: float | None
+    dtype: Any  # to compute in
+
+
+class _Guarded(NamedTuple):
+    """Keys and values to compute with, finite where something may hide them."""
+
+    key: Any
+    broken: Any  # True for a key that is not finite, (..., 1, key); None where all are finite
+    values: tuple[Any, ...]  # beside broken ones where they are inf or NaN, and -inf or NaN
+
+
+class _Keys(NamedTuple):
+    """What blocks of keys and values are cut from."""
+
+    key: Any
+    broken: Any
+    columns: Any  # those of all values, and one of ones, whose sum is that of the weights
+    factor: Any  # what the values were multiplied with, (..., 1, feature), or None
+    longest: Any  # squared length of the longest key
+
+
+def attend(problem: Problem, xp: Namespace) -> tuple[Any, Any]:
+    """Return output and weights, with all scores at once."""
+    query, key, value = (
+        xp.astype(array, problem.dtype, copy=False)
+        for array in (problem.query, problem.key, problem.value)
+    )
+    guarded = _guarded(key, value, problem, xp)
+    mask, bias = (between and between(ALL, ALL) for between in (problem.mask, problem.bias))
+    hidden, added = _hidden_and_added(mask, bias, problem.dtype, xp)
+    scores = _scores(
+        query * problem.scale, guarded.key, guarded.broken, hidden, added, problem.softcap, xp
+    )
+    weights = _softmax(scores, xp)
+    return _output([weights @ values for values in guarded.values], xp), weights
+
+
+def fit_at_once(problem: Problem, scores: int) -> bool:
+    """Tell whether so many scores are better computed at once."""
+    lazy = not fills_in_parts(problem.query, problem.key, problem.value)
+    return lazy or scores <= _most(problem.query)
+
+
+def _most(x: Any) -> int:
+    return HOST_BLOCK if on_the_host(x) else ACCELERATOR_BLOCK
+
+
+def attend_in_blocks(
+    problem: Problem, rows: Sequence[int], block_size: int | None, xp: Namespace
+) -> Any:
+    """Return the output, (*rows, query, feature), with the scores of one block at a time."""
+    eager = fills_in_parts(problem.query, problem.key, problem.value)
+    q_len, k_len, most = problem.query.shape[-2], problem.key.shape[-2], _most(problem.query)
+    q_block = min(q_len, block_size or isqrt(most))
+    k_block = min(k_len, block_size or most // q_block)
+    lengths = block_lengths(rows, range(len(rows)), max(1, most // (q_block * k_block)))
+    groups = list(product(*(cuts(n, lengths[a] if eager else n) for a, n in enumerate(rows))))
+
+    keys = _keys_for_blocks(problem, xp)
+    at_queries, at_keys = cuts(q_len, q_block), cuts(k_len, k_block)
+    if not eager:
+        parts = [_attend_rows(problem, keys, groups, at, at_keys, xp)[0] for at in at_queries]
+        return xp.concat(parts, axis=-2)
+
+    shape = (*rows, q_len, problem.value.shape[-1])
+    output = xp.empty(shape, dtype=problem.dtype, device=device_of(problem.value))
+
+    def work(piece: tuple[slice, list[tuple[slice, ...]]]) -> None:
+        queries, some = piece
+        parts = _attend_rows(problem, keys, some, queries, at_keys, xp)
+        for group, part in zip(some, parts, strict=True):
+            output[(*group, queries, ALL)] = part
+
+    with workers_for(output) as workers:
+        # A mask is asked for once for all groups of a piece: there are no more than needed.
+        shares = -(-workers.count // max(1, len(at_queries)))
+        workers.do(work, [(at, groups[i::shares]) for at in at_queries for i in range(shares)])
+    return output
+
+
+def _keys_for_blocks(problem: Problem, xp: Namespace) -> _Keys:
+    key, value = (_in_rows(x, problem.dtype, xp) for x in (problem.key, problem.value))
+    key, broken, (value, *others) = _guarded(key, value, problem, xp)
+    value, factor = _shrunk(value, xp)
+    ones = xp.ones((*value.shape[:-1], 1), dtype=problem.dtype, device=device_of(value))
+    columns = xp.concat([value, *others, ones], axis=-1)
+    return _Keys(key, broken, columns, factor, xp.max(xp.vecdot(key, key)))
+
+
+def _attend_rows(
+    problem: Problem,
+    keys: _Keys,
+    groups: Sequence[tuple[slice, ...]],
+    queries: slice,
+    at_keys: Sequence[slice],
+    xp: Namespace,
+) -> list[Any]:
+    """Return the output of a block of queries, of each group of rows."""
+    features = problem.value.shape[-1]
+    sums = []
+    for group in groups:
+        query = _in_rows(part_of(problem.query, (*group, queries, ALL)), problem.dtype, xp)
+        query = query * problem.scale
+        shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
+        small = problem.bias is None and known(
+            xp.max(xp.vecdot(query, query)) * keys.longest <= _ROOM**2
+        )
+        sums.append(_Sums(query, shape, keys.columns.shape[-1], xp, small=small))
+    for at in at_keys:
+        mask, bias = (between and between(queries, at) for between in (problem.mask, problem.bias))
+        for group, of_rows in zip(groups, sums, strict=True):
+            here = (*group, ALL, ALL)
+            hidden, added = _hidden_and_added(
+                part_of(mask, here), part_of(bias, here), problem.dtype, xp
+            )
+            if hidden is not None and known(xp.all(hidden)):
+                continue
+            key = part_of(keys.key, (*group, at, ALL))
+            broken = part_of(keys.broken, (*group, ALL, at))
+            columns = part_of(keys.columns, (*group, at, ALL))
+            scores = _scores(of_rows.query, key, broken, hidden, added, problem.softcap, xp)
+            of_rows.add(scores, columns, xp)
+    factors = (part_of(keys.factor, (*group, ALL, ALL)) for group in groups)
+    return [
+        _output(of_rows.means(features, factor, xp), xp)
+        for of_rows, factor in zip(sums, factors, strict=True)
+    ]
+
+
+class _Sums:
+    """What the keys so far add up to, for some queries: exp(score - reference) times values.
+
+    Scores that are known to be small need no reference.
+    """
+
+    def __init__(
+        self, query: Any, shape: tuple[int, ...], columns: int, xp: Namespace, *, small: bool
+    ) -> None:
+        kind = {"dtype": query.dtype, "device": device_of(query)}
+        self.query = query
+        self._small = small
+        self._reference: Any = None
+        self._settled = False
+        self._sums = xp.zeros((*shape, columns), **kind)
+
+    def add(self, scores: Any, columns: Any, xp: Namespace) -> None:
+        """Add the keys of a block; `scores` is overwritten."""
+        powers = exp_in_place(scores if self._small else self._referred(scores, xp), xp)
+        self._sums = self._sums + powers @ columns
+
+    @property
+    def _total(self) -> Any:
+        return self._sums[..., -1:]
+
+    def _referred(self, scores: Any, xp: Namespace) -> Any:
+        """Subtract the reference of each row, and see to it that no score lies far above."""
+        if self._reference is not None:
+            scores -= self._reference
+            # Most of the time the reference of the first block does for all.
+            self._settled = self._settled or known(xp.all(self._total > 0))
+            if self._settled and known(xp.max(scores) <= _ROOM):
+                return scores
+        return self._from_new_reference(scores, xp)
+
+    def _from_new_reference(self, scores: Any, xp: Namespace) -> Any:
+        """Raise the reference of each row to its highest score, and that of a first one to it."""
+        highest = _or_zero(xp.max(scores, axis=-1, keepdims=True), xp)
+        above = xp.clip(highest, min=0.0)
+        rise = xp.where(self._total > 0, above, highest)
+        self._reference = rise if self._reference is None else self._reference + rise
+        self._sums = self._sums * xp.exp(-above)
+        return scores - rise
+
+    def means(self, features: int, factor: Any, xp: Namespace) -> list[Any]:
+        """Return the weighted means of the values, zeros where every key was hidden."""
+        mean = self._sums / _or_one(self._total, xp)
+        value, *others = (mean[..., at] for at in cuts(mean.shape[-1] - 1, max(1, features)))
+        return [value if factor is None else value / factor, *others]
+
+
+def part_of(array: Any, where: tuple[slice, ...]) -> Any:
+    """Return a part of an array that broadcasts where its length is 1."""
+    if array is None:
+        return None
+    return array[tuple(ALL if n == 1 else at for n, at in zip(array.shape, where, strict=True))]
+
+
+def _in_rows(array: Any, dtype: Any, xp: Namespace) -> Any:
+    """Return an array of a dtype, with its features side by side in memory as BLAS wants them."""
+    array = xp.astype(array, dtype, copy=False)
+    strides = memory_strides(array)
+    if strides is None or not fills_in_parts(array):
+        return array
+    rows = xp.empty(array.shape, dtype=dtype, device=device_of(array))
+    if strides[-1] == memory_strides(rows)[-1]:  # type: ignore[index]
+        return array
+    rows[...] = array
+    return rows
+
+
+def _guarded(key: Any, value: Any, problem: Problem, xp: Namespace) -> _Guarded:
+    """Take numbers that are not finite out of the products, to be put back where they are seen.
+
+    0 * NaN is NaN, and would let a key that is hidden reach the output.
+    """
+    if problem.mask is None and problem.bias is None:
+        return _Guarded(key, None, (value,))
+    finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
+    if known(xp.all(finite_key) & xp.all(finite_value)):
+        return _Guarded(key, None, (value,))
+    zero = _number(0.0, key, xp)
+    rising, falling = (
+        xp.astype(xp.isnan(value) | (value == infinity), value.dtype)
+        for infinity in (float("inf"), -float("inf"))
+    )
+    return _Guarded(
+        xp.where(finite_key, key, zero),
+        ~xp.all(finite_key, axis=-1)[..., None, :],
+        (xp.where(finite_value, value, zero), rising, falling),
+    )
+
+
+def _shrunk(value: Any, xp: Namespace) -> tuple[Any, Any]:
+    """Divide columns of numbers so large that their sum might overflow; returns the factor too."""
+    small = xp.max(xp.abs(value), axis=-2, keepdims=True) <= _LARGE
+    if known(xp.all(small)):
+        return value, None
+    factor = xp.where(small, _number(1.0, value, xp), _number(1 / _LARGE, value, xp))
+    return value * factor, factor
+
+
+def _hidden_and_added(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
+    """Return where a key is hidden, None where none is, and what else is added to the scores."""
+    hidden = mask
+    if bias is not None:
+        shut = bias == -float("inf")
+        hidden = shut if mask is None else mask | shut
+        if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
+            # Its large negative numbers are finite, and do not hide a key.
+            bias = xp.where(shut, bias, xp.clip(bias, min=xp.finfo(dtype).min))
+        bias = xp.astype(bias, dtype, copy=False)
+    if hidden is not None and known(~xp.any(hidden)):
+        hidden = None
+    return hidden, bias
+
+
+def _scores(
+    query: Any,
+    key: Any,
+    broken: Any,
+    hidden: Any,
+    added: Any,
+    softcap: float | None,
+    xp: Namespace,
+) -> Any:
+    """Return a new array of scores, minus infinity where a key is hidden."""
+    scores = query @ xp.matrix_transpose(key)
+    if broken is not None:
+        scores = xp.where(broken, _number(float("nan"), scores, xp), scores)
+    if softcap is not None:
+        scores = softcap * xp.tanh(scores / softcap)
+    if added is not None:
+        scores = scores + added
+    if hidden is not None:
+        scores = xp.where(hidden, _number(-float("inf"), scores, xp), scores)
+    return scores
+
+
+def _softmax(scores: Any, xp: Namespace) -> Any:
+    """Softmax over the last axis; a row of minus infinity gives zeros."""
+    if 0 in scores.shape:
+        return scores
+    powers = xp.exp(scores - _or_zero(xp.max(scores, axis=-1, keepdims=True), xp))
+    return powers / _or_one(xp.sum(powers, axis=-1, keepdims=True), xp)
+
+
+def _output(means: Sequence[Any], xp: Namespace) -> Any:
+    """Return the means of the values, and those that are not finite where they are seen."""
+    output = means[0]
+    if len(means) == 1:
+        return output
+    infinity, nan = (_number(value, output, xp) for value in (float("inf"), float("nan")))
+    rising, falling = (seen > 0 for seen in means[1:])
+    output = xp.where(rising, infinity, output)
+    return xp.where(falling, xp.where(rising, nan, -infinity), output)
+
+
+def _or_zero(highest: Any, xp: Namespace) -> Any:
+    """Return the highest score of each row, 0 where all are hidden."""
+    hidden = highest == -float("inf")
+    return xp.where(hidden, _number(0.0, highest, xp), highest)
+
+
+def _or_one(total: Any, xp: Namespace) -> Any:
+    """Return what to divide the sums of each row by, 1 where all are 0."""
+    return xp.where(total == 0, _number(1.0, total, xp), total)
+
+
+def _number(value: float, beside: Any, xp: Namespace) -> Any:
+    return xp.asarray(value, dtype=beside.dtype, device=device_of(beside))

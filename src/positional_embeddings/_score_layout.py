@@ -1,0 +1,126 @@
+"""Where features, sequence and heads lie in the arrays of an attention, and in its scores."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from positional_embeddings import _axes, _checks
+from positional_embeddings._attending import ALL, Between, part_of
+from positional_embeddings._namespace import Namespace, default_integer, device_of, namespace_of
+from positional_embeddings.mask_tools import check_mask
+
+# Called with the indices of queries, (query, 1), and of keys, (1, key).
+ScoreFunction = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class ScoreLayout:
+    """The axes of queries, keys and values, and those of their scores."""
+
+    shape: tuple[Any, ...]  # of the queries, with further axes broadcast against those of the keys
+    k_len: Any
+    feature: int
+    seq: int
+    key_heads: int | None = None  # where each serves several query heads
+    head_axis: int = 0  # the axis of these heads, among the rows
+
+    @property
+    def row_axes(self) -> list[int]:
+        """Return the further axes."""
+        return [axis for axis in range(len(self.shape)) if axis not in (self.feature, self.seq)]
+
+    @property
+    def score_axes(self) -> tuple[int, int]:
+        """Return the axes of queries and keys in the scores."""
+        return min(self.feature, self.seq), max(self.feature, self.seq)
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """Return the shape of the further axes, heads cut into groups."""
+        return self._cut([self.shape[axis] for axis in self.row_axes])
+
+    def by_row(self, array: Any, xp: Namespace) -> Any:
+        """Return queries, keys or values with axes (..., sequence, feature)."""
+        moved = xp.permute_dims(array, (*self.row_axes, self.seq, self.feature))
+        return self._with_groups(moved, xp)
+
+    def by_score(self, name: str, array: Any, q_len: Any, k_len: Any, xp: Namespace) -> Any:
+        """Return the mask or the bias of a block with axes (..., query, key)."""
+        if array.ndim < 2:
+            # One axis could be that of the queries or that of the keys.
+            message = (
+                f"`{name}` must have axes of queries and keys, got shape {tuple(array.shape)}; "
+                f"for the same keys everywhere pass {name}[None, :]."
+            )
+            raise ValueError(message)
+        own = self.score_axes
+        lengths = dict(zip(own, (q_len, k_len), strict=True))
+        shape = tuple(lengths.get(axis, n) for axis, n in enumerate(self.shape))
+        meaning = f"queries on axis {own[0]}, keys on axis {own[1]}"
+        array = _axes.filled_up(name, array, own, shape, meaning)
+        return self._with_groups(xp.permute_dims(array, (*self.row_axes, *own)), xp)
+
+    def output(self, array: Any, xp: Namespace) -> Any:
+        """Return the output from axes (..., query, feature), in the layout of the queries."""
+        return self._restored(array, (self.seq, self.feature), xp)
+
+    def weights(self, array: Any, xp: Namespace) -> Any:
+        """Return the weights from axes (..., query, key), in the layout of the scores."""
+        return self._restored(array, self.score_axes, xp)
+
+    def _cut(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+        if self.key_heads is None:
+            return tuple(shape)
+        n, after = shape[self.head_axis], shape[self.head_axis + 1 :]
+        cut = (1, 1) if n == 1 else (self.key_heads, n // self.key_heads)
+        return (*shape[: self.head_axis], *cut, *after)
+
+    def _with_groups(self, array: Any, xp: Namespace) -> Any:
+        """Cut the axis of heads into those of the keys and the queries of each."""
+        shape = self._cut(array.shape)
+        return array if len(shape) == array.ndim else xp.reshape(array, shape)
+
+    def _restored(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
+        """Merge the groups, and move the axes back."""
+        order = (*self.row_axes, *last)
+        if self.key_heads is not None:
+            shape = tuple(self.shape[axis] for axis in self.row_axes)
+            array = xp.reshape(array, (*shape, *array.shape[-2:]))
+        return xp.permute_dims(array, tuple(order.index(axis) for axis in range(len(order))))
+
+
+def between(name: str, given: Any, layout: ScoreLayout, q: Any, xp: Namespace) -> Between:
+    """Return the function of blocks that a mask or a bias is, given as an array or a function."""
+    if callable(given):
+        return _asked(f"{name}(q_pos, k_pos)", given, layout, q, xp)
+    check_score_array(name, given, xp)
+    lengths = q.shape[layout.seq], layout.k_len
+    whole = layout.by_score(name, given, *lengths, xp)
+    rows = (ALL,) * (whole.ndim - 2)
+    return lambda queries, keys: part_of(whole, (*rows, queries, keys))
+
+
+def _asked(
+    name: str, function: ScoreFunction, layout: ScoreLayout, q: Any, xp: Namespace
+) -> Between:
+    q_len, k_len = _axes.length(q, layout.seq, "q"), layout.k_len
+    on = device_of(q)
+    kind = {"dtype": default_integer(xp, on), "device": on}
+
+    def ask(queries: slice, keys: slice) -> Any:
+        q_pos = xp.arange(*queries.indices(q_len), **kind)
+        k_pos = xp.arange(*keys.indices(k_len), **kind)
+        array = function(q_pos[:, None], k_pos[None, :])
+        namespace_of(**{"q": q, name: array})
+        check_score_array(name, array, xp)
+        return layout.by_score(name, array, q_pos.shape[0], k_pos.shape[0], xp)
+
+    return ask
+
+
+def check_score_array(name: str, array: Any, xp: Namespace) -> None:
+    """Check the dtype of a mask or a bias, which its name tells apart."""
+    if name.startswith("mask"):
+        check_mask(name, array, xp)
+    else:
+        _checks.real_floating(xp, **{name: array})

@@ -1,0 +1,70 @@
+"""Work on as many threads as NumPy's BLAS has, while BLAS takes one in each.
+
+A product of small matrices gains little from BLAS's own threads, and what NumPy does
+between two products nothing. Optional: without threadpoolctl there is one thread.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import partial
+from threading import Lock
+from typing import Any, TypeVar
+
+from positional_embeddings._namespace import host
+
+Piece = TypeVar("Piece")
+
+# BLAS has one number of threads for all who call it: one of them at a time changes it.
+_TAKEN = Lock()
+
+
+class Workers:
+    """Threads to work on, this one where there is no pool of them."""
+
+    def __init__(self, count: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
+        self.count = count
+        self._pool = pool
+
+    def do(self, work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
+        """Do all pieces of work, and raise what one of them raises."""
+        if self._pool is None:
+            for piece in pieces:
+                work(piece)
+            return
+        # Each in a copy of the context, which holds numpy.errstate.
+        futures = [self._pool.submit(copy_context().run, work, piece) for piece in pieces]
+        try:
+            for future in futures:
+                future.result()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def workers_for(x: Any) -> Iterator[Workers]:
+    """Take the threads of BLAS for work on arrays like `x`."""
+    blas = _blas() if type(x) is host.ndarray else None
+    if blas is None or not _TAKEN.acquire(blocking=False):
+        yield Workers()
+        return
+    try:
+        count = max((library.num_threads for library in blas.lib_controllers), default=1)
+        if count == 1:
+            yield Workers()
+            return
+        # The first limit is that of the process, the others of a thread: it depends on the BLAS.
+        one_thread = partial(blas.limit, limits=1)
+        with one_thread(), ThreadPoolExecutor(count, initializer=one_thread) as pool:
+            yield Workers(count, pool)
+    finally:
+        _TAKEN.release()
+
+
+def _blas() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - optional
+    except ImportError:
+        return None
+    return ThreadpoolController().select(user_api="blas")

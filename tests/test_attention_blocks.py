@@ -1,0 +1,381 @@
+"""Attention block by block gives what the plain loop gives, and keeps no more than a block."""
+
+import sys
+import threading
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracles
+from positional_embeddings import (
+    _attending,
+    _threads,
+    create_causal_mask,
+    mask_to_bias,
+    scaled_dot_product_attention,
+)
+
+sizes = st.integers(1, 7)
+
+
+def numbers(rng, *shape):
+    return rng.standard_normal(shape)
+
+
+def compiled(backend):
+    """Whether each block is compiled, which takes a while."""
+    return backend.lazy or backend.name.startswith("jax")
+
+
+@pytest.fixture(params=["small", "large"])
+def block_size(request, backend):
+    return 100 if request.param == "large" else 5 if compiled(backend) else 2
+
+
+@given(
+    head=sizes,
+    v_head=sizes,
+    q_len=sizes,
+    k_len=sizes,
+    size=st.integers(1, 8),
+    most=st.sampled_from([1, 10, 1000]),
+    masked=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
+    biased=st.booleans(),
+    spread=st.sampled_from([0.1, 1.0, 30.0]),
+    softcap=st.none() | st.floats(0.5, 5),
+    axes=st.sampled_from([(0, 1), (-1, -2), (3, 1)]),
+    seed=st.integers(0, 99),
+)
+def test_blocks_of_any_size_are_the_plain_loop(
+    backend, head, v_head, q_len, k_len, size, most, masked, biased, spread, softcap, axes, seed
+):
+    size = max(size, 4) if compiled(backend) else size
+    rng = np.random.default_rng(seed)
+    q = spread * numbers(rng, head, q_len, 6)
+    k, v = numbers(rng, head, k_len, 6), numbers(rng, v_head, k_len, 6)
+    mask = rng.random((q_len, k_len, 6)) < masked if masked else None
+    bias = spread * numbers(rng, q_len, k_len, 6) if biased else None
+    expected, _ = oracles.attention(q, k, v, mask, bias, softcap=softcap)
+
+    score_axes = tuple(sorted(axis % 4 for axis in axes))
+
+    def placed(array, at):
+        return backend.array(np.moveaxis(array.reshape(*array.shape[:2], 2, 3), (0, 1), at))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_attending, "HOST_BLOCK", most)
+        got = scaled_dot_product_attention(
+            *(placed(array, axes) for array in (q, k, v)),
+            mask=None if mask is None else placed(mask, score_axes),
+            bias=None if bias is None else placed(bias, score_axes),
+            softcap=softcap,
+            block_size=size,
+            feature_axis=axes[0],
+            seq_axis=axes[1],
+        )
+    got = np.moveaxis(backend.numpy(got), axes, (0, 1)).reshape(expected.shape)
+    tolerance = backend.tolerance() * max(1, spread)
+    np.testing.assert_allclose(got, expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("size", [None, 4, 100])
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2), (3, 1)])
+@pytest.mark.parametrize("each_head", [True, False])
+def test_functions_of_positions(backend, axes, size, each_head):
+    """A mask and a bias that are asked for are those that are given whole."""
+    rng = np.random.default_rng(0)
+    xp = backend.xp
+    q, k, v = (np.moveaxis(numbers(rng, 3, n, 2, 4), (0, 1), axes) for n in (7, 9, 9))
+    score_axes = sorted(axis % 4 for axis in axes)
+    slopes = np.asarray([0.5, 1.0, 2.0, 3.0] if each_head else [0.5])
+    others = [axis for axis in range(4) if axis not in score_axes]
+    beside = [np.newaxis] * 4
+    beside[others[1]] = slice(None)
+    between = [0] * 4
+    between[score_axes[0]], between[score_axes[1]] = slice(None), slice(None)
+    between = tuple(slice(None) if part == slice(None) else None for part in between)
+
+    def far(q_pos, k_pos):
+        return abs(q_pos - k_pos) > 4
+
+    def linear(q_pos, k_pos):
+        distance = xp.astype(abs(q_pos - k_pos), getattr(xp, backend.wide))
+        return -backend.array(slopes[tuple(beside)]) * distance[between]
+
+    rows, columns = np.arange(7)[:, None], np.arange(9)[None, :]
+    distance = np.abs(rows - columns)
+    arrays = [backend.array(array) for array in (q, k, v)]
+    options = {"feature_axis": axes[0], "seq_axis": axes[1]}
+    expected = scaled_dot_product_attention(
+        *arrays,
+        mask=backend.array(distance > 4),
+        bias=backend.array(-slopes[tuple(beside)] * distance[between]),
+        **options,
+    )
+    got = scaled_dot_product_attention(*arrays, mask=far, bias=linear, block_size=size, **options)
+    np.testing.assert_allclose(
+        backend.numpy(got), backend.numpy(expected), atol=backend.tolerance()
+    )
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("heads_first", [True, False])
+def test_grouped_queries(backend, kv_heads, heads_first, block_size):
+    rng = np.random.default_rng(0)
+    shapes = [(5, 4, 3), (6, kv_heads, 3), (6, kv_heads, 3)]
+    arrays = [numbers(rng, 3, *shape) for shape in shapes]
+    mask = rng.random((5, 6, 4, 3)) < 0.3
+    if not heads_first:
+        arrays, mask = [array.swapaxes(2, 3) for array in arrays], mask.swapaxes(2, 3)
+    arrays, mask = [backend.array(array) for array in arrays], backend.array(mask)
+    got, whole = (
+        scaled_dot_product_attention(*arrays, mask=mask, enable_gqa=True, block_size=size)
+        for size in (block_size, None)
+    )
+    np.testing.assert_allclose(backend.numpy(got), backend.numpy(whole), atol=backend.tolerance())
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("rising", [1, -1])
+def test_scores_that_rise_and_fall(backend, block_size, rising, window, scale):
+    """From a block to the next, by far more than exp of them could hold."""
+    q = np.ones((1, 12, 1))
+    k = rising * scale * (np.arange(12.0)[None, :, None] - 20)
+    v = np.cos(np.arange(12.0))[None, :, None]
+    mask = None
+    if window is not None:
+        rows, columns = np.arange(12)[:, None, None], np.arange(12)[None, :, None]
+        mask = np.abs(rows - columns) > window
+    expected, _ = oracles.attention(q, k, v, mask)
+    got = scaled_dot_product_attention(
+        *(backend.array(array) for array in (q, k, v)),
+        mask=None if mask is None else backend.array(mask),
+        block_size=block_size,
+    )
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
+
+
+@pytest.mark.parametrize("spread", [1.0, 100.0])
+def test_means_of_values_near_the_largest_number(backend, block_size, spread):
+    """Their sum would overflow, their mean does not; small ones beside them stay exact."""
+    rng = np.random.default_rng(0)
+    largest = 0.9 * float(backend.xp.finfo(getattr(backend.xp, backend.wide)).max)
+    q, k = spread * numbers(rng, 3, 4, 1), numbers(rng, 3, 9, 1)
+    shares = rng.uniform(0.5, 1, (2, 9, 1))
+    expected, _ = oracles.attention(q, k, shares)
+    v = shares * np.asarray([largest, 1e-20])[:, None, None]
+    got = scaled_dot_product_attention(
+        *(backend.array(array) for array in (q, k, v)), block_size=block_size
+    )
+    got = backend.numpy(got) / np.asarray([largest, 1e-20], dtype=backend.wide)[:, None, None]
+    tolerance = backend.tolerance() * spread
+    np.testing.assert_allclose(got, expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("hide", ["mask", "bias", "function"])
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_what_is_masked_reaches_no_output(backend, block_size, garbage, hide, softcap):
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 2, 7, 1) for _ in range(3))
+    causal = create_causal_mask(7)
+    clean, _ = oracles.attention(q, k, v, causal, softcap=softcap)
+    k[:, 5], v[:, 5] = garbage, garbage
+    mask = backend.array(causal)
+    given_mask = {
+        "mask": {"mask": mask},
+        "bias": {"bias": mask_to_bias(mask)},
+        "function": {"mask": lambda q_pos, k_pos: k_pos > q_pos},
+    }[hide]
+    output = scaled_dot_product_attention(
+        *map(backend.array, (q, k, v)), softcap=softcap, block_size=block_size, **given_mask
+    )
+    tolerance = backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(output)[:, :5], clean[:, :5], atol=tolerance)
+    assert np.isnan(backend.numpy(output)[:, 5:]).all()
+
+
+def test_values_that_are_not_finite_come_through(backend, block_size):
+    rng = np.random.default_rng(0)
+    q, k, v = numbers(rng, 2, 3, 1), numbers(rng, 2, 5, 1), numbers(rng, 5, 5, 1)
+    v[0, 1], v[1, 1], v[2, 1] = np.nan, np.inf, -np.inf
+    v[3, 0], v[3, 1] = -np.inf, np.inf
+    mask = np.zeros((3, 5, 1), dtype=bool)
+    mask[0, :2], mask[1, 0] = True, True
+    arrays = [backend.array(array) for array in (q, k, v, mask)]
+    whole, blocked = (
+        scaled_dot_product_attention(*arrays[:3], mask=arrays[3], block_size=size)
+        for size in (None, block_size)
+    )
+    np.testing.assert_allclose(
+        backend.numpy(blocked), backend.numpy(whole), atol=backend.tolerance()
+    )
+
+
+@pytest.mark.parametrize("lengths", [(0, 3), (3, 0), (0, 0)])
+def test_no_queries_or_no_keys(backend, lengths):
+    q, k = np.ones((2, lengths[0], 2)), np.ones((2, lengths[1], 2))
+    got = scaled_dot_product_attention(
+        *map(backend.array, (q, k, k)), mask=lambda i, j: j > i, block_size=2
+    )
+    np.testing.assert_array_equal(backend.numpy(got), np.zeros((2, lengths[0], 2)))
+
+
+def test_values_without_features(backend):
+    q = backend.array(np.ones((2, 5, 2)))
+    got = scaled_dot_product_attention(q, q, q[:0, ...], block_size=2)
+    assert got.shape == (0, 5, 2)
+
+
+def test_half_precision(backend, block_size):
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 8, 9, 2).astype("float32") for _ in range(3))
+    for dtype in backend.half_dtypes:
+        halves = [backend.array(array, dtype) for array in (q, k, v)]
+        got, whole = (
+            scaled_dot_product_attention(*halves, block_size=size) for size in (block_size, None)
+        )
+        assert got.dtype == dtype
+        ulp = 2**-10 if "bfloat" not in str(dtype) else 2**-7
+        np.testing.assert_allclose(
+            backend.numpy(got).astype("float32"),
+            backend.numpy(whole).astype("float32"),
+            rtol=ulp,
+            atol=1e-6,
+        )
+
+
+@pytest.mark.parametrize("order", ["features last", "features first", "sliced"])
+@pytest.mark.parametrize("hidden", [None, "array", "function"])
+def test_no_more_than_a_block_exists(order, hidden):
+    n = 2048
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 2, n, 16)).astype("float32")
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    if order == "features first":
+        q, k, v = (np.ascontiguousarray(x.transpose(2, 1, 0)) for x in (q, k, v))
+        axes = {"feature_axis": 0, "seq_axis": 1}
+    elif order == "sliced":
+        q, k, v = (np.repeat(x, 2, axis=-1)[..., ::2] for x in (q, k, v))
+    mask = {
+        None: None,
+        "array": create_causal_mask(n)[..., 0],
+        "function": lambda q_pos, k_pos: k_pos > q_pos,
+    }[hidden]
+    tracemalloc.start()
+    got = scaled_dot_product_attention(q, k, v, mask=mask, **axes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # Scores of all: 2 * 2048 * 2048 * 4 bytes = 32 MiB.
+    assert peak < 12 * 2**20
+    expected, _ = scaled_dot_product_attention(q, k, v, mask=mask, return_weights=True, **axes)
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_hidden_blocks_are_passed_over(monkeypatch):
+    """Under a causal mask about half of the scores are never computed."""
+    computed = []
+    scores = _attending._scores
+    monkeypatch.setattr(
+        _attending, "_scores", lambda *args: computed.append(scores(*args)) or computed[-1]
+    )
+    x = np.ones((2, 100))
+    scaled_dot_product_attention(x, x, x, mask=lambda i, j: j > i, block_size=10)
+    assert len(computed) == 55
+
+
+@pytest.fixture
+def threads():
+    """Two threads of BLAS, whatever the machine has."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        if _threads._blas().lib_controllers[0].num_threads < 2:
+            pytest.skip("BLAS takes one thread only")
+        yield
+
+
+def heads_of_ones(n=256):
+    return np.ones((4, n, 8), dtype="float32")
+
+
+@pytest.mark.usefixtures("threads")
+def test_threads_share_the_work_and_give_blas_its_own_back():
+    x = heads_of_ones()
+    names, threads_of_blas = set(), set()
+    meet = threading.Barrier(2, timeout=60)
+
+    def mask(q_pos, k_pos):
+        if q_pos[0, 0] < 128 and k_pos[0, 0] == 0:
+            meet.wait()  # which one thread alone never passes
+        names.add(threading.current_thread().name)
+        threads_of_blas.add(_threads._blas().lib_controllers[0].num_threads)
+        return k_pos > q_pos
+
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    got = scaled_dot_product_attention(x, x, x, mask=mask, block_size=64, **axes)
+    np.testing.assert_allclose(got, x)
+    assert len(names) == 2
+    assert threads_of_blas == {1}
+    assert _threads._blas().lib_controllers[0].num_threads == 2
+
+
+@pytest.mark.usefixtures("threads")
+def test_threads_keep_numpys_settings_and_raise_what_is_raised():
+    x = heads_of_ones()
+    huge = np.float32(3e38) * x
+    axes = {"feature_axis": -1, "seq_axis": -2, "block_size": 64}
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("error")
+        assert np.isnan(scaled_dot_product_attention(huge, huge, x, **axes)).all()
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        scaled_dot_product_attention(huge, huge, x, **axes)
+
+    def mask(_q_pos, _k_pos):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        scaled_dot_product_attention(x, x, x, mask=mask, **axes)
+    assert _threads._blas().lib_controllers[0].num_threads == 2
+
+
+@pytest.mark.usefixtures("threads")
+def test_one_call_within_another_takes_one_thread():
+    x = heads_of_ones(64)
+    axes = {"feature_axis": -1, "seq_axis": -2, "block_size": 32}
+
+    def mask(q_pos, k_pos):
+        np.testing.assert_allclose(scaled_dot_product_attention(x, x, x, **axes), x)
+        return k_pos > q_pos
+
+    got = scaled_dot_product_attention(x, x, x, mask=mask, **axes)
+    np.testing.assert_allclose(got, x)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_one_thread_where_there_are_no_more(monkeypatch, installed):
+    class OneThread:
+        lib_controllers = ()
+
+    monkeypatch.setattr(_threads, "_blas", OneThread if installed else lambda: None)
+    x = heads_of_ones()
+    names = set()
+
+    def mask(q_pos, k_pos):
+        names.add(threading.current_thread().name)
+        return k_pos > q_pos
+
+    got = scaled_dot_product_attention(
+        x, x, x, mask=mask, feature_axis=-1, seq_axis=-2, block_size=64
+    )
+    np.testing.assert_allclose(got, x)
+    assert names == {threading.current_thread().name}
+
+
+def test_without_threadpoolctl(monkeypatch):
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    assert _threads._blas() is None
