@@ -1,11 +1,13 @@
 """Rotation block by block, into new arrays and given ones, gives what one expression gives."""
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
 
-from positional_embeddings import RoPE, _namespace, _turning, apply_rope
+from positional_embeddings import RoPE, YaRN, _namespace, _turning, apply_rope
 
 RNG = np.random.default_rng(0)
 
@@ -201,3 +203,45 @@ def test_torch_records_what_it_differentiates():
         assert rope(x, out=out) is out
     batched = torch.func.vmap(rope)(torch.ones((3, 8, 5)))
     np.testing.assert_allclose(batched[1].numpy(), rope(np.ones((8, 5))), atol=2e-6)
+
+
+@pytest.mark.parametrize("shape", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4"])
+def test_a_few_vectors_again_and_again(shape, dtype):
+    """From the second time on other tables rotate them, to the same bits."""
+    shape, feature, seq = LAYOUTS[shape]
+    ropes = [
+        RoPE(8, 200, feature_axis=feature, seq_axis=seq, fused=False, scaling=scaling)
+        for scaling in (None, YaRN(4.0, 50))
+    ]
+    arrays = [
+        RNG.standard_normal(shape).astype(dtype),
+        np.asfortranarray(RNG.standard_normal(shape).astype(dtype)),
+        np.flip(RNG.standard_normal(shape).astype(dtype)),
+        RNG.standard_normal(shape).astype(dtype).take([3], axis=seq),
+    ]
+    for _ in range(3):
+        for x, rope, offset in product(arrays, ropes, (0, 7)):
+            got = rope(x, offset=offset)
+            expected = rope(x, offset=offset, out=np.empty_like(x))  # in blocks
+            np.testing.assert_array_equal(got, expected)
+            assert got.dtype == x.dtype
+            assert got.strides == np.empty_like(x).strides
+            np.testing.assert_array_equal(rope(x, offset=offset), expected)
+            got[...] = 0  # is not what is kept
+
+
+def test_a_step_from_several_threads():
+    """What is kept of the latest calls is not torn by another thread."""
+    rope = RoPE(8, 2000, feature_axis=-1, seq_axis=-2, fused=False)
+    x = RNG.standard_normal((1, 4, 1, 8))
+    expected = [rope(x, offset=i, out=np.empty_like(x)) for i in range(50)]
+
+    def steps(_):
+        for _ in range(20):
+            for i in range(50):
+                assert (rope(x, offset=i) == expected[i]).all()
+                assert (rope(x, offset=i) == expected[i]).all()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(steps, range(4)))

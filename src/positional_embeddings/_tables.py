@@ -20,11 +20,14 @@ from positional_embeddings._namespace import (
     nearer_in_memory,
     read_only,
 )
+from positional_embeddings._turning import for_vectors
 from positional_embeddings.angles import cos_sin, turning_numbers
 from positional_embeddings.frequencies import Turns
 
 MOST_KEPT = 8
 _SHORTEST = 4096
+# Queries and keys of a step, and what else has their positions.
+_MOST_LATEST = 4
 _LOCK = Lock()
 
 
@@ -86,18 +89,37 @@ class PositionTables:
         return tuple(read_only(table) for table in tables)
 
     def beside(
-        self, x: Any, positions: Array | None, offset: int, feature: int, seq: int, xp: Namespace
+        self,
+        x: Any,
+        positions: Array | None,
+        offset: int,
+        feature: int,
+        seq: int,
+        xp: Namespace,
+        *,
+        twice: bool = False,
     ) -> tuple[Any, ...]:
-        """Return the tables of the positions of `x`, with axes that broadcast against it."""
-        if xp is host and positions is None:
-            key = (x.dtype, x.shape, x.strides, offset, feature, seq)
-            if key not in self._latest:
-                tables = self._placed(x, positions, offset, feature, seq, xp)
-                self._latest.clear()
-                self._latest[key] = tables
-                return tables
-            return self._latest[key]
-        return self._placed(x, positions, offset, feature, seq, xp)
+        """Return the tables of the positions of `x`, with axes that broadcast against it.
+
+        With `twice`, which takes NumPy arrays, they come once more as `for_vectors` makes
+        them, where they are asked for again: in the layers of a model.
+        """
+        if xp is not host or positions is not None:
+            return self._placed(x, positions, offset, feature, seq, xp)
+        key = (x.dtype, x.shape, x.strides, offset, feature, seq, twice)
+        tables = self._latest.get(key)
+        if tables is None:
+            tables = self._placed(x, positions, offset, feature, seq, xp)
+        elif twice and len(tables) == 2:
+            tables = (*tables, *for_vectors(x, *tables, feature, xp))
+        else:
+            return tables
+        with _LOCK:
+            self._latest.pop(key, None)
+            while len(self._latest) >= _MOST_LATEST:
+                del self._latest[next(iter(self._latest))]
+            self._latest[key] = tables
+        return tables
 
     def _placed(
         self, x: Any, positions: Array | None, offset: int, feature: int, seq: int, xp: Namespace

@@ -20,6 +20,7 @@ from positional_embeddings._namespace import (
     default_integer,
     device_of,
     fills_in_parts,
+    host,
     is_complex,
     memory_strides,
     on_the_host,
@@ -71,6 +72,40 @@ def rotated(
         others = (*(slice(None),) * axis, slice(turning, None), ...)
         target[others] = x[others]
     return target  # type: ignore[no-any-return]
+
+
+def turns_vectors(x: Any, layout: str, fused: bool | None) -> bool:  # noqa: FBT001
+    """Tell whether `x` is a few vectors in halves, which no kernel rotates.
+
+    With the tables `for_vectors` two products of whole arrays rotate them, not four of rows.
+    """
+    return (
+        layout == "half"
+        and type(x) is host.ndarray
+        and x.size <= HOST_BLOCK
+        and x.dtype in (host.float32, host.float64)
+        and (fused is False or not (fused or _fused().kernel_for(x, x)))
+    )
+
+
+def for_vectors(x: Any, cos: Any, sin: Any, axis: int, xp: Namespace) -> tuple[Any, Any]:
+    """Return the factors of all numbers of `x`, and of those in the other half in their place."""
+    factor, exchanged = xp.empty_like(x), xp.empty_like(x)
+    factor[...] = xp.concat([cos, cos], axis=axis)
+    exchanged[...] = xp.concat([-sin, sin], axis=axis)
+    return factor, exchanged
+
+
+def vectors_rotated(x: ArrayT, factor: Any, exchanged: Any, axis: int, xp: Namespace) -> ArrayT:
+    """Rotate vectors in halves: x * factor + (second, first) * exchanged."""
+    before, half = (slice(None),) * axis, x.shape[axis] // 2
+    first, second = (*before, slice(half)), (*before, slice(half, None))
+    turned = xp.empty_like(x)
+    turned[first] = x[second]
+    turned[second] = x[first]
+    turned *= exchanged
+    turned += x * factor
+    return turned  # type: ignore[no-any-return]
 
 
 def _is_one_product(x: Any, table: Any, axis: int) -> bool:

@@ -25,7 +25,7 @@ from positional_embeddings._namespace import (
     read_only,
 )
 from positional_embeddings._tables import PositionTables
-from positional_embeddings._turning import check_kernels, rotated
+from positional_embeddings._turning import check_kernels, rotated, turns_vectors, vectors_rotated
 from positional_embeddings.frequencies import Turns, turns
 from positional_embeddings.hf_config import rope_arguments
 from positional_embeddings.rotation import LAYOUTS, Layout
@@ -257,7 +257,12 @@ class RoPE:
         feature, seq = self._axes(x, xp)
         if out is not None:
             _checks.output(out, x)
-        cos, sin = self._tables.beside(x, positions, offset, feature, seq, xp)
+        twice = out is None and not inverse and self._turns_vectors(x)
+        cos, sin, *vectors = self._tables.beside(
+            x, positions, offset, feature, seq, xp, twice=twice
+        )
+        if vectors:
+            return vectors_rotated(x, vectors[0], vectors[1], feature, xp)
         if inverse:
             # The tables hold the attention factor once, and turning back divides by it.
             cos, sin = self._without_factor(cos, sin, 2)
@@ -311,6 +316,9 @@ class RoPE:
         else:
             _axes.features(x, self.head_size, "head_size", feature, seq)
         return feature, seq
+
+    def _turns_vectors(self, x: Any) -> bool:
+        return self.rotary_dim == self.head_size and turns_vectors(x, self.layout, self.fused)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""
