@@ -52,12 +52,8 @@ class Backend:
 
     @property
     def lazy(self) -> bool:
-        return self.name == "dask" or "jit" in self.name
-
-    @property
-    def patched(self) -> bool:
         """Whether the library's functions are jitted, or may not compute, in this test."""
-        return self.lazy
+        return self.name == "dask" or "jit" in self.name
 
     @property
     def floats(self) -> list[str]:

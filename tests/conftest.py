@@ -74,7 +74,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     with opened(request.param) as backend:
-        if not backend.patched:
+        if not backend.lazy:
             yield backend
             return
         with patch_lazy_xp_functions(request, xp=backend.xp):
