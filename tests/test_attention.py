@@ -259,6 +259,8 @@ def test_the_lowest_number_of_a_wider_bias_hides_nothing():
     bias = np.full((1, 2), np.finfo("float64").min)
     got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
     assert got == 6.0
+    got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=-bias)
+    assert got == 6.0
     bias[0, 1] = -np.inf
     got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
     assert got == 4.0

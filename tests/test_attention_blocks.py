@@ -177,6 +177,51 @@ def test_means_of_values_near_the_largest_number(backend, block_size, spread):
     np.testing.assert_allclose(got, expected, rtol=tolerance)
 
 
+@pytest.mark.parametrize("lowest", [-1e4, -1e9, "of the dtype"])
+def test_keys_that_a_large_finite_bias_pads(backend, block_size, lowest):
+    """On the left, so that the first blocks score far below what follows."""
+    rng = np.random.default_rng(0)
+    if lowest == "of the dtype":
+        lowest = float(backend.xp.finfo(getattr(backend.xp, backend.wide)).min)
+    q, k, v = numbers(rng, 4, 5, 2), numbers(rng, 4, 13, 2), numbers(rng, 3, 13, 2)
+    bias = numbers(rng, 5, 13, 1)
+    bias[:, :9] = lowest
+    expected, _ = oracles.attention(q, k, v, bias=bias)
+    got = scaled_dot_product_attention(
+        *(backend.array(array) for array in (q, k, v)),
+        bias=backend.array(bias),
+        block_size=block_size,
+    )
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
+
+
+def test_a_large_value_that_is_hidden_changes_nothing(backend, block_size):
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 2, 9, 1) for _ in range(3))
+    v *= 1e-30
+    v[:, 4] = 1e30
+    mask = np.zeros((9, 9, 1), dtype=bool)
+    mask[:, 4] = True
+    expected, _ = oracles.attention(q, k, v, mask)
+    got = scaled_dot_product_attention(
+        *(backend.array(array) for array in (q, k, v)),
+        mask=backend.array(mask),
+        block_size=block_size,
+    )
+    np.testing.assert_allclose(
+        1e30 * backend.numpy(got).astype("float64"), 1e30 * expected, atol=backend.tolerance()
+    )
+
+
+def test_large_values_under_rising_scores():
+    q, k = np.full((1, 4), 24.9, "float32"), np.ones((1, 8192), "float32")
+    k[:, :128] = 0
+    v = np.full((1, 8192), 3e38, "float32")
+    for size in (128, 1000, 8192):
+        got = scaled_dot_product_attention(q, k, v, scale=1.0, block_size=size)
+        np.testing.assert_allclose(got, v[:, :4], rtol=1e-5)
+
+
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("hide", ["mask", "bias", "function"])
 @pytest.mark.parametrize("softcap", [None, 2.0])

@@ -6,7 +6,7 @@ has to exist whole.
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from math import isqrt
+from math import isqrt, log
 from typing import Any, NamedTuple
 
 from positional_embeddings._blocks import block_lengths, cuts
@@ -26,10 +26,10 @@ from positional_embeddings._threads import workers_for
 HOST_BLOCK = 2**18
 ACCELERATOR_BLOCK = 2**24
 
-# How far a score may lie above the number that is subtracted from those of its row.
+# How far a score may lie above the number that is subtracted from those of its row, ...
 _ROOM = 25.0
-# Values up to this, weighted by up to exp(_ROOM), add up to far less than float32 holds.
-_LARGE = 2.0**48
+# ... unless there are values beyond this: weighted by up to exp(_ROOM) they might overflow.
+_LARGE = 2.0**64
 
 ALL = slice(None)
 
@@ -64,8 +64,8 @@ class _Keys(NamedTuple):
     key: Any
     broken: Any
     columns: Any  # those of all values, and one of ones, whose sum is that of the weights
-    factor: Any  # what the values were multiplied with, (..., 1, feature), or None
-    longest: Any  # squared length of the longest key
+    longest: Any  # squared length of the longest key, None where no score need be small
+    room: float  # how far a score may lie above the reference of its row
 
 
 def attend(problem: Problem, xp: Namespace) -> tuple[Any, Any]:
@@ -128,12 +128,15 @@ def attend_in_blocks(
 
 
 def _keys_for_blocks(problem: Problem, xp: Namespace) -> _Keys:
-    key, value = (_in_rows(x, problem.dtype, xp) for x in (problem.key, problem.value))
-    key, broken, (value, *others) = _guarded(key, value, problem, xp)
-    value, factor = _shrunk(value, xp)
+    key, value = (_features_inside(x, problem.dtype, xp) for x in (problem.key, problem.value))
+    key, broken, values = _guarded(key, value, problem, xp)
     ones = xp.ones((*value.shape[:-1], 1), dtype=problem.dtype, device=device_of(value))
-    columns = xp.concat([value, *others, ones], axis=-1)
-    return _Keys(key, broken, columns, factor, xp.max(xp.vecdot(key, key)))
+    columns = xp.concat([*values, ones], axis=-1)
+    if not known(xp.max(xp.abs(values[0])) <= _LARGE):
+        # Powers of at most 1 / (2 * keys), so that no sum is beyond the largest value.
+        return _Keys(key, broken, columns, None, -log(2 * key.shape[-2]))
+    longest = xp.max(xp.vecdot(key, key)) if problem.bias is None else None
+    return _Keys(key, broken, columns, longest, _ROOM)
 
 
 def _attend_rows(
@@ -145,16 +148,12 @@ def _attend_rows(
     xp: Namespace,
 ) -> list[Any]:
     """Return the output of a block of queries, of each group of rows."""
-    features = problem.value.shape[-1]
     sums = []
     for group in groups:
-        query = _in_rows(part_of(problem.query, (*group, queries, ALL)), problem.dtype, xp)
-        query = query * problem.scale
+        query = part_of(problem.query, (*group, queries, ALL))
+        query = _features_inside(query, problem.dtype, xp) * problem.scale
         shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
-        small = problem.bias is None and known(
-            xp.max(xp.vecdot(query, query)) * keys.longest <= _ROOM**2
-        )
-        sums.append(_Sums(query, shape, keys.columns.shape[-1], xp, small=small))
+        sums.append(_Sums(query, shape, keys, xp))
     for at in at_keys:
         mask, bias = (between and between(queries, at) for between in (problem.mask, problem.bias))
         for group, of_rows in zip(groups, sums, strict=True):
@@ -169,62 +168,53 @@ def _attend_rows(
             columns = part_of(keys.columns, (*group, at, ALL))
             scores = _scores(of_rows.query, key, broken, hidden, added, problem.softcap, xp)
             of_rows.add(scores, columns, xp)
-    factors = (part_of(keys.factor, (*group, ALL, ALL)) for group in groups)
-    return [
-        _output(of_rows.means(features, factor, xp), xp)
-        for of_rows, factor in zip(sums, factors, strict=True)
-    ]
+    features = problem.value.shape[-1]
+    return [_output(of_rows.means(features, xp), xp) for of_rows in sums]
 
 
 class _Sums:
-    """What the keys so far add up to, for some queries: exp(score - reference) times values.
+    """What the keys so far add up to: for each query, exp(score - reference) times the columns.
 
-    Scores that are known to be small need no reference.
+    The reference of a query is minus infinity before it has seen a key. It then lies so
+    near its highest score that no power overflows, and that one does not vanish.
     """
 
-    def __init__(
-        self, query: Any, shape: tuple[int, ...], columns: int, xp: Namespace, *, small: bool
-    ) -> None:
+    def __init__(self, query: Any, shape: tuple[int, ...], keys: _Keys, xp: Namespace) -> None:
         kind = {"dtype": query.dtype, "device": device_of(query)}
         self.query = query
-        self._small = small
-        self._reference: Any = None
+        self._sums = xp.zeros((*shape, keys.columns.shape[-1]), **kind)
+        self._reference = xp.full((*shape, 1), -float("inf"), **kind)
+        self._room = keys.room
         self._settled = False
-        self._sums = xp.zeros((*shape, columns), **kind)
+        # Scores that are all small need no reference but 0.
+        self._small = keys.longest is not None and known(
+            xp.max(xp.vecdot(query, query)) * keys.longest <= _ROOM**2
+        )
 
     def add(self, scores: Any, columns: Any, xp: Namespace) -> None:
-        """Add the keys of a block; `scores` is overwritten."""
+        """Add the keys of a block; `scores` may be overwritten."""
         powers = exp_in_place(scores if self._small else self._referred(scores, xp), xp)
         self._sums = self._sums + powers @ columns
 
-    @property
-    def _total(self) -> Any:
-        return self._sums[..., -1:]
-
     def _referred(self, scores: Any, xp: Namespace) -> Any:
-        """Subtract the reference of each row, and see to it that no score lies far above."""
-        if self._reference is not None:
-            scores -= self._reference
+        """Subtract the reference of each query, after raising it where a score is too high."""
+        if self._settled:
             # Most of the time the reference of the first block does for all.
-            self._settled = self._settled or known(xp.all(self._total > 0))
-            if self._settled and known(xp.max(scores) <= _ROOM):
-                return scores
-        return self._from_new_reference(scores, xp)
+            referred = scores - self._reference
+            if known(xp.max(referred) <= self._room):
+                return referred
+        highest = xp.max(scores, axis=-1, keepdims=True) + max(0.0, -self._room)
+        reference = xp.maximum(self._reference, highest)
+        subtracted = _or_zero(reference, xp)
+        self._sums = self._sums * xp.exp(self._reference - subtracted)
+        self._reference = reference
+        self._settled = known(xp.all(reference > -float("inf")))
+        return scores - subtracted
 
-    def _from_new_reference(self, scores: Any, xp: Namespace) -> Any:
-        """Raise the reference of each row to its highest score, and that of a first one to it."""
-        highest = _or_zero(xp.max(scores, axis=-1, keepdims=True), xp)
-        above = xp.clip(highest, min=0.0)
-        rise = xp.where(self._total > 0, above, highest)
-        self._reference = rise if self._reference is None else self._reference + rise
-        self._sums = self._sums * xp.exp(-above)
-        return scores - rise
-
-    def means(self, features: int, factor: Any, xp: Namespace) -> list[Any]:
+    def means(self, features: int, xp: Namespace) -> list[Any]:
         """Return the weighted means of the values, zeros where every key was hidden."""
-        mean = self._sums / _or_one(self._total, xp)
-        value, *others = (mean[..., at] for at in cuts(mean.shape[-1] - 1, max(1, features)))
-        return [value if factor is None else value / factor, *others]
+        means = self._sums / _or_one(self._sums[..., -1:], xp)
+        return [means[..., at] for at in cuts(means.shape[-1] - 1, features)]
 
 
 def part_of(array: Any, where: tuple[slice, ...]) -> Any:
@@ -234,7 +224,7 @@ def part_of(array: Any, where: tuple[slice, ...]) -> Any:
     return array[tuple(ALL if n == 1 else at for n, at in zip(array.shape, where, strict=True))]
 
 
-def _in_rows(array: Any, dtype: Any, xp: Namespace) -> Any:
+def _features_inside(array: Any, dtype: Any, xp: Namespace) -> Any:
     """Return an array of a dtype, with its features side by side in memory as BLAS wants them."""
     array = xp.astype(array, dtype, copy=False)
     strides = memory_strides(array)
@@ -269,15 +259,6 @@ def _guarded(key: Any, value: Any, problem: Problem, xp: Namespace) -> _Guarded:
     )
 
 
-def _shrunk(value: Any, xp: Namespace) -> tuple[Any, Any]:
-    """Divide columns of numbers so large that their sum might overflow; returns the factor too."""
-    small = xp.max(xp.abs(value), axis=-2, keepdims=True) <= _LARGE
-    if known(xp.all(small)):
-        return value, None
-    factor = xp.where(small, _number(1.0, value, xp), _number(1 / _LARGE, value, xp))
-    return value * factor, factor
-
-
 def _hidden_and_added(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
     """Return where a key is hidden, None where none is, and what else is added to the scores."""
     hidden = mask
@@ -285,8 +266,9 @@ def _hidden_and_added(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[
         shut = bias == -float("inf")
         hidden = shut if mask is None else mask | shut
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
-            # Its large negative numbers are finite, and do not hide a key.
-            bias = xp.where(shut, bias, xp.clip(bias, min=xp.finfo(dtype).min))
+            # Its large numbers are finite: they neither hide a key nor are all there is.
+            largest = xp.finfo(dtype).max
+            bias = xp.where(xp.isinf(bias), bias, xp.clip(bias, min=-largest, max=largest))
         bias = xp.astype(bias, dtype, copy=False)
     if hidden is not None and known(~xp.any(hidden)):
         hidden = None
