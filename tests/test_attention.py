@@ -285,3 +285,15 @@ def test_axes_of_one_line_up(backend, shape):
     expected = scaled_dot_product_attention(q, q, q, mask=backend.array(mask[..., None, None]))
     got = scaled_dot_product_attention(q, q, q, mask=backend.array(mask.reshape(shape)))
     np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
+
+
+@pytest.mark.parametrize("batches", [(3, 1), (1, 3)])
+def test_grouped_queries_beside_a_batch_that_broadcasts(backend, batches):
+    rng = np.random.default_rng(0)
+    q = numbers(rng, 2, 5, 4, batches[0])
+    k, v = (numbers(rng, 2, 6, 2, batches[1]) for _ in range(2))
+    got = scaled_dot_product_attention(*map(backend.array, (q, k, v)), enable_gqa=True)
+    whole = [np.broadcast_to(a, (*a.shape[:3], 3)) for a in (q, k, v)]
+    for h in range(4):
+        expected, _ = oracles.attention(*(a[:, :, h * a.shape[2] // 4] for a in whole))
+        np.testing.assert_allclose(backend.numpy(got)[:, :, h], expected, atol=backend.tolerance())

@@ -1,5 +1,7 @@
 """Attention block by block gives what the plain loop gives, and keeps no more than a block."""
 
+import os
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -424,3 +426,45 @@ def test_one_thread_where_there_are_no_more(monkeypatch, installed):
 def test_without_threadpoolctl(monkeypatch):
     monkeypatch.setitem(sys.modules, "threadpoolctl", None)
     assert _threads._blas() is None
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    """Even where the parent was at work."""
+    if not hasattr(os, "fork"):
+        pytest.skip("no processes are forked here")
+    parents = _threads._Blas.free
+    parents.acquire()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # other threads may run
+            child = os.fork()
+        if child == 0:
+            os._exit(0 if _threads._Blas.free.acquire(blocking=False) else 1)
+        _, status = os.waitpid(child, 0)
+        assert status == 0
+    finally:
+        parents.release()
+
+
+def test_a_call_while_the_interpreter_ends():
+    pytest.importorskip("threadpoolctl")
+    code = """
+import atexit
+import numpy as np
+from positional_embeddings import RoPE, scaled_dot_product_attention
+x = np.ones((8, 2048, 64), dtype="float32")
+axes = {"feature_axis": -1, "seq_axis": -2}
+rope = RoPE(64, 2048, **axes)
+
+def last():
+    rope(x)
+    assert (abs(scaled_dot_product_attention(x, x, x, **axes) - 1) < 1e-5).all()
+    print("done")
+
+atexit.register(last)
+"""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "done\n", done.stderr

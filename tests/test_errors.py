@@ -609,6 +609,11 @@ CASES = {
         TypeError,
         "`mask(q_pos, k_pos)` must have a boolean dtype, True where a query may not attend, got int64.",
     ),
+    "attention mask function of one answer": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), mask=lambda *_: np.asarray(True)),
+        ValueError,
+        "`mask(q_pos, k_pos)` must have axes of queries and keys, got shape ().",
+    ),
     "attention mask function shape": (
         lambda: pe.scaled_dot_product_attention(
             *f((3, 2, 3)), mask=lambda i, j: (j > i).T[:2], block_size=3

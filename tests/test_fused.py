@@ -1,8 +1,10 @@
 """The kernels give what the plain way gives, to the last bit."""
 
 import os
+import re
 import subprocess
 import sys
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import numpy as np
@@ -213,3 +215,62 @@ def test_cupys_kernel_on_a_gpu(backend, layout):
         x = backend.array(BASE.astype(dtype))
         plain, kernel = ropes(x, -1, -2, layout=layout)
         np.testing.assert_array_equal(backend.numpy(kernel(x)), backend.numpy(plain(x)))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_where_nothing_can_be_kept_on_disk(monkeypatch):
+    from positional_embeddings import _numba_kernel
+
+    njit = _numba_kernel.njit
+
+    def without_place(*args, cache=False, **options):
+        if cache:
+            message = "cannot cache function: no locator available"
+            raise RuntimeError(message)
+        return njit(*args, **options)
+
+    monkeypatch.setattr(_numba_kernel, "njit", without_place)
+    x = np.ones((2, 3, 8), dtype="float32")
+    out, table = np.empty_like(x), np.ones((1, 3, 4), dtype="float32")
+    _numba_kernel.compiled(x.dtype, 3)(x, table, table, out, 2, False)
+    np.testing.assert_array_equal(out, [[[0.0] * 4 + [2.0] * 4] * 3] * 2)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_where_numba_is_switched_off(monkeypatch):
+    from positional_embeddings import _numba_kernel
+
+    monkeypatch.setattr(_numba_kernel.numba.config, "DISABLE_JIT", True)
+    assert _numba_kernel.compiled(np.dtype("float32"), 3) is None
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_out_in_another_byte_order(dtype):
+    x = RNG.standard_normal((8, 5, 2)).astype(dtype)
+    out = np.empty(x.shape, np.dtype(dtype).newbyteorder())
+    assert RoPE(8, 64)(x, out=out) is out
+    np.testing.assert_array_equal(out, RoPE(8, 64)(x))
+    message = f"got numpy.ndarray of {out.dtype}; fused=None rotates it without one."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        RoPE(8, 64, fused=True)(x, out=out)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_pool_that_ends_leaves_the_work_to_this_thread(monkeypatch):
+    class Pool:
+        left = 1
+
+        def submit(self, work, share):
+            if not self.left:
+                raise RuntimeError
+            self.left -= 1
+            future = Future()
+            future.set_result(work(share))
+            return future
+
+    pool = Pool()
+    monkeypatch.setattr(fused, "_pool", lambda _: pool)
+    done = []
+    started = fused._started(done.append, [1, 2, 3])
+    assert (len(started), done) == (1, [1])

@@ -11,6 +11,7 @@ from positional_embeddings import (  # noqa: E402
     RoPEMultiHeadAttention,
     create_causal_mask,
     create_padding_mask,
+    mask_to_bias,
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
@@ -113,3 +114,60 @@ def test_agrees_with_torchs_attention():
     ours = scaled_dot_product_attention(q, k, v, mask=mask, feature_axis=-1, seq_axis=-2)
     theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask)
     torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+@pytest.mark.parametrize("options", [{}, {"block_size": 3}, {"bias": 0}, {"function": 0}])
+def test_attention_is_compiled_whole(options):
+    q, k, v = torch.rand(3, 4, 7, 2).unbind()
+    mask = create_causal_mask(7, xp=torch)
+    if "function" in options:
+        options = {"mask": lambda q_pos, k_pos: k_pos > q_pos}
+    elif "bias" in options:
+        options = {"bias": mask_to_bias(mask, torch.float32)}
+    else:
+        options = {"mask": mask} | options
+
+    def attend(q, k, v):
+        return scaled_dot_product_attention(q, k, v, **options)
+
+    compiled = torch.compile(attend, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(q, k, v), attend(q, k, v))
+
+
+@pytest.mark.parametrize("block_size", [None, 3])
+def test_attention_is_mapped(block_size):
+    q, k, v = torch.rand(3, 5, 4, 7).unbind()
+
+    def attend(q, k, v):
+        return scaled_dot_product_attention(q, k, v, block_size=block_size)
+
+    mapped = torch.func.vmap(attend)(q, k, v)
+    torch.testing.assert_close(
+        mapped, torch.stack([attend(*xs) for xs in zip(q, k, v, strict=True)])
+    )
+
+
+def test_out_is_written_to_without_another_array():
+    """Not one of its size, at least."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Largest(TorchDispatchMode):
+        size = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if "empty" in str(function) or "clone" in str(function):
+                self.size = max(self.size, result.numel())
+            return result
+
+    rope = RoPE(64, 4096, feature_axis=-1, seq_axis=-2)
+    x = torch.rand(8, 4096, 64)
+    expected = rope(x)
+    with Largest() as of_out:
+        torch.testing.assert_close(rope(x, out=torch.empty_like(x).zero_()), expected)
+    with Largest() as in_place:
+        assert rope(x, out=x) is x
+    torch.testing.assert_close(x, expected)
+    assert in_place.size < x.numel() / 8
+    assert of_out.size == x.numel()

@@ -34,7 +34,7 @@ _LARGE = 2.0**64
 ALL = slice(None)
 
 # The mask or the bias between some queries and some keys, with axes (..., query, key).
-Between = Callable[[slice, slice], Any]
+PerBlock = Callable[[slice, slice], Any]
 
 
 class Problem(NamedTuple):
@@ -43,8 +43,8 @@ class Problem(NamedTuple):
     query: Any  # (..., query, feature)
     key: Any  # (..., key, feature)
     value: Any  # (..., key, feature)
-    mask: Between | None
-    bias: Between | None
+    mask: PerBlock | None
+    bias: PerBlock | None
     scale: float
     softcap: float | None
     dtype: Any  # to compute in
@@ -75,7 +75,7 @@ def attend(problem: Problem, xp: Namespace) -> tuple[Any, Any]:
         for array in (problem.query, problem.key, problem.value)
     )
     guarded = _guarded(key, value, problem, xp)
-    mask, bias = (between and between(ALL, ALL) for between in (problem.mask, problem.bias))
+    mask, bias = (ask and ask(ALL, ALL) for ask in (problem.mask, problem.bias))
     hidden, added = _hidden_and_added(mask, bias, problem.dtype, xp)
     scores = _scores(
         query * problem.scale, guarded.key, guarded.broken, hidden, added, problem.softcap, xp
@@ -155,7 +155,7 @@ def _attend_rows(
         shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
         sums.append(_Sums(query, shape, keys, xp))
     for at in at_keys:
-        mask, bias = (between and between(queries, at) for between in (problem.mask, problem.bias))
+        mask, bias = (ask and ask(queries, at) for ask in (problem.mask, problem.bias))
         for group, of_rows in zip(groups, sums, strict=True):
             here = (*group, ALL, ALL)
             hidden, added = _hidden_and_added(

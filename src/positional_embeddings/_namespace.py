@@ -147,11 +147,18 @@ def namespace_or_numpy(xp: Namespace | None) -> Namespace:
 def device_of(array: Any) -> Device:
     """Return the device to make arrays on that meet `array`.
 
-    None, which leaves it to the library, for a JAX array over several devices: its
-    sharding is made for its own shape.
+    None, which leaves it to the library, for a JAX array over several devices, whose
+    sharding is made for its own shape, or in a trace, where it has none.
     """
+    if _is_jax_tracer(array):
+        return None
     on = _device(array)
     return None if hasattr(on, "device_set") else on
+
+
+def _is_jax_tracer(array: Any) -> bool:
+    # What it does not know it tells by errors that take a millisecond to word.
+    return any(kind.__name__ == "Tracer" for kind in type(array).__mro__)
 
 
 def memory_strides(x: Any) -> tuple[int, ...] | None:
@@ -186,9 +193,12 @@ def fills_in_parts(*arrays: Any) -> bool:
     if type(arrays[0]) is np.ndarray:
         return True
     if is_torch_array(arrays[0]):
-        compiling = array_namespace(arrays[0]).compiler.is_compiling()
-        return not compiling and not any(map(_is_recorded, arrays))
+        return not _is_compiling(arrays[0]) and not any(map(_is_recorded, arrays))
     return not is_lazy_array(arrays[0])
+
+
+def _is_compiling(tensor: Any) -> bool:
+    return bool(array_namespace(tensor).compiler.is_compiling())
 
 
 def _is_recorded(tensor: Any) -> bool:
@@ -202,10 +212,14 @@ def _is_recorded(tensor: Any) -> bool:
 def shares_memory(array: Any, other: Any) -> bool:
     """Tell whether writing to an array may change what is still to be read of another.
 
-    It cannot where both are the same numbers in the same places.
+    It cannot where both are the same numbers in the same places, and may in a library
+    that does not tell.
     """
     if array is other:
         return False
+    if is_torch_array(array):
+        start, other_start = (tensor.untyped_storage().data_ptr() for tensor in (array, other))
+        return start == other_start and _place(array) != _place(other)
     may_share = getattr(array_namespace(array), "may_share_memory", None)
     if may_share is None:
         return True
@@ -214,8 +228,10 @@ def shares_memory(array: Any, other: Any) -> bool:
 
 def _place(array: Any) -> Any:
     """Return address, shape and strides as one object."""
-    on_the_host = getattr(array, "__array_interface__", None)
-    return on_the_host or array.__cuda_array_interface__
+    if is_torch_array(array):
+        return array.data_ptr(), array.shape, array.stride()
+    interface = getattr(array, "__array_interface__", None)
+    return interface or array.__cuda_array_interface__
 
 
 def is_read_only(array: Any) -> bool:
@@ -224,11 +240,16 @@ def is_read_only(array: Any) -> bool:
 
 
 def repeats_elements(array: Any) -> bool:
-    """Tell whether several elements of an array are one number in memory."""
-    strides = _strides(array)
+    """Tell whether several elements of an array may be one number in memory."""
+    strides = memory_strides(array)
     if strides is None or 0 in array.shape:
         return False
-    return any(n > 1 and stride == 0 for n, stride in zip(array.shape, strides, strict=True))
+    reach = 0
+    for stride, n in sorted(zip(strides, array.shape, strict=True)):
+        if n > 1 and stride <= reach:
+            return True
+        reach += (n - 1) * stride
+    return False
 
 
 def exp_in_place(x: Any, xp: Namespace) -> Any:
@@ -319,10 +340,12 @@ def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
 def known(condition: Any) -> bool:
     """Tell whether a 0-d boolean array is known to be True.
 
-    False where its value is not there to be read: dask would have to compute it,
-    JAX and PyTorch raise while they trace.
+    False where its value is not there to be read: dask would have to compute it, and
+    JAX and PyTorch have none while they trace or compile.
     """
-    if is_dask_array(condition):
+    if is_dask_array(condition) or _is_jax_tracer(condition):
+        return False
+    if is_torch_array(condition) and _is_compiling(condition):
         return False
     try:
         return bool(condition)

@@ -1,6 +1,7 @@
 """The kernel that numba compiles for NumPy arrays of any strides.
 
-Compiled code is kept on disk, by numba, beside this file or in the user's cache.
+Compiled code is kept on disk, by numba, beside this file or in the user's cache, where
+one of the two can be written to.
 """
 
 import platform
@@ -14,11 +15,11 @@ from numba.extending import intrinsic
 
 from positional_embeddings._namespace import Dtype, host
 
-_FEW = 2**40  # more elements than any row has; numba's arrays must have a length
+_MANY = 2**40  # more elements than any row has; numba's arrays must have a length
 
 
 def threads() -> int:
-    """Return how many threads numba may use (NUMBA_NUM_THREADS)."""
+    """Return the number of threads that NUMBA_NUM_THREADS sets, else that of the cores."""
     count: int = numba.config.NUMBA_NUM_THREADS
     return count
 
@@ -30,13 +31,16 @@ def compiled(dtype: Dtype, ndim: int) -> Any:
         "f": (types.float32, types.float32),
         "d": (types.float64, types.float64),
     }.get(dtype.char if dtype.isnative else "", (None, None))
-    if numbers is None:
+    if numbers is None or numba.config.DISABLE_JIT:
         return None
     read = types.Array(numbers, ndim, "A", readonly=True)
     table = types.Array(angles, ndim, "A", readonly=True)
     write = types.Array(numbers, ndim, "A")
     signature = types.void(read, table, table, write, types.int64, types.boolean)
-    return njit(signature, nogil=True, cache=True)(_rotate)
+    try:
+        return njit(signature, nogil=True, cache=True)(_rotate)
+    except RuntimeError:  # numba finds no place to keep it
+        return njit(signature, nogil=True)(_rotate)
 
 
 def _has_half_precision() -> bool:
@@ -83,7 +87,7 @@ def _narrow(_context: Any, value: Any, like: Any) -> Any:
 @njit
 def _row(array: Any, offset: int) -> Any:
     """Return the elements that follow each other from so many bytes on."""
-    return numba.carray(_pointer(array.ctypes.data + offset, array), _FEW)
+    return numba.carray(_pointer(array.ctypes.data + offset, array), _MANY)
 
 
 @njit

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from positional_embeddings import _axes, _checks
-from positional_embeddings._attending import ALL, Between, part_of
+from positional_embeddings._attending import ALL, PerBlock, part_of
 from positional_embeddings._namespace import Namespace, default_integer, device_of, namespace_of
 from positional_embeddings.mask_tools import check_mask
 
@@ -48,11 +48,9 @@ class ScoreLayout:
         """Return the mask or the bias of a block with axes (..., query, key)."""
         if array.ndim < 2:
             # One axis could be that of the queries or that of the keys.
-            message = (
-                f"`{name}` must have axes of queries and keys, got shape {tuple(array.shape)}; "
-                f"for the same keys everywhere pass {name}[None, :]."
-            )
-            raise ValueError(message)
+            message = f"`{name}` must have axes of queries and keys, got shape {tuple(array.shape)}"
+            hint = f"; for the same keys everywhere pass {name}[None, :]"
+            raise ValueError(message + (hint if name.isidentifier() and array.ndim else "") + ".")
         own = self.score_axes
         lengths = dict(zip(own, (q_len, k_len), strict=True))
         shape = tuple(lengths.get(axis, n) for axis, n in enumerate(self.shape))
@@ -89,38 +87,37 @@ class ScoreLayout:
         return xp.permute_dims(array, tuple(order.index(axis) for axis in range(len(order))))
 
 
-def between(name: str, given: Any, layout: ScoreLayout, q: Any, xp: Namespace) -> Between:
-    """Return the function of blocks that a mask or a bias is, given as an array or a function."""
+def per_block(kind: str, given: Any, layout: ScoreLayout, q: Any, xp: Namespace) -> PerBlock:
+    """Return the mask or bias of each block, from a whole array or a function of positions."""
     if callable(given):
-        return _asked(f"{name}(q_pos, k_pos)", given, layout, q, xp)
-    check_score_array(name, given, xp)
-    lengths = q.shape[layout.seq], layout.k_len
-    whole = layout.by_score(name, given, *lengths, xp)
+        return _asked(kind, given, layout, q, xp)
+    whole = layout.by_score(kind, given, q.shape[layout.seq], layout.k_len, xp)
     rows = (ALL,) * (whole.ndim - 2)
     return lambda queries, keys: part_of(whole, (*rows, queries, keys))
 
 
 def _asked(
-    name: str, function: ScoreFunction, layout: ScoreLayout, q: Any, xp: Namespace
-) -> Between:
+    kind: str, function: ScoreFunction, layout: ScoreLayout, q: Any, xp: Namespace
+) -> PerBlock:
     q_len, k_len = _axes.length(q, layout.seq, "q"), layout.k_len
     on = device_of(q)
-    kind = {"dtype": default_integer(xp, on), "device": on}
+    integers = {"dtype": default_integer(xp, on), "device": on}
+    name = f"{kind}(q_pos, k_pos)"
 
     def ask(queries: slice, keys: slice) -> Any:
-        q_pos = xp.arange(*queries.indices(q_len), **kind)
-        k_pos = xp.arange(*keys.indices(k_len), **kind)
+        q_pos = xp.arange(*queries.indices(q_len), **integers)
+        k_pos = xp.arange(*keys.indices(k_len), **integers)
         array = function(q_pos[:, None], k_pos[None, :])
         namespace_of(**{"q": q, name: array})
-        check_score_array(name, array, xp)
+        check_kind(kind, name, array, xp)
         return layout.by_score(name, array, q_pos.shape[0], k_pos.shape[0], xp)
 
     return ask
 
 
-def check_score_array(name: str, array: Any, xp: Namespace) -> None:
-    """Check the dtype of a mask or a bias, which its name tells apart."""
-    if name.startswith("mask"):
+def check_kind(kind: str, name: str, array: Any, xp: Namespace) -> None:
+    """Check that a mask is boolean, and that a bias holds real numbers."""
+    if kind == "mask":
         check_mask(name, array, xp)
     else:
         _checks.real_floating(xp, **{name: array})

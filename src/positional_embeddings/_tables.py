@@ -62,13 +62,13 @@ class PositionTables:
     arrange: Callable[[Any, Any, Namespace], tuple[Any, ...]] | None = None
     sections: tuple[tuple[int, ...], ...] | None = None
     factor: float = 1.0
+    # By dtype and order in memory; by library and device too; and as the latest calls had them.
     _on_host: dict[tuple[str, bool], tuple[HostArray, ...]] = field(
         default_factory=dict, init=False, repr=False
     )
     _moved: dict[tuple[Any, ...], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False
     )
-
     _latest: dict[tuple[Any, ...], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False
     )

@@ -4,6 +4,7 @@ A product of small matrices gains little from BLAS's own threads, and what NumPy
 between two products nothing. Optional: without threadpoolctl there is one thread.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,8 +17,19 @@ from positional_embeddings._namespace import host
 
 Piece = TypeVar("Piece")
 
-# BLAS has one number of threads for all who call it: one of them at a time changes it.
-_TAKEN = Lock()
+
+class _Blas:
+    """It has one number of threads for all who call it: one of them at a time changes it."""
+
+    free = Lock()
+
+
+def _forget_threads() -> None:
+    _Blas.free = Lock()
+
+
+# A child process has none of its parent's threads, one of which may hold the lock.
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forget_threads)
 
 
 class Workers:
@@ -46,7 +58,8 @@ class Workers:
 def workers_for(x: Any) -> Iterator[Workers]:
     """Take the threads of BLAS for work on arrays like `x`."""
     blas = _blas() if type(x) is host.ndarray else None
-    if blas is None or not _TAKEN.acquire(blocking=False):
+    free = _Blas.free
+    if blas is None or not free.acquire(blocking=False):
         yield Workers()
         return
     try:
@@ -57,9 +70,18 @@ def workers_for(x: Any) -> Iterator[Workers]:
         # The first limit is that of the process, the others of a thread: it depends on the BLAS.
         one_thread = partial(blas.limit, limits=1)
         with one_thread(), ThreadPoolExecutor(count, initializer=one_thread) as pool:
-            yield Workers(count, pool)
+            yield Workers(count, pool) if _takes_work(pool) else Workers()
     finally:
-        _TAKEN.release()
+        free.release()
+
+
+def _takes_work(pool: ThreadPoolExecutor) -> bool:
+    """Tell whether a pool can start threads, which it cannot where the interpreter ends."""
+    try:
+        pool.submit(int)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _blas() -> Any:

@@ -17,8 +17,8 @@ from positional_embeddings._namespace import (
 from positional_embeddings._score_layout import (
     ScoreFunction,
     ScoreLayout,
-    between,
-    check_score_array,
+    check_kind,
+    per_block,
 )
 
 
@@ -154,12 +154,17 @@ def scaled_dot_product_attention(
     In blocks the softmax is that of Milakov and Gimelshein (2018): sums of powers are
     counted from the highest score so far, and shrink when it rises. Blocks that a mask
     hides are passed over, and functions are asked block by block, so that no mask has
-    to exist whole. Several threads may ask at the same time: with threadpoolctl (extra
-    ``fast``) NumPy works on as many blocks as its BLAS has threads.
+    to exist whole. Libraries that trace, such as JAX, get all blocks one after another,
+    none passed over.
+
+    With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
+    BLAS has threads, and sets BLAS to one thread meanwhile, for the whole process.
+    Several threads then ask a function at the same time.
 
     Where a query does attend to a key that is not finite, its output is NaN; to a value
     that is not finite, that value is in its output. (Without mask and bias the plain
-    formula decides, in which a key of minus infinity may have no weight.)
+    formula decides, in which a score of minus infinity has no weight; where all of a
+    query are minus infinity, it gets zeros.)
 
     References
     ----------
@@ -192,7 +197,7 @@ def scaled_dot_product_attention(
     xp = namespace_of(q=q, k=k, v=v, **present(**arrays))
     _check_dtypes(q, k, v, xp)
     for name, array in present(**arrays).items():
-        check_score_array(name, array, xp)
+        check_kind(name, name, array, xp)
     enable_gqa = _checks.boolean("enable_gqa", enable_gqa)
     return_weights = _checks.boolean("return_weights", return_weights)
     feature, seq = _axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
@@ -205,7 +210,7 @@ def scaled_dot_product_attention(
         block_size = _block_size(block_size, q, k, return_weights=return_weights)
 
     hidden, added = (
-        None if array is None else between(name, array, layout, q, xp)
+        None if array is None else per_block(name, array, layout, q, xp)
         for name, array in given.items()
     )
     query, key, value = (layout.by_row(array, xp) for array in (q, k, v))
@@ -271,9 +276,10 @@ def _layout(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa: bool)
         for axis in range(q.ndim)
         if axis not in (feature, seq) and _checks.differ(k.shape[axis], q.shape[axis])
     ]
+    shared = [axis for axis in grouped if 1 not in (q.shape[axis], k.shape[axis])]
     for axis in grouped:
         n, m = q.shape[axis], k.shape[axis]
-        divides = enable_gqa and len(grouped) == 1 and m > 0 and n % m == 0
+        divides = enable_gqa and axis in shared and len(shared) == 1 and m > 0 and n % m == 0
         if not (1 in (n, m) or divides):
             hint = (
                 ", or a divisor of it on one axis only"
@@ -286,7 +292,7 @@ def _layout(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa: bool)
             )
             raise ValueError(message)
         shape[axis] = n if divides or m == 1 else m
-        if divides and m > 1:
+        if divides:
             key_heads = m
             head_axis = axis - sum(other < axis for other in (feature, seq))
     return ScoreLayout(tuple(shape), k.shape[seq], feature, seq, key_heads, head_axis)

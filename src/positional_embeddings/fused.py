@@ -6,7 +6,7 @@ Optional: no other module imports this one before a rotation asks for it. It and
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
@@ -44,24 +44,28 @@ def kernel_for(x: Any, out: Any, *, demanded: bool | None = None) -> Kernel | No
 
     None where there is none, or an error where one is demanded, but for complex numbers.
     """
-    kernel = None
-    if type(x) is host.ndarray:
-        if type(out) is host.ndarray and x.flags.aligned and out.flags.aligned:
-            kernel = _kernel_for_numpy(x.dtype, x.ndim)
-    elif is_cupy_array(x) and x.dtype.char in "efd":
-        kernel = _rotate_cupy
+    kernel = _kernel_to_read(x)
+    if kernel is not None and (out.dtype != x.dtype or _kernel_to_read(out) is None):
+        kernel, x = None, out
     if kernel is None and demanded and not is_complex(x.dtype):
         raise _no_kernel(x)
     return kernel
 
 
-def _no_kernel(x: Any) -> Exception:
-    if is_numpy_array(x) and find_spec("numba") is None:
+def _kernel_to_read(x: Any) -> Kernel | None:
+    if type(x) is host.ndarray:
+        return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
+    return _rotate_cupy if is_cupy_array(x) and x.dtype.char in "efd" else None
+
+
+def _no_kernel(unfit: Any) -> Exception:
+    """Return the error about an array, `x` or `out`, that no kernel takes."""
+    if is_numpy_array(unfit) and find_spec("numba") is None:
         return ImportError(f"`fused=True` needs {_NUMBA}, which is not installed.")
     return TypeError(
         "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and "
-        f"float64, aligned and in the machine's byte order, got {kind_of(x)} of {x.dtype}; "
-        "fused=None rotates it without one."
+        "float64, aligned and in the machine's byte order, `out` like `x`, "
+        f"got {kind_of(unfit)} of {unfit.dtype}; fused=None rotates it without one."
     )
 
 
@@ -102,16 +106,29 @@ def _rotate_numpy(
         return
     pieces = _pieces(x.shape, cos, axis, threads)
     threads = max(1, min(threads, len(pieces)))
-    others = [_pool(threads - 1).submit(rotate, pieces[i::threads]) for i in range(1, threads)]
-    rotate(pieces[::threads])
+    shares = [pieces[i::threads] for i in range(threads)]
+    others = _started(rotate, shares[1:])
+    for share in (shares[0], *shares[1 + len(others) :]):
+        rotate(share)
     for other in others:
         other.result()
+
+
+def _started(work: Callable[[Any], None], shares: list[Any]) -> list[Future[None]]:
+    """Start work on threads, on none where the interpreter ends."""
+    started: list[Future[None]] = []
+    try:
+        for share in shares:
+            started.append(_pool(len(shares)).submit(work, share))  # noqa: PERF401
+    except RuntimeError:
+        pass
+    return started
 
 
 def _pieces(shape: tuple[int, ...], table: Any, axis: int, threads: int) -> list[tuple[slice, ...]]:
     """Cut an array along the positions, or along its longest axis where there is but one."""
     axes = [a for a in range(len(shape)) if a != axis]
-    cut = max(axes, key=lambda a: (table.shape[a], shape[a]), default=axis)
+    cut = max(axes, key=lambda a: (table.shape[a], shape[a]))
     count = max(threads, -(-2 * table.nbytes // _TABLE_BYTES) if table.shape[cut] > 1 else 1)
     step = max(1, -(-shape[cut] // count))
     return [

@@ -86,10 +86,13 @@ class RoPE:
         ``(batch, heads, seq, head)``.
     fused : bool, optional
         Whether a compiled kernel rotates in one pass over memory: by numba (the extra
-        ``fast``) for NumPy arrays of float16, float32 and float64, on as many threads
-        as numba may use, and CuPy's own for CuPy arrays. Where it is None it does where
-        it can, with False never, with True always, or a call raises. Both ways give the
-        same numbers. Complex numbers are turned by one multiplication either way.
+        ``fast``) for NumPy arrays of float16, float32 and float64, on
+        ``NUMBA_NUM_THREADS`` threads, as many as there are cores where that is not set;
+        and CuPy's own for CuPy arrays. Where it is None it does where it can, with
+        False never, with True always, or a call raises. Both ways give the same
+        numbers. The first call of all, for each dtype and number of axes, takes a
+        second or two to compile what later processes find on disk. Complex numbers are
+        turned by one multiplication either way.
 
     Raises
     ------
