@@ -13,7 +13,7 @@ help:
 	@echo "make demo      fill the gaps of the Mauna Loa CO2 record, and draw it"
 	@echo "make demo-llm  let SmolLM2 write about PROMPT=..., on plain arrays"
 	@echo "make lint      check style, types and docstrings"
-	@echo "make bench     time the library against a copy and against others (ten minutes)"
+	@echo "make bench     time the library against a copy and against others (half an hour)"
 	@echo "make bench-gpu the same for CuPy, where there is a GPU"
 	@echo "make clean     remove the environments that the others made"
 

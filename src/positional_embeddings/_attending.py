@@ -156,12 +156,15 @@ def _attend_rows(
         sums.append(_Sums(query, shape, keys, xp))
     for at in at_keys:
         mask, bias = (ask and ask(queries, at) for ask in (problem.mask, problem.bias))
+        # What is the same for all groups is looked through once.
+        same = all(set(part.shape[:-2]) <= {1} for part in (mask, bias) if part is not None)
+        of_all = _seen(mask, bias, problem.dtype, xp) if same else None
         for group, of_rows in zip(groups, sums, strict=True):
             here = (*group, ALL, ALL)
-            hidden, added = _hidden_and_added(
+            any_seen, hidden, added = of_all or _seen(
                 part_of(mask, here), part_of(bias, here), problem.dtype, xp
             )
-            if hidden is not None and known(xp.all(hidden)):
+            if not any_seen:
                 continue
             key = part_of(keys.key, (*group, at, ALL))
             broken = part_of(keys.broken, (*group, ALL, at))
@@ -257,6 +260,12 @@ def _guarded(key: Any, value: Any, problem: Problem, xp: Namespace) -> _Guarded:
         ~xp.all(finite_key, axis=-1)[..., None, :],
         (xp.where(finite_value, value, zero), rising, falling),
     )
+
+
+def _seen(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[bool, Any, Any]:
+    """Return whether any key is seen, where one is hidden, and what else is added."""
+    hidden, added = _hidden_and_added(mask, bias, dtype, xp)
+    return hidden is None or not known(xp.all(hidden)), hidden, added
 
 
 def _hidden_and_added(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:

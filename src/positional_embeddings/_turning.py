@@ -52,22 +52,24 @@ def rotated(
     """
     if not fills_in_parts(x, cos, sin):
         if fused:
-            _fused().kernel_for(x, x, demanded=True)
+            _fused().kernel_for(x, demanded=True)
         whole: ArrayT = _at_once(x, cos, sin, axis, layout, xp)
         return whole if out is None else _filled(out, whole)
     if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
         return _filled(out, rotated(x, cos, sin, axis, layout, xp, fused=fused))
     if out is None and _is_one_product(x, cos, axis):
         return x * _complex(cos, sin, x.dtype, xp)  # type: ignore[no-any-return]
+    kernel = None if fused is False else _fused().kernel_for(x, out, demanded=fused)
     target = xp.empty_like(x) if out is None else out
-    kernel = None if fused is False else _fused().kernel_for(x, target, demanded=fused)
+    turning = cos.shape[axis]
     if kernel is not None:
         kernel(x, cos, sin, target, axis, layout)
+        turning *= 2
     elif is_complex(x.dtype):
         _multiply_blocks(x, cos, sin, target, axis, xp)
     else:
         _turn_blocks(x, cos, sin, target, axis, layout, xp)
-    turning = cos.shape[axis] * (1 if is_complex(x.dtype) else 2)
+        turning *= 2
     if target is not x and turning < x.shape[axis]:
         others = (*(slice(None),) * axis, slice(turning, None), ...)
         target[others] = x[others]
@@ -84,7 +86,7 @@ def turns_vectors(x: Any, layout: str, fused: bool | None) -> bool:  # noqa: FBT
         and type(x) is host.ndarray
         and x.size <= HOST_BLOCK
         and x.dtype in (host.float32, host.float64)
-        and (fused is False or not (fused or _fused().kernel_for(x, x)))
+        and (fused is False or not (fused or _fused().kernel_for(x)))
     )
 
 
@@ -111,7 +113,7 @@ def vectors_rotated(x: ArrayT, factor: Any, exchanged: Any, axis: int, xp: Names
 def _is_one_product(x: Any, table: Any, axis: int) -> bool:
     """Tell whether a product with a table of complex numbers, much smaller than x, is all."""
     whole = x.shape[axis] == table.shape[axis]
-    return is_complex(x.dtype) and whole and 8 * prod(table.shape) <= prod(x.shape)
+    return whole and is_complex(x.dtype) and 8 * prod(table.shape) <= prod(x.shape)
 
 
 def check_kernels() -> None:

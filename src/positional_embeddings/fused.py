@@ -39,13 +39,13 @@ def check_installed() -> None:
         raise ImportError(message)
 
 
-def kernel_for(x: Any, out: Any, *, demanded: bool | None = None) -> Kernel | None:
-    """Return the kernel that rotates `x` into `out`.
+def kernel_for(x: Any, out: Any = None, *, demanded: bool | None = None) -> Kernel | None:
+    """Return the kernel that rotates `x` into `out`, or into a new array like it.
 
     None where there is none, or an error where one is demanded, but for complex numbers.
     """
     kernel = _kernel_to_read(x)
-    if kernel is not None and (out.dtype != x.dtype or _kernel_to_read(out) is None):
+    if not (out is None or kernel is None or (out.dtype == x.dtype and _kernel_to_read(out))):
         kernel, x = None, out
     if kernel is None and demanded and not is_complex(x.dtype):
         raise _no_kernel(x)
@@ -92,6 +92,10 @@ def _rotate_numpy(
     """Rotate NumPy arrays, piece after piece, on several threads where that pays."""
     if x.dtype == host.float16:
         x, out = x.view(host.uint16), out.view(host.uint16)  # which numba knows
+    threads = min(threads, x.nbytes // _THREAD_BYTES)
+    if threads < 2 and 2 * cos.nbytes <= _TABLE_BYTES:
+        kernel(x, cos, sin, out, axis, layout == "interleaved")
+        return
 
     def rotate(pieces: list[tuple[slice, ...]]) -> None:
         for piece in pieces:
@@ -100,10 +104,6 @@ def _rotate_numpy(
             )
             kernel(x[piece], cos[beside], sin[beside], out[piece], axis, layout == "interleaved")
 
-    threads = min(threads, x.nbytes // _THREAD_BYTES)
-    if threads < 2 and 2 * cos.nbytes <= _TABLE_BYTES:
-        kernel(x, cos, sin, out, axis, layout == "interleaved")
-        return
     pieces = _pieces(x.shape, cos, axis, threads)
     threads = max(1, min(threads, len(pieces)))
     shares = [pieces[i::threads] for i in range(threads)]
