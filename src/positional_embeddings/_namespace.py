@@ -220,7 +220,7 @@ def shares_memory(array: Any, other: Any) -> bool:
         return False
     if is_torch_array(array):
         start, other_start = (tensor.untyped_storage().data_ptr() for tensor in (array, other))
-        return start == other_start and _place(array) != _place(other)
+        return bool(start == other_start and _place(array) != _place(other))
     may_share = getattr(array_namespace(array), "may_share_memory", None)
     if may_share is None:
         return True
@@ -344,9 +344,8 @@ def known(condition: Any) -> bool:
     False where its value is not there to be read: dask would have to compute it, and
     JAX and PyTorch have none while they trace or compile.
     """
-    if is_dask_array(condition) or _is_jax_tracer(condition):
-        return False
-    if is_torch_array(condition) and _is_compiling(condition):
+    compiling = is_torch_array(condition) and _is_compiling(condition)
+    if compiling or is_dask_array(condition) or _is_jax_tracer(condition):
         return False
     try:
         return bool(condition)
