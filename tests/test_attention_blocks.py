@@ -455,6 +455,9 @@ if child == 0:
 print(os.waitpid(child, 0)[1])
 """
     assert run_alone(code) == "0\n"
+    before = _threads._Blas.free
+    _threads._forget_threads()
+    assert _threads._Blas.free is not before
 
 
 def test_a_call_while_the_interpreter_ends():
