@@ -63,6 +63,16 @@ def attention(q, k, v, mask=None, bias=None, scale=None, softcap=None):
     return out, weights
 
 
+def partly_infinite(rng):
+    """Queries, keys, values of which some are not finite, and a mask that hides some of them."""
+    q, k, v = (rng.standard_normal(shape) for shape in ((2, 3, 1), (2, 5, 1), (5, 5, 1)))
+    v[0, 1], v[1, 1], v[2, 1] = np.nan, np.inf, -np.inf
+    v[3, 0], v[3, 1] = -np.inf, np.inf
+    mask = np.zeros((3, 5, 1), dtype=bool)
+    mask[0, :2], mask[1, 0] = True, True
+    return q, k, v, mask
+
+
 def multi_head(x, layer, mask, bias=None, base=10_000.0, offset=0):
     """Heads one by one on (d_model, seq, batch); mask and bias (q, k, heads, batch)."""
     d_model, seq, batch = x.shape

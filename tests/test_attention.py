@@ -214,12 +214,7 @@ def test_what_is_masked_reaches_no_output(backend, garbage, hide, softcap):
 
 def test_what_is_attended_to_does_reach_the_output(backend):
     """A value that is not finite comes through feature by feature, as in the plain loop."""
-    rng = np.random.default_rng(0)
-    q, k, v = numbers(rng, 2, 3, 1), numbers(rng, 2, 5, 1), numbers(rng, 5, 5, 1)
-    v[0, 1], v[1, 1], v[2, 1] = np.nan, np.inf, -np.inf
-    v[3, 0], v[3, 1] = -np.inf, np.inf
-    mask = np.zeros((3, 5, 1), dtype=bool)
-    mask[0, :2], mask[1, 0] = True, True
+    q, k, v, mask = oracles.partly_infinite(np.random.default_rng(0))
     output = scaled_dot_product_attention(*map(backend.array, (q, k, v)), mask=backend.array(mask))
     got = backend.numpy(output)[..., 0]
     assert np.isfinite(got[:, 0]).all()

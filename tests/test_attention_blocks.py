@@ -246,13 +246,7 @@ def test_what_is_masked_reaches_no_output(backend, block_size, garbage, hide):
 
 
 def test_values_that_are_not_finite_come_through(backend, block_size):
-    rng = np.random.default_rng(0)
-    q, k, v = numbers(rng, 2, 3, 1), numbers(rng, 2, 5, 1), numbers(rng, 5, 5, 1)
-    v[0, 1], v[1, 1], v[2, 1] = np.nan, np.inf, -np.inf
-    v[3, 0], v[3, 1] = -np.inf, np.inf
-    mask = np.zeros((3, 5, 1), dtype=bool)
-    mask[0, :2], mask[1, 0] = True, True
-    arrays = [backend.array(array) for array in (q, k, v, mask)]
+    arrays = [backend.array(array) for array in oracles.partly_infinite(np.random.default_rng(0))]
     whole, blocked = (
         scaled_dot_product_attention(*arrays[:3], mask=arrays[3], block_size=size)
         for size in (None, block_size)

@@ -178,8 +178,8 @@ def _attend_rows(
 class _Sums:
     """What the keys so far add up to: for each query, exp(score - reference) times the columns.
 
-    The reference of a query is minus infinity before it has seen a key. It then lies so
-    near its highest score that no power overflows, and that one does not vanish.
+    The reference of a query is minus infinity before it has seen a key. From then on it
+    is so near its highest score that no power overflows, and that score's does not vanish.
     """
 
     def __init__(self, query: Any, shape: tuple[int, ...], keys: _Keys, xp: Namespace) -> None:

@@ -61,15 +61,14 @@ def rotated(
         return x * _complex(cos, sin, x.dtype, xp)  # type: ignore[no-any-return]
     kernel = None if fused is False else _fused().kernel_for(x, out, demanded=fused)
     target = xp.empty_like(x) if out is None else out
-    turning = cos.shape[axis]
+    complex_numbers = is_complex(x.dtype)
     if kernel is not None:
         kernel(x, cos, sin, target, axis, layout)
-        turning *= 2
-    elif is_complex(x.dtype):
+    elif complex_numbers:
         _multiply_blocks(x, cos, sin, target, axis, xp)
     else:
         _turn_blocks(x, cos, sin, target, axis, layout, xp)
-        turning *= 2
+    turning = cos.shape[axis] * (1 if complex_numbers else 2)
     if target is not x and turning < x.shape[axis]:
         others = (*(slice(None),) * axis, slice(turning, None), ...)
         target[others] = x[others]
@@ -101,7 +100,7 @@ def for_vectors(x: Any, cos: Any, sin: Any, axis: int, xp: Namespace) -> tuple[A
 def vectors_rotated(x: ArrayT, factor: Any, exchanged: Any, axis: int, xp: Namespace) -> ArrayT:
     """Rotate vectors in halves: x * factor + (second, first) * exchanged."""
     before, half = (slice(None),) * axis, x.shape[axis] // 2
-    first, second = (*before, slice(half)), (*before, slice(half, None))
+    first, second = ((*before, part) for part in features_of_pairs(0, half, half, "half"))
     turned = xp.empty_like(x)
     turned[first] = x[second]
     turned[second] = x[first]
@@ -202,14 +201,16 @@ def _features(
     block: Block, axis: int, pairs: int, layout: str
 ) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     """Return where the first and the second features of a block of pairs are."""
-    start, stop = block[axis].start, block[axis].stop
-    first, second = (
-        (slice(start, stop), slice(start + pairs, stop + pairs))
-        if layout == "half"
-        else (slice(2 * start, 2 * stop, 2), slice(2 * start + 1, 2 * stop, 2))
-    )
+    first, second = features_of_pairs(block[axis].start, block[axis].stop, pairs, layout)
     before, after = block[:axis], block[axis + 1 :]
     return (*before, first, *after), (*before, second, *after)
+
+
+def features_of_pairs(start: int, stop: int, pairs: int, layout: str) -> tuple[slice, slice]:
+    """Return where the first and the second features are of the pairs `start` to `stop`."""
+    if layout == "half":
+        return slice(start, stop), slice(start + pairs, stop + pairs)
+    return slice(2 * start, 2 * stop, 2), slice(2 * start + 1, 2 * stop, 2)
 
 
 def _at_once(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
@@ -236,13 +237,8 @@ def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
 
 def halves(x: Any, axis: int, layout: str) -> tuple[Any, Any]:
     """Return the first and the second feature of each pair."""
-    half = x.shape[axis] // 2
-    first, second = (
-        (slice(None, half), slice(half, None))
-        if layout == "half"
-        else (slice(0, None, 2), slice(1, None, 2))
-    )
-    before = (slice(None),) * axis
+    before, half = (slice(None),) * axis, x.shape[axis] // 2
+    first, second = features_of_pairs(0, half, half, layout)
     return x[(*before, first, ...)], x[(*before, second, ...)]
 
 

@@ -19,6 +19,7 @@ from positional_embeddings._namespace import (
     is_numpy_array,
     kind_of,
 )
+from positional_embeddings._turning import features_of_pairs
 
 # Called with x, cos, sin, out, axis and layout, where the tables have the axes of x.
 Kernel = Callable[[Any, Any, Any, Any, int, str], None]
@@ -148,15 +149,9 @@ getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_pool.cache_cle
 
 def _rotate_cupy(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
     """Rotate CuPy arrays: each thread of the device reads a pair and writes it."""
-    pairs = cos.shape[axis]
-    before = (slice(None),) * axis
+    before, pairs = (slice(None),) * axis, cos.shape[axis]
     first, second = (
-        (*before, features, ...)
-        for features in (
-            (slice(0, pairs), slice(pairs, 2 * pairs))
-            if layout == "half"
-            else (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2))
-        )
+        (*before, features, ...) for features in features_of_pairs(0, pairs, pairs, layout)
     )
     _cupy_kernel()(x[first], x[second], cos, sin, out[first], out[second])
 

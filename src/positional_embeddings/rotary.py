@@ -258,8 +258,7 @@ class RoPE:
         inverse = _checks.boolean("inverse", inverse)
         xp = namespace_of(x=x, **present(positions=positions, out=out))
         feature, seq = self._axes(x, xp)
-        if out is not None:
-            _checks.output(out, x)
+        _checks.output(out, x)
         twice = out is None and not inverse and self._turns_vectors(x)
         cos, sin, *vectors = self._tables.beside(
             x, positions, offset, feature, seq, xp, twice=twice
