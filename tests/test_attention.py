@@ -273,13 +273,28 @@ def test_a_further_axis_of_a_mask_is_not_guessed(backend):
             )
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (3, 3, 1), (3, 3, 1, 1), (3, 3, 1, 1, 1)])
-def test_axes_of_one_line_up(backend, shape):
-    q = backend.array(np.random.default_rng(0).standard_normal((2, 3, 4, 5)))
+@pytest.mark.parametrize("ones", [(), (1,), (1, 1), (1, 1, 1)])
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
+def test_axes_of_one_line_up(backend, axes, ones):
+    rng = np.random.default_rng(0)
+    q = numbers(rng, 2, 3, 20)
     mask = np.asarray([[False, True, True], [False, False, True], [True, False, False]])
-    expected = scaled_dot_product_attention(q, q, q, mask=backend.array(mask[..., None, None]))
-    got = scaled_dot_product_attention(q, q, q, mask=backend.array(mask.reshape(shape)))
-    np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
+    expected, _ = oracles.attention(q, q, q, mask[..., None])
+    moved = backend.array(np.moveaxis(q.reshape(2, 3, 4, 5), (0, 1), axes))
+    shape = (*ones, 3, 3) if axes[0] else (3, 3, *ones)
+    got = scaled_dot_product_attention(
+        moved,
+        moved,
+        moved,
+        mask=backend.array(mask.reshape(shape)),
+        feature_axis=axes[0],
+        seq_axis=axes[1],
+    )
+    np.testing.assert_allclose(
+        np.moveaxis(backend.numpy(got), axes, (0, 1)),
+        expected.reshape(2, 3, 4, 5),
+        atol=backend.tolerance(),
+    )
 
 
 @pytest.mark.parametrize("batches", [(3, 1), (1, 3)])
