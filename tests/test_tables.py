@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from positional_embeddings import AbsolutePE, RoPE, _tables
 
@@ -66,14 +68,48 @@ def test_tables_grow_with_the_positions(backend):
         np.testing.assert_allclose(got[:2], wanted, atol=backend.tolerance())
 
 
-def test_a_table_reaches_no_farther_than_it_must():
-    """One token of a million positions builds a short table; lengths double as they grow."""
+def stretches(rope):
+    (kept,) = rope._tables._on_host.values()
+    return {first: tables[0].shape[1] for first, tables in kept.items()}
+
+
+def test_tables_are_where_the_positions_are():
+    """One token of a million positions builds a short table, wherever it stands."""
     rope, x = RoPE(4, 1_000_000), np.ones((4, 3))
-    for offset, reach in ((0, 4096), (4094, 8192), (100, 8192), (99_000, 131_072)):
+    for offset, added in (
+        (0, {0: 4096}),
+        (4094, {0: 8192}),
+        (100, {}),
+        (8192, {8192: 4096}),
+        (99_000, {98_304: 4096}),
+        (999_997, {999_424: 576}),
+    ):
+        expected = {**(stretches(rope) if offset else {}), **added}
         rope(x, offset=offset)
-        assert rope._tables._on_host["float64", False][0].shape == (2, reach)
-    rope(x, offset=999_997)
-    assert rope._tables._on_host["float64", False][0].shape == (2, 1_000_000)
+        assert stretches(rope) == expected
+
+
+def test_stretches_are_merged():
+    rope = RoPE(4, 20_000)
+    for offset, length, expected in (
+        (4096, 5000, {4096: 8192}),
+        (0, 5000, {4096: 8192, 0: 8192}),
+        (9000, 9000, {0: 20_000}),  # together they would be longer than the whole table
+    ):
+        rope(np.ones((4, length)), offset=offset)
+        assert stretches(rope) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 20_000)), max_size=8))
+def test_no_column_is_wrong_and_no_memory_is_wasted(asked):
+    rope = RoPE(2, 20_000)
+    whole = RoPE(2, 20_000)
+    for edges in asked:
+        start, stop = sorted(edges)
+        rotated = rope(np.asarray([[1.0], [0.0]]) * np.ones(stop - start), offset=start)
+        np.testing.assert_array_equal(rotated[:1], whole.cos[:, start:stop])
+        np.testing.assert_array_equal(rotated[1:], whole.sin[:, start:stop])
+        assert sum(stretches(rope).values()) <= 20_000
 
 
 def test_a_growing_table_keeps_what_it_has(monkeypatch):
@@ -90,7 +126,8 @@ def test_a_growing_table_keeps_what_it_has(monkeypatch):
     tokens = {offset: rope(x, offset=offset) for offset in range(0, 10_000, 97)}
     assert asked == [(0, 4096), (4096, 8192), (8192, 10_000)]
     at_once = RoPE(6, 10_000)
-    at_once(x, offset=9_999)
+    at_once(np.ones((6, 10_000), dtype=np.float32))
+    assert asked[3:] == [(0, 10_000)]
     for offset, token in tokens.items():
         np.testing.assert_array_equal(at_once(x, offset=offset), token)
 
@@ -108,8 +145,8 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
         np.testing.assert_allclose(got, expected, atol=1e-6 if dtype == "float32" else 4e-15)
     (first,), (inner,) = features_first._tables._on_host, features_inner._tables._on_host
     assert (first, inner) == ((dtype, False), (dtype, True))
-    assert features_first._tables._on_host[first][0].flags.c_contiguous
-    assert features_inner._tables._on_host[inner][0].flags.f_contiguous
+    assert features_first._tables._on_host[first][0][0].flags.c_contiguous
+    assert features_inner._tables._on_host[inner][0][0].flags.f_contiguous
 
 
 def test_threads_share_a_layer(monkeypatch):

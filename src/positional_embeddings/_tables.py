@@ -20,12 +20,12 @@ from positional_embeddings._namespace import (
     nearer_in_memory,
     read_only,
 )
+from positional_embeddings._stretches import Stretches, covering, to_make, width, with_one_more
 from positional_embeddings._turning import for_vectors
 from positional_embeddings.angles import cos_sin, turning_numbers
 from positional_embeddings.frequencies import Turns
 
 MOST_KEPT = 8
-_SHORTEST = 4096
 # Queries and keys of a step, and what else has their positions.
 _MOST_LATEST = 4
 _LOCK = Lock()
@@ -36,8 +36,8 @@ class PositionTables:
     """The tables of one layer, made for each library, device and dtype that asks.
 
     They belong to one immutable layer, so that nothing kept here can go stale. They
-    are made as far as positions reach, and keep what they have as they grow. Pickles
-    and deep copies start empty.
+    are made where positions are, in stretches that are never more than a whole table.
+    Pickles and deep copies start empty.
 
     Attributes
     ----------
@@ -63,12 +63,10 @@ class PositionTables:
     sections: tuple[tuple[int, ...], ...] | None = None
     factor: float = 1.0
     # By dtype and order in memory; by library and device too; and as the latest calls had them.
-    _on_host: dict[tuple[str, bool], tuple[HostArray, ...]] = field(
+    _on_host: dict[tuple[str, bool], Stretches] = field(
         default_factory=dict, init=False, repr=False
     )
-    _moved: dict[tuple[Any, ...], tuple[Any, ...]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _moved: dict[tuple[Any, ...], Stretches] = field(default_factory=dict, init=False, repr=False)
     _latest: dict[tuple[Any, ...], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -85,7 +83,7 @@ class PositionTables:
 
     def on_host(self) -> tuple[HostArray, ...]:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
-        tables = self._host_tables("float64", self.size, features_inner=False)
+        tables = self._host_columns("float64", 0, self.size, features_inner=False)
         return tuple(read_only(table) for table in tables)
 
     def beside(
@@ -210,55 +208,72 @@ class PositionTables:
         """Return the columns `start` to `stop` of the tables in the library of `x`."""
         name = "float32" if dtype == xp.float32 else "float64"
         if is_numpy_namespace(xp):
-            tables = self._host_tables(name, stop, features_inner=features_inner)
-            return tuple(table[:, start:stop] for table in tables)
+            return self._host_columns(name, start, stop, features_inner=features_inner)
         on = device_of(x)
         if makes_tables_anew(x):
             return tuple(
-                xp.asarray(table[:, start:stop], dtype=dtype, device=on)
-                for table in self._host_tables(name, stop, features_inner=features_inner)
+                xp.asarray(table, dtype=dtype, device=on)
+                for table in self._host_columns(name, start, stop, features_inner=features_inner)
             )
         # CuPy's devices have no hash.
         key = (xp, str(on), dtype, features_inner)
-        tables = self._moved.get(key, ())
-        if not tables or tables[0].shape[1] < stop:
-            tables = tuple(
-                xp.asarray(table, dtype=dtype, device=on, copy=True)
-                for table in self._host_tables(name, stop, features_inner=features_inner)
-            )
+        stretches = self._moved.get(key, {})
+        first = covering(stretches, start, stop)
+        if first is None:
+            first, source = self._host_stretch(name, start, stop, features_inner=features_inner)
+            tables = tuple(xp.asarray(table, dtype=dtype, device=on, copy=True) for table in source)
             with _LOCK:
                 self._moved.pop(key, None)
                 while len(self._moved) >= MOST_KEPT:
                     del self._moved[next(iter(self._moved))]
-                self._moved[key] = tables
-        return tuple(table[:, start:stop] for table in tables)
+                stretches = self._moved[key] = with_one_more(stretches, first, tables)
+        return tuple(table[:, start - first : stop - first] for table in stretches[first])
 
-    def _host_tables(self, name: str, stop: int, *, features_inner: bool) -> tuple[HostArray, ...]:
-        """Return NumPy tables that reach to `stop` or beyond; their length doubles as they grow."""
-        tables = self._on_host.get((name, features_inner), ())
-        if not tables or tables[0].shape[1] < stop:
-            reach = max(_SHORTEST, 1 << (stop - 1).bit_length() if stop else 0)
-            tables = self._grown(tables, min(reach, self.size), name, features_inner=features_inner)
-            self._on_host[name, features_inner] = tables
-        return tables
-
-    def _grown(
-        self, tables: tuple[HostArray, ...], reach: int, name: str, *, features_inner: bool
+    def _host_columns(
+        self, name: str, start: int, stop: int, *, features_inner: bool
     ) -> tuple[HostArray, ...]:
-        """Return longer tables, of which only the columns that are not there are computed."""
-        start = tables[0].shape[1] if tables else 0
-        grown: tuple[HostArray, ...] = ()
-        for numbers in turning_numbers(self.frequencies, start, reach, self.factor):
+        first, tables = self._host_stretch(name, start, stop, features_inner=features_inner)
+        return tuple(table[:, start - first : stop - first] for table in tables)
+
+    def _host_stretch(
+        self, name: str, start: int, stop: int, *, features_inner: bool
+    ) -> tuple[int, tuple[HostArray, ...]]:
+        """Return NumPy tables that reach from `start` or before to `stop` or beyond."""
+        key = (name, features_inner)
+        stretches = self._on_host.get(key, {})
+        first = covering(stretches, start, stop)
+        if first is None:
+            first, last = to_make(stretches, start, stop, self.size)
+            before = stretches.get(first, ())
+            tables = self._lengthened(before, first, last, name, features_inner=features_inner)
+            stretches = self._on_host[key] = with_one_more(stretches, first, tables)
+        return first, stretches[first]
+
+    def _lengthened(
+        self,
+        tables: tuple[HostArray, ...],
+        first: int,
+        last: int,
+        name: str,
+        *,
+        features_inner: bool,
+    ) -> tuple[HostArray, ...]:
+        """Return tables from `first` to `last`, of which those that are there are copied."""
+        start = first + (width(tables) if tables else 0)
+        longer: tuple[HostArray, ...] = ()
+        for numbers in turning_numbers(self.frequencies, start, last, self.factor):
             parts = self._arranged(numbers.real, numbers.imag, host)
-            if not grown:
-                grown = tuple(_empty(len(part), reach, name, features_inner) for part in parts)
-                for table, old in zip(grown, tables, strict=bool(tables)):
-                    table[:, :start] = old
+            if not longer:
+                longer = tuple(
+                    _empty(len(part), last - first, name, features_inner) for part in parts
+                )
+                for table, old in zip(longer, tables, strict=bool(tables)):
+                    table[:, : start - first] = old
             stop = start + numbers.shape[1]
-            for table, part in zip(grown, parts, strict=True):
-                table[:, start:stop] = part
+            for table, part in zip(longer, parts, strict=True):
+                table[:, start - first : stop - first] = part
             start = stop
-        return grown
+        return longer
 
 
 def _empty(rows: int, columns: int, name: str, rows_inner: bool) -> HostArray:  # noqa: FBT001
