@@ -1506,12 +1506,27 @@ CASES = {
     "layer mask": (
         lambda: MHA(f((8, 3, 5)), f((3, 3, 2), dtype=bool)),
         ValueError,
-        "`mask` must have shape (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 2).",
+        "`mask` must have shape (query, key), (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 2).",
     ),
     "layer mask axes": (
-        lambda: MHA(f((8, 3, 5)), f((3, 3), dtype=bool)),
+        lambda: MHA(f((8, 3, 5)), f(3, dtype=bool)),
         ValueError,
-        "`mask` must have shape (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3).",
+        "`mask` must have shape (query, key), (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3,).",
+    ),
+    "layer mask function": (
+        lambda: MHA(f((8, 3, 5)), lambda q_pos, k_pos: (q_pos < k_pos)[..., None, None, None]),
+        ValueError,
+        "`mask(q_pos, k_pos)` must have shape (query, key), (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 1, 1, 1).",
+    ),
+    "layer mask function kind": (
+        lambda: MHA(f((8, 3, 5)), lambda q_pos, k_pos: True),  # noqa: ARG005
+        TypeError,
+        "`mask(q_pos, k_pos)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
+    ),
+    "layer bias function": (
+        lambda: MHA(f((8, 3, 5)), bias=lambda q_pos, k_pos: q_pos - k_pos),
+        TypeError,
+        "`bias(q_pos, k_pos)` must have a real floating-point dtype, got int64.",
     ),
     "layer mask keys": (
         lambda: MHA(f((8, 3, 5)), f((3, 4, 1), dtype=bool)),
@@ -1526,7 +1541,7 @@ CASES = {
     "layer bias": (
         lambda: MHA(f((8, 3, 5)), bias=f((3, 3, 5))),
         ValueError,
-        "`bias` must have shape (query, key, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 5).",
+        "`bias` must have shape (query, key), (query, key, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 5).",
     ),
 }
 

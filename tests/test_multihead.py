@@ -8,6 +8,7 @@ import pytest
 import oracles
 from positional_embeddings import (
     RoPEMultiHeadAttention,
+    _attending,
     combine_masks,
     create_causal_mask,
     create_padding_mask,
@@ -33,17 +34,26 @@ def host_twin(backend, layer):
 
 
 @pytest.mark.parametrize("num_kv_heads", [None, 2, 1])
-@pytest.mark.parametrize("mask_kind", ["none", "one", "batch", "heads*batch", "heads, batch"])
+@pytest.mark.parametrize(
+    "mask_kind", ["none", "two axes", "one", "batch", "heads*batch", "heads, batch"]
+)
 def test_layer_is_its_heads_one_by_one(backend, num_kv_heads, mask_kind):
     rng = np.random.default_rng(1)
     heads, batch, seq = 4, 3, 5
     x = rng.standard_normal((8, seq, batch))
     layer = layer_on(backend, num_kv_heads=num_kv_heads)
-    last = {"none": (), "one": (1,), "batch": (batch,), "heads*batch": (heads * batch,)}
+    last = {
+        "none": (),
+        "two axes": (),
+        "one": (1,),
+        "batch": (batch,),
+        "heads*batch": (heads * batch,),
+    }
     shape = (seq, seq, *last.get(mask_kind, (heads, batch)))
     mask = None if mask_kind == "none" else rng.random(shape) < 0.5
     by_head = {
         "none": lambda: None,
+        "two axes": lambda: mask[:, :, None, None],
         "one": lambda: mask[:, :, None, :],
         "batch": lambda: mask[:, :, None, :],
         "heads*batch": lambda: mask.reshape(seq, seq, heads, batch),
@@ -66,6 +76,39 @@ def test_bias_belongs_to_heads(backend, shape):
     expected = oracles.multi_head(x, host_twin(backend, layer), None, by_head, base=100)
     tolerance = 10 * backend.tolerance()
     np.testing.assert_allclose(backend.numpy(got), expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("in_blocks", [False, True])
+@pytest.mark.parametrize("last", [(), (1,), (3,), (12,), (4, 3)])
+def test_functions_of_positions(backend, monkeypatch, in_blocks, last):
+    """Asked at once or block by block, they say what whole arrays say, of any number of axes."""
+    if in_blocks:
+        monkeypatch.setattr(_attending, "HOST_BLOCK", 8)
+        monkeypatch.setattr(_attending, "ACCELERATOR_BLOCK", 8)
+    rng = np.random.default_rng(1)
+    beside = (..., *(None,) * len(last))
+    longest = rng.integers(1, 4, last)
+    slopes = rng.random((4,) if last == (3,) else last)
+
+    def far(q_pos, k_pos, longest):
+        return abs(q_pos - k_pos)[beside] > longest
+
+    def linear(q_pos, k_pos, slopes, xp=np):
+        return -slopes * xp.astype(abs(q_pos - k_pos), slopes.dtype)[beside]
+
+    layer = layer_on(backend, num_kv_heads=2)
+    x, most, steep = map(backend.array, (rng.standard_normal((8, 5, 3)), longest, slopes))
+    got = layer(
+        x,
+        lambda q_pos, k_pos: far(q_pos, k_pos, most),
+        bias=lambda q_pos, k_pos: linear(q_pos, k_pos, steep, backend.xp),
+    )
+    whole = np.arange(5)[:, None], np.arange(5)
+    expected = layer(
+        x, backend.array(far(*whole, longest)), bias=backend.array(linear(*whole, slopes))
+    )
+    tolerance = 10 * backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(got), backend.numpy(expected), atol=tolerance)
 
 
 def test_the_seeds_example():

@@ -16,9 +16,9 @@ from positional_embeddings._namespace import (
     namespace_of,
     present,
 )
+from positional_embeddings._score_layout import ScoreFunction, check_kind
 from positional_embeddings._weights import WeightedLayer, normal, set_weights, weight
 from positional_embeddings.attention import scaled_dot_product_attention
-from positional_embeddings.mask_tools import check_mask
 from positional_embeddings.rotary import RoPE
 
 
@@ -145,9 +145,9 @@ class RoPEMultiHeadAttention(WeightedLayer):
         self,
         x: ArrayT,
         /,
-        mask: Array | None = None,
+        mask: Array | ScoreFunction | None = None,
         *,
-        bias: Array | None = None,
+        bias: Array | ScoreFunction | None = None,
         offset: int = 0,
     ) -> ArrayT:
         """Attend from each element of a sequence to the others.
@@ -156,14 +156,18 @@ class RoPEMultiHeadAttention(WeightedLayer):
         ----------
         x : array, shape (d_model, seq, batch)
             Real floating-point numbers, in the library of the weights.
-        mask : array of bool, optional
-            True where a query may not attend to a key; shape (query, key, 1),
-            (query, key, batch), (query, key, heads * batch), the last in the order
-            of (heads, batch), or (query, key, heads, batch). Query and key may be 1.
-        bias : array, optional
-            Real floating-point, added to the scores; shape (query, key, 1),
-            (query, key, heads), (query, key, heads * batch) or
-            (query, key, heads, batch). Query and key may be 1.
+        mask : array of bool or function, optional
+            True where a query may not attend to a key; shape (query, key),
+            (query, key, 1), (query, key, batch), (query, key, heads * batch), the last
+            in the order of (heads, batch), or (query, key, heads, batch). Query and key
+            may be 1. A function ``mask(q_pos, k_pos)`` is given the indices in `x` of
+            some queries, (n, 1), and of some keys, (1, m), both counted from 0, and
+            returns the mask between them.
+        bias : array or function, optional
+            Real floating-point, added to the scores; shape (query, key),
+            (query, key, 1), (query, key, heads), (query, key, heads * batch) or
+            (query, key, heads, batch). Query and key may be 1. A function is asked as
+            that of `mask` is.
         offset : int, default 0
             Position of the first element.
 
@@ -181,20 +185,19 @@ class RoPEMultiHeadAttention(WeightedLayer):
         ValueError
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
-        xp = namespace_of(x=x, **present(mask=mask, bias=bias), Wq=self.Wq)
+        given = {"mask": mask, "bias": bias}
+        arrays = {name: array for name, array in given.items() if not callable(array)}
+        xp = namespace_of(x=x, **present(**arrays), Wq=self.Wq)
         _checks.real_floating(xp, x=x)
         offset = _checks.non_negative_integer("offset", offset)
         if x.ndim != 3 or x.shape[0] != self.d_model:
             message = f"`x` must have shape ({self.d_model}, seq, batch), got {tuple(x.shape)}."
             raise ValueError(message)
         _checks.within_table(length(x, 1), offset, self.max_len, "max_len", 1)
-        batch = length(x, 2)
-        if mask is not None:
-            check_mask("mask", mask, xp)
-            mask = self._by_head("mask", mask, batch, xp)
-        if bias is not None:
-            _checks.real_floating(xp, bias=bias)
-            bias = self._by_head("bias", bias, batch, xp)
+        length(x, 2)
+        by_head = {
+            kind: self._per_head(kind, array, x, xp) for kind, array in present(**given).items()
+        }
 
         dtype = xp.result_type(compute_dtype(x.dtype, xp), compute_dtype(self.Wq.dtype, xp))
         wide = xp.astype(x, dtype, copy=False)
@@ -202,7 +205,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         k = self._heads(self.Wk, wide, self._kv_heads, xp)
         v = self._heads(self.Wv, wide, self._kv_heads, xp)
         q, k = self._rope(q, offset=offset), self._rope(k, offset=offset)
-        attended = scaled_dot_product_attention(q, k, v, mask=mask, bias=bias, enable_gqa=True)
+        attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
         output: ArrayT = xp.astype(_projected(self.Wo, merged, xp), x.dtype, copy=False)
         return output
@@ -217,21 +220,35 @@ class RoPEMultiHeadAttention(WeightedLayer):
         shape = (heads, self._rope.head_size, *x.shape[1:])
         return xp.permute_dims(xp.reshape(projected, shape), (1, 2, 0, 3))
 
-    def _by_head(self, name: str, array: Any, batch: int, xp: Namespace) -> Any:
-        """Give a mask or bias the axes (query, key, heads, batch)."""
+    def _per_head(self, kind: str, given: Any, x: Any, xp: Namespace) -> Any:
+        """Give a mask or bias, or what a function returns, the axes (query, key, heads, batch)."""
+        if not callable(given):
+            return self._with_heads(kind, kind, given, x.shape[2], xp)
+
+        def asked(q_pos: Any, k_pos: Any) -> Any:
+            name, array = f"{kind}(q_pos, k_pos)", given(q_pos, k_pos)
+            namespace_of(**{"x": x, name: array})
+            return self._with_heads(kind, name, array, x.shape[2], xp)
+
+        return asked
+
+    def _with_heads(self, kind: str, name: str, array: Any, batch: int, xp: Namespace) -> Any:
+        check_kind(kind, name, array, xp)
+        if array.ndim == 2:
+            return array[:, :, None, None]
         if array.ndim == 4:
             return array
-        own, axis = (batch, "batch") if name == "mask" else (self.num_heads, "heads")
+        own, axis = (batch, "batch") if kind == "mask" else (self.num_heads, "heads")
         merged = self.num_heads * batch
         if array.ndim != 3 or array.shape[2] not in (1, own, merged):
             message = (
-                f"`{name}` must have shape (query, key, n), with n one of 1, {own} ({axis}) "
-                f"and {merged} (heads * batch), or (query, key, heads, batch), "
+                f"`{name}` must have shape (query, key), (query, key, n), with n one of 1, {own} "
+                f"({axis}) and {merged} (heads * batch), or (query, key, heads, batch), "
                 f"got {tuple(array.shape)}."
             )
             raise ValueError(message)
         if array.shape[2] in (1, own):
-            return array[:, :, None, :] if name == "mask" else array[:, :, :, None]
+            return array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
         return xp.reshape(array, (*array.shape[:2], self.num_heads, batch))
 
 
