@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from positional_embeddings import RoPE, YaRN, _namespace, _turning, apply_rope
+from positional_embeddings import RoPE, YaRN, _memory, _turning, apply_rope
 
 RNG = np.random.default_rng(0)
 
@@ -172,7 +172,7 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
 def test_blocks_without_strides(monkeypatch):
     """A library that does not tell how its arrays lie in memory is taken for one in C order."""
     monkeypatch.setattr(_turning, "HOST_BLOCK", 8)
-    monkeypatch.setattr(_namespace, "_strides", lambda _: None)
+    monkeypatch.setattr(_memory, "_strides", lambda _: None)
     x = RNG.standard_normal((8, 50, 2))
     np.testing.assert_allclose(RoPE(8, 50, fused=False)(x), loop(x, 0, 1, "half", 4), atol=1e-12)
     out = np.empty_like(x)
@@ -180,8 +180,8 @@ def test_blocks_without_strides(monkeypatch):
 
 
 def test_memory_that_cannot_be_compared(monkeypatch):
-    monkeypatch.setattr(_namespace, "array_namespace", lambda _: object())
-    assert _namespace.shares_memory(np.ones(3), np.ones(3))
+    monkeypatch.setattr(_memory, "array_namespace", lambda _: object())
+    assert _memory.shares_memory(np.ones(3), np.ones(3))
 
 
 def test_out_on_another_device():

@@ -9,7 +9,7 @@ from positional_embeddings import (  # noqa: E402
     AbsolutePE,
     RoPE,
     RoPEMultiHeadAttention,
-    _namespace,
+    _memory,
     create_causal_mask,
     create_padding_mask,
     mask_to_bias,
@@ -152,7 +152,7 @@ def test_attention_is_mapped(block_size):
 def test_what_shares_memory():
     x = torch.zeros(4, 6)
     for other, shared in ((x, False), (x[:], False), (x[1:], True), (x.T, True), (x + 0, False)):
-        assert _namespace.shares_memory(x, other) == shared
+        assert _memory.shares_memory(x, other) == shared
 
 
 def test_out_is_written_to_without_another_array():

@@ -10,16 +10,8 @@ from math import isqrt, log
 from typing import Any, NamedTuple
 
 from positional_embeddings._blocks import block_lengths, cuts
-from positional_embeddings._namespace import (
-    Namespace,
-    device_of,
-    dtype_name,
-    exp_in_place,
-    fills_in_parts,
-    known,
-    memory_strides,
-    on_the_host,
-)
+from positional_embeddings._memory import exp_in_place, fills_in_parts, memory_strides, on_the_host
+from positional_embeddings._namespace import Namespace, device_of, dtype_name, known
 from positional_embeddings._threads import workers_for
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.

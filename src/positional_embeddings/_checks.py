@@ -11,16 +11,15 @@ from itertools import zip_longest
 from numbers import Integral, Real
 from typing import Any, SupportsIndex
 
+from positional_embeddings._memory import is_read_only, repeats_elements
 from positional_embeddings._namespace import (
     Namespace,
     device_of,
     dtype_name,
     is_complex,
     is_lazy_array,
-    is_read_only,
     is_real_floating,
     kind_of,
-    repeats_elements,
 )
 
 _LARGEST = sys.float_info.max

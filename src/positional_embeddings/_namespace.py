@@ -32,30 +32,22 @@ __all__ = [
     "default_integer",
     "device_of",
     "dtype_name",
-    "exp_in_place",
-    "fills_in_parts",
     "float_dtype",
     "host",
+    "is_compiling",
     "is_complex",
     "is_cupy_array",
     "is_lazy_array",
     "is_numpy_array",
     "is_numpy_namespace",
-    "is_read_only",
     "is_real_floating",
+    "is_torch_array",
     "kind_of",
     "known",
-    "makes_tables_anew",
-    "memory_strides",
     "namespace_of",
     "namespace_or_numpy",
-    "nearer_in_memory",
-    "on_the_host",
     "present",
     "random_generator",
-    "read_only",
-    "repeats_elements",
-    "shares_memory",
     "widest_float",
 ]
 
@@ -162,114 +154,6 @@ def _is_jax_tracer(array: Any) -> bool:
     return any(kind.__name__ == "Tracer" for kind in type(array).__mro__)
 
 
-def memory_strides(x: Any) -> tuple[int, ...] | None:
-    """Return how far apart neighbours are on each axis, None where the library does not tell."""
-    strides = _strides(x)
-    return None if strides is None else tuple(map(abs, strides))
-
-
-def _strides(x: Any) -> Any:
-    if is_torch_array(x):
-        return x.stride()
-    return getattr(x, "strides", None)
-
-
-def nearer_in_memory(x: Any, axis: int, other: int) -> bool:
-    """Tell whether neighbours on one axis lie nearer in memory than those on another."""
-    strides = _strides(x)
-    return axis > other if strides is None else abs(strides[axis]) < abs(strides[other])
-
-
-def on_the_host(x: Any) -> bool:
-    """Tell whether an array lies in the memory of the host."""
-    return "cpu" in str(_device(x)).lower()
-
-
-def fills_in_parts(*arrays: Any) -> bool:
-    """Tell whether a result of these arrays may be written part after part.
-
-    Not where operations are recorded: in JAX and dask, and in PyTorch where it
-    differentiates, compiles or transforms a function.
-    """
-    if type(arrays[0]) is np.ndarray:
-        return True
-    if is_torch_array(arrays[0]):
-        return not _is_compiling(arrays[0]) and not any(map(_is_recorded, arrays))
-    return not is_lazy_array(arrays[0])
-
-
-def _is_compiling(tensor: Any) -> bool:
-    return bool(array_namespace(tensor).compiler.is_compiling())
-
-
-def _is_recorded(tensor: Any) -> bool:
-    try:
-        tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return True
-    return bool(tensor.requires_grad)
-
-
-def shares_memory(array: Any, other: Any) -> bool:
-    """Tell whether writing to an array may change what is still to be read of another.
-
-    It cannot where both are the same numbers in the same places, and may in a library
-    that does not tell.
-    """
-    if array is other:
-        return False
-    if is_torch_array(array):
-        start, other_start = (tensor.untyped_storage().data_ptr() for tensor in (array, other))
-        return bool(start == other_start and _place(array) != _place(other))
-    may_share = getattr(array_namespace(array), "may_share_memory", None)
-    if may_share is None:
-        return True
-    return bool(may_share(array, other)) and _place(array) != _place(other)
-
-
-def _place(array: Any) -> Any:
-    """Return address, shape and strides as one object."""
-    if is_torch_array(array):
-        return array.data_ptr(), array.shape, array.stride()
-    interface = getattr(array, "__array_interface__", None)
-    return interface or array.__cuda_array_interface__
-
-
-def is_read_only(array: Any) -> bool:
-    """Tell whether a library that has arrays to write to forbids it for this one."""
-    return not getattr(getattr(array, "flags", None), "writeable", True)
-
-
-def repeats_elements(array: Any) -> bool:
-    """Tell whether several elements of an array may be one number in memory."""
-    strides = memory_strides(array)
-    if strides is None or 0 in array.shape:
-        return False
-    reach = 0
-    for stride, n in sorted(zip(strides, array.shape, strict=True)):
-        if n > 1 and stride <= reach:
-            return True
-        reach += (n - 1) * stride
-    return False
-
-
-def exp_in_place(x: Any, xp: Namespace) -> Any:
-    """Return the exponential, written over `x` where the library has a word for it.
-
-    The standard has none. A new array would take twice the cache.
-    """
-    return xp.exp(x, out=x) if type(x) is np.ndarray or is_cupy_array(x) else xp.exp(x)
-
-
-def makes_tables_anew(x: Any) -> bool:
-    """Tell whether a table made beside `x` must not be kept for another call.
-
-    One that is made while JAX traces must not outlive the trace, nor one that PyTorch
-    makes in a mode (inference, fake, functional) the mode.
-    """
-    return is_lazy_array(x) or is_torch_array(x)
-
-
 @lru_cache(maxsize=256, typed=True)
 def dtype_name(dtype: Dtype) -> str:
     """Return the bare name of a dtype of any library, such as "float32"."""
@@ -338,26 +222,24 @@ def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
     return xp.float32 if narrow else dtype
 
 
+def is_compiling(tensor: Any) -> bool:
+    """Tell whether PyTorch compiles what is called."""
+    return bool(array_namespace(tensor).compiler.is_compiling())
+
+
 def known(condition: Any) -> bool:
     """Tell whether a 0-d boolean array is known to be True.
 
     False where its value is not there to be read: dask would have to compute it, and
     JAX and PyTorch have none while they trace or compile.
     """
-    compiling = is_torch_array(condition) and _is_compiling(condition)
+    compiling = is_torch_array(condition) and is_compiling(condition)
     if compiling or is_dask_array(condition) or _is_jax_tracer(condition):
         return False
     try:
         return bool(condition)
     except Exception:  # noqa: BLE001 - every library has exceptions of its own for this
         return False
-
-
-def read_only(array: HostArray) -> HostArray:
-    """Return a view of a host array that cannot be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def random_generator(rng: Any) -> "np.random.Generator":

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from positional_embeddings._axes import length, placed, position_axes
 from positional_embeddings._checks import no_positions_and_offset, within_table
+from positional_embeddings._memory import makes_tables_anew, nearer_in_memory, read_only
 from positional_embeddings._namespace import (
     Array,
     HostArray,
@@ -16,9 +17,6 @@ from positional_embeddings._namespace import (
     device_of,
     host,
     is_numpy_namespace,
-    makes_tables_anew,
-    nearer_in_memory,
-    read_only,
 )
 from positional_embeddings._stretches import Stretches, covering, to_make, width, with_one_more
 from positional_embeddings._turning import for_vectors

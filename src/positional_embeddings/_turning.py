@@ -13,18 +13,15 @@ from typing import Any
 
 from positional_embeddings import _checks
 from positional_embeddings._blocks import block_lengths, cuts
+from positional_embeddings._memory import fills_in_parts, memory_strides, on_the_host, shares_memory
 from positional_embeddings._namespace import (
     ArrayT,
     Namespace,
     compute_dtype,
     default_integer,
     device_of,
-    fills_in_parts,
     host,
     is_complex,
-    memory_strides,
-    on_the_host,
-    shares_memory,
 )
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.

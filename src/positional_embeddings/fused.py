@@ -1,7 +1,7 @@
 """Rotation in one pass over memory, by kernels that numba and CuPy compile.
 
 Optional: no other module imports this one before a rotation asks for it. It and
-`_numba_kernel` are the only modules beside `_namespace` that know a library by name.
+`_numba_kernel` are the only modules beside `_namespace` and `_memory` that know a library by name.
 """
 
 import os

@@ -13,6 +13,7 @@ from os import PathLike
 from typing import Any
 
 from positional_embeddings import _axes, _checks
+from positional_embeddings._memory import read_only
 from positional_embeddings._namespace import (
     Array,
     ArrayT,
@@ -22,7 +23,6 @@ from positional_embeddings._namespace import (
     is_complex,
     namespace_of,
     present,
-    read_only,
 )
 from positional_embeddings._tables import PositionTables
 from positional_embeddings._turning import check_kernels, rotated, turns_vectors, vectors_rotated

@@ -1,0 +1,126 @@
+"""How arrays lie in memory: what is near, what may be written to, and what kept."""
+
+from typing import Any
+
+from array_api_compat import array_namespace, device
+
+from positional_embeddings._namespace import (
+    HostArray,
+    Namespace,
+    host,
+    is_compiling,
+    is_cupy_array,
+    is_lazy_array,
+    is_torch_array,
+)
+
+
+def memory_strides(x: Any) -> tuple[int, ...] | None:
+    """Return how far apart neighbours are on each axis, None where the library does not tell."""
+    strides = _strides(x)
+    return None if strides is None else tuple(map(abs, strides))
+
+
+def _strides(x: Any) -> Any:
+    if is_torch_array(x):
+        return x.stride()
+    return getattr(x, "strides", None)
+
+
+def nearer_in_memory(x: Any, axis: int, other: int) -> bool:
+    """Tell whether neighbours on one axis lie nearer in memory than those on another."""
+    strides = _strides(x)
+    return axis > other if strides is None else abs(strides[axis]) < abs(strides[other])
+
+
+def on_the_host(x: Any) -> bool:
+    """Tell whether an array lies in the memory of the host."""
+    return "cpu" in str(device(x)).lower()
+
+
+def fills_in_parts(*arrays: Any) -> bool:
+    """Tell whether a result of these arrays may be written part after part.
+
+    Not where operations are recorded: in JAX and dask, and in PyTorch where it
+    differentiates, compiles or transforms a function.
+    """
+    if type(arrays[0]) is host.ndarray:
+        return True
+    if is_torch_array(arrays[0]):
+        return not is_compiling(arrays[0]) and not any(map(_is_recorded, arrays))
+    return not is_lazy_array(arrays[0])
+
+
+def _is_recorded(tensor: Any) -> bool:
+    try:
+        tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return True
+    return bool(tensor.requires_grad)
+
+
+def shares_memory(array: Any, other: Any) -> bool:
+    """Tell whether writing to an array may change what is still to be read of another.
+
+    It cannot where both are the same numbers in the same places, and may in a library
+    that does not tell.
+    """
+    if array is other:
+        return False
+    if is_torch_array(array):
+        start, other_start = (tensor.untyped_storage().data_ptr() for tensor in (array, other))
+        return bool(start == other_start and _place(array) != _place(other))
+    may_share = getattr(array_namespace(array), "may_share_memory", None)
+    if may_share is None:
+        return True
+    return bool(may_share(array, other)) and _place(array) != _place(other)
+
+
+def _place(array: Any) -> Any:
+    """Return address, shape and strides as one object."""
+    if is_torch_array(array):
+        return array.data_ptr(), array.shape, array.stride()
+    interface = getattr(array, "__array_interface__", None)
+    return interface or array.__cuda_array_interface__
+
+
+def is_read_only(array: Any) -> bool:
+    """Tell whether a library that has arrays to write to forbids it for this one."""
+    return not getattr(getattr(array, "flags", None), "writeable", True)
+
+
+def repeats_elements(array: Any) -> bool:
+    """Tell whether several elements of an array may be one number in memory."""
+    strides = memory_strides(array)
+    if strides is None or 0 in array.shape:
+        return False
+    reach = 0
+    for stride, n in sorted(zip(strides, array.shape, strict=True)):
+        if n > 1 and stride <= reach:
+            return True
+        reach += (n - 1) * stride
+    return False
+
+
+def exp_in_place(x: Any, xp: Namespace) -> Any:
+    """Return the exponential, written over `x` where the library has a word for it.
+
+    The standard has none. A new array would take twice the cache.
+    """
+    return xp.exp(x, out=x) if type(x) is host.ndarray or is_cupy_array(x) else xp.exp(x)
+
+
+def makes_tables_anew(x: Any) -> bool:
+    """Tell whether a table made beside `x` must not be kept for another call.
+
+    One that is made while JAX traces must not outlive the trace, nor one that PyTorch
+    makes in a mode (inference, fake, functional) the mode.
+    """
+    return is_lazy_array(x) or is_torch_array(x)
+
+
+def read_only(array: HostArray) -> HostArray:
+    """Return a view of a host array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
