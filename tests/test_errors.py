@@ -720,6 +720,16 @@ CASES = {
         ValueError,
         "`dilation` must be a positive integer, got 0.",
     ),
+    "too many queries": (
+        lambda: pe.create_causal_mask(2**70, key_len=4),
+        ValueError,
+        f"`seq_len` must lie within the integers of the device, int64, got {2**70}.",
+    ),
+    "too many keys": (
+        lambda: pe.create_causal_mask(4, key_len=2**70),
+        ValueError,
+        f"`key_len` must lie within the integers of the device, int64, got {2**70}.",
+    ),
     "far offset": (
         lambda: pe.create_causal_mask(4, offset=2**70),
         ValueError,

@@ -163,3 +163,29 @@ def test_windows_without_a_bound(backend, window):
     left, right = (9 if side is None else side for side in window)
     expected = [[not i - left <= j <= i + right for j in range(3)] for i in range(3)]
     np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**63 - 1, 2**70])
+@pytest.mark.parametrize("offset", [-5, 0, 7])
+def test_sizes_beyond_every_position(backend, size, offset):
+    options = {"key_len": 4, "offset": offset, "xp": backend.xp, "device": backend.device}
+    chunked = backend.numpy(create_chunked_mask(3, size, **options))
+    dilated = backend.numpy(create_dilated_mask(3, size, **options))
+    query, key = offset + np.arange(3)[:, None], np.arange(4)
+    np.testing.assert_array_equal(chunked[..., 0], (query < 0) != (key < 0))
+    np.testing.assert_array_equal(dilated[..., 0], query != key)
+    for window, expected in (
+        ((size, size), np.zeros((3, 4), dtype=bool)),
+        ((size, 0), key > query),
+        ((0, size), key < query),
+    ):
+        mask = backend.numpy(create_sliding_window_mask(3, window, **options))
+        np.testing.assert_array_equal(mask[..., 0], expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0, 1)])
+def test_picture_of_an_empty_mask(shape):
+    drawn = describe_mask(np.zeros(shape, dtype=bool))
+    assert drawn.startswith("      key\n")
+    assert drawn.endswith(f"({shape[0]} queries, {shape[1]} keys)")
+    assert drawn.count("\n") == 2 + shape[0] + (shape[1] > 0)

@@ -183,6 +183,10 @@ def query_and_key_positions(
     start = keys - queries if offset is None else integer("offset", offset)
     dtype = default_integer(xp, device)
     largest = xp.iinfo(dtype).max
+    for name, n in ((q_len[0], queries), (k_len[0], keys)):
+        if n > largest:
+            message = f"`{name}` must lie within the integers of the device, {dtype}, got {n}."
+            raise ValueError(message)
     if not -largest <= start <= largest - queries:
         message = f"`offset` must lie within the integers of the device, {dtype}, got {start}."
         raise ValueError(message)

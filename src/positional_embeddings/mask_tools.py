@@ -225,7 +225,7 @@ def _drawn(size: int, most: int) -> list[int | None]:
 
 def _key_numbers(columns: list[int | None]) -> list[str]:
     """Return the numbers of the keys, written downwards, one line for each digit."""
-    width = max(len(str(j)) for j in columns if j is not None)
+    width = max((len(str(j)) for j in columns if j is not None), default=0)
     texts = [":" * width if j is None else str(j).rjust(width) for j in columns]
     return ["      " + "".join(text[line] for text in texts) for line in range(width)]
 

@@ -69,6 +69,9 @@ def create_sliding_window_mask(
     left, right = _window(window)
     xp = namespace_or_numpy(xp)
     query, key = query_and_key(seq_len, key_len, offset, xp, device)
+    # No position lies so far away, and no integer of the device need hold such a number.
+    far = xp.iinfo(query.dtype).max // 2
+    left, right = (None if side is None or side > far else side for side in (left, right))
     if left is None and right is None:
         return (query - key) * 0 != 0
     if left is None:
@@ -134,6 +137,7 @@ def create_chunked_mask(
     chunk_size = _checks.positive_integer("chunk_size", chunk_size)
     xp = namespace_or_numpy(xp)
     query, key = query_and_key(seq_len, key_len, offset, xp, device)
+    chunk_size = min(chunk_size, xp.iinfo(query.dtype).max)
     return xp.floor_divide(query, chunk_size) != xp.floor_divide(key, chunk_size)
 
 
@@ -192,7 +196,7 @@ def create_dilated_mask(
     dilation = _checks.positive_integer("dilation", dilation)
     xp = namespace_or_numpy(xp)
     query, key = query_and_key(seq_len, key_len, offset, xp, device)
-    return xp.remainder(query - key, dilation) != 0
+    return xp.remainder(query - key, min(dilation, xp.iinfo(query.dtype).max)) != 0
 
 
 def _window(window: Any) -> Window:
