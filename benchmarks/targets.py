@@ -102,7 +102,7 @@ def _others(results: list[Result], threads: int) -> Iterator[Verdict]:
     yield from judge("tables: peak memory in tables", 1.25, _peaks(tables, OURS))
     growing = [r for r in tables if "slowest token" in r]
     slowest = [(r["case"], r["slowest token"] / r["whole tables"]) for r in growing]
-    # Of 131,072 positions 4,096 are computed at a time, none twice, and none is moved.
+    # A token computes 4,096 positions at most, none of them twice, and moves none.
     yield from judge("growing decode: slowest token, of the whole tables", 0.15, slowest)
     attention = _topic(results, "attention")
     longest = max((r["tokens"] for r in attention if "tokens" in r), default=0)

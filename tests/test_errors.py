@@ -1405,6 +1405,26 @@ CASES = {
         ValueError,
         "`base` must be above 1 for YaRN, got 1.0.",
     ),
+    "shift of another length": (
+        lambda: ROPE.shift(f((64, 3)), f(2)),
+        ValueError,
+        "`delta` must have shape (3,), got (2,).",
+    ),
+    "shift by booleans": (
+        lambda: ROPE.shift(f((64, 3)), f(3, dtype=bool)),
+        TypeError,
+        "`delta` must have an integer or real dtype, got bool.",
+    ),
+    "shift without coordinates": (
+        lambda: pe.RoPE(8, 5, sections=(1, 3)).shift(f((8, 3)), f(3)),
+        ValueError,
+        "`delta` must have a leading axis of 2 coordinates, as `sections` has, got shape (3,).",
+    ),
+    "endless table": (
+        lambda: pe.RoPE(8, 2**63 + 1),
+        ValueError,
+        f"`seq_len` must be at most 2**63, got {2**63 + 1}.",
+    ),
     "far shift": (
         lambda: ROPE.shift(f((64, 3)), 2.0**61),
         ValueError,
@@ -1516,17 +1536,17 @@ CASES = {
     "layer mask": (
         lambda: MHA(f((8, 3, 5)), f((3, 3, 2), dtype=bool)),
         ValueError,
-        "`mask` must have shape (query, key), (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 2).",
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 2).",
     ),
     "layer mask axes": (
         lambda: MHA(f((8, 3, 5)), f(3, dtype=bool)),
         ValueError,
-        "`mask` must have shape (query, key), (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3,).",
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3,).",
     ),
     "layer mask function": (
         lambda: MHA(f((8, 3, 5)), lambda q_pos, k_pos: (q_pos < k_pos)[..., None, None, None]),
         ValueError,
-        "`mask(q_pos, k_pos)` must have shape (query, key), (query, key, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 1, 1, 1).",
+        "`mask(q_pos, k_pos)` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 1, 1, 1).",
     ),
     "layer mask function kind": (
         lambda: MHA(f((8, 3, 5)), lambda q_pos, k_pos: True),  # noqa: ARG005
@@ -1541,7 +1561,17 @@ CASES = {
     "layer mask keys": (
         lambda: MHA(f((8, 3, 5)), f((3, 4, 1), dtype=bool)),
         ValueError,
-        "`mask` must have shape (3, 3, 2, 5) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (3, 4, 1, 1).",
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 4, 1).",
+    ),
+    "layer mask queries": (
+        lambda: MHA(f((8, 3, 5)), f((2, 3), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (2, 3).",
+    ),
+    "layer mask heads": (
+        lambda: MHA(f((8, 3, 5)), f((3, 3, 5, 2), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 5, 2).",
     ),
     "layer mask dtype": (
         lambda: MHA(f((8, 3, 5)), f((3, 3, 1))),
@@ -1551,7 +1581,7 @@ CASES = {
     "layer bias": (
         lambda: MHA(f((8, 3, 5)), bias=f((3, 3, 5))),
         ValueError,
-        "`bias` must have shape (query, key), (query, key, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (query, key, heads, batch), got (3, 3, 5).",
+        "`bias` must have shape (3, 3), (3, 3, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 5).",
     ),
 }
 

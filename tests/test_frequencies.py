@@ -1,7 +1,7 @@
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
@@ -98,6 +98,27 @@ def test_integer_positions_of_every_width(backend, dtype):
     cos, _ = cos_sin(positions, turns(4, 100), backend.xp.float32, backend.xp)
     expected = np.cos([[0, 1, 100], [0, 0.1, 10]])
     np.testing.assert_allclose(backend.numpy(cos), expected, atol=1e-6)
+
+
+@given(positions=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8))
+@example(positions=[2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
+def test_positions_of_64_bits_without_a_sign(positions):
+    cos, sin = cos_sin(np.asarray(positions, "uint64"), turns(8, 100), host.float64, host)
+    for i in range(4):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(60):
+                exact = exact_angle(position, i, 8, 100)
+                assert error(cos[i, j], mpmath.cos(exact)) < 2.5e-16
+                assert error(sin[i, j], mpmath.sin(exact)) < 2.5e-16
+
+
+def test_large_positions_without_a_sign_in_every_library(backend):
+    bits = 64 if backend.has_int64 else 32
+    positions = [1, 2 ** (bits // 2) + 1, 2 ** (bits - 1) + 5, 2**bits - 1]
+    array = backend.array(np.asarray(positions, f"uint{bits}"))
+    cos, _ = cos_sin(array, turns(4, 100), backend.xp.float32, backend.xp)
+    expected = [[mpmath.cos(exact_angle(p, i, 4, 100)) for p in positions] for i in range(2)]
+    np.testing.assert_allclose(backend.numpy(cos), np.asarray(expected, dtype=float), atol=1e-6)
 
 
 @given(positions=st.lists(st.floats(-3000, 3000, width=32), min_size=3, max_size=3))

@@ -1,11 +1,18 @@
 """What importing the package costs."""
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import array_api_compat  # noqa: F401 - it must be installed
 
 LIBRARIES = ("cupy", "torch", "jax", "dask", "array_api_strict", "matplotlib", "numba", "scipy")
+
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "positional_embeddings"
 
 
 def modules_after(statement):
@@ -28,3 +35,21 @@ def test_public_names_are_there():
     for name in positional_embeddings.__all__:
         assert getattr(positional_embeddings, name) is not None
     assert len(set(positional_embeddings.__all__)) == len(positional_embeddings.__all__)
+
+
+def imported_by(path):
+    """Yield the modules of this package that a module imports, at its top or within."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module.startswith(f"{PACKAGE}."):
+            yield node.module.removeprefix(f"{PACKAGE}.")
+
+
+def test_data_flows_down_the_table_of_files():
+    rows = re.findall(r"^\| (`.*?`) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    order = [name for row in rows for name in re.findall(r"`(\w+)\.py`", row)]
+    paths = {path.stem: path for path in (ROOT / "src" / PACKAGE).glob("*.py")}
+    assert sorted([*order, "__init__"]) == sorted(paths)
+    for at, name in enumerate(order):
+        assert set(imported_by(paths[name])) <= set(order[:at]), name

@@ -1,5 +1,8 @@
 """Tables follow the arrays, and none of them goes stale or leaks out of a trace."""
 
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -68,6 +71,20 @@ def test_tables_grow_with_the_positions(backend):
         np.testing.assert_allclose(got[:2], wanted, atol=backend.tolerance())
 
 
+@pytest.fixture
+def computed(monkeypatch):
+    """The positions, from where to where, of which numbers were computed."""
+    asked = []
+    made = _tables.turning_numbers
+
+    def watched(frequencies, start, stop, factor):
+        asked.append((start, stop))
+        return made(frequencies, start, stop, factor)
+
+    monkeypatch.setattr(_tables, "turning_numbers", watched)
+    return asked
+
+
 def stretches(rope):
     (kept,) = rope._tables._on_host.values()
     return {first: tables[0].shape[1] for first, tables in kept.items()}
@@ -100,6 +117,75 @@ def test_stretches_are_merged():
         assert stretches(rope) == expected
 
 
+def test_no_position_is_computed_twice(computed):
+    rope = RoPE(2, 65_536)
+    for offset, length, expected in (
+        (4096, 1, [(4096, 8192)]),
+        (20_000, 1, [(16_384, 20_480)]),
+        (0, 30_000, [(0, 4096), (8192, 16_384), (20_480, 32_768)]),
+        (30_000, 9000, [(32_768, 65_536)]),
+    ):
+        rope(np.ones((2, length)), offset=offset)
+        assert computed == expected
+        computed.clear()
+
+
+def test_steps_across_the_ends_of_stretches():
+    """A stretch that grows grows to twice its length, so that few columns are copied."""
+    rope, lengths = RoPE(2, 300_000), []
+    for offset in range(0, 290_000, 500):
+        rope(np.ones((2, 500)), offset=offset)
+        lengths.append(tuple(stretches(rope).values()))
+    assert set(lengths) == {(2**n,) for n in range(12, 19)} | {(300_000,)}
+
+
+def test_replaced_stretches_do_not_stay_in_memory():
+    """The tables of the latest calls do not hold what no longer is a table of the layer."""
+    size = 65_536
+    rope = RoPE(64, size, fused=False)
+    rope(np.zeros((64, 1, 0)))
+    tracemalloc.start()
+    try:
+        for stop in (*range(4096, size, 12_288), size):
+            rope(np.zeros((64, stop, 0)))
+            rope(np.zeros((64, stop // 2, 0)), offset=100)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1.01 * 64 * size * 8
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 20_000), st.integers(0, 20_000)), max_size=8)
+)
+def test_moved_tables_are_no_longer_than_a_whole_one(asked):
+    strict = pytest.importorskip("array_api_strict")
+    rope = RoPE(2, 20_000)
+    for moved, *edges in asked:
+        start, stop = sorted(edges)
+        x = np.asarray([[1.0], [0.0]]) * np.ones(stop - start)
+        rotated = np.asarray(rope(strict.asarray(x) if moved else x, offset=start))
+        np.testing.assert_array_equal(rotated[0], rope.cos[0, start:stop])
+        for kept in rope._tables._moved.values():
+            assert sum(tables[0].shape[1] for tables in kept.values()) <= 20_000
+
+
+def test_threads_grow_tables():
+    whole = RoPE(8, 100_000)
+    rope = RoPE(8, 100_000)
+    offsets = np.random.default_rng(0).integers(0, 99_000, 400).tolist()
+    x = np.concatenate([np.ones((4, 1000)), np.zeros((4, 1000))])
+
+    def turned(offset):
+        return rope(x, offset=offset)
+
+    with ThreadPoolExecutor(8) as pool:
+        for offset, got in zip(offsets, pool.map(turned, offsets), strict=True):
+            np.testing.assert_array_equal(got[:4], whole.cos[:, offset : offset + 1000])
+    assert sum(stretches(rope).values()) <= 100_000
+    assert len(rope._tables._latest) <= 4
+
+
 @given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 20_000)), max_size=8))
 def test_no_column_is_wrong_and_no_memory_is_wasted(asked):
     rope = RoPE(2, 20_000)
@@ -112,22 +198,14 @@ def test_no_column_is_wrong_and_no_memory_is_wasted(asked):
         assert sum(stretches(rope).values()) <= 20_000
 
 
-def test_a_growing_table_keeps_what_it_has(monkeypatch):
+def test_a_growing_table_keeps_what_it_has(computed):
     """Every position is computed once, and gets the same numbers as in a table made at once."""
-    asked = []
-    made = _tables.turning_numbers
-
-    def watched(frequencies, start, stop, factor):
-        asked.append((start, stop))
-        return made(frequencies, start, stop, factor)
-
-    monkeypatch.setattr(_tables, "turning_numbers", watched)
     rope, x = RoPE(6, 10_000), np.ones((6, 1), dtype=np.float32)
     tokens = {offset: rope(x, offset=offset) for offset in range(0, 10_000, 97)}
-    assert asked == [(0, 4096), (4096, 8192), (8192, 10_000)]
+    assert computed == [(0, 4096), (4096, 8192), (8192, 10_000)]
     at_once = RoPE(6, 10_000)
     at_once(np.ones((6, 10_000), dtype=np.float32))
-    assert asked[3:] == [(0, 10_000)]
+    assert computed[3:] == [(0, 10_000)]
     for offset, token in tokens.items():
         np.testing.assert_array_equal(at_once(x, offset=offset), token)
 
@@ -151,8 +229,6 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
 
 def test_threads_share_a_layer(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    from concurrent.futures import ThreadPoolExecutor
-
     monkeypatch.setattr(_tables, "MOST_KEPT", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [

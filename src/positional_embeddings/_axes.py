@@ -109,9 +109,11 @@ def length(array: Any, axis: int, name: str = "x") -> int:
     return known_size
 
 
-def position_axes(positions: Any, x: Any, feature: int, seq: int, xp: Namespace) -> list[int]:
+def position_axes(
+    positions: Any, x: Any, feature: int, seq: int, xp: Namespace, name: str = "positions"
+) -> list[int]:
     """Check positions against the array that they place, and return their axes in it."""
-    real("positions", positions, xp)
+    real(name, positions, xp)
     shape = tuple(positions.shape)
     axes = [seq] if len(shape) == 1 else [axis for axis in range(x.ndim) if axis != feature]
     lengths = [x.shape[axis] for axis in axes]
@@ -119,7 +121,7 @@ def position_axes(positions: Any, x: Any, feature: int, seq: int, xp: Namespace)
     if too_few or len(shape) != len(axes) or not all(map(fits, shape, lengths)):
         rest = tuple(n for axis, n in enumerate(x.shape) if axis != feature)
         message = (
-            f"`positions` must have shape ({x.shape[seq]},)"
+            f"`{name}` must have shape ({x.shape[seq]},)"
             f"{f' or {rest}, with 1 where it broadcasts' if len(rest) > 1 else ''}, got {shape}."
         )
         raise ValueError(message)

@@ -1,9 +1,12 @@
 """Tables of some of the positions: stretches, none of which lies within another."""
 
+from collections.abc import Iterator
 from typing import Any
 
-# Positions of which none is computed without the others, whole blocks of them.
-_PIECE = 4096
+from positional_embeddings.angles import BLOCK
+
+# Where stretches begin and end, but for the end of all.
+_PIECE = 16 * BLOCK
 
 # Tables, (row, position), by the first of the positions that they cover.
 Stretches = dict[int, tuple[Any, ...]]
@@ -18,23 +21,48 @@ def covering(stretches: Stretches, start: int, stop: int) -> int | None:
 
 
 def to_make(stretches: Stretches, start: int, stop: int, size: int) -> tuple[int, int]:
-    """Return from where to where a stretch is to be made that covers `start` to `stop`.
+    """Return from where to where to make a stretch that covers `start` to `stop`.
 
-    Where the first of these positions is in a stretch, that one is made longer. If not,
+    Where `start` is in a stretch, that one is made longer, to twice its length. If not,
     a new one begins, so that nothing is computed or moved for the positions before.
-    All stretches together are no longer than one of all positions, the `size`.
+    Where all would be longer than one of all positions, the `size`, it is that one.
     """
-    first = covering(stretches, start, start + 1)
-    if first is None:
+    grown = covering(stretches, start, start + 1)
+    if grown is None:
         first = min(start, size - 1) // _PIECE * _PIECE
-    last = min(max(first + _PIECE, -(-stop // _PIECE) * _PIECE), size)
+        last = first + _PIECE
+    else:
+        first, last = grown, grown + 2 * width(stretches[grown])
+    last = min(max(last, -(-stop // _PIECE) * _PIECE), size)
     beside = others(stretches, first, last).values()
     return (first, last) if sum(map(width, beside)) + last - first <= size else (0, size)
 
 
-def with_one_more(stretches: Stretches, first: int, tables: tuple[Any, ...]) -> Stretches:
-    """Return the stretches and one more, which takes the place of those within it."""
-    return {**others(stretches, first, first + width(tables)), first: tables}
+def spans(
+    stretches: Stretches, first: int, last: int
+) -> Iterator[tuple[int, int, tuple[Any, ...] | None]]:
+    """Yield, from `first` to `last`, start, stop and tables, None where none are there."""
+    while first < last:
+        at = covering(stretches, first, first + 1)
+        if at is None:
+            stop = min((start for start in stretches if start > first), default=last)
+            stop = min(stop, last)
+            yield first, stop, None
+        else:
+            stop = min(last, at + width(stretches[at]))
+            yield first, stop, columns(stretches[at], first - at, stop - at)
+        first = stop
+
+
+def with_one_more(
+    stretches: Stretches, first: int, tables: tuple[Any, ...], size: int
+) -> Stretches:
+    """Return the stretches and one more, which takes the place of those within it.
+
+    It takes the place of all where they would be longer than one of all positions.
+    """
+    more = {**others(stretches, first, first + width(tables)), first: tables}
+    return more if sum(map(width, more.values())) <= size else {first: tables}
 
 
 def others(stretches: Stretches, first: int, last: int) -> Stretches:
@@ -44,6 +72,11 @@ def others(stretches: Stretches, first: int, last: int) -> Stretches:
         for start, tables in stretches.items()
         if start < first or start + width(tables) > last
     }
+
+
+def columns(tables: tuple[Any, ...], start: int, stop: int) -> tuple[Any, ...]:
+    """Return a part of tables, counted from their own start."""
+    return tuple(table[:, start:stop] for table in tables)
 
 
 def width(tables: tuple[Any, ...]) -> int:

@@ -1,9 +1,8 @@
 """Tables of cosines and sines that follow the arrays they are applied to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from positional_embeddings._axes import length, placed, position_axes
 from positional_embeddings._checks import no_positions_and_offset, within_table
@@ -18,15 +17,25 @@ from positional_embeddings._namespace import (
     host,
     is_numpy_namespace,
 )
-from positional_embeddings._stretches import Stretches, covering, to_make, width, with_one_more
-from positional_embeddings._turning import for_vectors
+from positional_embeddings._stretches import (
+    Stretches,
+    columns,
+    covering,
+    spans,
+    to_make,
+    with_one_more,
+)
 from positional_embeddings.angles import cos_sin, turning_numbers
 from positional_embeddings.frequencies import Turns
 
 MOST_KEPT = 8
 # Queries and keys of a step, and what else has their positions.
 _MOST_LATEST = 4
-_LOCK = Lock()
+# There are no integers for positions beyond.
+_LONGEST = 2**63
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +43,8 @@ class PositionTables:
     """The tables of one layer, made for each library, device and dtype that asks.
 
     They belong to one immutable layer, so that nothing kept here can go stale. They
-    are made where positions are, in stretches that are never more than a whole table.
-    Pickles and deep copies start empty.
+    are made where positions are, in stretches that together are never more than a whole
+    table of their kind. Pickles and deep copies start empty.
 
     Attributes
     ----------
@@ -69,6 +78,11 @@ class PositionTables:
         default_factory=dict, init=False, repr=False
     )
 
+    def __post_init__(self) -> None:
+        if self.size > _LONGEST:
+            message = f"`{self.size_name}` must be at most 2**63, got {self.size}."
+            raise ValueError(message)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionTables, (
             self.frequencies,
@@ -94,45 +108,48 @@ class PositionTables:
         xp: Namespace,
         *,
         twice: bool = False,
+        name: str = "positions",
     ) -> tuple[Any, ...]:
         """Return the tables of the positions of `x`, with axes that broadcast against it.
 
-        With `twice`, which takes NumPy arrays, they come once more as `for_vectors` makes
-        them, where they are asked for again: in the layers of a model.
+        With `twice`, which takes NumPy arrays, they come once more as `_for_vectors` makes
+        them, where they are asked for again: in the layers of a model. `name` is what the
+        caller calls the positions.
         """
-        if xp is not host or positions is not None:
-            return self._placed(x, positions, offset, feature, seq, xp)
+        no_positions_and_offset(positions, offset)
+        if positions is not None:
+            return self._at_positions(x, positions, feature, seq, xp, name)
+        if xp is not host:
+            return self._in_sequence(x, offset, feature, seq, xp)
         key = (x.dtype, x.shape, x.strides, offset, feature, seq, twice)
         tables = self._latest.get(key)
         if tables is None:
-            tables = self._placed(x, positions, offset, feature, seq, xp)
+            tables = self._in_sequence(x, offset, feature, seq, xp)
         elif twice and len(tables) == 2:
-            tables = (*tables, *for_vectors(x, *tables, feature, xp))
+            tables = (*tables, *_for_vectors(x, *tables, feature, xp))
         else:
             return tables
-        with _LOCK:
-            self._latest.pop(key, None)
-            while len(self._latest) >= _MOST_LATEST:
-                del self._latest[next(iter(self._latest))]
-            self._latest[key] = tables
+        _keep(self._latest, key, tables, _MOST_LATEST)
         return tables
 
-    def _placed(
-        self, x: Any, positions: Array | None, offset: int, feature: int, seq: int, xp: Namespace
+    def _in_sequence(
+        self, x: Any, offset: int, feature: int, seq: int, xp: Namespace
     ) -> tuple[Any, ...]:
-        no_positions_and_offset(positions, offset)
+        stop = offset + length(x, seq)
+        within_table(stop - offset, offset, self.size, self.size_name, seq)
         dtype = compute_dtype(x.dtype, xp)
         inner = nearer_in_memory(x, feature, seq)
-        if positions is None:
-            stop = offset + length(x, seq)
-            within_table(stop - offset, offset, self.size, self.size_name, seq)
-            tables = self._tables(offset, stop, x, dtype, xp, features_inner=inner)
-            axes = [feature, seq]
-        else:
-            axes = [feature, *self._position_axes(positions, x, feature, seq, xp)]
-            tables = self._cos_sin(positions, dtype, xp, features_inner=inner)
-            tables = self._arranged(*tables, xp)
-        return tuple(placed(table, axes, x.ndim, xp) for table in tables)
+        tables = self._tables(offset, stop, x, dtype, xp, features_inner=inner)
+        return tuple(placed(table, [feature, seq], x.ndim, xp) for table in tables)
+
+    def _at_positions(
+        self, x: Any, positions: Array, feature: int, seq: int, xp: Namespace, name: str
+    ) -> tuple[Any, ...]:
+        axes = [feature, *self._position_axes(positions, x, feature, seq, xp, name)]
+        dtype = compute_dtype(x.dtype, xp)
+        inner = nearer_in_memory(x, feature, seq)
+        cos, sin = self._cos_sin(positions, dtype, xp, features_inner=inner)
+        return tuple(placed(table, axes, x.ndim, xp) for table in self._arranged(cos, sin, xp))
 
     def of_number(
         self, number: float, x: Any, feature: int, seq: int, xp: Namespace
@@ -156,19 +173,19 @@ class PositionTables:
         return (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
 
     def _position_axes(
-        self, positions: Any, x: Any, feature: int, seq: int, xp: Namespace
+        self, positions: Any, x: Any, feature: int, seq: int, xp: Namespace, name: str
     ) -> list[int]:
         """Check positions, and return the axes of `x` that they belong to."""
         if self.sections is None:
-            return position_axes(positions, x, feature, seq, xp)
+            return position_axes(positions, x, feature, seq, xp, name)
         count = len(self.sections)
         if positions.ndim < 2 or positions.shape[0] != count:
             message = (
-                f"`positions` must have a leading axis of {count} coordinates, as `sections` "
+                f"`{name}` must have a leading axis of {count} coordinates, as `sections` "
                 f"has, got shape {tuple(positions.shape)}."
             )
             raise ValueError(message)
-        return position_axes(positions[0, ...], x, feature, seq, xp)
+        return position_axes(positions[0, ...], x, feature, seq, xp, name)
 
     def _cos_sin(
         self, positions: Any, dtype: Any, xp: Namespace, *, features_inner: bool
@@ -220,58 +237,76 @@ class PositionTables:
         if first is None:
             first, source = self._host_stretch(name, start, stop, features_inner=features_inner)
             tables = tuple(xp.asarray(table, dtype=dtype, device=on, copy=True) for table in source)
-            with _LOCK:
-                self._moved.pop(key, None)
-                while len(self._moved) >= MOST_KEPT:
-                    del self._moved[next(iter(self._moved))]
-                stretches = self._moved[key] = with_one_more(stretches, first, tables)
-        return tuple(table[:, start - first : stop - first] for table in stretches[first])
+            stretches = with_one_more(stretches, first, tables, self.size)
+            _keep(self._moved, key, stretches, MOST_KEPT)
+        return columns(stretches[first], start - first, stop - first)
 
     def _host_columns(
         self, name: str, start: int, stop: int, *, features_inner: bool
     ) -> tuple[HostArray, ...]:
         first, tables = self._host_stretch(name, start, stop, features_inner=features_inner)
-        return tuple(table[:, start - first : stop - first] for table in tables)
+        return columns(tables, start - first, stop - first)
 
     def _host_stretch(
         self, name: str, start: int, stop: int, *, features_inner: bool
     ) -> tuple[int, tuple[HostArray, ...]]:
-        """Return NumPy tables that reach from `start` or before to `stop` or beyond."""
+        """Return where NumPy tables begin that cover `start` to `stop`, and these tables."""
         key = (name, features_inner)
         stretches = self._on_host.get(key, {})
         first = covering(stretches, start, stop)
         if first is None:
             first, last = to_make(stretches, start, stop, self.size)
-            before = stretches.get(first, ())
-            tables = self._lengthened(before, first, last, name, features_inner=features_inner)
-            stretches = self._on_host[key] = with_one_more(stretches, first, tables)
+            tables = self._made(stretches, first, last, name, features_inner=features_inner)
+            stretches = self._on_host[key] = with_one_more(stretches, first, tables, self.size)
+            # Parts of a stretch that is no longer there would keep all of it in memory.
+            self._latest.clear()
         return first, stretches[first]
 
-    def _lengthened(
-        self,
-        tables: tuple[HostArray, ...],
-        first: int,
-        last: int,
-        name: str,
-        *,
-        features_inner: bool,
+    def _made(
+        self, stretches: Stretches, first: int, last: int, name: str, *, features_inner: bool
     ) -> tuple[HostArray, ...]:
-        """Return tables from `first` to `last`, of which those that are there are copied."""
-        start = first + (width(tables) if tables else 0)
-        longer: tuple[HostArray, ...] = ()
-        for numbers in turning_numbers(self.frequencies, start, last, self.factor):
-            parts = self._arranged(numbers.real, numbers.imag, host)
-            if not longer:
-                longer = tuple(
+        """Return tables from `first` to `last`."""
+        made: tuple[HostArray, ...] = ()
+        for start, parts in self._parts(stretches, first, last):
+            if not made:
+                made = tuple(
                     _empty(len(part), last - first, name, features_inner) for part in parts
                 )
-                for table, old in zip(longer, tables, strict=bool(tables)):
-                    table[:, : start - first] = old
-            stop = start + numbers.shape[1]
-            for table, part in zip(longer, parts, strict=True):
-                table[:, start - first : stop - first] = part
-            start = stop
-        return longer
+            for table, part in zip(made, parts, strict=True):
+                table[:, start - first : start - first + part.shape[1]] = part
+        return made
+
+    def _parts(
+        self, stretches: Stretches, first: int, last: int
+    ) -> Iterator[tuple[int, tuple[HostArray, ...]]]:
+        """Yield parts of tables and where they begin; only those not there are computed."""
+        for start, stop, kept in spans(stretches, first, last):
+            if kept is not None:
+                yield start, kept
+                continue
+            at = start
+            for numbers in turning_numbers(self.frequencies, start, stop, self.factor):
+                yield at, self._arranged(numbers.real, numbers.imag, host)
+                at += numbers.shape[1]
+
+
+def _for_vectors(x: Any, cos: Any, sin: Any, axis: int, xp: Namespace) -> tuple[Any, Any]:
+    """Return the factors of all numbers of `x`, and of those in the other half in their place."""
+    factor, exchanged = xp.empty_like(x), xp.empty_like(x)
+    factor[...] = xp.concat([cos, cos], axis=axis)
+    exchanged[...] = xp.concat([-sin, sin], axis=axis)
+    return factor, exchanged
+
+
+def _keep(kept: dict[Key, Value], key: Key, value: Value, most: int) -> None:
+    """Put a value behind those that are kept, of which the first make room.
+
+    Threads may do so at the same time: each step is one of the dictionary's own.
+    """
+    kept.pop(key, None)
+    kept[key] = value
+    for old in list(kept)[:-most]:
+        kept.pop(old, None)
 
 
 def _empty(rows: int, columns: int, name: str, rows_inner: bool) -> HostArray:  # noqa: FBT001

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from positional_embeddings import _checks
-from positional_embeddings._blocks import block_lengths, cuts
+from positional_embeddings._blocks import block_lengths, cuts, features_of_pairs
 from positional_embeddings._memory import fills_in_parts, memory_strides, on_the_host, shares_memory
 from positional_embeddings._namespace import (
     ArrayT,
@@ -75,7 +75,7 @@ def rotated(
 def turns_vectors(x: Any, layout: str, fused: bool | None) -> bool:  # noqa: FBT001
     """Tell whether `x` is a few vectors in halves, which no kernel rotates.
 
-    With the tables `for_vectors` two products of whole arrays rotate them, not four of rows.
+    With tables of their own two products of whole arrays rotate them, not four of rows.
     """
     return (
         layout == "half"
@@ -84,14 +84,6 @@ def turns_vectors(x: Any, layout: str, fused: bool | None) -> bool:  # noqa: FBT
         and x.dtype in (host.float32, host.float64)
         and (fused is False or not (fused or _fused().kernel_for(x)))
     )
-
-
-def for_vectors(x: Any, cos: Any, sin: Any, axis: int, xp: Namespace) -> tuple[Any, Any]:
-    """Return the factors of all numbers of `x`, and of those in the other half in their place."""
-    factor, exchanged = xp.empty_like(x), xp.empty_like(x)
-    factor[...] = xp.concat([cos, cos], axis=axis)
-    exchanged[...] = xp.concat([-sin, sin], axis=axis)
-    return factor, exchanged
 
 
 def vectors_rotated(x: ArrayT, factor: Any, exchanged: Any, axis: int, xp: Namespace) -> ArrayT:
@@ -201,13 +193,6 @@ def _features(
     first, second = features_of_pairs(block[axis].start, block[axis].stop, pairs, layout)
     before, after = block[:axis], block[axis + 1 :]
     return (*before, first, *after), (*before, second, *after)
-
-
-def features_of_pairs(start: int, stop: int, pairs: int, layout: str) -> tuple[slice, slice]:
-    """Return where the first and the second features are of the pairs `start` to `stop`."""
-    if layout == "half":
-        return slice(start, stop), slice(start + pairs, stop + pairs)
-    return slice(2 * start, 2 * stop, 2), slice(2 * start + 1, 2 * stop, 2)
 
 
 def _at_once(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:

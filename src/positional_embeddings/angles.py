@@ -164,7 +164,11 @@ def _reduced_turns(
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
-    for limb, weight in _limbs(whole, bits, work, xp):
+    limbs = _limbs(whole, bits, work, xp)
+    if dtype_name(positions.dtype) == "uint64":
+        # As int64 those from 2**63 on are less by 2**64.
+        limbs.append((xp.astype(whole < 0, work), 2**64))
+    for limb, weight in limbs:
         first, second, third = parts(weight)
         coarse = _without_whole(coarse + _without_whole(limb * first, xp), xp)
         medium = medium + _without_whole(limb * second, xp)
@@ -194,7 +198,9 @@ def _whole_and_behind_the_point(
 
 def _limbs(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[tuple[Any, int]]:
     """Cut whole positions into parts of few bits, each with the weight of its unit."""
-    cuts = 2 if bits == 11 else 0 if dtype_name(whole.dtype) == "int32" else 1
+    kind = dtype_name(whole.dtype)
+    few, many = (2, 5) if bits == 11 else (0 if kind == "int32" else 1, 1)
+    cuts = many if kind.endswith("64") else few
     limbs = []
     weight = 1
     for _ in range(cuts):

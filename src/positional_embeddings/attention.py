@@ -162,9 +162,9 @@ def scaled_dot_product_attention(
     Several threads then ask a function at the same time.
 
     Where a query does attend to a key that is not finite, its output is NaN; to a value
-    that is not finite, that value is in its output. (Without mask and bias the plain
-    formula decides, in which a score of minus infinity has no weight; where all of a
-    query are minus infinity, it gets zeros.)
+    that is not finite, that value is in its output, unless its weight rounds to 0.
+    (Without mask and bias the plain formula decides, in which a score of minus infinity
+    has no weight; where all of a query are minus infinity, it gets zeros.)
 
     References
     ----------

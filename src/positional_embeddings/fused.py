@@ -11,6 +11,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
+from positional_embeddings._blocks import features_of_pairs
 from positional_embeddings._namespace import (
     Dtype,
     host,
@@ -19,7 +20,6 @@ from positional_embeddings._namespace import (
     is_numpy_array,
     kind_of,
 )
-from positional_embeddings._turning import features_of_pairs
 
 # Called with x, cos, sin, out, axis and layout, where the tables have the axes of x.
 Kernel = Callable[[Any, Any, Any, Any, int, str], None]

@@ -162,7 +162,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             in the order of (heads, batch), or (query, key, heads, batch). Query and key
             may be 1. A function ``mask(q_pos, k_pos)`` is given the indices in `x` of
             some queries, (n, 1), and of some keys, (1, m), both counted from 0, and
-            returns the mask between them.
+            returns the mask between them, as `scaled_dot_product_attention` asks it.
         bias : array or function, optional
             Real floating-point, added to the scores; shape (query, key),
             (query, key, 1), (query, key, heads), (query, key, heads * batch) or
@@ -222,34 +222,44 @@ class RoPEMultiHeadAttention(WeightedLayer):
 
     def _per_head(self, kind: str, given: Any, x: Any, xp: Namespace) -> Any:
         """Give a mask or bias, or what a function returns, the axes (query, key, heads, batch)."""
+        _, seq, batch = x.shape
         if not callable(given):
-            return self._with_heads(kind, kind, given, x.shape[2], xp)
+            check_kind(kind, kind, given, xp)
+            return self._with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
 
         def asked(q_pos: Any, k_pos: Any) -> Any:
             name, array = f"{kind}(q_pos, k_pos)", given(q_pos, k_pos)
             namespace_of(**{"x": x, name: array})
-            return self._with_heads(kind, name, array, x.shape[2], xp)
+            check_kind(kind, name, array, xp)
+            shape = (q_pos.shape[0], k_pos.shape[1], self.num_heads, batch)
+            return self._with_heads(kind, name, array, shape, xp)
 
         return asked
 
-    def _with_heads(self, kind: str, name: str, array: Any, batch: int, xp: Namespace) -> Any:
-        check_kind(kind, name, array, xp)
+    def _with_heads(
+        self, kind: str, name: str, array: Any, target: tuple[int, int, int, int], xp: Namespace
+    ) -> Any:
+        queries, keys, heads, batch = target
+        own, axis = (batch, "batch") if kind == "mask" else (heads, "heads")
+        last = array.shape[2] if array.ndim == 3 else 1
+        if not (
+            2 <= array.ndim <= 4
+            and last in (1, own, heads * batch)
+            and all(map(_checks.fits, array.shape, target if array.ndim == 4 else target[:2]))
+        ):
+            message = (
+                f"`{name}` must have shape ({queries}, {keys}), ({queries}, {keys}, n), with n one "
+                f"of 1, {own} ({axis}) and {heads * batch} (heads * batch), or {target}, "
+                f"with 1 where it broadcasts, got {tuple(array.shape)}."
+            )
+            raise ValueError(message)
         if array.ndim == 2:
             return array[:, :, None, None]
         if array.ndim == 4:
             return array
-        own, axis = (batch, "batch") if kind == "mask" else (self.num_heads, "heads")
-        merged = self.num_heads * batch
-        if array.ndim != 3 or array.shape[2] not in (1, own, merged):
-            message = (
-                f"`{name}` must have shape (query, key), (query, key, n), with n one of 1, {own} "
-                f"({axis}) and {merged} (heads * batch), or (query, key, heads, batch), "
-                f"got {tuple(array.shape)}."
-            )
-            raise ValueError(message)
-        if array.shape[2] in (1, own):
+        if last in (1, own):
             return array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
-        return xp.reshape(array, (*array.shape[:2], self.num_heads, batch))
+        return xp.reshape(array, (*array.shape[:2], heads, batch))
 
 
 def _projected(weight: Any, x: Any, xp: Namespace) -> Any:

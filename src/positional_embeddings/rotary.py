@@ -304,7 +304,7 @@ class RoPE:
             if delta.ndim == 0:
                 coordinates = () if self.sections is None else (len(self.sections),)
                 delta = xp.broadcast_to(delta, (*coordinates, _axes.length(x, seq)))
-            cos, sin = self._tables.beside(x, delta, 0, feature, seq, xp)
+            cos, sin = self._tables.beside(x, delta, 0, feature, seq, xp, name="delta")
         cos, sin = self._without_factor(cos, sin, 1)
         return rotated(x, cos, sin, feature, self.layout, xp, fused=self.fused)
 
