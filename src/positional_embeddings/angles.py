@@ -198,9 +198,8 @@ def _whole_and_behind_the_point(
 
 def _limbs(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[tuple[Any, int]]:
     """Cut whole positions into parts of few bits, each with the weight of its unit."""
-    kind = dtype_name(whole.dtype)
-    few, many = (2, 5) if bits == 11 else (0 if kind == "int32" else 1, 1)
-    cuts = many if kind.endswith("64") else few
+    width = 63 if dtype_name(whole.dtype).endswith("64") else 32
+    cuts = (width - 2) // bits  # the last part has room for one bit more
     limbs = []
     weight = 1
     for _ in range(cuts):
