@@ -125,10 +125,13 @@ def _turn_blocks(
     x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, xp: Namespace
 ) -> None:
     """Turn real pairs, a block of them at a time."""
+    before: Any = None
     for block, beside in _blocks(x, cos, axis):
-        c, s = cos[beside], sin[beside]
         at_first, at_second = _features(block, axis, cos.shape[axis], layout)
         first, second = x[at_first], x[at_second]
+        if (beside, first.shape) != before:
+            c, s = (_as_long(table[beside], first, xp) for table in (cos, sin))
+            before = beside, first.shape
         if first.dtype != c.dtype:
             first, second = xp.astype(first, c.dtype), xp.astype(second, c.dtype)
         turned_first = first * c
@@ -140,6 +143,15 @@ def _turn_blocks(
             turned_second = xp.astype(turned_second, x.dtype)
         out[at_first] = turned_first
         out[at_second] = turned_second
+
+
+def _as_long(table: Any, block: Any, xp: Namespace) -> Any:
+    """Repeat a table's part over its block: NumPy multiplies short rows by a number slowly."""
+    if table.shape == block.shape or type(block) is not host.ndarray:
+        return table
+    repeated = xp.empty_like(block, dtype=table.dtype)
+    repeated[...] = table
+    return repeated
 
 
 def _multiply_blocks(x: Any, cos: Any, sin: Any, out: Any, axis: int, xp: Namespace) -> None:
