@@ -723,17 +723,17 @@ CASES = {
     "too many queries": (
         lambda: pe.create_causal_mask(2**70, key_len=4),
         ValueError,
-        f"`seq_len` must lie within the integers of the device, int64, got {2**70}.",
+        f"`seq_len` must be at most {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
     ),
     "too many keys": (
         lambda: pe.create_causal_mask(4, key_len=2**70),
         ValueError,
-        f"`key_len` must lie within the integers of the device, int64, got {2**70}.",
+        f"`key_len` must be at most {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
     ),
     "far offset": (
         lambda: pe.create_causal_mask(4, offset=2**70),
         ValueError,
-        f"`offset` must lie within the integers of the device, int64, got {2**70}.",
+        f"`offset` must keep positions within {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
     ),
     "real segments": (
         lambda: pe.create_segment_mask(f(3)),

@@ -121,6 +121,24 @@ def test_large_positions_without_a_sign_in_every_library(backend):
     np.testing.assert_allclose(backend.numpy(cos), np.asarray(expected, dtype=float), atol=1e-6)
 
 
+def test_far_real_positions(backend):
+    """A position counts as far as its parts are exact; beyond, and without a number, it is NaN."""
+    given = [2.0**24 + 2, 1.25 * 2**34, -1.75 * 2**36, 2.0**50, 1.5 * 2**62, -(2.0**63)]
+    none = [2.0**64, -1e30, float("inf"), -float("inf"), float("nan")]
+    positions = backend.array(np.asarray(given + none, dtype=np.float32))
+    dtype = getattr(backend.xp, backend.wide)
+    got = [backend.numpy(t) for t in cos_sin(positions, turns(8, 10_000), dtype, backend.xp)]
+    bound = 2.5e-16 if backend.wide == "float64" else 3.1e-8
+    for j, position in enumerate(given):
+        for i in range(4):
+            with mpmath.workdps(60):
+                exact = exact_angle(mpmath.mpf(position), i, 8, 10_000)
+                assert error(got[0][i, j], mpmath.cos(exact)) < bound
+                assert error(got[1][i, j], mpmath.sin(exact)) < bound
+    assert np.isnan(got[0][:, len(given) :]).all()
+    assert np.isnan(got[1][:, len(given) :]).all()
+
+
 @given(positions=st.lists(st.floats(-3000, 3000, width=32), min_size=3, max_size=3))
 def test_real_positions_on_every_device(backend, positions):
     """float32 holds the given positions exactly, so that the angle's own error remains."""

@@ -106,7 +106,9 @@ def test_large_unsigned_positions_do_not_wrap():
     positions = np.asarray([2**31 + 5], dtype="uint32")
     got = sinusoidal_encoding(jnp.asarray(positions), 4)
     np.testing.assert_allclose(np.asarray(got), sinusoidal_encoding(positions, 4), atol=2e-7)
-    with pytest.raises(ValueError, match="`offset` must lie within the integers of the device"):
+    with pytest.raises(
+        ValueError, match="`offset` must keep positions within 536870911, so that int32"
+    ):
         create_causal_mask(2, offset=2**40, xp=jnp)
 
 

@@ -183,6 +183,33 @@ def test_sizes_beyond_every_position(backend, size, offset):
         np.testing.assert_array_equal(mask[..., 0], expected)
 
 
+@pytest.mark.parametrize("end", [-1, 1])
+def test_distances_between_the_farthest_positions(backend, end):
+    """Compared with integers that have no end."""
+    farthest = (2**63 - 1 if backend.has_int64 else 2**31 - 1) // 4
+    offset = -farthest if end < 0 else farthest - 2
+    options = {"key_len": 4, "offset": offset, "xp": backend.xp, "device": backend.device}
+    query, key = [offset, offset + 1], range(4)
+    for side in (0, 20, farthest - 3, farthest, farthest + 2, 2 * farthest, 8 * farthest):
+        for left, right in ((side, None), (None, side), (side, side)):
+            mask = create_sliding_window_mask(2, (left, right), **options)
+            expected = [
+                [
+                    (left is not None and i - j > left) or (right is not None and j - i > right)
+                    for j in key
+                ]
+                for i in query
+            ]
+            np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
+    for size in (5, farthest, 4 * farthest):
+        dilated = backend.numpy(create_dilated_mask(2, size, **options))[..., 0]
+        np.testing.assert_array_equal(dilated, [[(i - j) % size != 0 for j in key] for i in query])
+        chunked = backend.numpy(create_chunked_mask(2, size, **options))[..., 0]
+        np.testing.assert_array_equal(
+            chunked, [[i // size != j // size for j in key] for i in query]
+        )
+
+
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0, 1)])
 def test_picture_of_an_empty_mask(shape):
     drawn = describe_mask(np.zeros(shape, dtype=bool))

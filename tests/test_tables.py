@@ -139,6 +139,14 @@ def test_steps_across_the_ends_of_stretches():
     assert set(lengths) == {(2**n,) for n in range(12, 19)} | {(300_000,)}
 
 
+def test_few_stretches_are_kept():
+    rope, x = RoPE(2, 2**40), np.asarray([[1.0], [0.0]])
+    for i in range(100):
+        rope(x, offset=i * 2**20)
+    assert list(stretches(rope)) == [i * 2**20 for i in range(36, 100)]
+    np.testing.assert_allclose(rope(x)[:, 0], [1, 0])
+
+
 def test_replaced_stretches_do_not_stay_in_memory():
     """The tables of the latest calls do not hold what no longer is a table of the layer."""
     size = 65_536

@@ -15,7 +15,7 @@ from positional_embeddings._checks import (
     positive_integer,
     real,
 )
-from positional_embeddings._namespace import Namespace, default_integer
+from positional_embeddings._namespace import Namespace, default_integer, dtype_name
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
@@ -169,6 +169,11 @@ def filled_up(
     return filled
 
 
+def farthest_position(dtype: Any, xp: Namespace) -> int:
+    """Return the farthest position from 0: any distance, and as much again, is still a number."""
+    return int(xp.iinfo(dtype).max) // 4
+
+
 def query_and_key_positions(
     q_len: tuple[str, int],
     k_len: tuple[str, int | None],
@@ -184,13 +189,14 @@ def query_and_key_positions(
     keys = queries if k_len[1] is None else positive_integer(*k_len)  # type: ignore[arg-type]
     start = keys - queries if offset is None else integer("offset", offset)
     dtype = default_integer(xp, device)
-    largest = xp.iinfo(dtype).max
+    farthest = farthest_position(dtype, xp)
+    why = f"so that {dtype_name(dtype)} holds all distances"
     for name, n in ((q_len[0], queries), (k_len[0], keys)):
-        if n > largest:
-            message = f"`{name}` must lie within the integers of the device, {dtype}, got {n}."
+        if n > farthest:
+            message = f"`{name}` must be at most {farthest}, {why}, got {n}."
             raise ValueError(message)
-    if not -largest <= start <= largest - queries:
-        message = f"`offset` must lie within the integers of the device, {dtype}, got {start}."
+    if not -farthest <= start <= farthest - queries:
+        message = f"`offset` must keep positions within {farthest}, {why}, got {start}."
         raise ValueError(message)
     return (
         xp.arange(start, start + queries, dtype=dtype, device=device),

@@ -7,6 +7,7 @@ from positional_embeddings.angles import BLOCK
 
 # Where stretches begin and end, but for the end of all.
 _PIECE = 16 * BLOCK
+_MOST = 64
 
 # Tables, (row, position), by the first of the positions that they cover.
 Stretches = dict[int, tuple[Any, ...]]
@@ -59,10 +60,13 @@ def with_one_more(
 ) -> Stretches:
     """Return the stretches and one more, which takes the place of those within it.
 
-    It takes the place of all where they would be longer than one of all positions.
+    It takes the place of all where they would be longer than one of all positions, and
+    that of the oldest where they are many.
     """
     more = {**others(stretches, first, first + width(tables)), first: tables}
-    return more if sum(map(width, more.values())) <= size else {first: tables}
+    if sum(map(width, more.values())) > size:
+        return {first: tables}
+    return dict(list(more.items())[-_MOST:])
 
 
 def others(stretches: Stretches, first: int, last: int) -> Stretches:

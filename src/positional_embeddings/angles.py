@@ -28,6 +28,8 @@ _SPLIT = 2.0**27 + 1
 _TWO_PI_UPPER = round(2 * pi * 2**23) / 2**23
 _TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
 
+_FARTHEST = 2.0**63  # the farthest real position, of which parts are exact
+
 BLOCK = 256  # positions of a table that are made at a time, few enough for the cache
 
 
@@ -112,7 +114,7 @@ def _cos_sin_float32(near: Any, rest: Any, xp: Namespace) -> tuple[Any, Any]:
     digits, what remains of the angle gives but a small correction.
     """
     on = device_of(near)
-    step = xp.round(near * _STEPS)
+    step = xp.where(xp.isnan(near), xp.zeros_like(near), xp.round(near * _STEPS))
     index = xp.astype(step, default_integer(xp, on)) + _FARTHEST_STEP
     flat = xp.reshape(index, (prod(near.shape),))
     cos, cos_rest, sin, sin_rest = (
@@ -190,6 +192,8 @@ def _whole_and_behind_the_point(
     if xp.isdtype(positions.dtype, "integral"):
         return _at_least_32_bits(positions, xp), None, None
     real = xp.astype(positions, work, copy=False)
+    nan = xp.asarray(float("nan"), dtype=work, device=device_of(positions))
+    real = xp.where(xp.abs(real) <= _FARTHEST, real, nan)
     whole = xp.floor(real)
     behind = real - whole
     upper = xp.floor(behind * 2**bits) / 2**bits
@@ -198,7 +202,7 @@ def _whole_and_behind_the_point(
 
 def _limbs(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[tuple[Any, int]]:
     """Cut whole positions into parts of few bits, each with the weight of its unit."""
-    width = 63 if dtype_name(whole.dtype).endswith("64") else 32
+    width = 32 if dtype_name(whole.dtype) in ("int32", "uint32") else 63
     cuts = (width - 2) // bits  # the last part has room for one bit more
     limbs = []
     weight = 1

@@ -163,8 +163,9 @@ def scaled_dot_product_attention(
 
     Where a query does attend to a key that is not finite, its output is NaN; to a value
     that is not finite, that value is in its output, unless its weight rounds to 0.
-    (Without mask and bias the plain formula decides, in which a score of minus infinity
-    has no weight; where all of a query are minus infinity, it gets zeros.)
+    (Without mask and bias the plain formula decides, in which such a value with a weight
+    of 0 gives NaN, and a score of minus infinity has no weight; where all of a query are
+    minus infinity, it gets zeros.)
 
     References
     ----------

@@ -162,7 +162,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             in the order of (heads, batch), or (query, key, heads, batch). Query and key
             may be 1. A function ``mask(q_pos, k_pos)`` is given the indices in `x` of
             some queries, (n, 1), and of some keys, (1, m), both counted from 0, and
-            returns the mask between them, as `scaled_dot_product_attention` asks it.
+            returns the mask between them; see `scaled_dot_product_attention`.
         bias : array or function, optional
             Real floating-point, added to the scores; shape (query, key),
             (query, key, 1), (query, key, heads), (query, key, heads * batch) or

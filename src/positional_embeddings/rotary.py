@@ -221,11 +221,12 @@ class RoPE:
             `feature_axis` and a sequence along `seq_axis`; or complex ones with
             ``head_size / 2`` features, each of which is a pair.
         positions : array, optional
-            Integer or real positions of any sign and order. One axis belongs to
-            the sequence; otherwise one axis fewer than `x` (the features left
-            out), each as long as in `x` or 1. With `sections` an axis of
-            coordinates goes before; without positions all coordinates count the
-            sequence. The table's length does not bound them.
+            Integer or real positions of any sign and order; real ones beyond
+            2**63 give NaN. One axis belongs to the sequence; two or more are
+            those of `x` without the features, each as long as in `x` or 1. With
+            `sections` an axis of coordinates goes before; without positions all
+            coordinates count the sequence. The table's length does not bound
+            them.
         offset : int, default 0
             Position of the first element where `positions` is not given.
         inverse : bool, default False
@@ -293,7 +294,7 @@ class RoPE:
             If `x` does not hold floating-point numbers, or `delta` is neither a number nor
             an array of its library.
         ValueError
-            If `x` or `delta` has the wrong shape.
+            If `x` or `delta` has the wrong shape, or a number is beyond 2**60 positions.
         """
         number = isinstance(delta, Real) or not hasattr(delta, "shape")
         xp = namespace_of(x=x, **({} if number else {"delta": delta}))

@@ -7,6 +7,7 @@ i + offset, key j at position j.
 from typing import Any
 
 from positional_embeddings import _checks
+from positional_embeddings._axes import farthest_position
 from positional_embeddings._namespace import Device, Namespace, namespace_or_numpy
 from positional_embeddings.masks import query_and_key
 
@@ -69,9 +70,9 @@ def create_sliding_window_mask(
     left, right = _window(window)
     xp = namespace_or_numpy(xp)
     query, key = query_and_key(seq_len, key_len, offset, xp, device)
-    # No position lies so far away, and no integer of the device need hold such a number.
-    far = xp.iinfo(query.dtype).max // 2
-    left, right = (None if side is None or side > far else side for side in (left, right))
+    # No two positions are farther apart.
+    widest = 2 * farthest_position(query.dtype, xp)
+    left, right = (None if side is None or side > widest else side for side in (left, right))
     if left is None and right is None:
         return (query - key) * 0 != 0
     if left is None:
