@@ -226,10 +226,10 @@ class AbsolutePE:
             Real floating-point numbers with `embedding_size` features along
             `feature_axis` and a sequence along `seq_axis`.
         positions : array, optional
-            Integer or real positions of any sign and order. One axis belongs to
-            the sequence; otherwise one axis fewer than `x` (the features left
-            out), each as long as in `x` or 1. The table's length does not bound
-            them.
+            Integer or real positions of any sign and order; real ones beyond
+            2**63 give NaN. One axis belongs to the sequence; two or more are
+            those of `x` without the features, each as long as in `x` or 1. The
+            table's length does not bound them.
         offset : int, default 0
             Position of the first element where `positions` is not given.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional

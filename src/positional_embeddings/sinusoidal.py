@@ -61,7 +61,8 @@ def sinusoidal_encoding(
     Parameters
     ----------
     positions : array
-        Integer or real positions of any shape, sign and order.
+        Integer or real positions of any shape, sign and order; real ones beyond 2**63
+        give NaN.
     dim : int
         Number of features, positive. An odd number ends with a sine of its own, or
         with zeros where `endpoint` is True.
