@@ -178,6 +178,19 @@ def test_moved_tables_are_no_longer_than_a_whole_one(asked):
             assert sum(tables[0].shape[1] for tables in kept.values()) <= 20_000
 
 
+def test_moved_tables_make_room():
+    """Those on the host were merged meanwhile, and all that was moved would be too long."""
+    strict = pytest.importorskip("array_api_strict")
+    rope = RoPE(4, 40_960)
+    rope(strict.ones((4, 20_480)), offset=12_288)
+    rope(strict.ones((4, 16_384)))
+    rope(np.ones((4, 16_385)))
+    assert stretches(rope) == {0: 32_768}
+    rope(strict.ones((4, 8192)), offset=32_768)
+    (kept,) = rope._tables._moved.values()
+    assert {first: tables[0].shape[1] for first, tables in kept.items()} == {32_768: 8192}
+
+
 def test_threads_grow_tables():
     whole = RoPE(8, 100_000)
     rope = RoPE(8, 100_000)
