@@ -6,7 +6,13 @@ from typing import Any
 
 from positional_embeddings import _axes, _checks
 from positional_embeddings._attending import ALL, PerBlock, part_of
-from positional_embeddings._namespace import Namespace, default_integer, device_of, namespace_of
+from positional_embeddings._namespace import (
+    Namespace,
+    default_integer,
+    device_of,
+    namespace_of,
+    present,
+)
 from positional_embeddings.mask_tools import check_mask
 
 # Called with the indices of queries, (query, 1), and of keys, (1, key).
@@ -102,17 +108,29 @@ def _asked(
     q_len, k_len = _axes.length(q, layout.seq, "q"), layout.k_len
     on = device_of(q)
     integers = {"dtype": default_integer(xp, on), "device": on}
-    name = f"{kind}(q_pos, k_pos)"
 
     def ask(queries: slice, keys: slice) -> Any:
         q_pos = xp.arange(*queries.indices(q_len), **integers)
         k_pos = xp.arange(*keys.indices(k_len), **integers)
-        array = function(q_pos[:, None], k_pos[None, :])
-        namespace_of(**{"q": q, name: array})
-        check_kind(kind, name, array, xp)
+        name, array = answered(kind, function, q_pos[:, None], k_pos[None, :], xp, q=q)
         return layout.by_score(name, array, q_pos.shape[0], k_pos.shape[0], xp)
 
     return ask
+
+
+def arrays_among(**given: Any) -> dict[str, Any]:
+    """Return the masks and biases that are arrays, by name: no functions, and not None."""
+    return {name: array for name, array in present(**given).items() if not callable(array)}
+
+
+def answered(
+    kind: str, function: ScoreFunction, q_pos: Any, k_pos: Any, xp: Namespace, **beside: Any
+) -> tuple[str, Any]:
+    """Return what a function says of positions, checked, and what messages call it."""
+    name, array = f"{kind}(q_pos, k_pos)", function(q_pos, k_pos)
+    namespace_of(**beside, **{name: array})
+    check_kind(kind, name, array, xp)
+    return name, array
 
 
 def check_kind(kind: str, name: str, array: Any, xp: Namespace) -> None:

@@ -12,11 +12,11 @@ from positional_embeddings._namespace import (
     compute_dtype,
     dtype_name,
     namespace_of,
-    present,
 )
 from positional_embeddings._score_layout import (
     ScoreFunction,
     ScoreLayout,
+    arrays_among,
     check_kind,
     per_block,
 )
@@ -194,10 +194,10 @@ def scaled_dot_product_attention(
     (2, 4096)
     """
     given = {"mask": mask, "bias": bias}
-    arrays = {name: array for name, array in given.items() if not callable(array)}
-    xp = namespace_of(q=q, k=k, v=v, **present(**arrays))
+    arrays = arrays_among(**given)
+    xp = namespace_of(q=q, k=k, v=v, **arrays)
     _check_dtypes(q, k, v, xp)
-    for name, array in present(**arrays).items():
+    for name, array in arrays.items():
         check_kind(name, name, array, xp)
     enable_gqa = _checks.boolean("enable_gqa", enable_gqa)
     return_weights = _checks.boolean("return_weights", return_weights)

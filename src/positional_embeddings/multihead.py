@@ -16,7 +16,7 @@ from positional_embeddings._namespace import (
     namespace_of,
     present,
 )
-from positional_embeddings._score_layout import ScoreFunction, check_kind
+from positional_embeddings._score_layout import ScoreFunction, answered, arrays_among, check_kind
 from positional_embeddings._weights import WeightedLayer, normal, set_weights, weight
 from positional_embeddings.attention import scaled_dot_product_attention
 from positional_embeddings.rotary import RoPE
@@ -186,8 +186,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
         given = {"mask": mask, "bias": bias}
-        arrays = {name: array for name, array in given.items() if not callable(array)}
-        xp = namespace_of(x=x, **present(**arrays), Wq=self.Wq)
+        xp = namespace_of(x=x, **arrays_among(**given), Wq=self.Wq)
         _checks.real_floating(xp, x=x)
         offset = _checks.non_negative_integer("offset", offset)
         if x.ndim != 3 or x.shape[0] != self.d_model:
@@ -228,9 +227,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             return self._with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
 
         def asked(q_pos: Any, k_pos: Any) -> Any:
-            name, array = f"{kind}(q_pos, k_pos)", given(q_pos, k_pos)
-            namespace_of(**{"x": x, name: array})
-            check_kind(kind, name, array, xp)
+            name, array = answered(kind, given, q_pos, k_pos, xp, x=x)
             shape = (q_pos.shape[0], k_pos.shape[1], self.num_heads, batch)
             return self._with_heads(kind, name, array, shape, xp)
 
