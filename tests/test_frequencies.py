@@ -128,7 +128,7 @@ def test_far_real_positions(backend):
     positions = backend.array(np.asarray(given + none, dtype=np.float32))
     dtype = getattr(backend.xp, backend.wide)
     got = [backend.numpy(t) for t in cos_sin(positions, turns(8, 10_000), dtype, backend.xp)]
-    bound = 2.5e-16 if backend.wide == "float64" else 3.1e-8
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
     for j, position in enumerate(given):
         for i in range(4):
             with mpmath.workdps(60):
@@ -144,12 +144,34 @@ def test_real_positions_on_every_device(backend, positions):
     """float32 holds the given positions exactly, so that the angle's own error remains."""
     array = backend.array(positions, "float32")
     dtype = getattr(backend.xp, backend.wide)
-    bound = 4e-16 if backend.wide == "float64" else 3.1e-8
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
     cos, sin = (backend.numpy(t) for t in cos_sin(array, turns(8, 10_000), dtype, backend.xp))
     for i in range(4):
         for j, position in enumerate(positions):
             with mpmath.workdps(50):
                 exact = exact_angle(position, i, 8, 10_000)
+                assert error(cos[i, j], mpmath.cos(exact)) < bound
+                assert error(sin[i, j], mpmath.sin(exact)) < bound
+
+
+@given(
+    positions=st.lists(st.floats(-3000, 3000, width=32), min_size=3, max_size=3),
+    base=st.sampled_from([1e-3, 1e-9, 1e4]),
+    scale=st.sampled_from([1.0, 1e3, 1e9]),
+)
+@example(positions=[-0.49142376, -1e-10, 0.95917356], base=1e-3, scale=1.0)
+@example(positions=[-28.222513, 1e-20, 2010.6211], base=1e-9, scale=1e9)
+def test_real_positions_at_high_frequencies(backend, positions, base, scale):
+    """A part of a position is many turns at a frequency above 1, and no less exact."""
+    array = backend.array(np.asarray(positions, "float32"), "float32")
+    dtype = getattr(backend.xp, backend.wide)
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    tables = cos_sin(array, turns(4, base, scale), dtype, backend.xp)
+    cos, sin = (backend.numpy(table) for table in tables)
+    for i in range(2):
+        for j, position in enumerate(np.asarray(positions, "float32").tolist()):
+            with mpmath.workdps(60):
+                exact = exact_angle(position, i, 4, base, scale)
                 assert error(cos[i, j], mpmath.cos(exact)) < bound
                 assert error(sin[i, j], mpmath.sin(exact)) < bound
 

@@ -1,6 +1,6 @@
 """Exact cosines and sines of positions times frequencies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from math import pi, prod
@@ -29,6 +29,9 @@ _TWO_PI_UPPER = round(2 * pi * 2**23) / 2**23
 _TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
 
 _FARTHEST = 2.0**63  # the farthest real position, of which parts are exact
+
+# What is left of a position turns the highest frequency by less than this part of a turn.
+_SMALL = 2.0**-12
 
 BLOCK = 256  # positions of a table that are made at a time, few enough for the cache
 
@@ -155,52 +158,59 @@ def _reduced_turns(
     others = (None,) * positions.ndim
     beside_positions = (slice(None), *others) if first_axis else (*others, slice(None))
 
-    def parts(weight: int | None) -> list[Any]:
-        table = frequencies.parts(grid, weight)
-        rows = (xp.asarray(row, dtype=work, device=device_of(positions)) for row in table)
-        return [row[beside_positions] for row in rows]
+    def beside(rows: Sequence[Sequence[float]]) -> list[Any]:
+        on = device_of(positions)
+        return [xp.asarray(row, dtype=work, device=on)[beside_positions] for row in rows]
 
     beside_frequencies = (None, ...) if first_axis else (..., None)
-    whole, upper, lower = _whole_and_behind_the_point(positions, bits, work, xp)
-    whole = whole[beside_frequencies]
+    limbs, rest = _limbs(positions, frequencies.highest(), bits, work, xp)
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
-    limbs = _limbs(whole, bits, work, xp)
-    if dtype_name(positions.dtype) == "uint64":
-        # As int64 those from 2**63 on are less by 2**64.
-        limbs.append((xp.astype(whole < 0, work), 2**64))
-    for limb, weight in limbs:
-        first, second, third = parts(weight)
+    for numbers, weight in limbs:
+        limb = numbers[beside_frequencies]
+        first, second, third = beside(frequencies.parts(grid, weight))
         coarse = _without_whole(coarse + _without_whole(limb * first, xp), xp)
         medium = medium + _without_whole(limb * second, xp)
         fine = fine + limb * third
-    if upper is not None:
-        upper, lower = upper[beside_frequencies], lower[beside_frequencies]
-        first, second, third = parts(None)
-        rest = second + third
-        coarse = _without_whole(coarse + _without_whole(upper * first, xp), xp)
-        fine = fine + (upper * rest + lower * (first + rest))
+    if rest is not None:
+        (whole_frequency,) = beside([frequencies.per_position()])
+        fine = fine + rest[beside_frequencies] * whole_frequency
     quarter = xp.round(4 * (coarse + medium + fine))
     return (coarse - quarter / 4) + medium, fine, quarter
 
 
-def _whole_and_behind_the_point(
-    positions: Any, bits: int, work: Dtype, xp: Namespace
-) -> tuple[Any, Any, Any]:
-    """Return whole positions, the first `bits` behind the point of real ones, and the others."""
+def _limbs(
+    positions: Any, highest: float, bits: int, work: Dtype, xp: Namespace
+) -> tuple[list[tuple[Any, int | Decimal]], Any]:
+    """Cut positions into integers of few bits, each with the weight of its unit, and a rest.
+
+    The rest of real positions is so small that even the highest frequency times it is a
+    small part of a turn; integer positions leave none.
+    """
     if xp.isdtype(positions.dtype, "integral"):
-        return _at_least_32_bits(positions, xp), None, None
+        whole = _at_least_32_bits(positions, xp)
+        limbs = _limbs_of_whole(whole, bits, work, xp)
+        if dtype_name(positions.dtype) == "uint64":
+            # As int64 those from 2**63 on are less by 2**64.
+            limbs.append((xp.astype(whole < 0, work), 2**64))
+        return limbs, None
     real = xp.astype(positions, work, copy=False)
     nan = xp.asarray(float("nan"), dtype=work, device=device_of(positions))
     real = xp.where(xp.abs(real) <= _FARTHEST, real, nan)
-    whole = xp.floor(real)
-    behind = real - whole
-    upper = xp.floor(behind * 2**bits) / 2**bits
-    return whole, upper, behind - upper
+    # Towards 0, so that what is cut off is exact for negative positions, too.
+    whole = xp.trunc(real)
+    limbs = _limbs_of_whole(whole, bits, work, xp)
+    rest, unit = real - whole, 1.0
+    while highest * unit > _SMALL:
+        unit /= 2**bits
+        limb = xp.trunc(rest / unit)
+        rest = rest - limb * unit
+        limbs.append((limb, Decimal(unit)))
+    return limbs, rest
 
 
-def _limbs(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[tuple[Any, int]]:
+def _limbs_of_whole(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[Any]:
     """Cut whole positions into parts of few bits, each with the weight of its unit."""
     width = 32 if dtype_name(whole.dtype) in ("int32", "uint32") else 63
     cuts = (width - 2) // bits  # the last part has room for one bit more

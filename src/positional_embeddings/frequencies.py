@@ -163,7 +163,7 @@ class Turns:
         with localcontext(DIGITS):
             factor = Decimal(scale) / TWO_PI
             self._turns = tuple(frequency * factor for frequency in radians)
-        self._parts: dict[tuple[int, int | None], list[list[float]]] = {}
+        self._parts: dict[tuple[int, int | Decimal], list[list[float]]] = {}
         self._chosen: dict[tuple[int, ...], Turns] = {}
 
     @classmethod
@@ -191,16 +191,24 @@ class Turns:
         with localcontext(DIGITS):
             return [float(turns * TWO_PI) for turns in self._turns]
 
-    def parts(self, grid: int, weight: int | None) -> list[list[float]]:
+    def per_position(self) -> list[float]:
+        """Return the turns per position, rounded."""
+        return [float(turns) for turns in self._turns]
+
+    def highest(self) -> float:
+        """Return the most turns per position."""
+        return max(map(abs, self.per_position()), default=0.0)
+
+    def parts(self, grid: int, weight: int | Decimal) -> list[list[float]]:
         """Return multiples of 1 / grid, of 1 / grid**2, and what is left, each (frequency,).
 
-        They are the turns of a step of `weight` whole positions, without the whole
-        turns; where it is None, those of a part of a position.
+        They are the turns of a step of `weight` positions, without the whole turns.
         """
         key = (grid, weight)
         if key not in self._parts:
             with localcontext(DIGITS):
-                self._parts[key] = _split([_step(f, weight) for f in self._turns], grid)
+                steps = [turns * weight for turns in self._turns]
+                self._parts[key] = _split([step - round(step) for step in steps], grid)
         return self._parts[key]
 
 
@@ -215,12 +223,6 @@ def turns_to_endpoint(count: int, base: float, scale: float | Decimal = 1.0) -> 
     """Return `count` frequencies from 1 to ``1 / base``, both included, times `scale`."""
     with localcontext(DIGITS):
         return Turns(_powers(base, [Decimal(i) / max(count - 1, 1) for i in range(count)]), scale)
-
-
-def _step(frequency: Decimal, weight: int | None) -> Decimal:
-    if weight is None:
-        return frequency
-    return frequency * weight - round(frequency * weight)
 
 
 def _split(frequencies: Sequence[Decimal], grid: int) -> list[list[float]]:
