@@ -472,3 +472,82 @@ def last():
 atexit.register(last)
 """
     assert run_alone(code) == "done\n"
+
+
+DECODING = {
+    "head, seq, heads": ((64, 1, 8), 0, 1),
+    "batch, heads, seq, head": ((1, 8, 1, 64), -1, -2),
+    "batch, seq, heads, head": ((2, 1, 4, 64), -1, 1),
+}
+
+
+@pytest.mark.parametrize("layout", DECODING)
+@pytest.mark.parametrize("hides", [False, True])
+def test_one_query_over_many_keys_copies_none_of_them(layout, hides):
+    shape, feature, seq = DECODING[layout]
+    rng = np.random.default_rng(0)
+    q = rng.standard_normal(shape, dtype=np.float32)
+    keys = list(shape)
+    keys[seq] = 20_000
+    k, v = rng.standard_normal((2, *keys), dtype=np.float32)
+    mask = None
+    if hides:
+        lengths = [1] * len(shape)
+        lengths[max(feature % len(shape), seq % len(shape))] = 20_000
+        mask = (np.arange(20_000) % 7 == 0).reshape(lengths)
+    axes = {"feature_axis": feature, "seq_axis": seq}
+    tracemalloc.start()
+    got = scaled_dot_product_attention(q, k, v, mask=mask, **axes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 0.2 * k.nbytes
+
+    rows = [np.moveaxis(x, (seq, feature), (-2, -1)).astype(np.float64) for x in (q, k, v)]
+    scores = np.einsum("...qd,...kd->...qk", *rows[:2]) / 8
+    if hides:
+        scores[..., np.arange(20_000) % 7 == 0] = -np.inf
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    means = np.einsum("...qk,...kd->...qd", powers / powers.sum(-1, keepdims=True), rows[2])
+    np.testing.assert_allclose(np.moveaxis(got, (seq, feature), (-2, -1)), means, atol=2e-6)
+
+
+@pytest.mark.parametrize("seq", [0, 1, 2, 3])
+@pytest.mark.parametrize("q_len", [1, 5])
+def test_groups_of_heads_on_every_axis(backend, seq, q_len):
+    """Queries that share keys are multiplied with them together, wherever their heads lie."""
+    rng = np.random.default_rng(1)
+    q, k, v = (rng.standard_normal((n, h, 2, 4)) for n, h in ((q_len, 6), (9, 3), (9, 3)))
+    mask = rng.random((q_len, 9, 6, 2)) < 0.4
+    heads = [np.repeat(x, 2, axis=1) for x in (k, v)]
+    scores = np.einsum("qhbd,khbd->qkhb", q, heads[0]) / 2
+    powers = np.where(mask, 0, np.exp(scores))
+    sums = powers.sum(1, keepdims=True)
+    weights = powers / np.where(sums == 0, 1, sums)
+    expected = np.einsum("qkhb,khbd->qhbd", weights, heads[1])
+
+    axes = [seq, *(axis for axis in range(4) if axis != seq)]  # sequence, heads, batch, features
+    moved = [backend.array(np.moveaxis(x, range(4), axes)) for x in (q, k, v)]
+    low, high = sorted((axes[0], axes[3]))
+    mask = backend.array(np.moveaxis(mask, range(4), (low, high, axes[1], axes[2])))
+    got = scaled_dot_product_attention(
+        *moved, mask=mask, enable_gqa=True, feature_axis=axes[3], seq_axis=axes[0]
+    )
+    got = np.moveaxis(backend.numpy(got), axes, range(4))
+    np.testing.assert_allclose(got, expected, atol=backend.tolerance() * 10)
+
+
+@pytest.mark.parametrize("softcap", [1e10, 1e19, 1e30, 3e38, 1e39, 1e300])
+def test_a_cap_far_above_the_scores_changes_nothing(backend, softcap):
+    x = backend.array(np.random.default_rng(0).standard_normal((8, 5, 2)), "float32")
+    got = scaled_dot_product_attention(x, x, x, softcap=softcap)
+    expected = scaled_dot_product_attention(x, x, x)
+    np.testing.assert_allclose(backend.numpy(got), backend.numpy(expected), atol=1e-6)
+
+
+def test_a_large_cap_holds_for_larger_scores():
+    q, k = np.asarray([[1e25]]), np.asarray([[1e25, 0.0]])
+    _, weights = scaled_dot_product_attention(
+        q, k, np.ones((1, 2)), softcap=1e20, scale=1.0, bias=np.asarray([[-1e20, 0.0]]),
+        return_weights=True,
+    )  # fmt: skip
+    np.testing.assert_array_equal(weights, [[0.5, 0.5]])

@@ -178,3 +178,36 @@ def test_out_is_written_to_without_another_array():
     torch.testing.assert_close(x, expected)
     assert in_place.size < x.numel() / 8
     assert of_out.size == x.numel()
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_what_nobody_may_attend_to_has_a_gradient_of_zeros(size):
+    q, k, v = leaf(4, 32, 2), leaf(4, 32, 2, seed=1), leaf(4, 32, 2, seed=2)
+    mask = torch.ones(32, 32, 1, dtype=torch.bool)
+    output = scaled_dot_product_attention(q, k, v, mask=mask, block_size=size)
+    output.sum().backward()
+    assert not output.any()
+    assert not any(array.grad.any() for array in (q, k, v))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [None, 64])
+def test_attention_keeps_its_precision_under_autocast(dtype, size):
+    """Powers that are not normalised yet are beyond half precision."""
+    numbers = np.random.default_rng(0).standard_normal((64, 1024, 1))
+    x = torch.asarray(0.8 + 0.3 * numbers, dtype=torch.float32)
+    alone = scaled_dot_product_attention(x, x, x, block_size=size)
+    with torch.autocast("cpu", dtype):
+        under = scaled_dot_product_attention(x, x, x, block_size=size)
+        assert (x.mT @ x.mT.mT).dtype == dtype  # is it on?
+    assert torch.equal(under, alone)
+
+
+@pytest.mark.parametrize("apart", [0, 1, 5, 300])
+def test_out_that_shares_memory_through_another_storage(apart):
+    memory = np.random.default_rng(0).standard_normal(64 * 300 + 300).astype("float32")
+    x = torch.from_numpy(memory[apart : apart + 64 * 300].reshape(64, 300))
+    out = torch.from_numpy(memory[: 64 * 300].reshape(64, 300))
+    rope = RoPE(64, 300)
+    expected = rope(x.clone())
+    assert torch.equal(rope(x, out=out), expected)

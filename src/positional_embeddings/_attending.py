@@ -6,12 +6,25 @@ has to exist whole.
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from math import isqrt, log
+from math import isqrt, log, prod
 from typing import Any, NamedTuple
 
 from positional_embeddings._blocks import block_lengths, cuts
-from positional_embeddings._memory import exp_in_place, fills_in_parts, memory_strides, on_the_host
-from positional_embeddings._namespace import Namespace, device_of, dtype_name, known
+from positional_embeddings._memory import (
+    exp_in_place,
+    fills_in_parts,
+    memory_strides,
+    on_the_host,
+    row_product,
+)
+from positional_embeddings._namespace import (
+    Namespace,
+    device_of,
+    dtype_name,
+    is_readable,
+    known,
+    without_warnings,
+)
 from positional_embeddings._threads import workers_for
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
@@ -22,6 +35,9 @@ ACCELERATOR_BLOCK = 2**24
 _ROOM = 25.0
 # ... unless there are values beyond this: weighted by up to exp(_ROOM) they might overflow.
 _LARGE = 2.0**64
+
+# Scores are few where the keys are so many times as many numbers.
+_FEW = 8
 
 ALL = slice(None)
 
@@ -66,20 +82,52 @@ def attend(problem: Problem, xp: Namespace) -> tuple[Any, Any]:
         xp.astype(array, problem.dtype, copy=False)
         for array in (problem.query, problem.key, problem.value)
     )
-    guarded = _guarded(key, value, problem, xp)
+    query = query * problem.scale
     mask, bias = (ask and ask(ALL, ALL) for ask in (problem.mask, problem.bias))
     hidden, added = _hidden_and_added(mask, bias, problem.dtype, xp)
-    scores = _scores(
-        query * problem.scale, guarded.key, guarded.broken, hidden, added, problem.softcap, xp
-    )
-    weights = _softmax(scores, xp)
-    return _output([weights @ values for values in guarded.values], xp), weights
+
+    if not _may_hide(problem):
+        return _attended(query, key, None, (value,), hidden, added, problem.softcap, xp)[:2]
+    if is_readable(query):
+        # Finite results have met no key and no value that is not finite: they are much smaller
+        # than the keys and the values of a decoding step, which need not be looked through.
+        with without_warnings():
+            output, weights, products = _attended(
+                query, key, None, (value,), hidden, added, problem.softcap, xp
+            )
+            if known(xp.all(xp.isfinite(products)) & xp.all(xp.isfinite(output))):
+                return output, weights
+    guarded = _guarded(key, value, xp)
+    return _attended(query, *guarded, hidden, added, problem.softcap, xp)[:2]
+
+
+def _attended(
+    query: Any,
+    key: Any,
+    broken: Any,
+    values: Sequence[Any],
+    hidden: Any,
+    added: Any,
+    softcap: float | None,
+    xp: Namespace,
+) -> tuple[Any, Any, Any]:
+    """Return output, weights, and the products of queries and keys."""
+    products = _product(query, xp.matrix_transpose(key), xp)
+    weights = _softmax(_scores(products, broken, hidden, added, softcap, xp), xp)
+    return _output([_product(weights, columns, xp) for columns in values], xp), weights, products
+
+
+def _may_hide(problem: Problem) -> bool:
+    return problem.mask is not None or problem.bias is not None
 
 
 def fit_at_once(problem: Problem, scores: int) -> bool:
-    """Tell whether so many scores are better computed at once."""
+    """Tell whether so many scores are better computed at once.
+
+    Those of a decoding step are many, but few beside the keys, which blocks would copy.
+    """
     lazy = not fills_in_parts(problem.query, problem.key, problem.value)
-    return lazy or scores <= _most(problem.query)
+    return lazy or scores <= max(_most(problem.query), prod(problem.key.shape) // _FEW)
 
 
 def _most(x: Any) -> int:
@@ -100,7 +148,9 @@ def attend_in_blocks(
     keys = _keys_for_blocks(problem, xp)
     at_queries, at_keys = cuts(q_len, q_block), cuts(k_len, k_block)
     if not eager:
-        parts = [_attend_rows(problem, keys, groups, at, at_keys, xp)[0] for at in at_queries]
+        parts = [
+            _attend_rows(problem, keys, groups, at, at_keys, eager, xp)[0] for at in at_queries
+        ]
         return xp.concat(parts, axis=-2)
 
     shape = (*rows, q_len, problem.value.shape[-1])
@@ -108,7 +158,7 @@ def attend_in_blocks(
 
     def work(piece: tuple[slice, list[tuple[slice, ...]]]) -> None:
         queries, some = piece
-        parts = _attend_rows(problem, keys, some, queries, at_keys, xp)
+        parts = _attend_rows(problem, keys, some, queries, at_keys, eager, xp)
         for group, part in zip(some, parts, strict=True):
             output[(*group, queries, ALL)] = part
 
@@ -121,7 +171,9 @@ def attend_in_blocks(
 
 def _keys_for_blocks(problem: Problem, xp: Namespace) -> _Keys:
     key, value = (_features_inside(x, problem.dtype, xp) for x in (problem.key, problem.value))
-    key, broken, values = _guarded(key, value, problem, xp)
+    key, broken, values = (
+        _guarded(key, value, xp) if _may_hide(problem) else _Guarded(key, None, (value,))
+    )
     ones = xp.ones((*value.shape[:-1], 1), dtype=problem.dtype, device=device_of(value))
     columns = xp.concat([*values, ones], axis=-1)
     if not known(xp.max(xp.abs(values[0])) <= _LARGE):
@@ -137,9 +189,14 @@ def _attend_rows(
     groups: Sequence[tuple[slice, ...]],
     queries: slice,
     at_keys: Sequence[slice],
+    eager: bool,  # noqa: FBT001
     xp: Namespace,
 ) -> list[Any]:
-    """Return the output of a block of queries, of each group of rows."""
+    """Return the output of a block of queries, of each group of rows.
+
+    Hidden blocks of keys are passed over, but for the last one where PyTorch
+    differentiates: the zeros of a query that sees nothing have a gradient, too.
+    """
     sums = []
     for group in groups:
         query = part_of(problem.query, (*group, queries, ALL))
@@ -156,12 +213,13 @@ def _attend_rows(
             any_seen, hidden, added = of_all or _seen(
                 part_of(mask, here), part_of(bias, here), problem.dtype, xp
             )
-            if not any_seen:
+            if not any_seen and (eager or at is not at_keys[-1]):
                 continue
             key = part_of(keys.key, (*group, at, ALL))
             broken = part_of(keys.broken, (*group, ALL, at))
             columns = part_of(keys.columns, (*group, at, ALL))
-            scores = _scores(of_rows.query, key, broken, hidden, added, problem.softcap, xp)
+            products = _product(of_rows.query, xp.matrix_transpose(key), xp)
+            scores = _scores(products, broken, hidden, added, problem.softcap, xp)
             of_rows.add(scores, columns, xp)
     features = problem.value.shape[-1]
     return [_output(of_rows.means(features, xp), xp) for of_rows in sums]
@@ -232,13 +290,11 @@ def _features_inside(array: Any, dtype: Any, xp: Namespace) -> Any:
     return rows
 
 
-def _guarded(key: Any, value: Any, problem: Problem, xp: Namespace) -> _Guarded:
+def _guarded(key: Any, value: Any, xp: Namespace) -> _Guarded:
     """Take numbers that are not finite out of the products, to be put back where they are seen.
 
     0 * NaN is NaN, and would let a key that is hidden reach the output.
     """
-    if problem.mask is None and problem.bias is None:
-        return _Guarded(key, None, (value,))
     finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
     if known(xp.all(finite_key) & xp.all(finite_value)):
         return _Guarded(key, None, (value,))
@@ -276,21 +332,41 @@ def _hidden_and_added(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[
     return hidden, bias
 
 
+def _product(rows: Any, table: Any, xp: Namespace) -> Any:
+    """Return ``rows @ table``; a table that several groups of rows share is read once for all."""
+    shared = table.ndim > 2 and table.shape[-3] == 1 and rows.shape[-3] != 1
+    if not shared:
+        return row_product(rows, table, xp)
+    *others, groups, count, inner = rows.shape
+    merged = xp.reshape(rows, (*others, groups * count, inner))
+    whole = row_product(merged, table[..., 0, :, :], xp)
+    return xp.reshape(whole, (*whole.shape[:-2], groups, count, table.shape[-1]))
+
+
+def _capped(scores: Any, softcap: float, xp: Namespace) -> Any:
+    """Return ``softcap * tanh(scores / softcap)``."""
+    if softcap > float(xp.finfo(scores.dtype).max):
+        return scores
+    capped = softcap * xp.tanh(scores / softcap)
+    if softcap < _LARGE:
+        return capped
+    # A score over a large cap may be too small a number; the cap changes no such score.
+    return xp.where(xp.abs(scores) < softcap * 2.0**-32, scores, capped)
+
+
 def _scores(
-    query: Any,
-    key: Any,
+    scores: Any,
     broken: Any,
     hidden: Any,
     added: Any,
     softcap: float | None,
     xp: Namespace,
 ) -> Any:
-    """Return a new array of scores, minus infinity where a key is hidden."""
-    scores = query @ xp.matrix_transpose(key)
+    """Return the scores from the scaled products, minus infinity where a key is hidden."""
     if broken is not None:
         scores = xp.where(broken, _number(float("nan"), scores, xp), scores)
     if softcap is not None:
-        scores = softcap * xp.tanh(scores / softcap)
+        scores = _capped(scores, softcap, xp)
     if added is not None:
         scores = scores + added
     if hidden is not None:

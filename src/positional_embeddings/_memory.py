@@ -14,6 +14,9 @@ from positional_embeddings._namespace import (
     is_torch_array,
 )
 
+# Numbers that are added one by one.
+_PART = 2**13
+
 
 def memory_strides(x: Any) -> tuple[int, ...] | None:
     """Return how far apart neighbours are on each axis, None where the library does not tell."""
@@ -68,12 +71,20 @@ def shares_memory(array: Any, other: Any) -> bool:
     if array is other:
         return False
     if is_torch_array(array):
-        start, other_start = (tensor.untyped_storage().data_ptr() for tensor in (array, other))
-        return bool(start == other_start and _place(array) != _place(other))
+        # Not by their storages: two can be of one memory.
+        (start, stop), (other_start, other_stop) = map(_addresses, (array, other))
+        return start < other_stop and other_start < stop and _place(array) != _place(other)
     may_share = getattr(array_namespace(array), "may_share_memory", None)
     if may_share is None:
         return True
     return bool(may_share(array, other)) and _place(array) != _place(other)
+
+
+def _addresses(tensor: Any) -> tuple[int, int]:
+    """Return where the elements of a tensor begin and end in memory."""
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    start: int = tensor.data_ptr()
+    return start, start + (reach + 1) * tensor.element_size()
 
 
 def _place(array: Any) -> Any:
@@ -108,6 +119,23 @@ def exp_in_place(x: Any, xp: Namespace) -> Any:
     The standard has none. A new array would take twice the cache.
     """
     return xp.exp(x, out=x) if type(x) is host.ndarray or is_cupy_array(x) else xp.exp(x)
+
+
+def row_product(rows: Any, table: Any, xp: Namespace) -> Any:
+    """Return ``rows @ table``.
+
+    NumPy's product of one row with a table that BLAS does not take, since neither of its
+    axes is contiguous, takes ten times as long as its sum of products.
+    """
+    one_row = type(table) is host.ndarray and rows.shape[-2] == 1
+    if not one_row or table.itemsize in map(abs, table.strides[-2:]):
+        return rows @ table
+    # In parts, so that no long sum is rounded at every step.
+    total = xp.einsum("...ij,...jk->...ik", rows[..., :_PART], table[..., :_PART, :])
+    for start in range(_PART, table.shape[-2], _PART):
+        part = slice(start, start + _PART)
+        total += xp.einsum("...ij,...jk->...ik", rows[..., part], table[..., part, :])
+    return total
 
 
 def makes_tables_anew(x: Any) -> bool:

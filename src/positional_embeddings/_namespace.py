@@ -4,6 +4,7 @@ The only module that knows NumPy by name: it is the default namespace, and the
 host on which small constants and tables are computed.
 """
 
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -40,6 +41,7 @@ __all__ = [
     "is_lazy_array",
     "is_numpy_array",
     "is_numpy_namespace",
+    "is_readable",
     "is_real_floating",
     "is_torch_array",
     "kind_of",
@@ -49,6 +51,8 @@ __all__ = [
     "present",
     "random_generator",
     "widest_float",
+    "without_autocast",
+    "without_warnings",
 ]
 
 Namespace: TypeAlias = Any
@@ -214,11 +218,14 @@ def is_complex(dtype: Dtype) -> bool:
 
 @lru_cache(maxsize=256, typed=True)
 def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
-    """Return the real dtype to compute in: float32 for half precision and complex64."""
+    """Return the real dtype to compute in: float32 for half precision and complex64.
+
+    It is in the byte order of the machine.
+    """
     name = dtype_name(dtype)
-    if name == "complex128":
+    if name in ("float64", "complex128"):
         return xp.float64
-    narrow = name == "complex64" or name.startswith(_NARROW_DTYPES)
+    narrow = name in ("float32", "complex64") or name.startswith(_NARROW_DTYPES)
     return xp.float32 if narrow else dtype
 
 
@@ -227,19 +234,38 @@ def is_compiling(tensor: Any) -> bool:
     return bool(array_namespace(tensor).compiler.is_compiling())
 
 
+def is_readable(array: Any) -> bool:
+    """Tell whether the values of an array are there to be read, as far as its type shows it."""
+    compiling = is_torch_array(array) and is_compiling(array)
+    return not (compiling or is_dask_array(array) or _is_jax_tracer(array))
+
+
 def known(condition: Any) -> bool:
     """Tell whether a 0-d boolean array is known to be True.
 
     False where its value is not there to be read: dask would have to compute it, and
     JAX and PyTorch have none while they trace or compile.
     """
-    compiling = is_torch_array(condition) and is_compiling(condition)
-    if compiling or is_dask_array(condition) or _is_jax_tracer(condition):
+    if not is_readable(condition):
         return False
     try:
         return bool(condition)
     except Exception:  # noqa: BLE001 - every library has exceptions of its own for this
         return False
+
+
+def without_warnings() -> Any:
+    """Return a context in which NumPy does not warn of numbers that are not finite."""
+    return host.errstate(invalid="ignore", over="ignore")
+
+
+def without_autocast(x: Any) -> Any:
+    """Return a context in which PyTorch multiplies in the dtype of its operands."""
+    if not is_torch_array(x):
+        return nullcontext()
+    torch, kind = array_namespace(x), x.device.type
+    enabled = torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if enabled else nullcontext()
 
 
 def random_generator(rng: Any) -> "np.random.Generator":

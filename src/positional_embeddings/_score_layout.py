@@ -28,12 +28,13 @@ class ScoreLayout:
     feature: int
     seq: int
     key_heads: int | None = None  # where each serves several query heads
-    head_axis: int = 0  # the axis of these heads, among the rows
+    head_axis: int | None = None  # the axis of these heads
 
     @property
     def row_axes(self) -> list[int]:
-        """Return the further axes."""
-        return [axis for axis in range(len(self.shape)) if axis not in (self.feature, self.seq)]
+        """Return the further axes, that of grouped heads last."""
+        axes = [axis for axis in range(len(self.shape)) if axis not in (self.feature, self.seq)]
+        return sorted(axes, key=lambda axis: axis == self.head_axis)
 
     @property
     def score_axes(self) -> tuple[int, int]:
@@ -72,16 +73,17 @@ class ScoreLayout:
         """Return the weights from axes (..., query, key), in the layout of the scores."""
         return self._restored(array, self.score_axes, xp)
 
-    def _cut(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+    def _cut(self, rows: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the lengths of the further axes, with the heads cut into groups."""
         if self.key_heads is None:
-            return tuple(shape)
-        n, after = shape[self.head_axis], shape[self.head_axis + 1 :]
-        cut = (1, 1) if n == 1 else (self.key_heads, n // self.key_heads)
-        return (*shape[: self.head_axis], *cut, *after)
+            return tuple(rows)
+        *others, heads = rows
+        cut = (1, 1) if heads == 1 else (self.key_heads, heads // self.key_heads)
+        return (*others, *cut)
 
     def _with_groups(self, array: Any, xp: Namespace) -> Any:
         """Cut the axis of heads into those of the keys and the queries of each."""
-        shape = self._cut(array.shape)
+        shape = (*self._cut(array.shape[:-2]), *array.shape[-2:])
         return array if len(shape) == array.ndim else xp.reshape(array, shape)
 
     def _restored(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:

@@ -12,6 +12,7 @@ from positional_embeddings._namespace import (
     compute_dtype,
     dtype_name,
     namespace_of,
+    without_autocast,
 )
 from positional_embeddings._score_layout import (
     ScoreFunction,
@@ -227,10 +228,11 @@ def scaled_dot_product_attention(
     )
     scores = prod((*layout.rows, q.shape[seq], k.shape[seq]))
     at_once = block_size is None and fit_at_once(problem, scores)
-    if return_weights or at_once or 0 in (scores, v.shape[feature]):
-        output, weights = attend(problem, xp)
-    else:
-        output, weights = attend_in_blocks(problem, layout.rows, block_size, xp), None
+    with without_autocast(q):
+        if return_weights or at_once or 0 in (scores, v.shape[feature]):
+            output, weights = attend(problem, xp)
+        else:
+            output, weights = attend_in_blocks(problem, layout.rows, block_size, xp), None
     output = xp.astype(layout.output(output, xp), q.dtype, copy=False)
     if not return_weights:
         return output  # type: ignore[no-any-return]
@@ -271,7 +273,7 @@ def _layout(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa: bool)
         )
         raise ValueError(message)
     shape = list(q.shape)
-    key_heads, head_axis = None, 0
+    key_heads, head_axis = None, None
     grouped = [
         axis
         for axis in range(q.ndim)
@@ -294,8 +296,7 @@ def _layout(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa: bool)
             raise ValueError(message)
         shape[axis] = n if divides or m == 1 else m
         if divides:
-            key_heads = m
-            head_axis = axis - sum(other < axis for other in (feature, seq))
+            key_heads, head_axis = m, axis
     return ScoreLayout(tuple(shape), k.shape[seq], feature, seq, key_heads, head_axis)
 
 
