@@ -245,3 +245,33 @@ def test_a_step_from_several_threads():
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(steps, range(4)))
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_tables_that_broadcast_differently(backend, swapped):
+    """One of the two is the same for all, and the other has an angle for each number."""
+    x = RNG.standard_normal((2, 70, 300))
+    narrow = np.asarray([[[0.6]]])
+    wide = np.sin(np.linspace(0, 3, 21_000)).reshape(1, 70, 300)
+    cos, sin = (wide, narrow) if swapped else (narrow, wide)
+    got = apply_rope(*(backend.array(array, "float32") for array in (x, cos, sin)))
+    expected = np.concatenate([x[:1] * cos - x[1:] * sin, x[1:] * cos + x[:1] * sin])
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("head_size", [2, 4, 8, 10])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_many_short_rows(head_size, dtype):
+    """Heads of a few features, which lie side by side in memory, and a part of a head."""
+    x = RNG.standard_normal((3, 700, 5, head_size)).astype(dtype)
+    plain = {"feature_axis": -1, "seq_axis": 1, "fused": False}
+    for size, array in ((head_size, x), (3 * head_size, np.concatenate([x, x, x], axis=-1))):
+        rope = RoPE(size, 700, rotary_dim=head_size, **plain)
+        cos, sin = (table.T[:, None, :] for table in (rope.cos, rope.sin))
+        first, second = x[..., : head_size // 2], x[..., head_size // 2 :]
+        rotated = [first * cos - second * sin, second * cos + first * sin]
+        expected = np.concatenate([*rotated, array[..., head_size:]], axis=-1)
+        got = rope(array)
+        assert got.dtype == x.dtype
+        tolerance = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-14}[dtype]
+        np.testing.assert_allclose(got, expected, atol=tolerance)

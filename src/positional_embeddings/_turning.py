@@ -27,6 +27,8 @@ from positional_embeddings._namespace import (
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**14
 ACCELERATOR_BLOCK = 2**22
+# NumPy takes ten times as long for each number where rows in memory are so short.
+_SHORT_ROW = 4
 
 Block = tuple[slice, ...]
 
@@ -55,7 +57,8 @@ def rotated(
     if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
         return _filled(out, rotated(x, cos, sin, axis, layout, xp, fused=fused))
     if out is None and _is_one_product(x, cos, axis):
-        return x * _complex(cos, sin, x.dtype, xp)  # type: ignore[no-any-return]
+        product = x * _complex(cos, sin, x.dtype, xp)
+        return xp.astype(product, x.dtype, copy=False)  # type: ignore[no-any-return]
     kernel = None if fused is False else _fused().kernel_for(x, out, demanded=fused)
     target = xp.empty_like(x) if out is None else out
     complex_numbers = is_complex(x.dtype)
@@ -126,9 +129,12 @@ def _turn_blocks(
 ) -> None:
     """Turn real pairs, a block of them at a time."""
     before: Any = None
+    short = _has_short_rows(x, axis, cos.shape[axis], layout)
     for block, beside in _blocks(x, cos, axis):
         at_first, at_second = _features(block, axis, cos.shape[axis], layout)
         first, second = x[at_first], x[at_second]
+        if short:
+            first, second = (_feature_by_feature(part, axis, xp) for part in (first, second))
         if (beside, first.shape) != before:
             c, s = (_as_long(table[beside], first, xp) for table in (cos, sin))
             before = beside, first.shape
@@ -141,8 +147,33 @@ def _turn_blocks(
         if turned_first.dtype != x.dtype:
             turned_first = xp.astype(turned_first, x.dtype)
             turned_second = xp.astype(turned_second, x.dtype)
-        out[at_first] = turned_first
-        out[at_second] = turned_second
+        if short:
+            _copy_features(turned_first, out[at_first], axis)
+            _copy_features(turned_second, out[at_second], axis)
+        else:
+            out[at_first] = turned_first
+            out[at_second] = turned_second
+
+
+def _has_short_rows(x: Any, axis: int, pairs: int, layout: str) -> bool:
+    """Tell whether the first features of the pairs are many short rows of a NumPy array."""
+    short = layout == "half" and pairs <= _SHORT_ROW
+    many = type(x) is host.ndarray and x.size > HOST_BLOCK
+    return short and many and _memory_order(x)[-1] == axis
+
+
+def _feature_by_feature(part: Any, axis: int, xp: Namespace) -> Any:
+    """Return a copy in whose memory the numbers of each feature follow each other."""
+    rest = (*part.shape[:axis], *part.shape[axis + 1 :])
+    copy = xp.moveaxis(xp.empty((part.shape[axis], *rest), dtype=part.dtype), 0, axis)
+    _copy_features(part, copy, axis)
+    return copy
+
+
+def _copy_features(source: Any, target: Any, axis: int) -> None:
+    for i in range(source.shape[axis]):
+        feature = (*(slice(None),) * axis, i)
+        target[feature] = source[feature]
 
 
 def _as_long(table: Any, block: Any, xp: Namespace) -> Any:

@@ -208,6 +208,8 @@ def apply_rope(
     dtype = compute_dtype(x.dtype, xp)
     cosine = xp.astype(_lined_up("cos", cos, x, axis, pairs), dtype, copy=False)
     sine = xp.astype(_lined_up("sin", sin, x, axis, pairs), dtype, copy=False)
+    if any(map(_checks.differ, cosine.shape, sine.shape)):
+        cosine, sine = xp.broadcast_arrays(cosine, sine)
     return rotated(x, cosine, -sine if inverse else sine, axis, layout, xp, out=out)
 
 
