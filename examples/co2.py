@@ -23,11 +23,14 @@ import csv
 import importlib
 import itertools
 import math
+import sys
+import time
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -36,6 +39,7 @@ from positional_embeddings import scaled_dot_product_attention, sinusoidal_encod
 
 Array: TypeAlias = Any  # of the library that --backend names
 HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+ItemT = TypeVar("ItemT")
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "co2_mauna_loa_weekly.csv"
@@ -57,6 +61,8 @@ TREND_WIDTHS = (1.0, 2.0, 4.0, 8.0)
 SEASON_WIDTHS = (0.005, 0.01, 0.02)
 MEMORY_WIDTHS = (4.0, 8.0, 16.0)
 LOCAL_WIDTHS = (0.1, 0.2, 0.4)
+
+SILENCE = 3.0  # seconds without a line, where progress is no bar
 
 METHODS = ("straight line", "seasonal cycle", "attention")
 
@@ -199,16 +205,15 @@ def choose_widths(host: Record, record: Record, gaps: list[HostArray]) -> Widths
     xp = array_namespace(record.years)
     missing = np.isnan(host.co2)
     scores: dict[Widths, float] = defaultdict(float)
-    for gap in gaps:
+    for gap, width in show_progress(list(itertools.product(gaps, TREND_WIDTHS))):
         truth = host.co2[gap & ~missing]
         hidden, wanted = xp.asarray(gap | missing), xp.asarray(gap & ~missing)
-        for width in TREND_WIDTHS:
-            slow = trend(record, hidden, width)
-            for of_season in itertools.product(SEASON_WIDTHS, MEMORY_WIDTHS):
-                regular = slow + season(record, hidden, slow, Widths(width, *of_season, math.nan))
-                for near in LOCAL_WIDTHS:
-                    filled = regular[wanted] + local(record, hidden, wanted, regular, near)
-                    scores[Widths(width, *of_season, near)] += rms(to_numpy(filled) - truth)
+        slow = trend(record, hidden, width)
+        for of_season in itertools.product(SEASON_WIDTHS, MEMORY_WIDTHS):
+            regular = slow + season(record, hidden, slow, Widths(width, *of_season, math.nan))
+            for near in LOCAL_WIDTHS:
+                filled = regular[wanted] + local(record, hidden, wanted, regular, near)
+                scores[Widths(width, *of_season, near)] += rms(to_numpy(filled) - truth)
     return min(scores, key=lambda widths: scores[widths])
 
 
@@ -279,6 +284,28 @@ def longest_gap(missing: HostArray) -> tuple[int, int]:
 def say(text: str = "") -> None:
     """Print a line at once."""
     print(text, flush=True)
+
+
+def show_progress(items: Sequence[ItemT]) -> Iterator[ItemT]:
+    """Yield the items, and tell on stderr how many are done.
+
+    On a terminal this is a bar that goes away at the end, elsewhere a line every few seconds.
+    """
+    on_terminal = sys.stderr.isatty()
+    start = told = time.monotonic()
+    for done, item in enumerate(items, 1):
+        yield item
+        now = time.monotonic()
+        left = (now - start) * (len(items) / done - 1)
+        text = f"{done / len(items):6.0%} done, about {left:.0f} s left"
+        if on_terminal:
+            bar = "#" * (30 * done // len(items))
+            print(f"\r  [{bar:.<30}]{text} ", end="", file=sys.stderr, flush=True)
+        elif now - told >= SILENCE:
+            print(text, file=sys.stderr, flush=True)
+            told = now
+    if on_terminal:
+        print("\r" + " " * 70, end="\r", file=sys.stderr, flush=True)
 
 
 def draw(

@@ -1,10 +1,12 @@
 """The examples are run, and give the results that they tell of."""
 
 import importlib.util
+import io
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -98,3 +100,64 @@ def test_co2_attention_beats_a_straight_line_in_gaps_of_a_season(co2):
 
     assert error(filled) < 0.75 * error(line)
     assert error(filled) < 0.6  # ppm
+
+
+@pytest.fixture
+def clock(co2, monkeypatch):
+    """Return a clock of the example that goes forward by hand."""
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(co2, "time", clock)
+    return clock
+
+
+def test_co2_choosing_tells_how_far_it_is(co2, clock, monkeypatch, capsys):
+    """One line after each of two widths, on stderr: what it prints for people stays as it is."""
+    _, host = co2.read_record(co2.DATA)
+    gap = co2.cut_gaps(host.co2.size, 13, 0, np.random.default_rng(0))
+    for name, widths in {"TREND": (2.0, 8.0), "SEASON": (0.01,), "MEMORY": (8.0,)}.items():
+        monkeypatch.setattr(co2, f"{name}_WIDTHS", widths)
+    monkeypatch.setattr(co2, "LOCAL_WIDTHS", (0.2,))
+    trend = co2.trend
+
+    def slow(*arguments):
+        clock.now += 4
+        return trend(*arguments)
+
+    monkeypatch.setattr(co2, "trend", slow)
+    chosen = co2.choose_widths(host, host, [gap])
+    assert chosen == co2.Widths(2.0, 0.01, 8.0, 0.2)
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err.split("\n") == [
+        "   50% done, about 4 s left",
+        "  100% done, about 0 s left",
+        "",
+    ]
+
+
+def test_progress_is_a_line_every_few_seconds_in_a_log(co2, clock, capsys):
+    items = list("abcdefgh")
+    seen = []
+    for item in co2.show_progress(items):
+        seen.append(item)
+        clock.now += 1.25
+    assert seen == items
+    assert capsys.readouterr().err.splitlines() == [
+        "   38% done, about 6 s left",
+        "   75% done, about 2 s left",
+    ]
+
+
+def test_progress_is_a_bar_on_a_terminal(co2, clock, monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    for _ in co2.show_progress(range(3)):
+        clock.now += 1
+    *_, first, second, last, blank, end = terminal.getvalue().split("\r")
+    assert first.rstrip() == f"  [{10 * '#'}{20 * '.'}]   33% done, about 2 s left"
+    assert second.rstrip() == f"  [{20 * '#'}{10 * '.'}]   67% done, about 1 s left"
+    assert last.rstrip() == f"  [{30 * '#'}]  100% done, about 0 s left"
+    assert not blank.strip()
+    assert len(blank) >= len(last)
+    assert not end
