@@ -5,6 +5,7 @@ import sys
 from numpydoc.validate import validate
 
 import positional_embeddings
+from positional_embeddings import plotting
 
 # No extended summary where the summary says it all, no See Also section as a duty,
 # attributes and properties without sections, return values without a name.
@@ -14,7 +15,7 @@ IGNORED_ON_METHODS = {"EX01"}  # shown in the example of their class
 
 def documented_names() -> list[str]:
     """Return every public name, and the call of every public class."""
-    names = []
+    names = [f"plotting.{name}" for name in plotting.__all__]
     for name in positional_embeddings.__all__:
         target = getattr(positional_embeddings, name)
         if callable(target):

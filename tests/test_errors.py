@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
+from positional_embeddings import plotting
 
 lazy_xp_modules = [pe]
 
@@ -1582,6 +1583,52 @@ CASES = {
         lambda: MHA(f((8, 3, 5)), bias=f((3, 3, 5))),
         ValueError,
         "`bias` must have shape (3, 3), (3, 3, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 5).",
+    ),
+    # pictures
+    "picture of a batch of encodings": (
+        lambda: plotting.plot_encoding(f((4, 3, 2))),
+        ValueError,
+        "`encoding` must have shape (features, positions), got shape (4, 3, 2).",
+    ),
+    "picture of complex numbers": (
+        lambda: plotting.plot_encoding(f((4, 3), complex)),
+        TypeError,
+        "`encoding` must have an integer or real dtype, got complex128.",
+    ),
+    "picture of nothing": (
+        lambda: plotting.plot_encoding(f((4, 0))),
+        ValueError,
+        "`encoding` must not be empty, got shape (4, 0).",
+    ),
+    "picture of a bias as a mask": (
+        lambda: plotting.plot_mask(f((4, 3))),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "picture of a mask of four axes": (
+        lambda: plotting.plot_mask(f((2, 1, 4, 3), bool)),
+        ValueError,
+        "`key_axis` must be given for a mask of 4 axes, -1 for (batch, ..., query, key), got shape (2, 1, 4, 3).",
+    ),
+    "picture of a mask that is not there": (
+        lambda: plotting.plot_mask(f((4, 3, 2), bool), batch=2),
+        ValueError,
+        "`batch` must be below 2, the batch of `mask`, got 2.",
+    ),
+    "picture of a bias of four axes": (
+        lambda: plotting.plot_bias(f((1, 8, 4, 3))),
+        ValueError,
+        "`bias` must have shape (query, key) or (query, key, heads), got shape (1, 8, 4, 3).",
+    ),
+    "picture of a head that is not there": (
+        lambda: plotting.plot_bias(f((4, 3, 8)), head=8),
+        ValueError,
+        "`head` must be below 8, the heads of `bias`, got 8.",
+    ),
+    "picture of the last head, counted from the end": (
+        lambda: plotting.plot_bias(f((4, 3, 8)), head=-1),
+        ValueError,
+        "`head` must be a non-negative integer, got -1.",
     ),
 }
 

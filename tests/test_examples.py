@@ -25,14 +25,24 @@ def packed_output():
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def co2():
-    spec = importlib.util.spec_from_file_location("co2_example", EXAMPLES / "co2.py")
+def loaded(name):
+    spec = importlib.util.spec_from_file_location(f"{name}_example", EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     yield module
     del sys.modules[spec.name]
+
+
+@pytest.fixture(scope="module")
+def co2():
+    yield from loaded("co2")
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
+    yield from loaded("pictures")
 
 
 def test_packed_documents_give_what_they_give_alone(packed_output):
@@ -161,3 +171,24 @@ def test_progress_is_a_bar_on_a_terminal(co2, clock, monkeypatch):
     assert not blank.strip()
     assert len(blank) >= len(last)
     assert not end
+
+
+def test_overview_shows_an_encoding_a_mask_and_a_bias(pictures):
+    figure = pictures.overview()
+    encoding, window, bias = (ax.images[0].get_array() for ax in figure.axes[:3])
+    expected = [oracles.sinusoid(position, 64) for position in range(100)]
+    np.testing.assert_allclose(encoding.T, expected, rtol=0, atol=1e-12)
+    query, key = np.indices((32, 32))
+    np.testing.assert_array_equal(window, (key > query) | (key < query - 7))
+    np.testing.assert_array_equal(np.ma.getmaskarray(bias), key > query)
+    np.testing.assert_allclose(bias.compressed(), (key - query)[key <= query] / 4, atol=1e-12)
+
+
+def test_a_picture_shrinks_and_stays_what_it_is(pictures, tmp_path):
+    path = tmp_path / "overview.png"
+    pictures.overview().savefig(path, dpi=130)
+    before, size = pictures.Image.open(path).convert("RGB"), path.stat().st_size
+    pictures.shrink(path)
+    after = pictures.Image.open(path).convert("RGB")
+    assert path.stat().st_size < size / 2
+    assert np.abs(np.asarray(after, dtype=int) - np.asarray(before, dtype=int)).mean() < 1

@@ -50,6 +50,7 @@ __all__ = [
     "namespace_or_numpy",
     "present",
     "random_generator",
+    "to_host",
     "widest_float",
     "without_autocast",
     "without_warnings",
@@ -279,3 +280,14 @@ def random_generator(rng: Any) -> "np.random.Generator":
         message = f"`rng` must be {what}, got {rng}."
         raise ValueError(message)
     return np.random.default_rng(rng)
+
+
+def to_host(array: Any, xp: Namespace) -> HostArray:
+    """Return an array of any library and device as one of NumPy; dask has to compute it."""
+    array = xp.astype(array, compute_dtype(array.dtype, xp), copy=False)  # NumPy has no bfloat16
+    if is_torch_array(array):
+        array = array.detach().cpu()
+    try:
+        return np.asarray(array)
+    except (RuntimeError, TypeError):  # it lies on another device
+        return np.from_dlpack(array, device="cpu")

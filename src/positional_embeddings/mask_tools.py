@@ -186,7 +186,7 @@ def describe_mask(mask: Array, /, *, batch: int = 0, key_axis: int = 1, most: in
     xp = namespace_of(mask=mask)
     check_mask("mask", mask, xp)
     most = max(_checks.positive_integer("most", most), 4)
-    picture = _one_mask(mask, _checks.non_negative_integer("batch", batch), key_axis)
+    picture = one_mask(mask, _checks.non_negative_integer("batch", batch), key_axis)
     queries, keys = picture.shape
     rows, columns = _drawn(queries, most), _drawn(keys, most)
     lines = ["      key", *_key_numbers(columns), "query"]
@@ -200,7 +200,7 @@ def describe_mask(mask: Array, /, *, batch: int = 0, key_axis: int = 1, most: in
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _one_mask(mask: Any, batch: int, key_axis: int) -> Any:
+def one_mask(mask: Any, batch: int, key_axis: int) -> Any:
     """Return the (query, key) mask of one sequence."""
     _checks.choice("key_axis", key_axis, (1, -1))
     if mask.ndim < 2:
