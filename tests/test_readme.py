@@ -32,3 +32,12 @@ def test_the_picture_is_what_is_printed(capsys):
     (code,) = [code for _, code in BLOCKS if "describe_mask" in code]
     exec(compile(code, "README picture", "exec"), {})  # noqa: S102 - its own README
     assert capsys.readouterr().out in README.read_text()
+
+
+def test_pictures_are_there_and_small():
+    links = re.findall(r"!\[[^\]]+\]\((\S+)\)", README.read_text())
+    assert links == ["docs/pictures/overview.png", "docs/pictures/co2.png"]
+    for link in links:
+        png = (README.parent / link).read_bytes()
+        assert png.startswith(b"\x89PNG\r\n\x1a\n")
+        assert len(png) < 150_000
