@@ -237,7 +237,7 @@ def test_rope_is_a_value():
         np.testing.assert_array_equal(twin.cos, rope.cos)
     assert RoPE(64, 1024) != rope
     assert repr(RoPE(np.int64(64), np.int32(8), np.float64(100.0))) == (
-        "RoPE(head_size=64, seq_len=8, base=100.0, scale=1.0, layout='half', rotary_dim=64, "
+        "RoPE(head_size=64, seq_len=8, base=100.0, scale=1.0, layout='half', rotary_dim=None, "
         "scaling=None, sections=None, section_frequencies='shared', section_order='contiguous', "
         "feature_axis=0, seq_axis=1, fused=None)"
     )

@@ -282,7 +282,7 @@ CONFIGURATIONS = {
     "Llama 3.1": (
         LLAMA_31,
         {},
-        RoPE(128, 131072, 500000, rotary_dim=128, scaling=Llama3(8, 1, 4, 8192)),
+        RoPE(128, 131072, 500000, scaling=Llama3(8, 1, 4, 8192)),
     ),
     "Qwen2.5 with YaRN": (QWEN_25_YARN, {}, RoPE(128, 32768, 1000000, scaling=YaRN(4, 32768))),
     "Phi-3": (

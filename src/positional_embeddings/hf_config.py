@@ -92,7 +92,7 @@ def rope_arguments(
         "head_size": head_size,
         "seq_len": seq_len,
         "base": parameters["rope_theta"],
-        "rotary_dim": rotary_dim,
+        "rotary_dim": None if rotary_dim == head_size else rotary_dim,
         "scaling": _SCALINGS[kind](parameters, config) if kind in _SCALINGS else None,
         "layout": "interleaved" if interleaved else "half",
     }

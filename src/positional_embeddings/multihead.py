@@ -39,8 +39,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
     max_len : int, default 1000
         Longest sequence, positive.
     num_kv_heads : int, optional
-        Number of key and value heads, a divisor of `num_heads`; as many where it is
-        None. Query head h reads key head ``h // (num_heads / num_kv_heads)``.
+        Number of key and value heads, a divisor of `num_heads`; as many if None, also
+        after `dataclasses.replace` with another `num_heads`. Query head h reads key head ``h // (num_heads / num_kv_heads)``.
     base : float, default 10_000
         Base of the rotary frequencies, positive.
     rng : int or numpy.random.Generator, optional
@@ -78,7 +78,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
     >>> from dataclasses import replace
     >>> mha = RoPEMultiHeadAttention(512, 8, rng=0)
     >>> mha
-    RoPEMultiHeadAttention(d_model=512, num_heads=8, max_len=1000, num_kv_heads=8,
+    RoPEMultiHeadAttention(d_model=512, num_heads=8, max_len=1000, num_kv_heads=None,
                            base=10000, rng=0)
     >>> x = np.random.default_rng(1).random((512, 20, 32))
     >>> mha(x).shape
@@ -109,13 +109,11 @@ class RoPEMultiHeadAttention(WeightedLayer):
     ) -> None:
         d_model = _checks.positive_integer("d_model", self.d_model)
         num_heads = _checks.positive_integer("num_heads", self.num_heads)
-        num_kv_heads = (
-            num_heads
-            if self.num_kv_heads is None
-            else _checks.positive_integer("num_kv_heads", self.num_kv_heads)
-        )
+        num_kv_heads = self.num_kv_heads
         head_size = _checks.quotient("d_model", d_model, "num_heads", num_heads)
-        _checks.quotient("num_heads", num_heads, "num_kv_heads", num_kv_heads)
+        if num_kv_heads is not None:
+            num_kv_heads = _checks.positive_integer("num_kv_heads", num_kv_heads)
+            _checks.quotient("num_heads", num_heads, "num_kv_heads", num_kv_heads)
         if head_size % 2:
             message = (
                 f"`d_model` must be an even multiple of `num_heads` = {num_heads}, got {d_model}."

@@ -65,7 +65,7 @@ class RoPE:
         Whether features i and i + n/2 form a pair, or 2i and 2i + 1.
     rotary_dim : int, optional
         Number n of features that are rotated, the first ones, positive and even; all
-        where it is None.
+        if None, also after `dataclasses.replace` with another `head_size`.
     scaling : callable, optional
         What makes the frequencies of a longer context: one of `Linear`, `NTK`,
         `DynamicNTK`, `YaRN`, `Llama3`, `LongRoPE` and `Proportional`, or another
@@ -150,12 +150,14 @@ class RoPE:
         feature_axis, seq_axis = _axes.distinct_axes(self.feature_axis, self.seq_axis)
         whole = self.rotary_dim is None
         head_size = _checks.positive_integer("head_size", self.head_size, even=whole)
-        rotary_dim = head_size
-        if self.rotary_dim is not None:
-            rotary_dim = _checks.positive_integer("rotary_dim", self.rotary_dim, even=True)
-        if rotary_dim > head_size:
-            message = f"`rotary_dim` must be at most `head_size` = {head_size}, got {rotary_dim}."
-            raise ValueError(message)
+        rotary_dim = self.rotary_dim
+        if rotary_dim is not None:
+            rotary_dim = _checks.positive_integer("rotary_dim", rotary_dim, even=True)
+            if rotary_dim > head_size:
+                message = (
+                    f"`rotary_dim` must be at most `head_size` = {head_size}, got {rotary_dim}."
+                )
+                raise ValueError(message)
         _checks.set_fields(
             self,
             head_size=head_size,
@@ -164,7 +166,7 @@ class RoPE:
             scale=_checks.positive_number("scale", self.scale),
             layout=_checks.choice("layout", self.layout, LAYOUTS),
             rotary_dim=rotary_dim,
-            sections=checked_sections(self.sections, rotary_dim),
+            sections=checked_sections(self.sections, rotary_dim or head_size),
             section_frequencies=_checks.choice(
                 "section_frequencies", self.section_frequencies, SECTION_FREQUENCIES
             ),
@@ -175,14 +177,18 @@ class RoPE:
         )
         if self.fused:
             check_kernels()
-        frequencies, factor = self._frequencies(rotary_dim)
+        frequencies, factor = self._frequencies()
         pairs = None
         if self.sections is not None:
             pairs = pairs_of_sections(self.sections, self.section_order)
         tables = PositionTables(frequencies, self.seq_len, "seq_len", sections=pairs, factor=factor)
         _checks.set_fields(self, _tables=tables)
 
-    def _frequencies(self, rotary_dim: int) -> tuple[Turns, float]:
+    @property
+    def _rotated_features(self) -> int:
+        return self.head_size if self.rotary_dim is None else self.rotary_dim
+
+    def _frequencies(self) -> tuple[Turns, float]:
         """Return the frequencies of the pairs, and the factor on cosine and sine."""
         if self.sections is not None and self.section_frequencies == "restart":
             if self.scaling is not None:
@@ -190,7 +196,7 @@ class RoPE:
                 raise ValueError(message)
             return restarting_turns(self.sections, self.section_order, self.base, self.scale), 1.0
         if self.scaling is None:
-            return turns(rotary_dim, self.base, self.scale), 1.0
+            return turns(self._rotated_features, self.base, self.scale), 1.0
         scaling: Any = self.scaling
         if not callable(scaling) or isinstance(scaling, type):
             message = (
@@ -198,8 +204,8 @@ class RoPE:
                 f"factor, got {scaling!r}."
             )
             raise TypeError(message)
-        scaled = scaling(rotary_dim, self.base, self.seq_len)
-        frequencies, factor = checked_scaling(scaled, rotary_dim)
+        scaled = scaling(self._rotated_features, self.base, self.seq_len)
+        frequencies, factor = checked_scaling(scaled, self._rotated_features)
         return Turns([Decimal(f) for f in frequencies], self.scale), factor
 
     def __call__(
@@ -321,7 +327,7 @@ class RoPE:
         return feature, seq
 
     def _turns_vectors(self, x: Any) -> bool:
-        return self.rotary_dim == self.head_size and turns_vectors(x, self.layout, self.fused)
+        return self._rotated_features == self.head_size and turns_vectors(x, self.layout, self.fused)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""
@@ -377,7 +383,7 @@ class RoPE:
 
     @property
     def inv_freq(self) -> HostArray:
-        """Frequencies in radians per position, float64 NumPy array (rotary_dim / 2,)."""
+        """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
         return read_only(host.asarray(self._tables.frequencies.radians(), dtype=host.float64))
 
     @property
@@ -387,10 +393,10 @@ class RoPE:
 
     @property
     def cos(self) -> HostArray:
-        """Cosine table, float64 NumPy array (rotary_dim / 2, seq_len), read-only."""
+        """Cosine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[0]
 
     @property
     def sin(self) -> HostArray:
-        """Sine table, float64 NumPy array (rotary_dim / 2, seq_len), read-only."""
+        """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[1]
