@@ -73,13 +73,13 @@ def partly_infinite(rng):
     return q, k, v, mask
 
 
-def multi_head(x, layer, mask, bias=None, base=10_000.0, offset=0):
+def multi_head(x, layer, mask, bias=None, base=10_000.0):
     """Heads one by one on (d_model, seq, batch); mask and bias (q, k, heads, batch)."""
     d_model, seq, batch = x.shape
     heads = layer.num_heads
     groups = heads // (layer.num_kv_heads or heads)
     size = d_model // heads
-    positions = np.arange(seq)[:, None] + offset + np.zeros((1, batch))
+    positions = np.arange(seq)[:, None] + np.zeros((1, batch))
     joined = np.zeros((d_model, seq, batch))
     full = (seq, seq, heads, batch)
     mask = np.broadcast_to(False if mask is None else mask, full)

@@ -101,11 +101,11 @@ def test_functions_of_positions(backend, axes, size):
     between[score_axes[0]], between[score_axes[1]] = slice(None), slice(None)
     between = tuple(slice(None) if part == slice(None) else None for part in between)
 
-    def far(q_pos, k_pos):
-        return abs(q_pos - k_pos) > 4
+    def far(q_idx, k_idx):
+        return abs(q_idx - k_idx) > 4
 
-    def linear(q_pos, k_pos):
-        distance = xp.astype(abs(q_pos - k_pos), getattr(xp, backend.wide))
+    def linear(q_idx, k_idx):
+        distance = xp.astype(abs(q_idx - k_idx), getattr(xp, backend.wide))
         return -backend.array(slopes[tuple(beside)]) * distance[between]
 
     rows, columns = np.arange(7)[:, None], np.arange(9)[None, :]
@@ -235,7 +235,7 @@ def test_what_is_masked_reaches_no_output(backend, block_size, garbage, hide):
     given_mask = {
         "mask": {"mask": mask},
         "bias": {"bias": mask_to_bias(mask)},
-        "function": {"mask": lambda q_pos, k_pos: k_pos > q_pos},
+        "function": {"mask": lambda q_idx, k_idx: k_idx > q_idx},
     }[hide]
     output = scaled_dot_product_attention(
         *map(backend.array, (q, k, v)), softcap=2.0, block_size=block_size, **given_mask
@@ -304,7 +304,7 @@ def test_no_more_than_a_block_exists(order, hidden):
     mask = {
         None: None,
         "array": create_causal_mask(n)[..., 0],
-        "function": lambda q_pos, k_pos: k_pos > q_pos,
+        "function": lambda q_idx, k_idx: k_idx > q_idx,
     }[hidden]
     tracemalloc.start()
     got = scaled_dot_product_attention(q, k, v, mask=mask, **axes)
@@ -348,12 +348,12 @@ def test_threads_share_the_work_and_give_blas_its_own_back():
     names, threads_of_blas = set(), set()
     meet = threading.Barrier(2, timeout=60)
 
-    def mask(q_pos, k_pos):
-        if q_pos[0, 0] < 128 and k_pos[0, 0] == 0:
+    def mask(q_idx, k_idx):
+        if q_idx[0, 0] < 128 and k_idx[0, 0] == 0:
             meet.wait()  # which one thread alone never passes
         names.add(threading.current_thread().name)
         threads_of_blas.add(_threads._blas().lib_controllers[0].num_threads)
-        return k_pos > q_pos
+        return k_idx > q_idx
 
     axes = {"feature_axis": -1, "seq_axis": -2}
     got = scaled_dot_product_attention(x, x, x, mask=mask, block_size=64, **axes)
@@ -374,7 +374,7 @@ def test_threads_keep_numpys_settings_and_raise_what_is_raised():
     with np.errstate(all="raise"), pytest.raises(FloatingPointError):
         scaled_dot_product_attention(huge, huge, x, **axes)
 
-    def mask(_q_pos, _k_pos):
+    def mask(_q_idx, _k_idx):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -387,9 +387,9 @@ def test_one_call_within_another_takes_one_thread():
     x = heads_of_ones(64)
     axes = {"feature_axis": -1, "seq_axis": -2, "block_size": 32}
 
-    def mask(q_pos, k_pos):
+    def mask(q_idx, k_idx):
         np.testing.assert_allclose(scaled_dot_product_attention(x, x, x, **axes), x)
-        return k_pos > q_pos
+        return k_idx > q_idx
 
     got = scaled_dot_product_attention(x, x, x, mask=mask, **axes)
     np.testing.assert_allclose(got, x)
@@ -404,9 +404,9 @@ def test_one_thread_where_there_are_no_more(monkeypatch, installed):
     x = heads_of_ones()
     names = set()
 
-    def mask(q_pos, k_pos):
+    def mask(q_idx, k_idx):
         names.add(threading.current_thread().name)
-        return k_pos > q_pos
+        return k_idx > q_idx
 
     got = scaled_dot_product_attention(
         x, x, x, mask=mask, feature_axis=-1, seq_axis=-2, block_size=64

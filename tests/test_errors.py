@@ -608,24 +608,24 @@ CASES = {
     "attention mask function dtype": (
         lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), mask=lambda i, j: i - j),
         TypeError,
-        "`mask(q_pos, k_pos)` must have a boolean dtype, True where a query may not attend, got int64.",
+        "`mask(q_idx, k_idx)` must have a boolean dtype, True where a query may not attend, got int64.",
     ),
     "attention mask function of one answer": (
         lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), mask=lambda *_: np.asarray(True)),
         ValueError,
-        "`mask(q_pos, k_pos)` must have axes of queries and keys, got shape ().",
+        "`mask(q_idx, k_idx)` must have axes of queries and keys, got shape ().",
     ),
     "attention mask function shape": (
         lambda: pe.scaled_dot_product_attention(
             *f((3, 2, 3)), mask=lambda i, j: (j > i).T[:2], block_size=3
         ),
         ValueError,
-        "`mask(q_pos, k_pos)` must have shape (3, 3) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
+        "`mask(q_idx, k_idx)` must have shape (3, 3) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
     ),
     "attention bias function of numbers": (
         lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), bias=lambda *_: 1.0),
         TypeError,
-        "`bias(q_pos, k_pos)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
+        "`bias(q_idx, k_idx)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
     ),
     "attention mask of keys": (
         lambda: pe.scaled_dot_product_attention(
@@ -1545,19 +1545,19 @@ CASES = {
         "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3,).",
     ),
     "layer mask function": (
-        lambda: MHA(f((8, 3, 5)), lambda q_pos, k_pos: (q_pos < k_pos)[..., None, None, None]),
+        lambda: MHA(f((8, 3, 5)), lambda q_idx, k_idx: (q_idx < k_idx)[..., None, None, None]),
         ValueError,
-        "`mask(q_pos, k_pos)` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 1, 1, 1).",
+        "`mask(q_idx, k_idx)` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 1, 1, 1).",
     ),
     "layer mask function kind": (
-        lambda: MHA(f((8, 3, 5)), lambda q_pos, k_pos: True),  # noqa: ARG005
+        lambda: MHA(f((8, 3, 5)), lambda q_idx, k_idx: True),  # noqa: ARG005
         TypeError,
-        "`mask(q_pos, k_pos)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
+        "`mask(q_idx, k_idx)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
     ),
     "layer bias function": (
-        lambda: MHA(f((8, 3, 5)), bias=lambda q_pos, k_pos: q_pos - k_pos),
+        lambda: MHA(f((8, 3, 5)), bias=lambda q_idx, k_idx: q_idx - k_idx),
         TypeError,
-        "`bias(q_pos, k_pos)` must have a real floating-point dtype, got int64.",
+        "`bias(q_idx, k_idx)` must have a real floating-point dtype, got int64.",
     ),
     "layer mask keys": (
         lambda: MHA(f((8, 3, 5)), f((3, 4, 1), dtype=bool)),

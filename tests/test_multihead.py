@@ -7,11 +7,13 @@ import pytest
 
 import oracles
 from positional_embeddings import (
+    RoPE,
     RoPEMultiHeadAttention,
     _attending,
     combine_masks,
     create_causal_mask,
     create_padding_mask,
+    scaled_dot_product_attention,
 )
 
 WEIGHTS = ("Wq", "Wk", "Wv", "Wo")
@@ -59,8 +61,8 @@ def test_layer_is_its_heads_one_by_one(backend, num_kv_heads, mask_kind):
         "heads*batch": lambda: mask.reshape(seq, seq, heads, batch),
         "heads, batch": lambda: mask,
     }[mask_kind]()
-    got = layer(backend.array(x), None if mask is None else backend.array(mask), offset=2)
-    expected = oracles.multi_head(x, host_twin(backend, layer), by_head, base=100, offset=2)
+    got = layer(backend.array(x), None if mask is None else backend.array(mask))
+    expected = oracles.multi_head(x, host_twin(backend, layer), by_head, base=100)
     tolerance = 10 * backend.tolerance()
     np.testing.assert_allclose(backend.numpy(got), expected, atol=tolerance, rtol=tolerance)
 
@@ -80,7 +82,7 @@ def test_bias_belongs_to_heads(backend, shape):
 
 @pytest.mark.parametrize("in_blocks", [False, True])
 @pytest.mark.parametrize("last", [(), (1,), (3,), (12,), (4, 3)])
-def test_functions_of_positions(backend, monkeypatch, in_blocks, last):
+def test_functions_of_indices(backend, monkeypatch, in_blocks, last):
     """Asked at once or block by block, they say what whole arrays say, of any number of axes."""
     if in_blocks:
         monkeypatch.setattr(_attending, "HOST_BLOCK", 8)
@@ -90,18 +92,18 @@ def test_functions_of_positions(backend, monkeypatch, in_blocks, last):
     longest = rng.integers(1, 4, last)
     slopes = rng.random((4,) if last == (3,) else last)
 
-    def far(q_pos, k_pos, longest):
-        return abs(q_pos - k_pos)[beside] > longest
+    def far(q_idx, k_idx, longest):
+        return abs(q_idx - k_idx)[beside] > longest
 
-    def linear(q_pos, k_pos, slopes, xp=np):
-        return -slopes * xp.astype(abs(q_pos - k_pos), slopes.dtype)[beside]
+    def linear(q_idx, k_idx, slopes, xp=np):
+        return -slopes * xp.astype(abs(q_idx - k_idx), slopes.dtype)[beside]
 
     layer = layer_on(backend, num_kv_heads=2)
     x, most, steep = map(backend.array, (rng.standard_normal((8, 5, 3)), longest, slopes))
     got = layer(
         x,
-        lambda q_pos, k_pos: far(q_pos, k_pos, most),
-        bias=lambda q_pos, k_pos: linear(q_pos, k_pos, steep, backend.xp),
+        lambda q_idx, k_idx: far(q_idx, k_idx, most),
+        bias=lambda q_idx, k_idx: linear(q_idx, k_idx, steep, backend.xp),
     )
     whole = np.arange(5)[:, None], np.arange(5)
     expected = layer(
@@ -225,3 +227,23 @@ def test_a_repr_with_a_seed_tells_all():
     assert "rng=3" in repr(RoPEMultiHeadAttention(8, 2, rng=np.int64(3)))
     assert "rng=None" in repr(RoPEMultiHeadAttention(8, 2, rng=3, dtype=np.float64))
     assert "rng=None" in repr(RoPEMultiHeadAttention(8, 2, rng=np.random.default_rng(3)))
+
+
+def test_indices_count_from_0_whatever_the_positions():
+    """Two queries after three cached keys: masks and biases are told 0 and 1, and 0 to 4."""
+    told = []
+
+    def bias(q_idx, k_idx):
+        told.append((q_idx.tolist(), k_idx.tolist()))
+        return 0.0 * (q_idx - k_idx)
+
+    x = np.random.default_rng(0).standard_normal((4, 5))
+    rope = RoPE(4, 9)
+    scaled_dot_product_attention(rope(x[:, 3:], offset=3), rope(x), x, bias=bias)
+    assert told == [([[0], [1]], [[0, 1, 2, 3, 4]])]
+
+
+def test_a_layer_has_no_offset_that_would_change_nothing():
+    mha = RoPEMultiHeadAttention(8, 2, rng=0)
+    with pytest.raises(TypeError, match="offset"):
+        mha(np.zeros((8, 3, 1)), offset=2)

@@ -123,7 +123,7 @@ def test_attention_is_compiled_whole(options):
     q, k, v = torch.rand(3, 4, 7, 2).unbind()
     mask = create_causal_mask(7, xp=torch)
     if "function" in options:
-        options = {"mask": lambda q_pos, k_pos: k_pos > q_pos}
+        options = {"mask": lambda q_idx, k_idx: k_idx > q_idx}
     elif "bias" in options:
         options = {"bias": mask_to_bias(mask, torch.float32)}
     else:

@@ -15,7 +15,8 @@ from positional_embeddings._namespace import (
 )
 from positional_embeddings.mask_tools import check_mask
 
-# Called with the indices of queries, (query, 1), and of keys, (1, key).
+# Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
+# their positions.
 ScoreFunction = Callable[[Any, Any], Any]
 
 
@@ -96,7 +97,7 @@ class ScoreLayout:
 
 
 def per_block(kind: str, given: Any, layout: ScoreLayout, q: Any, xp: Namespace) -> PerBlock:
-    """Return the mask or bias of each block, from a whole array or a function of positions."""
+    """Return the mask or bias of each block, from a whole array or a function of indices."""
     if callable(given):
         return _asked(kind, given, layout, q, xp)
     whole = layout.by_score(kind, given, q.shape[layout.seq], layout.k_len, xp)
@@ -112,10 +113,10 @@ def _asked(
     integers = {"dtype": default_integer(xp, on), "device": on}
 
     def ask(queries: slice, keys: slice) -> Any:
-        q_pos = xp.arange(*queries.indices(q_len), **integers)
-        k_pos = xp.arange(*keys.indices(k_len), **integers)
-        name, array = answered(kind, function, q_pos[:, None], k_pos[None, :], xp, q=q)
-        return layout.by_score(name, array, q_pos.shape[0], k_pos.shape[0], xp)
+        q_idx = xp.arange(*queries.indices(q_len), **integers)
+        k_idx = xp.arange(*keys.indices(k_len), **integers)
+        name, array = answered(kind, function, q_idx[:, None], k_idx[None, :], xp, q=q)
+        return layout.by_score(name, array, q_idx.shape[0], k_idx.shape[0], xp)
 
     return ask
 
@@ -126,10 +127,10 @@ def arrays_among(**given: Any) -> dict[str, Any]:
 
 
 def answered(
-    kind: str, function: ScoreFunction, q_pos: Any, k_pos: Any, xp: Namespace, **beside: Any
+    kind: str, function: ScoreFunction, q_idx: Any, k_idx: Any, xp: Namespace, **beside: Any
 ) -> tuple[str, Any]:
-    """Return what a function says of positions, checked, and what messages call it."""
-    name, array = f"{kind}(q_pos, k_pos)", function(q_pos, k_pos)
+    """Return what a function says of indices, checked, and what messages call it."""
+    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
     namespace_of(**beside, **{name: array})
     check_kind(kind, name, array, xp)
     return name, array

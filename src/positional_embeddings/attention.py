@@ -110,8 +110,9 @@ def scaled_dot_product_attention(
         axes of queries and keys alone, or of all axes of the scores. A query that may
         attend to nothing gets zeros. What stands in keys and values that a query may
         not attend to does not reach its output, NaN and infinity included. A function
-        ``mask(q_pos, k_pos)`` is given the indices of some queries, (n, 1), and of some
-        keys, (1, m), both counted from 0, and returns the mask between them.
+        ``mask(q_idx, k_idx)`` is given the indices of some queries, (n, 1), and of some
+        keys, (1, m), and returns the mask between them. Both count from 0, whatever the
+        positions: after p cached keys, query i stands at the key of index i + p.
     bias : array or function, optional
         Real floating-point, added to the scores, with 1 where it broadcasts. Minus
         infinity hides a key as `mask` does. A function is asked as that of `mask` is.
@@ -190,7 +191,7 @@ def scaled_dot_product_attention(
     A causal mask over 4,096 positions, of which no more than a block ever exists:
 
     >>> x = np.ones((2, 4096))
-    >>> later = scaled_dot_product_attention(x, x, x, mask=lambda q_pos, k_pos: k_pos > q_pos)
+    >>> later = scaled_dot_product_attention(x, x, x, mask=lambda q_idx, k_idx: k_idx > q_idx)
     >>> later.shape
     (2, 4096)
     """

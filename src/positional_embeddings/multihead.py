@@ -40,7 +40,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
         Longest sequence, positive.
     num_kv_heads : int, optional
         Number of key and value heads, a divisor of `num_heads`; as many if None, also
-        after `dataclasses.replace` with another `num_heads`. Query head h reads key head ``h // (num_heads / num_kv_heads)``.
+        after `dataclasses.replace` with another `num_heads`. Query head h
+        reads key head ``h // (num_heads / num_kv_heads)``.
     base : float, default 10_000
         Base of the rotary frequencies, positive.
     rng : int or numpy.random.Generator, optional
@@ -146,7 +147,6 @@ class RoPEMultiHeadAttention(WeightedLayer):
         mask: Array | ScoreFunction | None = None,
         *,
         bias: Array | ScoreFunction | None = None,
-        offset: int = 0,
     ) -> ArrayT:
         """Attend from each element of a sequence to the others.
 
@@ -158,7 +158,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             True where a query may not attend to a key; shape (query, key),
             (query, key, 1), (query, key, batch), (query, key, heads * batch), the last
             in the order of (heads, batch), or (query, key, heads, batch). Query and key
-            may be 1. A function ``mask(q_pos, k_pos)`` is given the indices in `x` of
+            may be 1. A function ``mask(q_idx, k_idx)`` is given the indices in `x` of
             some queries, (n, 1), and of some keys, (1, m), both counted from 0, and
             returns the mask between them; see `scaled_dot_product_attention`.
         bias : array or function, optional
@@ -166,8 +166,6 @@ class RoPEMultiHeadAttention(WeightedLayer):
             (query, key, 1), (query, key, heads), (query, key, heads * batch) or
             (query, key, heads, batch). Query and key may be 1. A function is asked as
             that of `mask` is.
-        offset : int, default 0
-            Position of the first element.
 
         Returns
         -------
@@ -186,11 +184,10 @@ class RoPEMultiHeadAttention(WeightedLayer):
         given = {"mask": mask, "bias": bias}
         xp = namespace_of(x=x, **arrays_among(**given), Wq=self.Wq)
         _checks.real_floating(xp, x=x)
-        offset = _checks.non_negative_integer("offset", offset)
         if x.ndim != 3 or x.shape[0] != self.d_model:
             message = f"`x` must have shape ({self.d_model}, seq, batch), got {tuple(x.shape)}."
             raise ValueError(message)
-        _checks.within_table(length(x, 1), offset, self.max_len, "max_len", 1)
+        _checks.within_table(length(x, 1), 0, self.max_len, "max_len", 1)
         length(x, 2)
         by_head = {
             kind: self._per_head(kind, array, x, xp) for kind, array in present(**given).items()
@@ -201,8 +198,9 @@ class RoPEMultiHeadAttention(WeightedLayer):
         q = self._heads(self.Wq, wide, self.num_heads, xp)
         k = self._heads(self.Wk, wide, self._kv_heads, xp)
         v = self._heads(self.Wv, wide, self._kv_heads, xp)
-        q, k = self._rope(q, offset=offset), self._rope(k, offset=offset)
-        attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True)
+        attended = scaled_dot_product_attention(
+            self._rope(q), self._rope(k), v, **by_head, enable_gqa=True
+        )
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
         output: ArrayT = xp.astype(_projected(self.Wo, merged, xp), x.dtype, copy=False)
         return output
@@ -224,9 +222,9 @@ class RoPEMultiHeadAttention(WeightedLayer):
             check_kind(kind, kind, given, xp)
             return self._with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
 
-        def asked(q_pos: Any, k_pos: Any) -> Any:
-            name, array = answered(kind, given, q_pos, k_pos, xp, x=x)
-            shape = (q_pos.shape[0], k_pos.shape[1], self.num_heads, batch)
+        def asked(q_idx: Any, k_idx: Any) -> Any:
+            name, array = answered(kind, given, q_idx, k_idx, xp, x=x)
+            shape = (q_idx.shape[0], k_idx.shape[1], self.num_heads, batch)
             return self._with_heads(kind, name, array, shape, xp)
 
         return asked

@@ -327,7 +327,8 @@ class RoPE:
         return feature, seq
 
     def _turns_vectors(self, x: Any) -> bool:
-        return self._rotated_features == self.head_size and turns_vectors(x, self.layout, self.fused)
+        whole = self._rotated_features == self.head_size
+        return whole and turns_vectors(x, self.layout, self.fused)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""
