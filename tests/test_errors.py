@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -22,6 +23,25 @@ MASKED = np.ma.masked_array(f((64, 3)), mask=f((64, 3)))
 def matrix():
     with pytest.warns(PendingDeprecationWarning):
         return np.matrix(f((64, 3)))
+
+
+class Table:
+    """As a table of another package: no array, but something that becomes one."""
+
+    shape = (3, 2)
+
+    def to_numpy(self):
+        raise NotImplementedError
+
+    data = to_numpy
+
+
+def foreign(package, name):
+    """Return an object of a package that need not be installed."""
+    return type(name, (Table,), {"__module__": package})()
+
+
+WEEK = np.arange(7).astype("datetime64[D]")
 
 
 class NoAxes(np.ndarray):
@@ -417,7 +437,7 @@ CASES = {
     "real lengths": (
         lambda: pe.create_padding_mask([2.0, 3], 4),
         TypeError,
-        "`lengths` must be a sequence of integers, got 2.0 of type float.",
+        "`lengths[0]` must be an integer, got 2.0 of type float.",
     ),
     "real length array": (
         lambda: pe.create_padding_mask(f(2), 4),
@@ -709,7 +729,7 @@ CASES = {
     "real prefix": (
         lambda: pe.create_prefix_mask(4, 1.0),
         TypeError,
-        "`prefix_len` must be a sequence of integers, got 1.0 of type float.",
+        "`prefix_len` must be an integer or a sequence of integers, got 1.0 of type float.",
     ),
     "zero chunk": (
         lambda: pe.create_chunked_mask(4, 0),
@@ -800,7 +820,7 @@ CASES = {
     "real document": (
         lambda: pe.segment_ids_from_lengths([2.5]),
         TypeError,
-        "`lengths` must be a sequence of integers, got 2.5 of type float.",
+        "`lengths[0]` must be an integer, got 2.5 of type float.",
     ),
     "segments of no axis": (
         lambda: pe.positions_from_segment_ids(f((), dtype=int)),
@@ -1629,6 +1649,372 @@ CASES = {
         lambda: plotting.plot_bias(f((4, 3, 8)), head=-1),
         ValueError,
         "`head` must be a non-negative integer, got -1.",
+    ),
+    # sizes that no memory holds
+    "huge head": (
+        lambda: pe.RoPE(10**30, 10),
+        ValueError,
+        f"`head_size` must be at most 2**20, got {10**30}.",
+    ),
+    "huge part of a head": (
+        lambda: pe.RoPE(10**30, 10, rotary_dim=8),
+        ValueError,
+        f"`head_size` must be at most 2**20, got {10**30}.",
+    ),
+    "huge table": (
+        lambda: pe.RoPE(8, 10**30, scaling=pe.DynamicNTK(2, 8)),
+        ValueError,
+        f"`seq_len` must be at most 2**63, got {10**30}.",
+    ),
+    "huge encoding": (
+        lambda: pe.AbsolutePE(10**30, 10),
+        ValueError,
+        f"`embedding_size` must be at most 2**20, got {10**30}.",
+    ),
+    "huge length": (
+        lambda: pe.AbsolutePE(8, 10**30),
+        ValueError,
+        f"`max_length` must be at most 2**63, got {10**30}.",
+    ),
+    "huge learned encoding": (
+        lambda: pe.LearnedPE(10**30, 10),
+        ValueError,
+        f"`embedding_size` must be at most 2**20, got {10**30}.",
+    ),
+    "huge learned length": (
+        lambda: pe.LearnedPE(8, 10**30),
+        ValueError,
+        f"`max_length` must be at most 2**48, got {10**30}.",
+    ),
+    "huge resize": (
+        lambda: pe.LearnedPE(4, 3).resize(10**30),
+        ValueError,
+        f"`max_length` must be at most 2**48, got {10**30}.",
+    ),
+    "huge vocabulary": (
+        lambda: pe.TokenEmbedding(10**30, 8),
+        ValueError,
+        f"`vocab_size` must be at most 2**48, got {10**30}.",
+    ),
+    "huge token": (
+        lambda: pe.TokenEmbedding(8, 10**30),
+        ValueError,
+        f"`d_model` must be at most 2**20, got {10**30}.",
+    ),
+    "huge image": (
+        lambda: pe.PatchEmbedding(10**30, 4, 3, 8),
+        ValueError,
+        f"`image_size` must be at most 2**20, got {10**30}.",
+    ),
+    "huge channels": (
+        lambda: pe.PatchEmbedding(8, 4, 10**30, 8),
+        ValueError,
+        f"`num_channels` must be at most 2**20, got {10**30}.",
+    ),
+    "huge patch vector": (
+        lambda: pe.PatchEmbedding(8, 4, 3, 10**30),
+        ValueError,
+        f"`d_model` must be at most 2**20, got {10**30}.",
+    ),
+    "huge relative vector": (
+        lambda: pe.RelativePE(2, 10**30),
+        ValueError,
+        f"`embedding_size` must be at most 2**20, got {10**30}.",
+    ),
+    "huge relative distance": (
+        lambda: pe.RelativePE(10**30, 2),
+        ValueError,
+        f"`max_distance` must be at most 2**48, got {10**30}.",
+    ),
+    "huge heads of buckets": (
+        lambda: pe.T5Bias(10**30),
+        ValueError,
+        f"`num_heads` must be at most 2**20, got {10**30}.",
+    ),
+    "huge heads": (
+        lambda: pe.alibi_slopes(10**30),
+        ValueError,
+        f"`num_heads` must be at most 2**20, got {10**30}.",
+    ),
+    "huge heads of a bias": (
+        lambda: pe.alibi_bias(10**30, 4),
+        ValueError,
+        f"`num_heads` must be at most 2**20, got {10**30}.",
+    ),
+    "huge heads of sandwich": (
+        lambda: pe.sandwich_bias(10**30, 4),
+        ValueError,
+        f"`num_heads` must be at most 2**20, got {10**30}.",
+    ),
+    "huge sandwich": (
+        lambda: pe.sandwich_bias(2, 4, dim=10**30),
+        ValueError,
+        f"`dim` must be at most 2**20, got {10**30}.",
+    ),
+    "huge sinusoids": (
+        lambda: pe.sinusoidal_encoding(f(2), 10**30),
+        ValueError,
+        f"`dim` must be at most 2**20, got {10**30}.",
+    ),
+    "huge frequencies": (
+        lambda: pe.inverse_frequencies(10**30),
+        ValueError,
+        f"`dim` must be at most 2**20, got {10**30}.",
+    ),
+    "huge angles": (
+        lambda: pe.compute_frequencies(10**30, 4),
+        ValueError,
+        f"`dim` must be at most 2**20, got {10**30}.",
+    ),
+    "huge positions": (
+        lambda: pe.compute_frequencies(4, 10**30),
+        ValueError,
+        f"`seq_len` must be at most 2**48, got {10**30}.",
+    ),
+    "huge scaling": (
+        lambda: pe.YaRN(2, 8)(10**30, 100, 8),
+        ValueError,
+        f"`dim` must be at most 2**20, got {10**30}.",
+    ),
+    "huge scaled length": (
+        lambda: pe.DynamicNTK(2, 8)(8, 100, 10**30),
+        ValueError,
+        f"`seq_len` must be at most 2**63, got {10**30}.",
+    ),
+    "huge original length": (
+        lambda: pe.DynamicNTK(2, 10**30),
+        ValueError,
+        f"`original_max_position` must be at most 2**63, got {10**30}.",
+    ),
+    "huge xpos": (
+        lambda: pe.xpos_scale(f(2), 10**30),
+        ValueError,
+        f"`dim` must be at most 2**20, got {10**30}.",
+    ),
+    "huge padding": (
+        lambda: pe.create_padding_mask([1], 10**30),
+        ValueError,
+        f"`max_len` must be at most 2**48, got {10**30}.",
+    ),
+    "huge model": (
+        lambda: pe.RoPEMultiHeadAttention(10**30, 2),
+        ValueError,
+        f"`d_model` must be at most 2**20, got {10**30}.",
+    ),
+    "huge number of heads": (
+        lambda: pe.RoPEMultiHeadAttention(8, 10**30),
+        ValueError,
+        f"`num_heads` must be at most 2**20, got {10**30}.",
+    ),
+    "huge sequence": (
+        lambda: pe.RoPEMultiHeadAttention(8, 2, 10**30),
+        ValueError,
+        f"`max_len` must be at most 2**63, got {10**30}.",
+    ),
+    "huge grid": (
+        lambda: pe.grid_positions((10**15, 10**15)),
+        ValueError,
+        f"`prod(shape)` must be at most 2**48, got {10**30}.",
+    ),
+    "endless head": (
+        lambda: pe.RoPE(10**5000, 10),
+        ValueError,
+        "`head_size` must be at most 2**20, got int of more digits than can be printed.",
+    ),
+    "far start": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, start=-(10**30)),
+        ValueError,
+        f"`start` must be within 2**60 positions, got {-(10**30)}.",
+    ),
+    # what is no option, or no number
+    "listed axis of attention": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), feature_axis=[0]),
+        TypeError,
+        "`feature_axis` must be an integer, got [0] of type list.",
+    ),
+    "listed axis of an encoding": (
+        lambda: pe.add_positional_encoding(f((4, 3)), f((4, 3)), seq_axis=[1]),
+        TypeError,
+        "`seq_axis` must be an integer, got [1] of type list.",
+    ),
+    "axis as an array": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), seq_axis=np.asarray([1])),
+        TypeError,
+        "`seq_axis` must be an integer, got numpy.ndarray of shape (1,).",
+    ),
+    "listed dtype": (
+        lambda: pe.inverse_frequencies(4, dtype=[np.float32]),
+        TypeError,
+        "`dtype` must be a real floating-point dtype of the library, got [<class 'numpy.float32'>].",
+    ),
+    "dtype of many digits": (
+        lambda: pe.inverse_frequencies(4, dtype=10**5000),
+        TypeError,
+        "`dtype` must be a real floating-point dtype of the library, got int of more digits than can be printed.",
+    ),
+    "listed dtype of a grid": (
+        lambda: pe.grid_positions((2, 3), dtype=[np.int32]),
+        TypeError,
+        "`dtype` must be an integer or real dtype of the library, got [<class 'numpy.int32'>].",
+    ),
+    "mask of an array": (
+        lambda: pe.create_causal_mask(f((3, 3))),
+        TypeError,
+        "`seq_len` must be a positive integer, got numpy.ndarray of shape (3, 3).",
+    ),
+    "rate of an array": (
+        lambda: pe.dropout(f(2), f(2)),
+        TypeError,
+        "`rate` must be a number, got numpy.ndarray of shape (2,).",
+    ),
+    "fused by an array": (
+        lambda: pe.RoPE(8, 3, fused=f((2, 3))),
+        TypeError,
+        "`fused` must be True, False or None, got numpy.ndarray of shape (2, 3).",
+    ),
+    "long window": (
+        lambda: pe.create_sliding_window_mask(4, [0] * 400),
+        TypeError,
+        f"`window` must be a pair (left, right) of counts beside the own position, None for all, got [{'0, ' * 166}0....",
+    ),
+    "listed magnitude": (
+        lambda: pe.YaRN(2, 8, mscale=[1]),
+        TypeError,
+        "`mscale` must be a finite number, got [1] of type list.",
+    ),
+    "listed base": (
+        lambda: pe.YaRN(2, 8)(8, [100], 8),
+        TypeError,
+        "`base` must be a positive finite number, got [100] of type list.",
+    ),
+    "half of dates": (
+        lambda: pe.neg_half(WEEK[:4]),
+        TypeError,
+        "`x` must have a dtype with negative numbers, got datetime64[D].",
+    ),
+    "seed of a day": (
+        lambda: pe.LearnedPE(4, 3, rng=np.timedelta64(1, "D")),
+        TypeError,
+        "`rng` must be a non-negative integer seed or a numpy.random.Generator, got np.timedelta64(1,'D').",
+    ),
+    "documents of documents": (
+        lambda: pe.segment_ids_from_lengths([[3, 4], [5]]),
+        TypeError,
+        "`lengths[0]` must be an integer, got [3, 4] of type list.",
+    ),
+    "document of None": (
+        lambda: pe.cumulative_lengths([3, None]),
+        TypeError,
+        "`lengths[1]` must be an integer, got None of type NoneType.",
+    ),
+    "length of a span": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, length=np.timedelta64(5, "D")),
+        TypeError,
+        "`length` must be a positive finite number, got np.timedelta64(5,'D') of type timedelta64. Pass length / numpy.timedelta64(1, 'D') for days.",
+    ),
+    "length of a date": (
+        lambda: pe.sinusoidal_encoding(f(2), 4, length=np.datetime64(5, "D")),
+        TypeError,
+        "`length` must be a positive finite number, got np.datetime64('1970-01-06') of type datetime64.",
+    ),
+    "mask of a span": (
+        lambda: pe.create_causal_mask(np.timedelta64(5, "D")),
+        TypeError,
+        "`seq_len` must be a positive integer, got np.timedelta64(5,'D') of type timedelta64. Pass seq_len // numpy.timedelta64(1, 'D') for days.",
+    ),
+    "shift by a span": (
+        lambda: ROPE.shift(f((64, 3)), np.timedelta64(5, "D")),
+        TypeError,
+        "`delta` must have an integer or real dtype, got timedelta64[D]. Pass delta / numpy.timedelta64(1, 'D') for days.",
+    ),
+    "fire of a span": (
+        lambda: pe.fire_bias(
+            *np.ones((2, 3)), np.ones((2, 3)), np.ones(2), 4, c=np.timedelta64(5, "D"), threshold=1
+        ),
+        TypeError,
+        "`c` must have an integer or real dtype, got timedelta64[D]. Pass c / numpy.timedelta64(1, 'D') for days.",
+    ),
+    "positions of dates": (
+        lambda: pe.sinusoidal_encoding(WEEK, 4),
+        TypeError,
+        "`positions` must have an integer or real dtype, got datetime64[D]. Pass (positions - positions[0]) / numpy.timedelta64(1, 'D') for days.",
+    ),
+    "positions of spans": (
+        lambda: ROPE(f((64, 7)), positions=WEEK - WEEK[0]),
+        TypeError,
+        "`positions` must have an integer or real dtype, got timedelta64[D]. Pass positions / numpy.timedelta64(1, 'D') for days.",
+    ),
+    "distances of dates": (
+        lambda: pe.relative_positions(WEEK, WEEK),
+        TypeError,
+        "`query_positions` must have an integer or real dtype, got datetime64[D]. Pass (query_positions - query_positions[0]) / numpy.timedelta64(1, 'D') for days.",
+    ),
+    "segments of spans": (
+        lambda: pe.create_segment_mask(WEEK - WEEK[0]),
+        TypeError,
+        "`segment_ids` must have a signed integer dtype, got timedelta64[D]. Pass segment_ids // numpy.timedelta64(1, 'D') for days.",
+    ),
+    "padding of spans": (
+        lambda: pe.create_padding_mask(WEEK - WEEK[0], 9),
+        TypeError,
+        "`lengths` must have an integer dtype, got timedelta64[D]. Pass lengths // numpy.timedelta64(1, 'D') for days.",
+    ),
+    "positions of 4 bits": (
+        lambda: ROPE(f((64, 3)), positions=f(3, ml_dtypes.int4)),
+        TypeError,
+        "`positions` must have an integer or real dtype, got int4.",
+    ),
+    "positions of 8 bits": (
+        lambda: pe.sinusoidal_encoding(f(3, ml_dtypes.float8_e4m3fn), 4),
+        TypeError,
+        "`positions` must have an integer or real dtype, got float8_e4m3fn.",
+    ),
+    "lengths of 4 bits": (
+        lambda: pe.create_padding_mask(f(3, ml_dtypes.int4), 4),
+        TypeError,
+        "`lengths` must have an integer dtype, got int4.",
+    ),
+    "segments of bfloat16": (
+        lambda: pe.create_segment_mask(f(3, ml_dtypes.bfloat16)),
+        TypeError,
+        "`segment_ids` must have a signed integer dtype, got bfloat16.",
+    ),
+    "mask of bfloat16": (
+        lambda: pe.mask_to_bias(f(3, ml_dtypes.bfloat16)),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got bfloat16.",
+    ),
+    "pandas Series of positions": (
+        lambda: ROPE(f((64, 3)), positions=foreign("pandas", "Series")),
+        TypeError,
+        "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Series. Pass positions.to_numpy().",
+    ),
+    "pandas Index of positions": (
+        lambda: pe.sinusoidal_encoding(foreign("pandas", "Index"), 4),
+        TypeError,
+        "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Index. Pass positions.to_numpy().",
+    ),
+    "pandas DataFrame of masks[0]": (
+        lambda: pe.combine_masks(foreign("pandas.core.frame", "DataFrame")),
+        TypeError,
+        "`masks[0]` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.core.frame.DataFrame. Pass masks[0].to_numpy().",
+    ),
+    "pandas Series of lengths": (
+        lambda: pe.create_padding_mask(foreign("pandas", "Series"), 4),
+        TypeError,
+        "`lengths` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Series. Pass lengths.to_numpy().",
+    ),
+    "polars Series of query_positions": (
+        lambda: pe.alibi_bias(2, query_positions=foreign("polars.series.series", "Series")),
+        TypeError,
+        "`query_positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got polars.series.series.Series. Pass query_positions.to_numpy().",
+    ),
+    "xarray DataArray of mask": (
+        lambda: pe.scaled_dot_product_attention(
+            *f((3, 2, 3)), mask=foreign("xarray.core.dataarray", "DataArray")
+        ),
+        TypeError,
+        "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got xarray.core.dataarray.DataArray. Pass mask.data.",
     ),
 }
 

@@ -15,7 +15,7 @@ from positional_embeddings._checks import (
     positive_integer,
     real,
 )
-from positional_embeddings._namespace import Namespace, default_integer, dtype_name
+from positional_embeddings._namespace import Namespace, default_integer, dtype_name, shown
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
@@ -24,7 +24,7 @@ def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
     if not -ndim <= number < ndim:
         message = (
             f"`{name}` must be an axis of the {ndim}-dimensional `{array}` "
-            f"({-ndim} to {ndim - 1}), got {number}."
+            f"({-ndim} to {ndim - 1}), got {shown(number)}."
             if ndim
             else f"`{array}` must have at least one axis, got a 0-dimensional array."
         )
@@ -36,7 +36,10 @@ def feature_and_seq_axis(
     feature_axis: int, seq_axis: int, array: Any, name: str = "x"
 ) -> tuple[int, int]:
     """Return both axes counted from 0."""
-    axes = _counted_from_0(feature_axis, seq_axis, array.ndim)
+    try:
+        axes = _counted_from_0(feature_axis, seq_axis, array.ndim)
+    except (TypeError, ValueError):  # what has no hash is no axis
+        axes = None
     if axes is not None:
         return axes
     if array.ndim < 2:
@@ -193,10 +196,10 @@ def query_and_key_positions(
     why = f"so that {dtype_name(dtype)} holds all distances"
     for name, n in ((q_len[0], queries), (k_len[0], keys)):
         if n > farthest:
-            message = f"`{name}` must be at most {farthest}, {why}, got {n}."
+            message = f"`{name}` must be at most {farthest}, {why}, got {shown(n)}."
             raise ValueError(message)
     if not -farthest <= start <= farthest - queries:
-        message = f"`offset` must keep positions within {farthest}, {why}, got {start}."
+        message = f"`offset` must keep positions within {farthest}, {why}, got {shown(start)}."
         raise ValueError(message)
     return (
         xp.arange(start, start + queries, dtype=dtype, device=device),

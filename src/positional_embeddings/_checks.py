@@ -8,7 +8,7 @@ import operator
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, SupportsIndex
 
 from positional_embeddings._memory import is_read_only, repeats_elements
@@ -17,12 +17,22 @@ from positional_embeddings._namespace import (
     device_of,
     dtype_name,
     is_complex,
+    is_dtype,
     is_lazy_array,
     is_real_floating,
+    is_real_number,
     kind_of,
+    shown,
 )
 
 _LARGEST = sys.float_info.max
+
+# Features, heads and other things that Python's own lists are made of.
+_MOST_FEATURES = 2**20
+# Positions, of which 64-bit integers count no more.
+MOST_POSITIONS = 2**63
+# Rows, columns or positions of an array: more than any memory holds.
+MOST_IN_MEMORY = 2**48
 
 
 def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
@@ -32,18 +42,50 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
             raise TypeError
         return operator.index(value)
     except TypeError:
-        message = f"`{name}` must be {what}, got {value!r} of type {type(value).__name__}."
-        raise TypeError(message) from None
+        raise _wrong_kind(name, value, what, "//") from None
 
 
-def positive_integer(name: str, value: SupportsIndex, *, even: bool = False) -> int:
-    """Return a size as an int, one or more."""
+def _wrong_kind(name: str, value: Any, what: str, division: str = "/") -> TypeError:
+    """Return the error about a value that is no number of the kind that is asked for."""
+    if getattr(value, "shape", None):
+        return TypeError(f"`{name}` must be {what}, got {shown(value)}.")
+    came = f"{shown(value)} of type {type(value).__name__}"
+    return TypeError(f"`{name}` must be {what}, got {came}.{_without_unit(name, value, division)}")
+
+
+def _without_unit(name: str, times: Any, division: str) -> str:
+    """Return the sentence that tells how NumPy's dates and spans of time become numbers."""
+    dtype, span = dtype_name(getattr(times, "dtype", "")), name
+    if dtype.startswith("datetime64") and times.shape:
+        span = f"({name} - {name}[0])"
+    elif not dtype.startswith("timedelta64"):
+        return ""
+    return f" Pass {span} {division} numpy.timedelta64(1, 'D') for days."
+
+
+def integers(name: str, values: Sequence[SupportsIndex]) -> list[int]:
+    """Return a sequence of integers as ints."""
+    return [integer(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
+def positive_integer(
+    name: str, value: SupportsIndex, *, even: bool = False, most: int | None = None
+) -> int:
+    """Return a size as an int, one or more, and at most a power of two."""
     what = f"a positive{' even' if even else ''} integer"
     number = integer(name, value, what)
     if number < 1 or (even and number % 2):
-        message = f"`{name}` must be {what}, got {number}."
+        message = f"`{name}` must be {what}, got {shown(number)}."
+        raise ValueError(message)
+    if most is not None and number > most:
+        message = f"`{name}` must be at most 2**{most.bit_length() - 1}, got {shown(number)}."
         raise ValueError(message)
     return number
+
+
+def feature_count(name: str, value: SupportsIndex, *, even: bool = False) -> int:
+    """Return a number of features, heads or channels as an int."""
+    return positive_integer(name, value, even=even, most=_MOST_FEATURES)
 
 
 def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | None:
@@ -52,7 +94,7 @@ def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | N
         return None
     number = integer(name, value, "an integer or None")
     if not 0 <= number < size:
-        message = f"`{name}` must be from 0 to {size - 1}, or None, got {number}."
+        message = f"`{name}` must be from 0 to {size - 1}, or None, got {shown(number)}."
         raise ValueError(message)
     return number
 
@@ -69,45 +111,39 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
     """Return an offset as an int, zero or more."""
     number = integer(name, value, "a non-negative integer")
     if number < 0:
-        message = f"`{name}` must be a non-negative integer, got {number}."
+        message = f"`{name}` must be a non-negative integer, got {shown(number)}."
         raise ValueError(message)
     return number
 
 
-def positive_number(name: str, value: float) -> float:
+def positive_number(name: str, value: Any) -> float:
     """Return a finite number above zero as an int or a float."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        message = (
-            f"`{name}` must be a positive finite number, "
-            f"got {value!r} of type {type(value).__name__}."
-        )
-        raise TypeError(message)
+    if not is_real_number(value):
+        raise _wrong_kind(name, value, "a positive finite number")
     number = int(value) if isinstance(value, Integral) else float(value)
     if not 0 < number < _LARGEST:
-        message = f"`{name}` must be a positive finite number, got {number!r}."
+        message = f"`{name}` must be a positive finite number, got {shown(number)}."
         raise ValueError(message)
     return number
 
 
 def finite_number(name: str, value: Any) -> float:
     """Return a finite number of any sign as an int or a float."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        message = f"`{name}` must be a finite number, got {value!r} of type {type(value).__name__}."
-        raise TypeError(message)
+    if not is_real_number(value):
+        raise _wrong_kind(name, value, "a finite number")
     number = int(value) if isinstance(value, Integral) else float(value)
     if not -_LARGEST <= number <= _LARGEST:
-        message = f"`{name}` must be a finite number, got {number!r}."
+        message = f"`{name}` must be a finite number, got {shown(number)}."
         raise ValueError(message)
     return number
 
 
-def rate(name: str, value: float) -> float:
+def rate(name: str, value: Any) -> float:
     """Return a rate, 0 or more and below 1."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        message = f"`{name}` must be a number, got {value!r} of type {type(value).__name__}."
-        raise TypeError(message)
+    if not is_real_number(value):
+        raise _wrong_kind(name, value, "a number")
     if not 0 <= value < 1:
-        message = f"`{name}` must be 0 or more and below 1, got {value!r}."
+        message = f"`{name}` must be 0 or more and below 1, got {shown(value)}."
         raise ValueError(message)
     return float(value)
 
@@ -115,7 +151,7 @@ def rate(name: str, value: float) -> float:
 def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
     """Return a flag; anything but True and False is a TypeError."""
     if not isinstance(value, bool):
-        message = f"`{name}` must be True or False, got {value!r}."
+        message = f"`{name}` must be True or False, got {shown(value)}."
         raise TypeError(message)
     return value
 
@@ -123,16 +159,16 @@ def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value t
 def optional_boolean(name: str, value: Any) -> bool | None:
     """Return True, False or None; anything else is a TypeError."""
     if not (value is None or isinstance(value, bool)):
-        message = f"`{name}` must be True, False or None, got {value!r}."
+        message = f"`{name}` must be True, False or None, got {shown(value)}."
         raise TypeError(message)
     return value
 
 
 def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
     """Return one of the spelled-out options."""
-    if value not in options:
+    if not isinstance(value, str | int) or value not in options:
         listed = " or ".join(repr(option) for option in options)
-        message = f"`{name}` must be {listed}, got {value!r}."
+        message = f"`{name}` must be {listed}, got {shown(value)}."
         raise ValueError(message)
     return value
 
@@ -157,23 +193,25 @@ def floating(xp: Namespace, **arrays: Any) -> None:
 
 def signed_integers(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers that may be negative."""
-    if not xp.isdtype(array.dtype, "signed integer"):
-        message = f"`{name}` must have a signed integer dtype, got {dtype_name(array.dtype)}."
-        raise TypeError(message)
+    if not is_dtype(array.dtype, "signed integer", xp):
+        raise _wrong_dtype(name, array, "a signed integer dtype", "//")
 
 
 def integral(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers."""
-    if not xp.isdtype(array.dtype, "integral"):
-        message = f"`{name}` must have an integer dtype, got {dtype_name(array.dtype)}."
-        raise TypeError(message)
+    if not is_dtype(array.dtype, "integral", xp):
+        raise _wrong_dtype(name, array, "an integer dtype", "//")
 
 
 def real(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers or real floating-point numbers."""
-    if not (is_real_floating(array.dtype, xp) or xp.isdtype(array.dtype, "integral")):
-        message = f"`{name}` must have an integer or real dtype, got {dtype_name(array.dtype)}."
-        raise TypeError(message)
+    if not (is_real_floating(array.dtype, xp) or is_dtype(array.dtype, "integral", xp)):
+        raise _wrong_dtype(name, array, "an integer or real dtype", "/")
+
+
+def _wrong_dtype(name: str, array: Any, what: str, division: str) -> TypeError:
+    hint = _without_unit(name, array, division)
+    return TypeError(f"`{name}` must have {what}, got {dtype_name(array.dtype)}.{hint}")
 
 
 def output(out: Any, x: Any) -> None:
@@ -209,7 +247,7 @@ def within_table(
     if offset + size > limit:
         message = (
             f"`{name}` must have at most {limit} positions (`{limit_name}`) on axis {seq}, "
-            f"got {size} at offset {offset}."
+            f"got {size} at offset {shown(offset)}."
         )
         raise ValueError(message)
 
@@ -217,7 +255,7 @@ def within_table(
 def no_positions_and_offset(positions: Any, offset: int) -> None:
     """Check that one of the two ways to place a sequence is used, not both."""
     if positions is not None and offset != 0:
-        message = f"`offset` must be left out where `positions` are given, got {offset}."
+        message = f"`offset` must be left out where `positions` are given, got {shown(offset)}."
         raise ValueError(message)
 
 

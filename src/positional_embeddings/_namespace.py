@@ -6,6 +6,7 @@ host on which small constants and tables are computed.
 
 from contextlib import nullcontext
 from functools import lru_cache
+from numbers import Real
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = [
     "Dtype",
     "HostArray",
     "Namespace",
+    "check_real_dtype",
     "compute_dtype",
     "default_float",
     "default_integer",
@@ -38,11 +40,13 @@ __all__ = [
     "is_compiling",
     "is_complex",
     "is_cupy_array",
+    "is_dtype",
     "is_lazy_array",
     "is_numpy_array",
     "is_numpy_namespace",
     "is_readable",
     "is_real_floating",
+    "is_real_number",
     "is_torch_array",
     "kind_of",
     "known",
@@ -50,6 +54,8 @@ __all__ = [
     "namespace_or_numpy",
     "present",
     "random_generator",
+    "remedy_for",
+    "shown",
     "to_host",
     "widest_float",
     "without_autocast",
@@ -79,6 +85,9 @@ ArrayT = TypeVar("ArrayT", bound=Array)
 # Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
 host: Namespace = np
 _PLAIN = {np.ndarray}
+
+# Characters of a value in a message.
+_LONGEST_SHOWN = 500
 
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
@@ -114,12 +123,23 @@ def _check_array(name: str, array: Any) -> None:
         message = f"`{name}` must be a plain array, got {kind_of(array)}: {reason}. Pass {remedy}."
         raise TypeError(message)
     if not is_array_api_obj(array):
-        hint = f" Pass numpy.asarray({name})." if isinstance(array, list | tuple) else ""
         message = (
             f"`{name}` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), "
-            f"got {kind_of(array)}.{hint}"
+            f"got {kind_of(array)}.{remedy_for(name, array)}"
         )
         raise TypeError(message)
+
+
+def remedy_for(name: str, value: Any) -> str:
+    """Return the sentence that tells how a value of a kind that is known becomes an array."""
+    if isinstance(value, list | tuple):
+        return f" Pass numpy.asarray({name})."
+    packages = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
+    if packages & {"pandas", "polars"} and hasattr(value, "to_numpy"):
+        return f" Pass {name}.to_numpy()."
+    if "xarray" in packages and hasattr(value, "data"):
+        return f" Pass {name}.data."
+    return ""
 
 
 def kind_of(value: Any) -> str:
@@ -131,6 +151,18 @@ def kind_of(value: Any) -> str:
     return ".".join([*(part for part in modules if part != "builtins"), kind.__qualname__])
 
 
+def shown(value: Any) -> str:
+    """Return a value as a message prints it: an array by kind and shape, and nothing long."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"{kind_of(value)} of shape {tuple(shape)}"
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of more digits than Python prints
+        return f"{kind_of(value)} of more digits than can be printed"
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:
     """Return `xp` as a namespace that keeps the standard, NumPy's where it is None."""
     if xp is None:
@@ -138,7 +170,7 @@ def namespace_or_numpy(xp: Namespace | None) -> Namespace:
     try:
         return array_namespace(xp.empty(0))
     except (AttributeError, TypeError):
-        message = f"`xp` must be an array namespace such as numpy or cupy, got {xp!r}."
+        message = f"`xp` must be an array namespace such as numpy or cupy, got {shown(xp)}."
         raise TypeError(message) from None
 
 
@@ -167,29 +199,51 @@ def dtype_name(dtype: Dtype) -> str:
 
 
 @lru_cache(maxsize=256, typed=True)
+def is_dtype(dtype: Dtype, kind: str, xp: Namespace) -> bool:
+    """Tell whether `dtype` is of a kind of the standard; ml_dtypes' are of none in NumPy."""
+    try:
+        return bool(xp.isdtype(dtype, kind))
+    except (AttributeError, TypeError):
+        return False
+
+
+@lru_cache(maxsize=256, typed=True)
 def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
     """Tell whether `dtype` holds real floating-point numbers, ml_dtypes' bfloat16 included."""
-    try:
-        return bool(xp.isdtype(dtype, "real floating"))
-    except (AttributeError, TypeError):
-        return _is_numpys_bfloat16(dtype)
+    return is_dtype(dtype, "real floating", xp) or _is_numpys_bfloat16(dtype)
 
 
 def _is_numpys_bfloat16(dtype: Dtype) -> bool:
     # NumPy does not know the kind of ml_dtypes' types.
     try:
         return np.dtype(dtype).name == "bfloat16"
-    except TypeError:
+    except (TypeError, ValueError):
         return False
+
+
+def is_real_number(value: Any) -> bool:
+    """Tell whether a value is a real number; NumPy takes its spans of time for integers."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
+
+
+def check_real_dtype(
+    dtype: Dtype, what: str, xp: Namespace, other_kind: str = "real floating"
+) -> None:
+    """Check that an option is a dtype of real numbers, or of another kind."""
+    try:
+        fits = is_real_floating(dtype, xp) or is_dtype(dtype, other_kind, xp)
+    except (TypeError, ValueError):  # what has no hash is no dtype
+        fits = False
+    if not fits:
+        message = f"`dtype` must be {what} of the library, got {shown(dtype)}."
+        raise TypeError(message)
 
 
 def float_dtype(dtype: Dtype | None, default: Dtype, xp: Namespace, on: Device) -> Dtype:
     """Return `dtype` after checking that the device has it, or `default` where it is None."""
     if dtype is None:
         return default
-    if not is_real_floating(dtype, xp):
-        message = f"`dtype` must be a real floating-point dtype of the library, got {dtype!r}."
-        raise TypeError(message)
+    check_real_dtype(dtype, "a real floating-point dtype", xp)
     if dtype_name(dtype) == "float64" and widest_float(xp, on) != xp.float64:
         message = "`dtype` must be a dtype that the device has, got float64."
         raise ValueError(message)
@@ -272,9 +326,9 @@ def without_autocast(x: Any) -> Any:
 def random_generator(rng: Any) -> "np.random.Generator":
     """Return a NumPy generator from a seed, a generator or None."""
     what = "a non-negative integer seed or a numpy.random.Generator"
-    seed = isinstance(rng, int | np.integer) and not isinstance(rng, bool)
+    seed = isinstance(rng, int | np.integer) and is_real_number(rng)
     if not (rng is None or seed or isinstance(rng, np.random.Generator)):
-        message = f"`rng` must be {what}, got {rng!r}."
+        message = f"`rng` must be {what}, got {shown(rng)}."
         raise TypeError(message)
     if seed and rng < 0:
         message = f"`rng` must be {what}, got {rng}."

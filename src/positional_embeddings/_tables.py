@@ -31,8 +31,6 @@ from positional_embeddings.frequencies import Turns
 MOST_KEPT = 8
 # Queries and keys of a step, and what else has their positions.
 _MOST_LATEST = 4
-# There are no integers for positions beyond.
-_LONGEST = 2**63
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -77,11 +75,6 @@ class PositionTables:
     _latest: dict[tuple[Any, ...], tuple[Any, ...]] = field(
         default_factory=dict, init=False, repr=False
     )
-
-    def __post_init__(self) -> None:
-        if self.size > _LONGEST:
-            message = f"`{self.size_name}` must be at most 2**63, got {self.size}."
-            raise ValueError(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionTables, (

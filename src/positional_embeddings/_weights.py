@@ -21,6 +21,7 @@ from positional_embeddings._namespace import (
     namespace_of,
     namespace_or_numpy,
     random_generator,
+    shown,
 )
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
@@ -97,10 +98,10 @@ def _library_of(
     like = next(iter(given.values()))
     for option, value in (("dtype", dtype), ("device", device), ("xp", xp)):
         if value is not None and len(given) == len(shapes):
-            message = f"`{option}` must be left out where every array is given, got {value!r}."
+            message = f"`{option}` must be left out where every array is given, got {shown(value)}."
             raise ValueError(message)
     if xp is not None and namespace_or_numpy(xp) is not theirs:
-        message = f"`xp` must be the library of the given arrays, got {xp!r}."
+        message = f"`xp` must be the library of the given arrays, got {shown(xp)}."
         raise ValueError(message)
     on = device_of(like) if device is None else device
     return theirs, like.dtype if dtype is None else dtype, on
@@ -130,7 +131,9 @@ def without_column(table: Any, column: int | None, axis: int, xp: Namespace) -> 
     on = device_of(table)
     number = xp.arange(table.shape[axis], dtype=default_integer(xp, on), device=on)
     number = number[(..., *(None,) * (table.ndim - 1 - axis))]
-    return xp.where(number == column, xp.asarray(0.0, dtype=table.dtype, device=on), table)
+    zero = xp.asarray(0.0, dtype=table.dtype, device=on)
+    # CuPy's `where` has no bfloat16.
+    return xp.astype(xp.where(number == column, zero, table), table.dtype, copy=False)
 
 
 def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> Any:
@@ -149,6 +152,7 @@ def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> 
     if wrong is not None:
         nan = xp.asarray(float("nan"), dtype=table.dtype, device=on)
         taken = xp.where(wrong[(..., *(None,) * (table.ndim - 1 - axis))], nan, taken)
+        taken = xp.astype(taken, table.dtype, copy=False)
     shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
     return taken if indices.ndim == 1 else xp.reshape(taken, shape)
 

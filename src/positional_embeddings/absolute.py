@@ -143,9 +143,9 @@ class AbsolutePE:
     Parameters
     ----------
     embedding_size : int
-        Number of features, positive, odd ones too.
+        Number of features, positive, at most 2**20, odd ones too.
     max_length : int
-        Number of positions in the table, positive: the longest sequence that can
+        Number of positions in the table, positive, at most 2**63: the longest sequence that can
         be encoded without giving its `positions`.
     base : float, default 10_000
         Base of the frequencies, positive.
@@ -193,8 +193,10 @@ class AbsolutePE:
 
     def __post_init__(self) -> None:
         feature_axis, seq_axis = _axes.distinct_axes(self.feature_axis, self.seq_axis)
-        size = _checks.positive_integer("embedding_size", self.embedding_size)
-        max_length = _checks.positive_integer("max_length", self.max_length)
+        size = _checks.feature_count("embedding_size", self.embedding_size)
+        max_length = _checks.positive_integer(
+            "max_length", self.max_length, most=_checks.MOST_POSITIONS
+        )
         base = _checks.positive_number("base", self.base)
         arrangement = _checks.choice("arrangement", self.arrangement, ARRANGEMENTS)
         arrange = partial(_arranged_tables, dim=size, arrangement=arrangement)

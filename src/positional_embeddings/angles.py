@@ -15,6 +15,7 @@ from positional_embeddings._namespace import (
     device_of,
     dtype_name,
     host,
+    is_dtype,
     widest_float,
 )
 from positional_embeddings.frequencies import TWO_PI, Turns
@@ -188,7 +189,7 @@ def _limbs(
     The rest of real positions is so small that even the highest frequency times it is a
     small part of a turn; integer positions leave none.
     """
-    if xp.isdtype(positions.dtype, "integral"):
+    if is_dtype(positions.dtype, "integral", xp):
         whole = _at_least_32_bits(positions, xp)
         limbs = _limbs_of_whole(whole, bits, work, xp)
         if dtype_name(positions.dtype) == "uint64":
@@ -224,7 +225,7 @@ def _limbs_of_whole(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[A
 
 
 def _quotient(whole: Any, divisor: int, xp: Namespace) -> Any:
-    if xp.isdtype(whole.dtype, "integral"):
+    if is_dtype(whole.dtype, "integral", xp):
         return xp.floor_divide(whole, divisor)
     return xp.floor(whole / divisor)  # exact for a power of two, and has a derivative
 

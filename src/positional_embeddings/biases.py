@@ -37,8 +37,9 @@ def alibi_slopes(
     Parameters
     ----------
     num_heads : int
-        Number of heads, positive. Where it is no power of two, the slopes of the next
-        lower power come first, then every other one of twice that power.
+        Number of heads, positive, at most 2**20. Where it is no power of two, the
+        slopes of the next lower power come first, then every other one of twice that
+        power.
     xp : namespace, optional
         Array library of the result, NumPy where it is None.
     dtype : dtype, optional
@@ -68,7 +69,7 @@ def alibi_slopes(
     >>> alibi_slopes(4)
     array([0.25      , 0.0625    , 0.015625  , 0.00390625])
     """
-    num_heads = _checks.positive_integer("num_heads", num_heads)
+    num_heads = _checks.feature_count("num_heads", num_heads)
     xp = namespace_or_numpy(xp)
     dtype = float_dtype(dtype, default_float(xp, device), xp, device)
     power = 2 ** floor(log2(num_heads))
@@ -95,7 +96,7 @@ def alibi_bias(
     Parameters
     ----------
     num_heads : int
-        Number of heads, positive.
+        Number of heads, positive, at most 2**20.
     q_len : int, optional
         Number of queries, positive. Left out where `query_positions` are given.
     k_len : int, optional
@@ -170,7 +171,7 @@ def sandwich_bias(
     Parameters
     ----------
     num_heads : int
-        Number of heads, positive.
+        Number of heads, positive, at most 2**20.
     q_len : int, optional
         Number of queries, positive. Left out where `query_positions` are given.
     k_len : int, optional
@@ -183,7 +184,7 @@ def sandwich_bias(
     key_positions : array, shape (key,) or (key, batch), optional
         Integer or real positions of the keys, those of the queries where it is None.
     dim : int, default 128
-        Number of features of the encoding, positive and even.
+        Number of features of the encoding, positive and even, at most 2**20.
     base : float, default 10_000
         Base of its frequencies, positive.
     xp : namespace, optional
@@ -218,8 +219,8 @@ def sandwich_bias(
     >>> sandwich_bias(8, 1, 3, dim=2)[0, :, 0].round(4)
     array([-0.4161,  0.5403,  1.    ])
     """
-    num_heads = _checks.positive_integer("num_heads", num_heads)
-    dim = _checks.positive_integer("dim", dim, even=True)
+    num_heads = _checks.feature_count("num_heads", num_heads)
+    dim = _checks.feature_count("dim", dim, even=True)
     query, key = both_positions(
         q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device
     )

@@ -9,6 +9,7 @@ from positional_embeddings._namespace import (
     device_of,
     host,
     namespace_of,
+    shown,
 )
 
 
@@ -74,6 +75,8 @@ def _drawn(rng: Any, shape: tuple[int, ...]) -> Any:
     """Return numbers from 0 to 1 of a generator or a function."""
     draw = getattr(rng, "random", rng)
     if not callable(draw):
-        message = f"`rng` must be a generator, or a function from a shape to numbers, got {rng!r}."
+        message = (
+            f"`rng` must be a generator, or a function from a shape to numbers, got {shown(rng)}."
+        )
         raise TypeError(message)
     return draw(shape)

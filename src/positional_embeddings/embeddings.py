@@ -12,6 +12,7 @@ from positional_embeddings._namespace import (
     Namespace,
     compute_dtype,
     namespace_of,
+    shown,
 )
 from positional_embeddings._weights import (
     WeightedLayer,
@@ -35,9 +36,9 @@ class TokenEmbedding(WeightedLayer):
     Parameters
     ----------
     vocab_size : int
-        Number of tokens, positive.
+        Number of tokens, positive, at most 2**48.
     d_model : int
-        Number of features, positive.
+        Number of features, positive, at most 2**20.
     padding_idx : int, optional
         Token whose vector is zero, and gets no gradient.
     init_std : float, default 0.02
@@ -88,8 +89,10 @@ class TokenEmbedding(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        vocab_size = _checks.positive_integer("vocab_size", self.vocab_size)
-        d_model = _checks.positive_integer("d_model", self.d_model)
+        vocab_size = _checks.positive_integer(
+            "vocab_size", self.vocab_size, most=_checks.MOST_IN_MEMORY
+        )
+        d_model = _checks.feature_count("d_model", self.d_model)
         init_std = _checks.positive_number("init_std", self.init_std)
         _checks.set_fields(
             self,
@@ -138,13 +141,13 @@ class PatchEmbedding(WeightedLayer):
     Parameters
     ----------
     image_size : int or tuple of int
-        Height and width of an image, positive; an int for both.
+        Height and width of an image, positive, at most 2**20; an int for both.
     patch_size : int or tuple of int
         Height and width of a patch, divisors of those of the image.
     num_channels : int
-        Number of channels, positive.
+        Number of channels, positive, at most 2**20.
     d_model : int
-        Number of features, positive.
+        Number of features, positive, at most 2**20.
     rng : int or numpy.random.Generator, optional
         Seed or generator of the kernel where it is not given: normal numbers of
         variance 1 over the numbers of a patch. The bias starts from zero.
@@ -199,8 +202,8 @@ class PatchEmbedding(WeightedLayer):
         if image[0] % patch[0] or image[1] % patch[1]:
             message = f"`image_size` must be a multiple of `patch_size` = {patch}, got {image}."
             raise ValueError(message)
-        channels = _checks.positive_integer("num_channels", self.num_channels)
-        d_model = _checks.positive_integer("d_model", self.d_model)
+        channels = _checks.feature_count("num_channels", self.num_channels)
+        d_model = _checks.feature_count("d_model", self.d_model)
         _checks.set_fields(
             self, image_size=image, patch_size=patch, num_channels=channels, d_model=d_model
         )
@@ -276,7 +279,7 @@ def _pair(name: str, size: Any) -> tuple[int, int]:
     if not isinstance(size, tuple | list):
         size = (size, size)
     if len(size) != 2:
-        message = f"`{name}` must be an integer or a pair (height, width), got {size!r}."
+        message = f"`{name}` must be an integer or a pair (height, width), got {shown(size)}."
         raise ValueError(message)
-    height, width = (_checks.positive_integer(name, n) for n in size)
+    height, width = (_checks.feature_count(name, n) for n in size)
     return height, width

@@ -39,7 +39,7 @@ def inverse_frequencies(
     Parameters
     ----------
     dim : int
-        Number of features, 1 or more. An odd number has a last frequency of its own.
+        Number of features, 1 to 2**20. An odd number has a last frequency of its own.
     base : float, default 10_000
         Base of the geometric progression, positive.
     xp : namespace, optional
@@ -71,7 +71,7 @@ def inverse_frequencies(
     >>> inverse_frequencies(8)
     array([1.   , 0.1  , 0.01 , 0.001])
     """
-    dim = _checks.positive_integer("dim", dim)
+    dim = _checks.feature_count("dim", dim)
     base = _checks.positive_number("base", base)
     xp = namespace_or_numpy(xp)
     dtype = float_dtype(dtype, widest_float(xp, device), xp, device)
@@ -93,9 +93,9 @@ def compute_frequencies(
     Parameters
     ----------
     dim : int
-        Number of features, 1 or more.
+        Number of features, 1 to 2**20.
     seq_len : int
-        Number of positions, 1 or more.
+        Number of positions, 1 to 2**48.
     base : float, default 10_000
         Base of the geometric progression, positive.
     xp : namespace, optional
@@ -128,7 +128,7 @@ def compute_frequencies(
     array([[0.  , 1.  , 2.  ],
            [0.  , 0.01, 0.02]])
     """
-    seq_len = _checks.positive_integer("seq_len", seq_len)
+    seq_len = _checks.positive_integer("seq_len", seq_len, most=_checks.MOST_IN_MEMORY)
     frequencies = inverse_frequencies(dim, base)
     xp = namespace_or_numpy(xp)
     dtype = float_dtype(dtype, widest_float(xp, device), xp, device)

@@ -3,7 +3,13 @@
 from typing import Any
 
 from positional_embeddings import _axes, _checks
-from positional_embeddings._namespace import ArrayT, default_integer, device_of, namespace_of
+from positional_embeddings._namespace import (
+    ArrayT,
+    default_integer,
+    device_of,
+    namespace_of,
+    shown,
+)
 from positional_embeddings.rotation import LAYOUTS, Layout
 
 
@@ -69,14 +75,15 @@ def convert_layout(
     length = _axes.length(array, axis, "array")
     if length % heads:
         message = (
-            f"`array` must have a multiple of `num_heads` = {heads} on axis {axis}, got {length}."
+            f"`array` must have a multiple of `num_heads` = {shown(heads)} on axis {axis}, "
+            f"got {length}."
         )
         raise ValueError(message)
     head_size = length // heads
     rotated = head_size if rotary_dim is None else rotary_dim
     rotated = _checks.positive_integer("rotary_dim", rotated, even=True)
     if rotated > head_size:
-        message = f"`rotary_dim` must be at most {head_size}, the head size, got {rotated}."
+        message = f"`rotary_dim` must be at most {head_size}, the head size, got {shown(rotated)}."
         raise ValueError(message)
     if source == target:
         return array

@@ -42,9 +42,9 @@ class LearnedPE(WeightedLayer):
     Parameters
     ----------
     embedding_size : int
-        Number of features, positive.
+        Number of features, positive, at most 2**20.
     max_length : int
-        Number of positions, positive.
+        Number of positions, positive, at most 2**48.
     init_std : float, default 0.02
         Standard deviation of the normal numbers that the table starts from; numbers
         beyond two of it are drawn again.
@@ -108,8 +108,10 @@ class LearnedPE(WeightedLayer):
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
         feature_axis, seq_axis = _axes.distinct_axes(self.feature_axis, self.seq_axis)
-        size = _checks.positive_integer("embedding_size", self.embedding_size)
-        max_length = _checks.positive_integer("max_length", self.max_length)
+        size = _checks.feature_count("embedding_size", self.embedding_size)
+        max_length = _checks.positive_integer(
+            "max_length", self.max_length, most=_checks.MOST_IN_MEMORY
+        )
         init_std = _checks.positive_number("init_std", self.init_std)
         _checks.set_fields(
             self,
@@ -258,7 +260,7 @@ class LearnedPE(WeightedLayer):
         >>> pe.resize(5).embeddings
         array([[0. , 0.5, 1. , 2.5, 4. ]])
         """
-        max_length = _checks.positive_integer("max_length", max_length)
+        max_length = _checks.positive_integer("max_length", max_length, most=_checks.MOST_IN_MEMORY)
         if self.padding_idx is not None:
             message = f"`padding_idx` must be None to resize, got {self.padding_idx}."
             raise ValueError(message)

@@ -4,11 +4,10 @@ They come as (query, key, heads), and with a batch of positions as
 (query, key, heads, batch).
 """
 
-from numbers import Real
 from typing import Any, Literal
 
 from positional_embeddings import _checks
-from positional_embeddings._namespace import Array, device_of, known, namespace_of
+from positional_embeddings._namespace import Array, device_of, is_real_number, known, namespace_of
 from positional_embeddings.biases import by_head, by_key, in_real_dtype
 from positional_embeddings.relative import both_positions, distances, relative_positions
 
@@ -186,8 +185,9 @@ def fire_bias(
 
 def _number_or_array(name: str, value: Any) -> Any:
     """Return a positive number, or a learned one, which may be traced."""
-    if isinstance(value, Real) or getattr(value, "shape", None) != ():
+    if is_real_number(value) or getattr(value, "shape", None) != ():
         return _checks.positive_number(name, value)
+    _checks.real(name, value, namespace_of(**{name: value}))
     if known(value <= 0):
         message = f"`{name}` must be a positive finite number, got {float(value)}."
         raise ValueError(message)

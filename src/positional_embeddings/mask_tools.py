@@ -14,6 +14,7 @@ from positional_embeddings._namespace import (
     device_of,
     dtype_name,
     float_dtype,
+    is_dtype,
     namespace_of,
 )
 
@@ -100,7 +101,8 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     dtype = float_dtype(dtype, default_float(xp, on), xp, on)
     hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
     free = xp.asarray(0.0, dtype=dtype, device=on)
-    bias: ArrayT = xp.where(mask, hidden, free)
+    # CuPy's `where` has no bfloat16.
+    bias: ArrayT = xp.astype(xp.where(mask, hidden, free), dtype, copy=False)
     return bias
 
 
@@ -232,7 +234,7 @@ def _key_numbers(columns: list[int | None]) -> list[str]:
 
 def check_mask(name: str, mask: Any, xp: Namespace) -> None:
     """Check that a mask is boolean, and tell of the polarity where it is not."""
-    if not xp.isdtype(mask.dtype, "bool"):
+    if not is_dtype(mask.dtype, "bool", xp):
         message = (
             f"`{name}` must have a boolean dtype, True where a query may not attend, "
             f"got {dtype_name(mask.dtype)}."

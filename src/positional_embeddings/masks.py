@@ -108,7 +108,7 @@ def create_padding_mask(
         Number of real elements of each sequence, 0 to `max_len`, of any integer
         dtype.
     max_len : int
-        Length that the sequences are padded to, positive.
+        Length that the sequences are padded to, positive, at most 2**48.
     side : {"right", "left"}, default "right"
         Side that the padding is on.
     batch_first : bool, default False
@@ -145,7 +145,7 @@ def create_padding_mask(
     array([[1, 1, 0, 0],
            [1, 0, 0, 0]])
     """
-    max_len = _checks.positive_integer("max_len", max_len)
+    max_len = _checks.positive_integer("max_len", max_len, most=_checks.MOST_IN_MEMORY)
     _checks.choice("side", side, ("right", "left"))
     batch_first = _checks.boolean("batch_first", batch_first)
     bounds = Bounds(0, max_len, "`max_len`")
@@ -213,7 +213,8 @@ def create_prefix_mask(
     """
     lengths: Any = prefix_len
     if isinstance(lengths, Real):
-        lengths = [lengths]
+        what = "an integer or a sequence of integers"
+        lengths = [_checks.integer("prefix_len", lengths, what)]  # type: ignore[arg-type]
     elif getattr(lengths, "shape", None) == ():
         lengths = lengths[None]
     keys = ("seq_len", seq_len) if key_len is None else ("key_len", key_len)

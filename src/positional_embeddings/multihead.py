@@ -32,12 +32,12 @@ class RoPEMultiHeadAttention(WeightedLayer):
     Parameters
     ----------
     d_model : int
-        Number of features, a multiple of `num_heads`; each head has
+        Number of features, a multiple of `num_heads`, at most 2**20; each head has
         ``d_model / num_heads`` of them, an even number.
     num_heads : int
-        Number of query heads, positive.
+        Number of query heads, positive, at most 2**20.
     max_len : int, default 1000
-        Longest sequence, positive.
+        Longest sequence, positive, at most 2**63.
     num_kv_heads : int, optional
         Number of key and value heads, a divisor of `num_heads`; as many if None, also
         after `dataclasses.replace` with another `num_heads`. Query head h
@@ -108,19 +108,19 @@ class RoPEMultiHeadAttention(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        d_model = _checks.positive_integer("d_model", self.d_model)
-        num_heads = _checks.positive_integer("num_heads", self.num_heads)
+        d_model = _checks.feature_count("d_model", self.d_model)
+        num_heads = _checks.feature_count("num_heads", self.num_heads)
         num_kv_heads = self.num_kv_heads
         head_size = _checks.quotient("d_model", d_model, "num_heads", num_heads)
         if num_kv_heads is not None:
-            num_kv_heads = _checks.positive_integer("num_kv_heads", num_kv_heads)
+            num_kv_heads = _checks.feature_count("num_kv_heads", num_kv_heads)
             _checks.quotient("num_heads", num_heads, "num_kv_heads", num_kv_heads)
         if head_size % 2:
             message = (
                 f"`d_model` must be an even multiple of `num_heads` = {num_heads}, got {d_model}."
             )
             raise ValueError(message)
-        max_len = _checks.positive_integer("max_len", self.max_len)
+        max_len = _checks.positive_integer("max_len", self.max_len, most=_checks.MOST_POSITIONS)
         base = _checks.positive_number("base", self.base)
         _checks.set_fields(
             self,

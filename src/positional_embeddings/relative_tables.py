@@ -20,9 +20,9 @@ class RelativePE(WeightedLayer):
     Parameters
     ----------
     max_distance : int
-        Distance beyond which all share a vector, positive.
+        Distance beyond which all share a vector, positive, at most 2**48.
     embedding_size : int
-        Number of features, positive.
+        Number of features, positive, at most 2**20.
     init_std : float, default 0.02
         Standard deviation of the normal numbers that the table starts from.
     rng : int or numpy.random.Generator, optional
@@ -70,8 +70,10 @@ class RelativePE(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        max_distance = _checks.positive_integer("max_distance", self.max_distance)
-        size = _checks.positive_integer("embedding_size", self.embedding_size)
+        max_distance = _checks.positive_integer(
+            "max_distance", self.max_distance, most=_checks.MOST_IN_MEMORY
+        )
+        size = _checks.feature_count("embedding_size", self.embedding_size)
         init_std = _checks.positive_number("init_std", self.init_std)
         _checks.set_fields(self, max_distance=max_distance, embedding_size=size, init_std=init_std)
         shapes = {"embeddings": (2 * max_distance + 1, size)}
@@ -132,7 +134,7 @@ class T5Bias(WeightedLayer):
     Parameters
     ----------
     num_heads : int
-        Number of heads, positive.
+        Number of heads, positive, at most 2**20.
     bidirectional : bool, default True
         Whether keys behind a query have buckets of their own: True in an encoder,
         False in a decoder.
@@ -186,11 +188,13 @@ class T5Bias(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        num_heads = _checks.positive_integer("num_heads", self.num_heads)
+        num_heads = _checks.feature_count("num_heads", self.num_heads)
         init_std = _checks.positive_number("init_std", self.init_std)
         bucket_limits(self.bidirectional, self.num_buckets, self.max_distance)
         num_buckets = _checks.positive_integer("num_buckets", self.num_buckets)
-        max_distance = _checks.positive_integer("max_distance", self.max_distance)
+        max_distance = _checks.positive_integer(
+            "max_distance", self.max_distance, most=_checks.MOST_IN_MEMORY
+        )
         _checks.set_fields(
             self,
             num_heads=num_heads,

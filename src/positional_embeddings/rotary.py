@@ -8,7 +8,6 @@ scalar product of two rotated vectors depends on the distance of their positions
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
-from numbers import Real
 from os import PathLike
 from typing import Any
 
@@ -21,8 +20,10 @@ from positional_embeddings._namespace import (
     Namespace,
     host,
     is_complex,
+    is_real_number,
     namespace_of,
     present,
+    shown,
 )
 from positional_embeddings._tables import PositionTables
 from positional_embeddings._turning import check_kernels, rotated, turns_vectors, vectors_rotated
@@ -52,9 +53,10 @@ class RoPE:
     Parameters
     ----------
     head_size : int
-        Number of features of a head, positive; even unless `rotary_dim` is given.
+        Number of features of a head, positive, at most 2**20; even unless `rotary_dim`
+        is given.
     seq_len : int
-        Number of positions in the table, positive: the longest sequence that can
+        Number of positions in the table, positive, at most 2**63: the longest sequence that can
         be rotated without giving its `positions`.
     base : float, default 10_000
         Base of the frequencies, positive.
@@ -149,10 +151,10 @@ class RoPE:
     def __post_init__(self) -> None:
         feature_axis, seq_axis = _axes.distinct_axes(self.feature_axis, self.seq_axis)
         whole = self.rotary_dim is None
-        head_size = _checks.positive_integer("head_size", self.head_size, even=whole)
+        head_size = _checks.feature_count("head_size", self.head_size, even=whole)
         rotary_dim = self.rotary_dim
         if rotary_dim is not None:
-            rotary_dim = _checks.positive_integer("rotary_dim", rotary_dim, even=True)
+            rotary_dim = _checks.feature_count("rotary_dim", rotary_dim, even=True)
             if rotary_dim > head_size:
                 message = (
                     f"`rotary_dim` must be at most `head_size` = {head_size}, got {rotary_dim}."
@@ -161,7 +163,7 @@ class RoPE:
         _checks.set_fields(
             self,
             head_size=head_size,
-            seq_len=_checks.positive_integer("seq_len", self.seq_len),
+            seq_len=_checks.positive_integer("seq_len", self.seq_len, most=_checks.MOST_POSITIONS),
             base=_checks.positive_number("base", self.base),
             scale=_checks.positive_number("scale", self.scale),
             layout=_checks.choice("layout", self.layout, LAYOUTS),
@@ -201,7 +203,7 @@ class RoPE:
         if not callable(scaling) or isinstance(scaling, type):
             message = (
                 "`scaling` must be a function from (dim, base, seq_len) to frequencies and a "
-                f"factor, got {scaling!r}."
+                f"factor, got {shown(scaling)}."
             )
             raise TypeError(message)
         scaled = scaling(self._rotated_features, self.base, self.seq_len)
@@ -302,7 +304,7 @@ class RoPE:
         ValueError
             If `x` or `delta` has the wrong shape, or a number is beyond 2**60 positions.
         """
-        number = isinstance(delta, Real) or not hasattr(delta, "shape")
+        number = is_real_number(delta) or not hasattr(delta, "shape")
         xp = namespace_of(x=x, **({} if number else {"delta": delta}))
         feature, seq = self._axes(x, xp)
         if number:

@@ -15,6 +15,7 @@ from positional_embeddings._namespace import (
     is_complex,
     namespace_of,
     present,
+    shown,
 )
 from positional_embeddings._turning import cut_along, halves, joined, rotated
 
@@ -221,7 +222,7 @@ def _check_even(x: Array, axis: int) -> None:
 
 def _check_negatable(x: Array) -> None:
     name = dtype_name(x.dtype)
-    if name == "bool" or name.startswith("uint"):
+    if name.startswith(("bool", "uint", "datetime64", "object", "str", "bytes")):
         message = f"`x` must have a dtype with negative numbers, got {name}."
         raise TypeError(message)
 
@@ -235,7 +236,8 @@ def _pairs_to_turn(x: Array, axis: int, rotary_dim: int | None) -> int:
         return features // 2
     rotary_dim = _checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if rotary_dim > features:
-        message = f"`rotary_dim` must be at most {features}, the features of `x`, got {rotary_dim}."
+        came = shown(rotary_dim)
+        message = f"`rotary_dim` must be at most {features}, the features of `x`, got {came}."
         raise ValueError(message)
     return rotary_dim // 2
 

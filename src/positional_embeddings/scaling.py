@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from positional_embeddings import _checks
-from positional_embeddings._namespace import HostArray, host
+from positional_embeddings._namespace import HostArray, host, shown
 from positional_embeddings.frequencies import inverse_frequencies
 
 Scaled = tuple[HostArray, float]
@@ -50,7 +50,7 @@ class Linear:
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
-        check_sizes(dim, seq_len)
+        check_call(dim, base, seq_len)
         return inverse_frequencies(dim, base) / self.factor, 1.0
 
 
@@ -82,7 +82,7 @@ class NTK:
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
-        check_sizes(dim, seq_len)
+        check_call(dim, base, seq_len)
         return inverse_frequencies(dim, _stretched(base, self.factor, dim)), 1.0
 
 
@@ -117,7 +117,7 @@ class DynamicNTK:
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
-        check_sizes(dim, seq_len)
+        check_call(dim, base, seq_len)
         ratio = max(seq_len, self.original_max_position) / self.original_max_position
         stretch = self.factor * ratio - (self.factor - 1)
         return inverse_frequencies(dim, _stretched(base, stretch, dim)), 1.0
@@ -159,7 +159,7 @@ class Proportional:
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
-        check_sizes(dim, seq_len)
+        check_call(dim, base, seq_len)
         turning = int(self.partial_rotary_factor * dim // 2)
         frequencies = inverse_frequencies(dim, base) / self.factor
         return host.where(host.arange(dim // 2) < turning, frequencies, 0.0), 1.0
@@ -174,10 +174,11 @@ def _stretched(base: float, factor: float, dim: int) -> float:
     return stretched
 
 
-def check_sizes(dim: int, seq_len: int) -> None:
+def check_call(dim: int, base: float, seq_len: int) -> None:
     """Check what a scaling is called with."""
-    _checks.positive_integer("dim", dim, even=True)
-    _checks.positive_integer("seq_len", seq_len)
+    _checks.positive_number("base", base)
+    _checks.feature_count("dim", dim, even=True)
+    _checks.positive_integer("seq_len", seq_len, most=_checks.MOST_POSITIONS)
 
 
 def set_positive(scaling: object, *names: str) -> None:
@@ -188,7 +189,7 @@ def set_positive(scaling: object, *names: str) -> None:
 
 def set_size(scaling: object, name: str) -> None:
     """Check a field that is a positive integer."""
-    size = _checks.positive_integer(name, getattr(scaling, name))
+    size = _checks.positive_integer(name, getattr(scaling, name), most=_checks.MOST_POSITIONS)
     _checks.set_fields(scaling, **{name: size})
 
 
@@ -198,7 +199,7 @@ def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
         frequencies, factor = scaled
         numbers = [float(frequency) for frequency in frequencies]
     except (TypeError, ValueError):
-        message = f"`scaling` must return frequencies and a factor, got {scaled!r}."
+        message = f"`scaling` must return frequencies and a factor, got {shown(scaled)}."
         raise TypeError(message) from None
     if len(numbers) != dim // 2 or not all(map(isfinite, numbers)):
         message = f"`scaling` must return {dim // 2} finite frequencies, got {numbers}."

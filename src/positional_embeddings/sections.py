@@ -10,13 +10,16 @@ from positional_embeddings._namespace import (
     Device,
     Dtype,
     Namespace,
+    check_real_dtype,
     default_float,
     default_integer,
     device_of,
     float_dtype,
+    is_dtype,
     is_real_floating,
     namespace_of,
     namespace_or_numpy,
+    shown,
     widest_float,
 )
 from positional_embeddings.frequencies import Turns, turns
@@ -40,7 +43,7 @@ def grid_positions(
     Parameters
     ----------
     shape : sequence of int
-        Number of points along each coordinate, positive.
+        Number of points along each coordinate, positive; at most 2**48 in all.
     xp : namespace, optional
         Array library of the result, NumPy where it is None.
     dtype : dtype, optional
@@ -70,16 +73,19 @@ def grid_positions(
     """
     shape = shape.tolist() if hasattr(shape, "tolist") else shape
     if not isinstance(shape, list | tuple):
-        message = f"`shape` must be a list or tuple of integers, got {shape!r}."
+        message = f"`shape` must be a list or tuple of integers, got {shown(shape)}."
         raise TypeError(message)
     sizes = [_checks.positive_integer("shape", n) for n in shape]
     if not sizes:
         message = "`shape` must have one coordinate or more, got ()."
         raise ValueError(message)
+    _checks.positive_integer("prod(shape)", prod(sizes), most=_checks.MOST_IN_MEMORY)
     xp = namespace_or_numpy(xp)
-    if dtype is not None and xp.isdtype(dtype, "integral") and max(sizes) - 1 > xp.iinfo(dtype).max:
-        message = f"`dtype` must hold the coordinates to {max(sizes) - 1}, got {dtype}."
-        raise ValueError(message)
+    if dtype is not None:
+        check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
+        if is_dtype(dtype, "integral", xp) and max(sizes) - 1 > xp.iinfo(dtype).max:
+            message = f"`dtype` must hold the coordinates to {max(sizes) - 1}, got {dtype}."
+            raise ValueError(message)
     point = xp.arange(prod(sizes), dtype=default_integer(xp, device), device=device)
     coordinates = []
     for size in reversed(sizes):
@@ -110,7 +116,7 @@ def xpos_scale(
     positions : array
         Integer or real positions of any shape.
     dim : int
-        Number of rotated features, positive and even.
+        Number of rotated features, positive and even, at most 2**20.
     scale_base : float, default 512
         Number of positions after which a pair falls by its whole factor, positive.
     center : float, default 0.0
@@ -146,7 +152,7 @@ def xpos_scale(
     """
     xp = namespace_of(positions=positions)
     _checks.real("positions", positions, xp)
-    dim = _checks.positive_integer("dim", dim, even=True)
+    dim = _checks.feature_count("dim", dim, even=True)
     scale_base = _checks.positive_number("scale_base", scale_base)
     gamma = _checks.positive_number("gamma", gamma)
     center = _checks.finite_number("center", center)
@@ -166,7 +172,7 @@ def shift_number(delta: Any) -> float:
     if number == int(number):
         number = int(number)
     if abs(number) > _FARTHEST:
-        message = f"`delta` must be within 2**60 positions, got {number}."
+        message = f"`delta` must be within 2**60 positions, got {shown(number)}."
         raise ValueError(message)
     return number
 
@@ -177,7 +183,7 @@ def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
         return None
     sections = sections.tolist() if hasattr(sections, "tolist") else sections
     if not isinstance(sections, list | tuple):
-        message = f"`sections` must be a list or tuple of integers, got {sections!r}."
+        message = f"`sections` must be a list or tuple of integers, got {shown(sections)}."
         raise TypeError(message)
     pairs = tuple(_checks.positive_integer("sections", n) for n in sections)
     if sum(pairs) != rotary_dim // 2:

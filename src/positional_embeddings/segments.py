@@ -65,7 +65,7 @@ def segment_ids_from_lengths(
         if not isinstance(lengths, list | tuple | range):
             message = "`total_len` must be given where `lengths` is an array."
             raise TypeError(message)
-        total_len = sum(_checks.integer("lengths", n, "a sequence of integers") for n in lengths)
+        total_len = sum(_checks.integers("lengths", lengths))
     total_len = _checks.positive_integer("total_len", total_len)
     ends = cumulative_lengths(lengths, xp=xp, device=device)
     xp, on = namespace_of(lengths=ends), device_of(ends)
@@ -300,7 +300,7 @@ def length_array(
     """Return the namespace of the lengths, and the lengths as one of its arrays."""
     if isinstance(lengths, list | tuple | range):
         xp = namespace_or_numpy(xp)
-        numbers = [_checks.integer(name, n, "a sequence of integers") for n in lengths]
+        numbers = _checks.integers(name, lengths)
         bounds.check(name, numbers)
         return xp, xp.asarray(numbers, dtype=default_integer(xp, device), device=device)
     if xp is not None or device is not None:

@@ -16,6 +16,7 @@ from positional_embeddings._namespace import (
     float_dtype,
     is_real_floating,
     namespace_of,
+    shown,
     widest_float,
 )
 from positional_embeddings.angles import cos_sin
@@ -23,6 +24,8 @@ from positional_embeddings.frequencies import DIGITS, TWO_PI, turns, turns_to_en
 
 Arrangement = Literal["interleaved", "concatenated"]
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
+# So far a start and a position may add up.
+_FARTHEST_START = 2**60
 ARRANGEMENTS = ("interleaved", "concatenated")
 
 
@@ -64,7 +67,7 @@ def sinusoidal_encoding(
         Integer or real positions of any shape, sign and order; real ones beyond 2**63
         give NaN.
     dim : int
-        Number of features, positive. An odd number ends with a sine of its own, or
+        Number of features, positive, at most 2**20. An odd number ends with a sine of its own, or
         with zeros where `endpoint` is True.
     base : float, default 10_000
         Base of the frequencies, positive.
@@ -134,7 +137,7 @@ def sinusoidal_encoding(
     """
     xp = namespace_of(positions=positions)
     _checks.real("positions", positions, xp)
-    dim = _checks.positive_integer("dim", dim)
+    dim = _checks.feature_count("dim", dim)
     base = _checks.positive_number("base", base)
     given = {
         "arrangement": arrangement,
@@ -199,7 +202,9 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     for name in ("endpoint", "cos_first", "full_turns"):
         _checks.boolean(name, getattr(family, name))
     _checks.positive_number("amplitude", family.amplitude)
-    _checks.integer("start", family.start)
+    if abs(_checks.integer("start", family.start)) > _FARTHEST_START:
+        message = f"`start` must be within 2**60 positions, got {shown(family.start)}."
+        raise ValueError(message)
     if family.endpoint and dim < 2:
         message = f"`dim` must be 2 or more with `endpoint`, got {dim}."
         raise ValueError(message)

@@ -8,7 +8,7 @@ from typing import Any
 
 from positional_embeddings import _checks
 from positional_embeddings._axes import farthest_position
-from positional_embeddings._namespace import Device, Namespace, namespace_or_numpy
+from positional_embeddings._namespace import Device, Namespace, namespace_or_numpy, shown
 from positional_embeddings.masks import query_and_key
 
 Window = tuple[int | None, int | None]
@@ -204,7 +204,7 @@ def _window(window: Any) -> Window:
     if not (isinstance(window, tuple | list) and len(window) == 2):
         message = (
             "`window` must be a pair (left, right) of counts beside the own position, "
-            f"None for all, got {window!r}."
+            f"None for all, got {shown(window)}."
         )
         raise TypeError(message)
     left, right = (

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from positional_embeddings import _checks
-from positional_embeddings._namespace import host
+from positional_embeddings._namespace import host, shown
 from positional_embeddings.frequencies import inverse_frequencies
-from positional_embeddings.scaling import Scaled, check_sizes, set_positive, set_size
+from positional_embeddings.scaling import Scaled, check_call, set_positive, set_size
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,14 @@ class YaRN:
         if self.attention_factor is not None:
             set_positive(self, "attention_factor")
         for name in ("mscale", "mscale_all_dim"):
-            if getattr(self, name):
+            given = getattr(self, name)
+            if given is not None and _checks.finite_number(name, given) != 0:
                 set_positive(self, name)
         _checks.boolean("truncate", self.truncate)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor on cosine and sine."""
-        check_sizes(dim, seq_len)
+        check_call(dim, base, seq_len)
         if not base > 1:
             message = f"`base` must be above 1 for YaRN, got {base}."
             raise ValueError(message)
@@ -139,7 +140,7 @@ class Llama3:
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
-        check_sizes(dim, seq_len)
+        check_call(dim, base, seq_len)
         frequencies = inverse_frequencies(dim, base)
         turns = self.original_max_position * frequencies / (2 * math.pi)
         between = self.high_freq_factor - self.low_freq_factor
@@ -192,14 +193,14 @@ class LongRoPE:
         for name in ("short_factor", "long_factor"):
             numbers = getattr(self, name)
             if not isinstance(numbers, list | tuple):
-                message = f"`{name}` must be a list or tuple of numbers, got {numbers!r}."
+                message = f"`{name}` must be a list or tuple of numbers, got {shown(numbers)}."
                 raise TypeError(message)
             checked = tuple(_checks.positive_number(name, number) for number in numbers)
             _checks.set_fields(self, **{name: checked})
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor on cosine and sine."""
-        check_sizes(dim, seq_len)
+        check_call(dim, base, seq_len)
         long = seq_len > self.original_max_position
         name, divisors = (
             ("long_factor", self.long_factor)

@@ -1,0 +1,98 @@
+"""Half precision that a library only half knows: bfloat16 positions, and a `where` without it."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+ONES = np.ones(2)
+
+USES = {
+    "rope": lambda p, of: pe.RoPE(4, 8)(of(np.ones((4, 4))), positions=p),
+    "shift": lambda p, of: pe.RoPE(4, 8).shift(of(np.ones((4, 4))), p),
+    "coordinates": lambda p, of: pe.RoPE(4, 8, sections=(1, 1))(
+        of(np.ones((4, 4))), positions=p[None, ...] + 0 * of([[0], [1]], p.dtype)
+    ),
+    "absolute": lambda p, of: pe.AbsolutePE(4, 8)(of(np.ones((4, 4))), positions=p),
+    "relative": lambda p, _: pe.relative_positions(p, p),
+    "alibi": lambda p, _: pe.alibi_bias(2, query_positions=p),
+    "sandwich": lambda p, _: pe.sandwich_bias(2, query_positions=p, dim=4),
+    "kerple": lambda p, of: pe.kerple_bias(of(ONES), of(ONES), query_positions=p),
+    "fire": lambda p, of: pe.fire_bias(
+        of(ONES), of(ONES), of(np.ones((2, 2))), of(ONES), query_positions=p, c=0.5, threshold=2.0
+    ),
+}
+
+
+def half_dtypes(backend):
+    return [*backend.half_dtypes, BFLOAT16] if backend.name == "numpy" else backend.half_dtypes
+
+
+@pytest.mark.parametrize("use", USES)
+def test_half_precision_positions_are_their_numbers(backend, use):
+    numbers = backend.array([0.0, 1.5, -3.0, 7.25], "float32")
+    for dtype in half_dtypes(backend):
+        narrow = backend.xp.astype(numbers, dtype)
+        got, expected = (USES[use](positions, backend.array) for positions in (narrow, numbers))
+        assert got.dtype == expected.dtype
+        np.testing.assert_allclose(
+            backend.numpy(got), backend.numpy(expected), atol=backend.tolerance("float32")
+        )
+
+
+def test_encodings_of_half_precision_positions(backend):
+    """They come in the dtype of the positions, and in another one if that is asked for."""
+    numbers = backend.array([0.0, 1.5, -3.0, 7.25], "float32")
+    encodings = (pe.sinusoidal_encoding, pe.xpos_scale)
+    for encoding in encodings:
+        wide = backend.numpy(encoding(numbers, 4))
+        for dtype in half_dtypes(backend):
+            narrow = backend.xp.astype(numbers, dtype)
+            assert encoding(narrow, 4).dtype == dtype
+            got = encoding(narrow, 4, dtype=backend.xp.float32)
+            np.testing.assert_allclose(backend.numpy(got), wide, atol=2e-6)
+            rounded = backend.numpy(encoding(narrow, 4)).astype("float32")
+            np.testing.assert_allclose(rounded, wide, atol=2**-8)
+
+
+@pytest.fixture
+def where_without_bfloat16(monkeypatch):
+    """NumPy with a `where` that knows no bfloat16, as CuPy's, and gives float32."""
+    plain = np.where
+
+    def where(condition, first, second):
+        chosen = plain(condition, first, second)
+        return chosen.astype("float32") if chosen.dtype == BFLOAT16 else chosen
+
+    monkeypatch.setattr(np, "where", where)
+
+
+@pytest.mark.usefixtures("where_without_bfloat16")
+def test_results_have_the_dtype_that_is_asked_for():
+    assert np.where(True, *np.zeros((2, 1), BFLOAT16)).dtype == "float32"
+    bias = pe.mask_to_bias(np.asarray([True, False]), BFLOAT16)
+    assert bias.dtype == BFLOAT16
+    np.testing.assert_array_equal(bias.astype("float64"), [-np.inf, 0])
+    table = np.arange(1, 7).reshape(2, 3).astype(BFLOAT16)
+    expected = [[1, 0, 3], [4, 0, 6]]
+    for layer in (
+        pe.TokenEmbedding(3, 2, padding_idx=1, embeddings=table),
+        pe.LearnedPE(2, 3, padding_idx=1, embeddings=table),
+    ):
+        assert layer.embeddings.dtype == BFLOAT16
+        np.testing.assert_array_equal(layer.embeddings.astype("float64"), expected)
+    vectors = pe.TokenEmbedding(3, 2, padding_idx=1, embeddings=table)(np.asarray([2, 1]))
+    assert vectors.dtype == BFLOAT16
+    np.testing.assert_array_equal(vectors.astype("float64"), [[3, 0], [6, 0]])
+
+
+@pytest.mark.usefixtures("where_without_bfloat16")
+def test_lazy_lookup_has_the_dtype_of_the_table():
+    dask = pytest.importorskip("dask.array")
+    table = dask.from_array(np.arange(1, 7).reshape(2, 3).astype(BFLOAT16))
+    vectors = pe.TokenEmbedding(3, 2, embeddings=table)(dask.from_array(np.asarray([2, 1])))
+    assert vectors.dtype == BFLOAT16
+    assert vectors.compute().dtype == BFLOAT16
+    np.testing.assert_array_equal(vectors.compute().astype("float64"), [[3, 2], [6, 5]])
