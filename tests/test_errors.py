@@ -596,7 +596,7 @@ CASES = {
             f((2, 3, 4)), f((2, 5, 4)), f((2, 5, 4)), mask=f((5, 3, 1), dtype=bool)
         ),
         ValueError,
-        "`mask` must have shape (3, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (5, 3, 1).",
+        "`mask` must have shape (3, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (5, 3, 1). mask has its queries on axis 1 and its keys on axis 0? pass permute_dims(mask, (1, 0, 2)).",
     ),
     "attention mask axes": (
         lambda: pe.scaled_dot_product_attention(
@@ -1592,7 +1592,7 @@ CASES = {
     "layer mask heads": (
         lambda: MHA(f((8, 3, 5)), f((3, 3, 5, 2), dtype=bool)),
         ValueError,
-        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 5, 2).",
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 5, 2). mask has its queries on axis 0 and its keys on axis 1? pass permute_dims(mask, (0, 1, 3, 2)).",
     ),
     "layer mask dtype": (
         lambda: MHA(f((8, 3, 5)), f((3, 3, 1))),
@@ -2015,6 +2015,142 @@ CASES = {
         ),
         TypeError,
         "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got xarray.core.dataarray.DataArray. Pass mask.data.",
+    ),
+    # masks and biases whose axes are others
+    "combined two and four axes": (
+        lambda: pe.combine_masks(pe.create_causal_mask(4)[..., 0], f((2, 1, 4, 4), dtype=bool)),
+        ValueError,
+        "`masks` must have as many axes each, or 2 (query, key) and 3 (query, key, batch), got (4, 4), (2, 1, 4, 4). Insert axes of length 1: masks[0][:, :, None, None] if queries and keys come first, masks[0][None, None] if they come last.",
+    ),
+    "combined three and four axes": (
+        lambda: pe.combine_masks(pe.create_causal_mask(4), f((2, 1, 4, 4), dtype=bool)),
+        ValueError,
+        "`masks` must have as many axes each, or 2 (query, key) and 3 (query, key, batch), got (4, 4, 1), (2, 1, 4, 4). Insert axes of length 1: masks[0][:, :, None] if queries and keys come first, masks[0][:, None] if they come last.",
+    ),
+    "combined one axis": (
+        lambda: pe.combine_masks(pe.create_causal_mask(4), None, f(4, dtype=bool)),
+        ValueError,
+        "`masks` must have as many axes each, or 2 (query, key) and 3 (query, key, batch), got (4, 4, 1), (4,).",
+    ),
+    "combined keys first": (
+        lambda: pe.combine_masks(pe.create_causal_mask(3, key_len=5), f((5, 3), dtype=bool)),
+        ValueError,
+        "`masks` must have shapes that broadcast, got (3, 5, 1), (5, 3). If masks[1] is (key, query), pass masks[1].T. If masks[1] is (key, batch), pass masks[1][None].",
+    ),
+    "combined padding": (
+        lambda: pe.combine_masks(pe.create_causal_mask(4), f((2, 4), dtype=bool)),
+        ValueError,
+        "`masks` must have shapes that broadcast, got (4, 4, 1), (2, 4). If masks[1] is (batch, key), pass masks[1].T[None] (of a tokenizer's attention mask (attention_mask == 0).T[None]).",
+    ),
+    "combined padding of the batch": (
+        lambda: pe.combine_masks(pe.create_causal_mask(4), f((4, 2), dtype=bool)),
+        ValueError,
+        "`masks` must have shapes that broadcast, got (4, 4, 1), (4, 2). If masks[1] is (key, batch), pass masks[1][None].",
+    ),
+    "combined tokens": (
+        lambda: pe.combine_masks(pe.create_causal_mask(4), np.ones((2, 4), dtype=int)),
+        TypeError,
+        "`masks[1]` must have a boolean dtype, True where a query may not attend, got int64.",
+    ),
+    "combined without a way": (
+        lambda: pe.combine_masks(
+            f((3, 4), dtype=bool), f((2, 4, 1), dtype=bool), f((3, 4, 1), dtype=bool)
+        ),
+        ValueError,
+        "`masks` must have shapes that broadcast, got (3, 4), (2, 4, 1), (3, 4, 1).",
+    ),
+    "attention mask of torch": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4, 6)), *f((2, 2, 5, 4, 6)), mask=f((6, 1, 3, 5), dtype=bool)
+        ),
+        ValueError,
+        "`mask` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (6, 1, 3, 5). mask has its queries on axis 2 and its keys on axis 3? pass permute_dims(mask, (2, 3, 1, 0)).",
+    ),
+    "attention bias of torch": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4, 6)), *f((2, 2, 5, 4, 6)), bias=f((1, 4, 3, 5))
+        ),
+        ValueError,
+        "`bias` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (1, 4, 3, 5). bias has its queries on axis 2 and its keys on axis 3? pass permute_dims(bias, (2, 3, 1, 0)).",
+    ),
+    "attention bias keys first": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4, 6)), *f((2, 2, 5, 4, 6)), bias=f((5, 3))
+        ),
+        ValueError,
+        "`bias` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (5, 3). bias has its keys on axis 0 and its queries on axis 1? pass bias.T.",
+    ),
+    "attention mask of two readings": (
+        lambda: pe.scaled_dot_product_attention(
+            *f((3, 2, 5, 6, 6)), mask=f((6, 2, 5, 5), dtype=bool)
+        ),
+        ValueError,
+        "`mask` must have shape (5, 5, 6, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (6, 2, 5, 5).",
+    ),
+    "attention mask of a batch of heads": (
+        lambda: pe.scaled_dot_product_attention(
+            *f((3, 2, 5, 6, 6)), mask=f((6, 1, 5, 5), dtype=bool)
+        ),
+        ValueError,
+        "`mask` must have shape (5, 5, 6, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (6, 1, 5, 5).",
+    ),
+    "attention mask of five axes": (
+        lambda: pe.scaled_dot_product_attention(
+            f((2, 3, 4, 6)), *f((2, 2, 5, 4, 6)), mask=f((1, 6, 1, 3, 5), dtype=bool)
+        ),
+        ValueError,
+        "`mask` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (1, 6, 1, 3, 5).",
+    ),
+    "attention mask of this library, features last": (
+        lambda: pe.scaled_dot_product_attention(
+            *f((3, 2, 8, 5, 4)), mask=pe.create_causal_mask(5), feature_axis=-1, seq_axis=-2
+        ),
+        ValueError,
+        "`mask` must have shape (2, 8, 5, 5) (queries on axis 2, keys on axis 3), with 1 where it broadcasts, got (5, 5, 1). mask is (query, key, batch)? pass permute_dims(mask, (2, 0, 1))[:, None].",
+    ),
+    "attention mask of another batch, features last": (
+        lambda: pe.scaled_dot_product_attention(
+            *f((3, 2, 8, 5, 4)), mask=f((5, 5, 3), dtype=bool), feature_axis=-1, seq_axis=-2
+        ),
+        ValueError,
+        "`mask` must have shape (2, 8, 5, 5) (queries on axis 2, keys on axis 3), with 1 where it broadcasts, got (5, 5, 3).",
+    ),
+    "attention features that are not said to be last": (
+        lambda: pe.scaled_dot_product_attention(
+            *f((3, 2, 8, 5, 4)), mask=f((2, 1, 5, 5), dtype=bool)
+        ),
+        ValueError,
+        "`mask` must have shape (8, 8, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 1, 5, 5). q has its sequence on axis 2 and its features on axis 3? pass feature_axis=-1, seq_axis=-2.",
+    ),
+    "attention features that are not said to be last, mask of all": (
+        lambda: pe.scaled_dot_product_attention(*f((3, 2, 8, 5, 4)), mask=f((5, 5), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (8, 8, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (5, 5). q has its sequence on axis 2 and its features on axis 3? pass feature_axis=-1, seq_axis=-2.",
+    ),
+    "layer mask of torch": (
+        lambda: MHA(f((8, 3, 5)), f((5, 1, 3, 3), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (5, 1, 3, 3). mask has its queries on axis 2 and its keys on axis 3? pass permute_dims(mask, (2, 3, 1, 0)).",
+    ),
+    "layer mask of Keras": (
+        lambda: MHA(f((8, 3, 5)), f((5, 3, 3), dtype=bool)),
+        ValueError,
+        "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (5, 3, 3). mask has its queries on axis 1 and its keys on axis 2? pass permute_dims(mask, (1, 2, 0)).",
+    ),
+    "layer bias of torch": (
+        lambda: MHA(f((8, 3, 5)), bias=f((2, 3, 3))),
+        ValueError,
+        "`bias` must have shape (3, 3), (3, 3, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (2, 3, 3). bias has its queries on axis 1 and its keys on axis 2? pass permute_dims(bias, (1, 2, 0)).",
+    ),
+    "layer mask function of torch": (
+        lambda: MHA(f((8, 3, 5)), lambda i, j: (j > i)[None]),
+        ValueError,
+        "`mask(q_idx, k_idx)` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (1, 3, 3).",
+    ),
+    "picture of four axes": (
+        lambda: pe.describe_mask(f((2, 1, 4, 4), dtype=bool)),
+        ValueError,
+        "`key_axis` must be given for a mask of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 4).",
     ),
 }
 

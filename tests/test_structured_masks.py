@@ -137,6 +137,8 @@ def test_picture_of_a_mask(backend):
     )
     leading = backend.xp.permute_dims(mask, (2, 0, 1))
     assert describe_mask(leading, key_axis=-1) == describe_mask(mask)
+    assert describe_mask(leading[None, ...], key_axis=-1) == describe_mask(mask)
+    assert describe_mask(mask[..., None], key_axis=1) == describe_mask(mask)
 
 
 def test_picture_of_a_long_mask():

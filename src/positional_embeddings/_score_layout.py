@@ -63,8 +63,26 @@ class ScoreLayout:
         lengths = dict(zip(own, (q_len, k_len), strict=True))
         shape = tuple(lengths.get(axis, n) for axis, n in enumerate(self.shape))
         meaning = f"queries on axis {own[0]}, keys on axis {own[1]}"
-        array = _axes.filled_up(name, array, own, shape, meaning)
+        try:
+            array = _axes.filled_up(name, array, own, shape, meaning)
+        except ValueError as error:
+            message = f"{error}{self._hint(name, tuple(array.shape), shape)}"
+            raise ValueError(message) from None
         return self._with_groups(xp.permute_dims(array, (*self.row_axes, *own)), xp)
+
+    def _hint(self, name: str, given: tuple[Any, ...], shape: tuple[Any, ...]) -> str:
+        """Return what would make the shape of a mask or a bias fit, if the shape tells it."""
+        if not name.isidentifier():
+            return ""
+        n = self.shape[-2]
+        others = self.shape[: len(given) - 2] if len(given) == len(shape) else ()
+        fits_last = given[len(others) :] == (n, n) and all(map(_checks.fits, given, others))
+        if len(shape) > 2 and self.score_axes == (0, 1) and fits_last:
+            return (
+                f" q has its sequence on axis {len(shape) - 2} and its features on axis "
+                f"{len(shape) - 1}? pass feature_axis=-1, seq_axis=-2."
+            )
+        return _axes.other_order(name, given, self.score_axes, shape)
 
     def output(self, array: Any, xp: Namespace) -> Any:
         """Return the output from axes (..., query, feature), in the layout of the queries."""

@@ -22,28 +22,42 @@ from positional_embeddings._namespace import (
 def combine_masks(*masks: Array | None) -> Any:
     """Return the mask that hides what any of the given masks hides.
 
+    Masks of as many axes are lined up axis by axis. A mask of two axes is (query, key),
+    as an attention reads it, and gets a third axis if others are (query, key, batch).
+    (``|`` of arrays lines up their last axes: it is for masks of as many axes.)
+
     Parameters
     ----------
     *masks : array of bool or None
-        Masks of shapes that broadcast against one another; None is skipped.
+        Masks of shape (query, key) or (query, key, batch), with 1 where they broadcast,
+        or all of another number of axes; None is skipped. The attention mask of a
+        tokenizer, (batch, key) with 0 at padding, is ``(attention_mask == 0).T[None]``.
 
     Returns
     -------
     array of bool, or None
-        Their union, of the broadcast shape; None where every mask is None.
+        Their union, of the broadcast shape; None if every mask is None.
 
     Raises
     ------
     TypeError
         If a mask is not a boolean array, or they come from different libraries.
     ValueError
-        If their shapes do not broadcast.
+        If their shapes do not broadcast, or their numbers of axes are others than two
+        and three.
 
     Examples
     --------
     >>> from positional_embeddings import create_causal_mask, create_padding_mask
     >>> both = combine_masks(create_causal_mask(5), create_padding_mask([3, 4], 5), None)
     >>> both.shape
+    (5, 5, 2)
+
+    One's own mask (query, key) hides the same for the whole batch:
+
+    >>> import numpy as np
+    >>> own = np.zeros((5, 5), dtype=bool)
+    >>> combine_masks(both, own).shape
     (5, 5, 2)
     """
     if len(masks) == 1 and isinstance(masks[0], list | tuple):
@@ -55,11 +69,60 @@ def combine_masks(*masks: Array | None) -> Any:
     xp = namespace_of(**given)
     for name, mask in given.items():
         check_mask(name, mask, xp)
-    shapes = [tuple(mask.shape) for mask in given.values()]
-    if not _checks.shapes_broadcast(shapes):
-        message = f"`masks` must have shapes that broadcast, got {', '.join(map(str, shapes))}."
-        raise ValueError(message)
+    shapes = {name: tuple(mask.shape) for name, mask in given.items()}
+    axes = {len(shape) for shape in shapes.values()}
+    if axes == {2, 3}:
+        given = {name: m if m.ndim == 3 else m[:, :, None] for name, m in given.items()}
+    elif len(axes) > 1:
+        raise _different_axes(shapes)
+    if not _checks.shapes_broadcast([tuple(mask.shape) for mask in given.values()]):
+        message = (
+            f"`masks` must have shapes that broadcast, got {', '.join(map(str, shapes.values()))}."
+        )
+        raise ValueError(message + _other_readings(shapes))
     return reduce(operator.or_, given.values())
+
+
+def _different_axes(shapes: dict[str, tuple[Any, ...]]) -> ValueError:
+    """Return the error about masks whose axes may be lined up in more than one way."""
+    most = max(map(len, shapes.values()))
+    name, shape = min(shapes.items(), key=lambda item: len(item[1]))
+    message = (
+        "`masks` must have as many axes each, or 2 (query, key) and 3 (query, key, batch), "
+        f"got {', '.join(map(str, shapes.values()))}."
+    )
+    if len(shape) < 2:
+        return ValueError(message)
+    new = ["None"] * (most - len(shape))
+    first = ", ".join([":", ":", *new])
+    last = ", ".join([*[":"] * (len(shape) - 2), *new])
+    return ValueError(
+        f"{message} Insert axes of length 1: {name}[{first}] if queries and keys come first, "
+        f"{name}[{last}] if they come last."
+    )
+
+
+def _other_readings(shapes: dict[str, tuple[Any, ...]]) -> str:
+    """Return what masks of two axes must be turned into if their axes are others."""
+    hints = []
+    for name, shape in shapes.items():
+        rest = [(*other, 1)[:3] for key, other in shapes.items() if key != name]
+        if len(shape) != 2 or not _checks.shapes_broadcast(rest):
+            continue
+        keys = {other[1] for other in rest} - {1}
+        first, second = shape
+        readings = {
+            f"(key, query), pass {name}.T": (second, first, 1),
+            f"(key, batch), pass {name}[None]": (1, first, second),
+            f"(batch, key), pass {name}.T[None] (of a tokenizer's attention mask "
+            "(attention_mask == 0).T[None])": (1, second, first),
+        }
+        hints += [
+            f" If {name} is {reading}."
+            for reading, read in readings.items()
+            if read[1] in keys and _checks.shapes_broadcast([read, *rest])
+        ]
+    return "".join(hints)
 
 
 def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
@@ -142,18 +205,22 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     return rows
 
 
-def describe_mask(mask: Array, /, *, batch: int = 0, key_axis: int = 1, most: int = 32) -> str:
+def describe_mask(
+    mask: Array, /, *, batch: int = 0, key_axis: int | None = None, most: int = 32
+) -> str:
     """Return a picture of a mask to print: one character for each query and key.
 
     Parameters
     ----------
     mask : array of bool, shape (query, key) or (query, key, batch)
         True where a query may not attend to a key. With `key_axis` -1, shape
-        (query, key) or (batch, ..., query, key).
+        (query, key) or (batch, ..., query, key); with `key_axis` 1, (query, key) or
+        (query, key, batch, ...).
     batch : int, default 0
         Which sequence to draw; a mask of length 1 there is the same for all.
-    key_axis : int, default 1
-        Axis of the keys, behind that of the queries: 1 or -1.
+    key_axis : int, optional
+        Axis of the keys, next to that of the queries: 1 or -1. If None, 1 for a mask of
+        two or three axes; one of more must say.
     most : int, default 32
         Most queries and keys that are drawn, 4 or more; the middle of a longer
         mask is left out.
@@ -169,7 +236,8 @@ def describe_mask(mask: Array, /, *, batch: int = 0, key_axis: int = 1, most: in
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If `mask` has too few axes, or `batch` is out of range.
+        If `mask` has too few axes, or four or more without `key_axis`, or `batch` is out
+        of range.
 
     Examples
     --------
@@ -202,12 +270,20 @@ def describe_mask(mask: Array, /, *, batch: int = 0, key_axis: int = 1, most: in
     return "\n".join(line.rstrip() for line in lines)
 
 
-def one_mask(mask: Any, batch: int, key_axis: int) -> Any:
+def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
     """Return the (query, key) mask of one sequence."""
-    _checks.choice("key_axis", key_axis, (1, -1))
     if mask.ndim < 2:
         message = f"`mask` must have axes of queries and keys, got shape {tuple(mask.shape)}."
         raise ValueError(message)
+    if key_axis is None:
+        if mask.ndim > 3:
+            message = (
+                f"`key_axis` must be given for a mask of {mask.ndim} axes, 1 for (query, key, "
+                f"...), -1 for (..., query, key), got shape {tuple(mask.shape)}."
+            )
+            raise ValueError(message)
+        key_axis = 1
+    _checks.choice("key_axis", key_axis, (1, -1))
     others = mask.shape[2:] if key_axis == 1 else mask.shape[:-2]
     for size in others:
         if size != 1 and batch >= size:

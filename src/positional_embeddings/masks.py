@@ -1,7 +1,8 @@
 """Attention masks: boolean, True where a query may not attend to a key.
 
 A mask has shape (query, key, batch), with 1 where it broadcasts, so that masks
-combine with ``|``. Query i stands at position i + offset, key j at position j.
+combine with ``|``; one of another number of axes goes through `combine_masks`. Query i
+stands at position i + offset, key j at position j.
 """
 
 from collections.abc import Sequence

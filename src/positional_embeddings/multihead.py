@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Any
 
 from positional_embeddings import _checks
-from positional_embeddings._axes import length
+from positional_embeddings._axes import length, other_order
 from positional_embeddings._namespace import (
     Array,
     ArrayT,
@@ -245,6 +245,9 @@ class RoPEMultiHeadAttention(WeightedLayer):
                 f"of 1, {own} ({axis}) and {heads * batch} (heads * batch), or {target}, "
                 f"with 1 where it broadcasts, got {tuple(array.shape)}."
             )
+            fitting = target if array.ndim == 4 else (queries, keys, own)
+            if array.ndim in (3, 4) and name == kind:
+                message += other_order(name, tuple(array.shape), (0, 1), fitting)
             raise ValueError(message)
         if array.ndim == 2:
             return array[:, :, None, None]

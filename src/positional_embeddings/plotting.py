@@ -143,14 +143,8 @@ def plot_mask(
     """
     xp = namespace_of(mask=mask)
     check_mask("mask", mask, xp)
-    if key_axis is None and mask.ndim > 3:
-        message = (
-            f"`key_axis` must be given for a mask of {mask.ndim} axes, "
-            f"-1 for (batch, ..., query, key), got shape {tuple(mask.shape)}."
-        )
-        raise ValueError(message)
     number = _checks.non_negative_integer("batch", batch)
-    table = _on_host("mask", one_mask(mask, number, 1 if key_axis is None else key_axis), xp)
+    table = _on_host("mask", one_mask(mask, number, key_axis), xp)
     ax = _axes_to_draw_on(ax)
 
     from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415 - of the extra "plot"
