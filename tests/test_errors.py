@@ -1197,7 +1197,7 @@ CASES = {
     "scaling by name": (
         lambda: pe.RoPE(8, 3, scaling="yarn"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'yarn'.",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'yarn'. Pass YaRN(factor, original_max_position).",
     ),
     "zero factor": (
         lambda: pe.Linear(0),
@@ -1404,7 +1404,7 @@ CASES = {
     "scaling of a class": (
         lambda: pe.RoPE(8, 3, scaling=pe.Linear),
         TypeError,
-        f"`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {pe.Linear!r}.",
+        f"`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {pe.Linear!r}. Pass Linear(factor).",
     ),
     "scaling of one thing": (
         lambda: pe.RoPE(8, 3, scaling=lambda *_: [1.0, 2.0, 3.0, 4.0]),
@@ -2151,6 +2151,72 @@ CASES = {
         lambda: pe.describe_mask(f((2, 1, 4, 4), dtype=bool)),
         ValueError,
         "`key_axis` must be given for a mask of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 4).",
+    ),
+    # sizes and scalings in the other form
+    "scaling by the name linear": (
+        lambda: pe.RoPE(8, 3, scaling="linear"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'linear'. Pass Linear(factor).",
+    ),
+    "scaling by the name ntk": (
+        lambda: pe.RoPE(8, 3, scaling="ntk"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'ntk'. Pass NTK(factor).",
+    ),
+    "scaling by the name dynamic": (
+        lambda: pe.RoPE(8, 3, scaling="dynamic"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'dynamic'. Pass DynamicNTK(factor, original_max_position).",
+    ),
+    "scaling by the name DynamicNTK": (
+        lambda: pe.RoPE(8, 3, scaling="DynamicNTK"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'DynamicNTK'. Pass DynamicNTK(factor, original_max_position).",
+    ),
+    "scaling by the name llama3": (
+        lambda: pe.RoPE(8, 3, scaling="llama3"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'llama3'. Pass Llama3(factor, low_freq_factor, high_freq_factor, original_max_position).",
+    ),
+    "scaling by the name longrope": (
+        lambda: pe.RoPE(8, 3, scaling="longrope"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'longrope'. Pass LongRoPE(short_factor, long_factor, original_max_position).",
+    ),
+    "scaling by the name proportional": (
+        lambda: pe.RoPE(8, 3, scaling="proportional"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'proportional'. Pass Proportional(partial_rotary_factor).",
+    ),
+    "scaling by another name": (
+        lambda: pe.RoPE(8, 3, scaling="magic"),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'magic'.",
+    ),
+    "scaling by a number": (
+        lambda: pe.RoPE(8, 3, scaling=2),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 2.",
+    ),
+    "scaling by a dict": (
+        lambda: pe.RoPE(8, 3, scaling={"type": "linear"}),
+        TypeError,
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {'type': 'linear'}. RoPE.from_hf_config reads it from a model's configuration.",
+    ),
+    "sizes swapped": (
+        lambda: pe.RoPE(1024, 64)(f((64, 100))),
+        ValueError,
+        "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 100). x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
+    ),
+    "sizes or axes swapped": (
+        lambda: pe.RoPE(1024, 64)(f((64, 1024))),
+        ValueError,
+        "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024). x has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0. x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
+    ),
+    "sizes that would be too short": (
+        lambda: pe.RoPE(32, 64)(f((64, 100))),
+        ValueError,
+        "`x` must have 32 features (`head_size`) on axis 0, got shape (64, 100).",
     ),
 }
 

@@ -41,6 +41,7 @@ from positional_embeddings.sections import (
     restarting_turns,
     shift_number,
 )
+from positional_embeddings.wavelength_scaling import scaling_to_pass
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class RoPE:
         if not callable(scaling) or isinstance(scaling, type):
             message = (
                 "`scaling` must be a function from (dim, base, seq_len) to frequencies and a "
-                f"factor, got {shown(scaling)}."
+                f"factor, got {shown(scaling)}.{scaling_to_pass(scaling)}"
             )
             raise TypeError(message)
         scaled = scaling(self._rotated_features, self.base, self.seq_len)
@@ -324,8 +325,15 @@ class RoPE:
         if is_complex(x.dtype):
             half = _checks.positive_integer("head_size", self.head_size, even=True) // 2
             _axes.features(x, half, "head_size / 2", feature, seq)
-        else:
+            return feature, seq
+        try:
             _axes.features(x, self.head_size, "head_size", feature, seq)
+        except ValueError as error:
+            if x.shape[feature] != self.seq_len or x.shape[seq] > self.head_size:
+                raise
+            sizes = f"RoPE({self.seq_len}, {self.head_size})"
+            message = f"{error} x is for {sizes}? `head_size` comes before `seq_len`."
+            raise ValueError(message) from None
         return feature, seq
 
     def _turns_vectors(self, x: Any) -> bool:

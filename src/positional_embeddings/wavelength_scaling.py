@@ -4,13 +4,23 @@ Frozen dataclasses and functions, as `scaling` describes them.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
 
 from positional_embeddings import _checks
 from positional_embeddings._namespace import host, shown
 from positional_embeddings.frequencies import inverse_frequencies
-from positional_embeddings.scaling import Scaled, check_call, set_positive, set_size
+from positional_embeddings.scaling import (
+    NTK,
+    DynamicNTK,
+    Linear,
+    Proportional,
+    Scaled,
+    check_call,
+    set_positive,
+    set_size,
+)
 
 
 @dataclass(frozen=True)
@@ -223,3 +233,27 @@ class LongRoPE:
         original = self.original_max_position
         factor = seq_len / original if self.factor is None else self.factor
         return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+
+
+_BY_NAME: dict[str, Any] = {
+    "linear": Linear,
+    "ntk": NTK,
+    "dynamic": DynamicNTK,
+    "dynamicntk": DynamicNTK,
+    "yarn": YaRN,
+    "llama3": Llama3,
+    "longrope": LongRoPE,
+    "proportional": Proportional,
+}
+
+
+def scaling_to_pass(given: Any) -> str:
+    """Return the sentence that tells what to pass in place of a name, a class or a dict."""
+    if isinstance(given, Mapping):
+        return " RoPE.from_hf_config reads it from a model's configuration."
+    name = given if isinstance(given, str) else getattr(given, "__name__", "")
+    scaling = _BY_NAME.get(name.lower())
+    if scaling is None:
+        return ""
+    needed = [field.name for field in fields(scaling) if field.default is MISSING]
+    return f" Pass {scaling.__name__}({', '.join(needed)})."
