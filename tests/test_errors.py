@@ -1628,7 +1628,7 @@ CASES = {
     "picture of a mask of four axes": (
         lambda: plotting.plot_mask(f((2, 1, 4, 3), bool)),
         ValueError,
-        "`key_axis` must be given for a mask of 4 axes, -1 for (batch, ..., query, key), got shape (2, 1, 4, 3).",
+        "`key_axis` must be given for a mask of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 3).",
     ),
     "picture of a mask that is not there": (
         lambda: plotting.plot_mask(f((4, 3, 2), bool), batch=2),
