@@ -1,10 +1,13 @@
 """The array libraries that the tests run on, and how a test makes and reads their arrays."""
 
 import importlib.util
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import array_api_compat
 import numpy as np
@@ -115,6 +118,8 @@ def opened(name: str) -> Iterator[Backend]:
         import array_api_strict as xp
 
         device = xp.Device(name.partition("-")[2] or "CPU_DEVICE")
+        if name == "strict-no_x64":
+            setting = _indices_of_32_bits(xp, device)
     elif name.startswith("jax"):
         import jax
         import jax.numpy as xp
@@ -127,3 +132,35 @@ def opened(name: str) -> Iterator[Backend]:
         device = array_api_compat.device(library.empty(0))
     with setting:
         yield Backend(name, xp, device)
+
+
+@contextmanager
+def _indices_of_32_bits(xp: Any, device: Any) -> Iterator[None]:
+    """Mend functions that return int64 indices on a device of array-api-strict without int64.
+
+    The standard has them return the default index dtype of the device.
+    """
+    with ExitStack() as stack:
+        for name in ("argsort", "searchsorted"):
+            mended = partial(_through_the_cpu, getattr(xp, name), xp, device)
+            stack.enter_context(patch.object(xp, name, mended))
+        yield
+
+
+def _through_the_cpu(function: Any, xp: Any, device: Any, *arrays: Any, **options: Any) -> Any:
+    assert {array.device for array in arrays} == {device}
+    indices = function(*(a.to_device(xp.Device("CPU_DEVICE")) for a in arrays), **options)
+    return xp.astype(indices, xp.int32).to_device(device)
+
+
+def peak_memory(call: Callable[[], Any]) -> int:
+    """Return the largest number of bytes that Python and NumPy held during a call."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        result = call()
+        peak = tracemalloc.get_traced_memory()[1]
+        del result
+    finally:
+        tracemalloc.stop()
+    return peak - before

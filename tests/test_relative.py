@@ -2,12 +2,14 @@ import copy
 import math
 import pickle
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import peak_memory
 from positional_embeddings import (
     RelativePE,
     T5Bias,
@@ -21,6 +23,7 @@ from positional_embeddings import (
     sandwich_bias,
     scaled_dot_product_attention,
 )
+from positional_embeddings.relative import bucket_limits
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
 PARAMETERS = np.random.default_rng(0).uniform(0.5, 1.5, (8, 3))
@@ -274,6 +277,82 @@ def test_the_lowest_integer_has_a_bucket(backend):
     lowest = np.iinfo("int32").min
     got = relative_position_bucket(backend.array([lowest, -lowest - 1], "int32"))
     np.testing.assert_array_equal(backend.numpy(got), [15, 31])
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("max_distance", [128, 10**6, 2**31, 2**63, 2**63 + 1, 10**30])
+def test_buckets_of_any_reach(backend, bidirectional, max_distance):
+    """From the nearest to the farthest integers, few at a time and many at once."""
+    farthest = 2**63 - 1 if backend.has_int64 else 2**31 - 1
+    options = {"bidirectional": bidirectional, "num_buckets": 32, "max_distance": max_distance}
+    positions = [0, 1, 7, 8, 9, 15, 16, 100, 127, 128, 10**5, farthest - 1, farthest]
+    positions = [*positions, *(-p for p in positions), -farthest - 1]
+    expected = [bucket_by_fractions(p, **options) for p in positions]
+    for repeats in (1, 40):
+        array = backend.array(np.tile(positions, (repeats, 1)))
+        got = backend.numpy(relative_position_bucket(array, **options))
+        np.testing.assert_array_equal(got, np.tile(expected, (repeats, 1)))
+        swapped = backend.xp.permute_dims(array, (1, 0))
+        got = backend.numpy(relative_position_bucket(swapped, **options))
+        np.testing.assert_array_equal(got, np.tile(expected, (repeats, 1)).T)
+    one = backend.numpy(relative_position_bucket(backend.array(-9), **options))
+    assert one.shape == ()
+    assert one == bucket_by_fractions(-9, **options)
+
+
+@pytest.mark.parametrize("num_buckets", [2, 3, 31, 512, 1024])
+def test_buckets_of_any_number(num_buckets):
+    options = {"num_buckets": num_buckets, "max_distance": 10**6, "bidirectional": False}
+    limits = bucket_limits(num_buckets, 10**6)
+    assert len(limits) == num_buckets - 1
+    chosen = {*limits[:3], *limits[:: num_buckets // 7 + 1], limits[-1]}
+    for limit in sorted(chosen):
+        got = relative_position_bucket(np.asarray([1 - limit, -limit]), **options)
+        expected = [bucket_by_fractions(p, **options) for p in (1 - limit, -limit)]
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("max_distance", [128, 10**6])
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_t5_looks_up_the_few_distances(backend, bidirectional, max_distance):
+    options = {"bidirectional": bidirectional, "max_distance": max_distance}
+    layer = T5Bias(3, embeddings=backend.array(TABLE), **options)
+    for lengths in ((2, 3), (20, 30)):
+        got = backend.numpy(layer(*lengths))
+        start = lengths[1] - lengths[0]
+        for i, j in np.ndindex(lengths):
+            bucket = bucket_by_fractions(j - i - start, **options)
+            np.testing.assert_array_equal(got[i, j], TABLE[bucket].astype(got.dtype))
+
+
+def test_half_precision_tables_of_t5(backend):
+    for dtype in backend.half_dtypes:
+        bias = T5Bias(3, embeddings=backend.array(TABLE, dtype))(20, 30)
+        assert bias.dtype == dtype
+        got = backend.numpy(bias).astype("float64")
+        expected = backend.numpy(backend.array(TABLE, dtype)).astype("float64")
+        for i, j in np.ndindex(20, 30):
+            bucket = bucket_by_fractions(j - i - 10, bidirectional=True)
+            np.testing.assert_array_equal(got[i, j], expected[bucket])
+
+
+def test_many_buckets_take_no_more_than_few():
+    """Each was compared with all; now a distance is looked up. The limits are kept."""
+    positions = np.arange(300)
+    relative = positions - positions[:, None]
+    for num_buckets in (32, 512):
+        call = partial(relative_position_bucket, relative, num_buckets=num_buckets)
+        call(max_distance=129)
+        assert peak_memory(lambda call=call: call(max_distance=129)) < 4 * relative.nbytes
+    misses = bucket_limits.cache_info().misses
+    relative_position_bucket(relative, num_buckets=512, max_distance=129)
+    assert bucket_limits.cache_info().misses == misses
+
+
+def test_dask_keeps_the_chunks_of_relative_positions():
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    relative = da.ones((40, 60), dtype="int64", chunks=(20, 15))
+    assert relative_position_bucket(relative).chunks == relative.chunks
 
 
 def test_parameters_set_the_dtype_of_a_bias():

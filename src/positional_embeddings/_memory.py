@@ -10,6 +10,7 @@ from positional_embeddings._namespace import (
     host,
     is_compiling,
     is_cupy_array,
+    is_dask_array,
     is_lazy_array,
     is_torch_array,
 )
@@ -136,6 +137,20 @@ def row_product(rows: Any, table: Any, xp: Namespace) -> Any:
         part = slice(start, start + _PART)
         total += xp.einsum("...ij,...jk->...ik", rows[..., part], table[..., part, :])
     return total
+
+
+def search_sorted(ordered: Any, values: Any, xp: Namespace, side: str = "left") -> Any:
+    """Return where values stand in an ordered array, in the dtype of the values.
+
+    dask searches each chunk of `ordered` for all values, so that it has to be one chunk, and
+    fails for values without axes; PyTorch warns of values that it has to copy into order.
+    """
+    if is_dask_array(ordered):
+        found = xp.searchsorted(ordered.rechunk(-1), values[None, ...], side=side)[0, ...]
+    else:
+        values = values.contiguous() if is_torch_array(values) else values
+        found = xp.searchsorted(ordered, values, side=side)
+    return xp.astype(found, values.dtype, copy=False)
 
 
 def makes_tables_anew(x: Any) -> bool:

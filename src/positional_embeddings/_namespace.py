@@ -40,6 +40,7 @@ __all__ = [
     "is_compiling",
     "is_complex",
     "is_cupy_array",
+    "is_dask_array",
     "is_dtype",
     "is_lazy_array",
     "is_numpy_array",

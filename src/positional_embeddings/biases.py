@@ -109,7 +109,7 @@ def alibi_bias(
     key_positions : array, shape (key,) or (key, batch), optional
         Integer or real positions of the keys, those of the queries where it is None.
     causal : bool, default True
-        Slope times (key - query), for use under a causal mask: the keys behind a
+        Slope times (key - query), for use under a causal mask: the keys after a
         query, which the mask hides, get a positive bias. Otherwise minus slope times
         the distance, the same on both sides.
     xp : namespace, optional
@@ -253,5 +253,5 @@ def by_key(relative: Any) -> Any:
 
 
 def by_head(numbers: Any, ndim: int) -> Any:
-    """From (heads,) to (heads, 1, ...), beside the axes behind query and key."""
+    """From (heads,) to (heads, 1, ...), with the axes that follow query and key."""
     return numbers[(slice(None), *(None,) * (ndim - 2))]

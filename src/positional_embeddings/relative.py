@@ -3,10 +3,13 @@
 A relative position is key minus query: negative for keys that lie before.
 """
 
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 from positional_embeddings import _checks
 from positional_embeddings._axes import query_and_key_positions
+from positional_embeddings._memory import search_sorted
 from positional_embeddings._namespace import (
     Array,
     ArrayT,
@@ -15,11 +18,15 @@ from positional_embeddings._namespace import (
     compute_dtype,
     default_integer,
     device_of,
+    is_dask_array,
     is_real_floating,
     namespace_of,
     namespace_or_numpy,
     present,
 )
+
+# The limits of more take seconds to find: they are compared as exact powers.
+_MOST_BUCKETS = 1024
 
 
 def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> ArrayT:
@@ -93,10 +100,11 @@ def relative_position_bucket(
     relative_position : array of int
         Key minus query, of any shape.
     bidirectional : bool, default True
-        Use the upper half of the buckets for keys behind the query. Otherwise all
+        Use the upper half of the buckets for keys after the query. Otherwise all
         of these fall into bucket 0, with the query's own position.
     num_buckets : int, default 32
-        Number of buckets; with `bidirectional` even and 4 or more, else 2 or more.
+        Number of buckets, at most 1024; with `bidirectional` even and 4 or more, else
+        2 or more.
     max_distance : int, default 128
         Distance from which on all share the last bucket; above half of the buckets of
         a direction.
@@ -111,7 +119,7 @@ def relative_position_bucket(
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If `num_buckets` or `max_distance` is too small.
+        If `num_buckets` or `max_distance` is too small, or `num_buckets` too large.
 
     References
     ----------
@@ -126,48 +134,96 @@ def relative_position_bucket(
     """
     xp = namespace_of(relative_position=relative_position)
     _checks.signed_integers("relative_position", relative_position, xp)
-    limits, per_direction = bucket_limits(bidirectional, num_buckets, max_distance)
-    dtype = default_integer(xp, device_of(relative_position))
-    # Nothing changes beyond the largest distance, and the lowest integer has no absolute value.
-    wide = xp.astype(relative_position, dtype, copy=False)
-    position = xp.clip(wide, -max_distance, max_distance)
-    zero = xp.zeros_like(position)
-    distance = xp.abs(position) if bidirectional else xp.maximum(-position, zero)
-    bucket = zero
-    for limit in limits:
-        bucket = bucket + xp.astype(distance >= limit, dtype)
-    if bidirectional:
-        bucket = bucket + per_direction * xp.astype(position > 0, dtype)
-    found: ArrayT = bucket
-    return found
+    num_buckets, max_distance = check_buckets(bidirectional, num_buckets, max_distance)
+    index, buckets = bucket_index(
+        relative_position,
+        xp,
+        bidirectional=bidirectional,
+        num_buckets=num_buckets,
+        max_distance=max_distance,
+    )
+    bucket: ArrayT = index
+    if buckets is not None:
+        bucket = xp.reshape(xp.take(buckets, xp.reshape(index, (-1,))), index.shape)
+    return bucket
 
 
-def bucket_limits(
+def check_buckets(
     bidirectional: bool,  # noqa: FBT001 - checked here
     num_buckets: int,
     max_distance: int,
-) -> tuple[list[int], int]:
-    """Return the least distance of each bucket after the first, and their number."""
+) -> tuple[int, int]:
+    """Check the options of the buckets of T5, and return both numbers."""
     bidirectional = _checks.boolean("bidirectional", bidirectional)
     num_buckets = _checks.positive_integer("num_buckets", num_buckets, even=bidirectional)
-    per_direction = num_buckets // 2 if bidirectional else num_buckets
-    if per_direction < 2:
-        message = f"`num_buckets` must be {4 if bidirectional else 2} or more, got {num_buckets}."
+    least = 4 if bidirectional else 2
+    if num_buckets < least:
+        message = f"`num_buckets` must be {least} or more, got {num_buckets}."
         raise ValueError(message)
-    exact = per_direction // 2
+    if num_buckets > _MOST_BUCKETS:
+        message = f"`num_buckets` must be at most {_MOST_BUCKETS}, got {num_buckets}."
+        raise ValueError(message)
+    exact = num_buckets // least
     max_distance = _checks.positive_integer("max_distance", max_distance)
     if max_distance <= exact:
         message = f"`max_distance` must be above {exact}, half of the buckets, got {max_distance}."
         raise ValueError(message)
+    return num_buckets, max_distance
+
+
+def bucket_index(
+    relative: Any, xp: Namespace, *, bidirectional: bool, num_buckets: int, max_distance: int
+) -> tuple[Any, Any | None]:
+    """Return where to look up each relative position, and the buckets that lie there.
+
+    These are the buckets of the few distances that differ, for one gather. They are None
+    where that does not pay, and the first array holds the buckets themselves.
+    """
+    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
+    on = device_of(relative)
+    dtype = default_integer(xp, on)
+    relative = xp.astype(relative, dtype, copy=False)
+    last = limits[-1]
+    if is_dask_array(relative) or prod(relative.shape) <= 2 * last + 1:
+        return _buckets(relative, limits, xp, bidirectional=bidirectional), None
+    few = xp.arange(-last, last + 1, dtype=dtype, device=on)
+    buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
+    return xp.clip(relative, -last, last) + last, buckets
+
+
+def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
+    """Return the bucket of each relative position, by a search among the ends of buckets."""
+    info, on = xp.iinfo(relative.dtype), device_of(relative)
+    # What no number of the dtype reaches, or all do, tells nothing apart.
+    before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
+    after = [limit for limit in limits if bidirectional and limit <= info.max]
+    starts = xp.asarray([*before, *after], dtype=relative.dtype, device=on)
+    from_query = search_sorted(starts, relative, xp, side="right") - len(before)
+    return xp.where(from_query > 0, from_query + len(limits) + 1, -from_query)
+
+
+@lru_cache(maxsize=64)
+def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
+    """Return the least distance of each bucket of a direction after the first.
+
+    From the bucket e = `per_direction` // 2 on, it is the least integer d with
+    (d / e) ** wide >= (max_distance / e) ** step, for step 1, 2, ...
+    """
+    exact = per_direction // 2
     wide = per_direction - exact
     limits = list(range(1, exact + 1))
     for step in range(1, wide):
-        # The least d with (d / exact) ** wide >= (max_distance / exact) ** step.
-        least = exact
-        while least**wide < exact ** (wide - step) * max_distance**step:
-            least += 1
-        limits.append(least)
-    return limits, per_direction
+        power = exact ** (wide - step) * max_distance**step
+        # No integer of an array is as large as 2**64.
+        low, high = limits[-1], min(max_distance, 2**64)
+        while low < high:
+            middle = (low + high) // 2
+            if middle**wide < power:
+                low = middle + 1
+            else:
+                high = middle
+        limits.append(low)
+    return tuple(limits)
 
 
 def distances(

@@ -6,7 +6,7 @@ from typing import Any
 from positional_embeddings import _checks
 from positional_embeddings._namespace import Array, Device, Dtype, Namespace, namespace_of
 from positional_embeddings._weights import WeightedLayer, looked_up, normal, set_weights, weight
-from positional_embeddings.relative import bucket_limits, distances, relative_position_bucket
+from positional_embeddings.relative import bucket_index, check_buckets, distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class RelativePE(WeightedLayer):
     rng : int or numpy.random.Generator, optional
         Seed or generator of the table where it is not given.
     embeddings : array, shape (2 * max_distance + 1, embedding_size), optional
-        The table, from the farthest key before to the farthest key behind.
+        The table, from the farthest key before the query to the farthest after it.
     xp : namespace, optional
         Array library of a drawn table, NumPy where it is None.
     dtype : dtype, optional
@@ -136,10 +136,10 @@ class T5Bias(WeightedLayer):
     num_heads : int
         Number of heads, positive, at most 2**20.
     bidirectional : bool, default True
-        Whether keys behind a query have buckets of their own: True in an encoder,
+        Whether keys after a query have buckets of their own: True in an encoder,
         False in a decoder.
     num_buckets : int, default 32
-        Number of buckets.
+        Number of buckets, at most 1024.
     max_distance : int, default 128
         Distance from which on all share the last bucket.
     init_std : float, default 0.02
@@ -160,7 +160,7 @@ class T5Bias(WeightedLayer):
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a size is too small, or the table has the wrong shape.
+        If a size is too small or `num_buckets` too large, or the table has the wrong shape.
 
     References
     ----------
@@ -169,7 +169,7 @@ class T5Bias(WeightedLayer):
     Examples
     --------
     >>> bias = T5Bias(8, bidirectional=False, rng=0)
-    >>> bias(1, 10).shape  # one query behind nine cached keys
+    >>> bias(1, 10).shape  # one query after nine cached keys
     (1, 10, 8)
     """
 
@@ -190,10 +190,8 @@ class T5Bias(WeightedLayer):
     ) -> None:
         num_heads = _checks.feature_count("num_heads", self.num_heads)
         init_std = _checks.positive_number("init_std", self.init_std)
-        bucket_limits(self.bidirectional, self.num_buckets, self.max_distance)
-        num_buckets = _checks.positive_integer("num_buckets", self.num_buckets)
-        max_distance = _checks.positive_integer(
-            "max_distance", self.max_distance, most=_checks.MOST_IN_MEMORY
+        num_buckets, max_distance = check_buckets(
+            self.bidirectional, self.num_buckets, self.max_distance
         )
         _checks.set_fields(
             self,
@@ -245,15 +243,18 @@ class T5Bias(WeightedLayer):
         """
         relative = distances(q_len, k_len, offset, query_positions, key_positions, self.embeddings)
         xp = namespace_of(relative=relative)
-        bucket = relative_position_bucket(
+        _checks.signed_integers("query_positions", relative, xp)
+        index, buckets = bucket_index(
             relative,
+            xp,
             bidirectional=self.bidirectional,
             num_buckets=self.num_buckets,
             max_distance=self.max_distance,
         )
-        return _features_third(looked_up("positions", bucket, self.embeddings, 0, xp), xp)
+        table = self.embeddings if buckets is None else xp.take(self.embeddings, buckets, axis=0)
+        return _features_third(looked_up("positions", index, table, 0, xp), xp)
 
 
 def _features_third(array: Any, xp: Namespace) -> Any:
-    """Move the last axis behind those of query and key."""
+    """Move the last axis next to those of query and key."""
     return xp.permute_dims(array, (0, 1, 3, 2)) if array.ndim == 4 else array
