@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import peak_memory
 from positional_embeddings import (
     AbsolutePE,
     LearnedPE,
@@ -262,6 +263,77 @@ def test_what_is_not_finite_reaches_only_its_own_column(backend):
     np.testing.assert_array_equal(backend.numpy(got), [[0, np.nan, 1, 0]])
     table = LearnedPE(1, 3, embeddings=backend.array(np.asarray([[1.0, 2.0, np.inf]])))
     resized = backend.numpy(table.resize(5).embeddings)
-    np.testing.assert_array_equal(resized, [[1, 1.5, 2, np.nan, np.nan]])
+    np.testing.assert_array_equal(resized, [[1, 1.5, 2, np.inf, np.inf]])
     with pytest.raises(ValueError, match="`positions` must be from 0 to 2, got 7"):
         LearnedPE(1, 3).vjp(np.ones((1, 2)), positions=np.asarray([0, 7]))
+
+
+@given(
+    positions=st.lists(st.integers(0, 5), max_size=40),
+    wrong=st.integers(0, 40),
+    seed=st.integers(0, 99),
+)
+def test_vjp_of_positions_that_repeat(backend, positions, wrong, seed):
+    """Also of many, of none, and next to one that is not finite."""
+    grad = np.random.default_rng(seed).standard_normal((3, len(positions))).astype(backend.wide)
+    if wrong < len(positions):
+        grad[1, wrong] = np.inf
+    expected = np.zeros((3, 6))
+    for i, p in enumerate(positions):
+        expected[:, p] += grad[:, i]
+    if backend.name == "dask" and not positions:
+        return  # it has no arrays of chunks without elements
+    _, got = layer_on(backend).vjp(
+        backend.array(grad, backend.wide), positions=backend.array(positions, "int32")
+    )
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=10 * backend.tolerance())
+
+
+def test_vjp_of_positions_that_cannot_be_read(backend):
+    if not backend.lazy:
+        return
+    grad = backend.array(np.ones((3, 4)))
+    _, got = layer_on(backend).vjp(grad, positions=backend.array([-1, 0, 6, 0]))
+    np.testing.assert_array_equal(backend.numpy(got), [[2, 0, 0, 0, 0, 0]] * 3)
+
+
+def test_vjp_of_an_offset_is_a_slice(backend):
+    grad = np.asarray([[np.nan, 1.0, np.inf]] * 3)
+    for offset in (0, 2, 3):
+        expected = np.zeros((3, 6))
+        expected[:, offset : offset + 3] = grad
+        _, got = layer_on(backend).vjp(backend.array(grad), offset=offset)
+        np.testing.assert_array_equal(backend.numpy(got), expected)
+
+
+def test_vjp_may_be_differentiated():
+    """It is linear: the gradient of a product with a constant is the constant, looked up."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    rng = np.random.default_rng(0)
+    positions, weight = rng.integers(0, 6, 9), rng.standard_normal((3, 6))
+    layer = LearnedPE(3, 6, embeddings=torch.zeros((3, 6), dtype=torch.float64))
+    grad = torch.asarray(rng.standard_normal((3, 9)), requires_grad=True)
+    _, table = layer.vjp(grad, positions=torch.asarray(positions))
+    (table * torch.asarray(weight)).sum().backward()
+    np.testing.assert_allclose(grad.grad.numpy(), weight[:, positions], atol=1e-12)
+
+
+def test_gradients_and_tables_take_the_memory_of_a_few_arrays():
+    rng = np.random.default_rng(0)
+    layer, grad = LearnedPE(8, 512, rng=0), rng.standard_normal((8, 4000)).astype("float32")
+    positions = rng.integers(0, 512, 4000)
+    assert peak_memory(lambda: layer.vjp(grad, positions=positions)) < 8 * grad.nbytes
+    small = grad[:, :512]
+    assert peak_memory(lambda: layer.vjp(small)) < 8 * small.nbytes
+    assert peak_memory(lambda: layer.resize(1024)) < 12 * 8 * 1024 * 4
+
+
+@pytest.mark.parametrize("new", [1, 2, 3, 7, 500])
+def test_resizing_keeps_the_ends_to_the_bit(backend, new):
+    ends = np.asarray([[np.inf, 0.1, 0.2, 0.3], [0.7, np.nan, np.inf, -0.1]])
+    layer = LearnedPE(2, 4, embeddings=backend.array(ends))
+    got = backend.numpy(layer.resize(new).embeddings)
+    kept = backend.numpy(layer.embeddings)
+    np.testing.assert_array_equal(got[:, 0], kept[:, 0])
+    if new > 1:
+        np.testing.assert_array_equal(got[:, -1], kept[:, -1])

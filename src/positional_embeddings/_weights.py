@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from positional_embeddings import _checks
+from positional_embeddings._memory import search_sorted
 from positional_embeddings._namespace import (
     Device,
     Dtype,
@@ -168,14 +169,29 @@ def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
     return wide
 
 
-def product(table: Any, shares: Any, xp: Namespace) -> Any:
-    """Return ``table @ shares``; what is not finite reaches only where its share is not zero."""
-    zero = xp.asarray(0.0, dtype=table.dtype, device=device_of(table))
-    finite = xp.isfinite(table)
-    reached = xp.astype(~finite, table.dtype) @ xp.astype(shares != 0, table.dtype) > 0
-    whole = xp.where(finite, table, zero) @ shares
-    nan = xp.asarray(float("nan"), dtype=table.dtype, device=device_of(table))
-    return xp.where(reached, nan, whole)
+def sums_by_column(values: Any, columns: Any, size: int, xp: Namespace) -> Any:
+    """Return (features, size): of each column the sum of the values (features, n) sent to it.
+
+    Sorted by column, the values of a column are a range. It is put together from sums of
+    2, 4, 8, ... neighbours that lie within it, so that nothing else reaches the column.
+    """
+    on = device_of(columns)
+    order = xp.argsort(columns)
+    level = xp.take(values, order, axis=1)
+    edges = xp.arange(size + 1, dtype=columns.dtype, device=on)
+    edges = search_sorted(xp.take(columns, order), edges, xp)
+    start, stop = edges[:-1], edges[1:]
+    zero = xp.asarray(0, dtype=values.dtype, device=on)
+    total = xp.zeros((values.shape[0], size), dtype=values.dtype, device=on)
+    while level.shape[1] > 0:
+        for end, index in ((start, start), (stop, stop - 1)):
+            alone = (start < stop) & (end % 2 == 1)
+            taken = xp.take(level, xp.where(alone, index, index * 0), axis=1)
+            total = total + xp.where(alone, taken, zero)
+        start, stop = (start + 1) // 2, stop // 2
+        pairs = 2 * (level.shape[1] // 2)
+        level = level[:, 0:pairs:2] + level[:, 1:pairs:2]
+    return total
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -14,6 +14,7 @@ from positional_embeddings._namespace import (
     compute_dtype,
     default_integer,
     device_of,
+    host,
     namespace_of,
     present,
 )
@@ -21,8 +22,8 @@ from positional_embeddings._weights import (
     WeightedLayer,
     checked_indices,
     looked_up,
-    product,
     set_weights,
+    sums_by_column,
     truncated_normal,
     weight,
     without_column,
@@ -212,11 +213,6 @@ class LearnedPE(WeightedLayer):
         xp = namespace_of(grad=grad, **present(positions=positions), embeddings=self.embeddings)
         columns, axes = self._columns(grad, positions, offset, xp, "grad")
         on, dtype = device_of(grad), compute_dtype(grad.dtype, xp)
-        if positions is None:
-            positions = xp.arange(
-                columns.start, columns.stop, dtype=default_integer(xp, on), device=on
-            )
-        places = checked_indices("positions", positions, self.max_length, xp)
         # Added up over the axes that the positions are repeated along, then sent to their column.
         others = tuple(i for i in range(grad.ndim) if i not in axes)
         wide = xp.astype(grad, dtype, copy=False)
@@ -224,9 +220,16 @@ class LearnedPE(WeightedLayer):
         order = (*axes, *others)
         lengths = tuple(grad.shape[axis] for axis in axes[1:])
         flat = xp.reshape(xp.permute_dims(wide, order), (self.embedding_size, prod(lengths)))
-        where = xp.reshape(xp.broadcast_to(places, lengths), (prod(lengths), 1))
-        numbers = xp.arange(self.max_length, dtype=where.dtype, device=on)
-        total = product(flat, xp.astype(where == numbers, dtype), xp)
+        if positions is None:
+            around = (columns.start, self.max_length - columns.stop)
+            before, after = (
+                xp.zeros((self.embedding_size, n), dtype=dtype, device=on) for n in around
+            )
+            total = xp.concat([before, flat, after], axis=1)
+        else:
+            places = checked_indices("positions", positions, self.max_length, xp)
+            places = xp.reshape(xp.broadcast_to(places, lengths), (prod(lengths),))
+            total = sums_by_column(flat, places, self.max_length, xp)
         total = without_column(total, self.padding_idx, 1, xp)
         return grad, xp.astype(total, self.embeddings.dtype, copy=False)
 
@@ -266,8 +269,19 @@ class LearnedPE(WeightedLayer):
             raise ValueError(message)
         xp = namespace_of(embeddings=self.embeddings)
         on, dtype = device_of(self.embeddings), compute_dtype(self.embeddings.dtype, xp)
-        shares = xp.asarray(_shares(self.max_length, max_length), dtype=dtype, device=on)
-        table = product(xp.astype(self.embeddings, dtype, copy=False), shares, xp)
+        # New position j stands at j * (old - 1) / (new - 1) of the old ones.
+        steps = max(max_length - 1, 1)
+        left, rest = host.divmod(host.arange(max_length) * (self.max_length - 1), steps)
+        right = host.minimum(left + 1, self.max_length - 1)
+        share = xp.asarray(rest / steps, dtype=dtype, device=on)
+        wide, integer = xp.astype(self.embeddings, dtype, copy=False), default_integer(xp, on)
+        before, after = (
+            xp.take(wide, xp.asarray(index, dtype=integer, device=on), axis=1)
+            for index in (left, right)
+        )
+        # A share of zero takes nothing, of what is not finite either.
+        after = xp.where(share > 0, after, xp.asarray(0.0, dtype=dtype, device=on))
+        table = before * (1 - share) + after * share
         table = xp.astype(table, self.embeddings.dtype, copy=False)
         return replace(self, max_length=max_length, embeddings=table)
 
@@ -286,15 +300,3 @@ class LearnedPE(WeightedLayer):
         size = _axes.length(x, seq)
         _checks.within_table(size, offset, self.max_length, "max_length", seq, name)
         return slice(offset, offset + size), [feature, seq]
-
-
-def _shares(old: int, new: int) -> list[list[float]]:
-    """Return how much of each old position goes into each new one."""
-    shares = [[0.0] * new for _ in range(old)]
-    for j in range(new):
-        place = j * (old - 1) / (new - 1) if new > 1 else 0.0
-        left = min(int(place), old - 1)
-        shares[left][j] += 1 - (place - left)
-        if place > left:
-            shares[left + 1][j] += place - left
-    return shares
