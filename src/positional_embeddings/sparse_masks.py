@@ -8,7 +8,13 @@ from typing import Any
 
 from positional_embeddings import _checks
 from positional_embeddings._axes import farthest_position
-from positional_embeddings._namespace import Device, Namespace, namespace_or_numpy, shown
+from positional_embeddings._namespace import (
+    Device,
+    Namespace,
+    device_of,
+    namespace_or_numpy,
+    shown,
+)
 from positional_embeddings.masks import query_and_key
 
 Window = tuple[int | None, int | None]
@@ -74,7 +80,8 @@ def create_sliding_window_mask(
     widest = 2 * farthest_position(query.dtype, xp)
     left, right = (None if side is None or side > widest else side for side in (left, right))
     if left is None and right is None:
-        return (query - key) * 0 != 0
+        shape = (query.shape[0], key.shape[1], 1)
+        return xp.zeros(shape, dtype=xp.bool, device=device_of(query))
     if left is None:
         return key > query + right
     if right is None:
@@ -197,7 +204,8 @@ def create_dilated_mask(
     dilation = _checks.positive_integer("dilation", dilation)
     xp = namespace_or_numpy(xp)
     query, key = query_and_key(seq_len, key_len, offset, xp, device)
-    return xp.remainder(query - key, min(dilation, xp.iinfo(query.dtype).max)) != 0
+    dilation = min(dilation, xp.iinfo(query.dtype).max)
+    return xp.remainder(query, dilation) != xp.remainder(key, dilation)
 
 
 def _window(window: Any) -> Window:
