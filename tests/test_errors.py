@@ -628,7 +628,7 @@ CASES = {
     "attention mask function dtype": (
         lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), mask=lambda i, j: i - j),
         TypeError,
-        "`mask(q_idx, k_idx)` must have a boolean dtype, True where a query may not attend, got int64.",
+        "`mask(q_idx, k_idx)` must have a boolean dtype, True where a query may not attend, got int64. Pass mask(q_idx, k_idx) == 0 if 1 marks what may be attended to.",
     ),
     "attention mask function of one answer": (
         lambda: pe.scaled_dot_product_attention(*f((3, 2, 3)), mask=lambda *_: np.asarray(True)),
@@ -659,7 +659,7 @@ CASES = {
             f((2, 3)), f((2, 3)), f((2, 3)), mask=f((3, 3), dtype=int)
         ),
         TypeError,
-        "`mask` must have a boolean dtype, True where a query may not attend, got int64.",
+        "`mask` must have a boolean dtype, True where a query may not attend, got int64. Pass mask == 0 if 1 marks what may be attended to.",
     ),
     "attention bias dtype": (
         lambda: pe.scaled_dot_product_attention(
@@ -774,7 +774,32 @@ CASES = {
     "segment batches": (
         lambda: pe.create_segment_mask(f((3, 2), dtype=int), f((3, 4), dtype=int)),
         ValueError,
+        "`key_segment_ids` must have the batch of `segment_ids`, 2, got 4. The sequence is on axis 1 of both? Pass seq_axis=1.",
+    ),
+    "segment batches that nothing mends": (
+        lambda: pe.create_segment_mask(f((3, 2), dtype=int), f((5, 4), dtype=int)),
+        ValueError,
         "`key_segment_ids` must have the batch of `segment_ids`, 2, got 4.",
+    ),
+    "segment batches last": (
+        lambda: pe.create_segment_mask(f((3, 2), dtype=int), f((4, 2), dtype=int), seq_axis=-1),
+        ValueError,
+        "`key_segment_ids` must have the batch of `segment_ids`, 3, got 4. The sequence is on axis 0 of both? Pass seq_axis=0.",
+    ),
+    "query segments transposed": (
+        lambda: pe.create_segment_mask(f((2, 3), dtype=int), f((4, 2), dtype=int)),
+        ValueError,
+        "`key_segment_ids` must have the batch of `segment_ids`, 3, got 2. Pass the transpose of `segment_ids`?",
+    ),
+    "key segments transposed": (
+        lambda: pe.create_segment_mask(f((3, 2), dtype=int), f((2, 4), dtype=int)),
+        ValueError,
+        "`key_segment_ids` must have the batch of `segment_ids`, 2, got 4. Pass the transpose of `key_segment_ids`?",
+    ),
+    "segments without the sequence's axis": (
+        lambda: pe.create_segment_mask(f(3, dtype=int), seq_axis=1),
+        ValueError,
+        "`seq_axis` must be an axis of the 1-dimensional `segment_ids` (-1 to 0), got 1.",
     ),
     "picture of numbers": (
         lambda: pe.describe_mask(f((2, 2))),
@@ -831,6 +856,26 @@ CASES = {
         lambda: pe.positions_from_mask(f(3)),
         TypeError,
         "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    ),
+    "a tokenizer's mask": (
+        lambda: pe.positions_from_mask(np.asarray([[0, 1, 1]]), seq_axis=1),
+        TypeError,
+        "`mask` must have a boolean dtype, True where a query may not attend, got int64. Pass mask == 0 if 1 marks what may be attended to.",
+    ),
+    "positions along no axis": (
+        lambda: pe.positions_from_mask(f((4, 2), dtype=bool), seq_axis=2),
+        ValueError,
+        "`seq_axis` must be an axis of the 2-dimensional `mask` (-2 to 1), got 2.",
+    ),
+    "positions along a real axis": (
+        lambda: pe.positions_from_segment_ids(f((4, 2), dtype=int), seq_axis=1.0),
+        TypeError,
+        "`seq_axis` must be an integer, got 1.0 of type float.",
+    ),
+    "lengths along no axis": (
+        lambda: pe.lengths_from_segment_ids(f((4, 2), dtype=int), 1, seq_axis=-3),
+        ValueError,
+        "`seq_axis` must be an axis of the 2-dimensional `segment_ids` (-2 to 1), got -3.",
     ),
     "cumulative of reals": (
         lambda: pe.lengths_from_cumulative(f(3)),
@@ -1061,6 +1106,16 @@ CASES = {
         lambda: pe.T5Bias(2, num_buckets=2),
         ValueError,
         "`num_buckets` must be 4 or more, got 2.",
+    ),
+    "a sea of buckets": (
+        lambda: pe.relative_position_bucket(f(3, dtype=int), num_buckets=10**30),
+        ValueError,
+        "`num_buckets` must be at most 1024, got 1000000000000000000000000000000.",
+    ),
+    "buckets of real positions": (
+        lambda: pe.T5Bias(2)(query_positions=f(2)),
+        TypeError,
+        "`query_positions` must have a signed integer dtype, got float64.",
     ),
     "near buckets": (
         lambda: pe.T5Bias(2, max_distance=8),

@@ -1,7 +1,9 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import peak_memory
 from positional_embeddings import (
     RoPE,
     combine_masks,
@@ -105,3 +107,82 @@ def test_left_and_right_padding_agree(lengths, seed):
         results.append([out[:, ~mask[0, :, b], b] for b in range(len(lengths))])
     for left, right in zip(*results, strict=True):
         np.testing.assert_allclose(left, right, atol=1e-12)
+
+
+@given(
+    ids=st.lists(st.lists(st.integers(-2, 4), min_size=3, max_size=3), min_size=1, max_size=7),
+    seq_axis=st.sampled_from([0, 1, -1, -2]),
+)
+def test_lengths_of_unsorted_segments_with_gaps(backend, ids, seq_axis):
+    ids = np.asarray(ids)
+    columns = ids if seq_axis in (0, -2) else ids.T
+    expected = [[list(column).count(n) for column in columns.T] for n in range(5)]
+    for dtype in ("int64", "int8"):
+        got = lengths_from_segment_ids(backend.array(ids, dtype), 5, seq_axis=seq_axis)
+        np.testing.assert_array_equal(backend.numpy(got), expected)
+    one = lengths_from_segment_ids(backend.array(ids[:, 0]), 5, seq_axis=-1)
+    np.testing.assert_array_equal(backend.numpy(one), [list(ids[:, 0]).count(n) for n in range(5)])
+
+
+def test_segments_beyond_the_last_are_not_counted_where_they_cannot_be_read(backend):
+    ids = np.asarray([[7, 0], [0, 1], [0, 2]])
+    if backend.lazy:
+        got = lengths_from_segment_ids(backend.array(ids), 2)
+        np.testing.assert_array_equal(backend.numpy(got), [[2, 1], [0, 1]])
+    else:
+        with pytest.raises(ValueError, match="`num_segments` must be above"):
+            lengths_from_segment_ids(backend.array(ids), 2)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 2), (3, 0)])
+def test_nothing_and_no_batch(shape):
+    ids = np.zeros(shape, dtype=int)
+    np.testing.assert_array_equal(positions_from_segment_ids(ids), np.zeros(shape))
+    lengths = lengths_from_segment_ids(ids, 2)
+    np.testing.assert_array_equal(lengths, np.zeros((2, *shape[1:])))
+
+
+def test_no_documents(backend):
+    got = segment_ids_from_lengths(backend.array(np.zeros(0), "int32"), 3)
+    np.testing.assert_array_equal(backend.numpy(got), [-1, -1, -1])
+
+
+def test_batch_first(backend):
+    """A tokenizer's arrays have shape (batch, seq)."""
+    attention_mask = np.asarray([[0, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1]])
+    expected = [[0, 0, 1, 2], [0, 1, 1, 1], [0, 1, 2, 3]]
+    for seq_axis in (1, -1):
+        got = positions_from_mask(backend.array(attention_mask == 0), seq_axis=seq_axis)
+        np.testing.assert_array_equal(backend.numpy(got), expected)
+    got = positions_from_mask(backend.array(attention_mask.T == 0))
+    np.testing.assert_array_equal(backend.numpy(got), np.transpose(expected))
+    ids = np.asarray([[4, 4, 0, 0], [0, 1, 1, -1], [1, 1, 1, 1]])
+    expected = [[0, 1, 0, 1], [0, 0, 1, 0], [0, 1, 2, 3]]
+    got = positions_from_segment_ids(backend.array(ids), seq_axis=1)
+    np.testing.assert_array_equal(backend.numpy(got), expected)
+    got = positions_from_segment_ids(backend.array(ids.T), seq_axis=-2)
+    np.testing.assert_array_equal(backend.numpy(got), np.transpose(expected))
+
+
+def test_many_documents_take_little_memory():
+    lengths = np.full(500, 40)
+    ids = np.repeat(np.arange(500), 40)
+    for call in (
+        lambda: segment_ids_from_lengths(lengths, 20_000),
+        lambda: lengths_from_segment_ids(ids, 500),
+        lambda: lengths_from_segment_ids(ids.reshape(10_000, 2), 500),
+        lambda: positions_from_segment_ids(ids),
+    ):
+        assert peak_memory(call) < 10 * ids.nbytes
+
+
+def test_dask_takes_a_task_for_each_chunk():
+    """Steps of 1, 2, 4, ... positions would break its chunks up again and again."""
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    ids = da.from_array(np.repeat(np.arange(8), 64), chunks=64)
+    for made in (
+        positions_from_segment_ids(ids),
+        lengths_from_segment_ids(ids, 8),
+        segment_ids_from_lengths(da.from_array(np.full(8, 64), chunks=2), 512),
+    ):
+        assert len(dict(made.__dask_graph__())) < 500

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import peak_memory
 from positional_embeddings import (
     combine_masks,
     create_causal_mask,
@@ -110,6 +111,40 @@ def test_segment_mask_of_a_batch(backend):
     mask = backend.numpy(create_segment_mask(backend.array(ids)))
     for b in range(2):
         np.testing.assert_array_equal(mask[..., b], create_segment_mask(ids[:, b])[..., 0])
+
+
+@pytest.mark.parametrize("batches", [(1, 3), (3, 1), (3, 3), (1, 1), (3, None), (None, 3)])
+@pytest.mark.parametrize("seq_axis", [0, 1])
+def test_one_sequence_meets_a_batch_of_segments(backend, batches, seq_axis):
+    rng = np.random.default_rng(0)
+    query, key = (
+        rng.integers(-1, 2, n if batch is None else (n, batch))
+        for n, batch in zip((2, 4), batches, strict=True)
+    )
+    options = {} if seq_axis == 0 or None in batches else {"seq_axis": 1}
+    given_ids = (backend.array(ids.T if options else ids) for ids in (query, key))
+    got = backend.numpy(create_segment_mask(*given_ids, **options))
+    query, key = (ids.reshape(len(ids), -1) for ids in (query, key))
+    assert got.shape == (2, 4, max(query.shape[1], key.shape[1]))
+    for i, j, b in np.ndindex(got.shape):
+        q, k = query[i, b % query.shape[1]], key[j, b % key.shape[1]]
+        assert got[i, j, b] == (q != k or q < 0 or k < 0)
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda n: create_dilated_mask(n, 3),
+        lambda n: create_sliding_window_mask(n, (None, None)),
+        lambda n: create_sliding_window_mask(n, (5, 5)),
+        lambda n: create_chunked_mask(n, 7),
+        lambda n: create_prefix_mask(n, 4),
+        create_causal_mask,
+        lambda n: create_segment_mask(np.arange(n) // 9),
+    ],
+)
+def test_masks_take_the_memory_of_a_few_masks(create):
+    assert peak_memory(lambda: create(400)) < 4 * 400 * 400
 
 
 @given(masks=st.lists(st.integers(0, 3), max_size=4))

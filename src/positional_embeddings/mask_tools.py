@@ -311,8 +311,10 @@ def _key_numbers(columns: list[int | None]) -> list[str]:
 def check_mask(name: str, mask: Any, xp: Namespace) -> None:
     """Check that a mask is boolean, and tell of the polarity where it is not."""
     if not is_dtype(mask.dtype, "bool", xp):
+        # A tokenizer's attention mask is 1 at tokens.
+        hint = f" Pass {name} == 0 if 1 marks what may be attended to."
         message = (
             f"`{name}` must have a boolean dtype, True where a query may not attend, "
-            f"got {dtype_name(mask.dtype)}."
+            f"got {dtype_name(mask.dtype)}.{hint if is_dtype(mask.dtype, 'integral', xp) else ''}"
         )
         raise TypeError(message)

@@ -20,7 +20,12 @@ from positional_embeddings._namespace import (
     namespace_or_numpy,
     present,
 )
-from positional_embeddings.segments import Bounds, length_array
+from positional_embeddings.segments import (
+    Bounds,
+    length_array,
+    sequence_axis,
+    sequence_first,
+)
 
 Side = Literal["right", "left"]
 
@@ -59,7 +64,7 @@ def create_causal_mask(
     Returns
     -------
     array of bool, shape (seq_len, key_len, 1)
-        True where key j lies behind query i, and may not be attended to.
+        True where key j stands after query i, and may not be attended to.
 
     Raises
     ------
@@ -79,7 +84,7 @@ def create_causal_mask(
            [0, 0, 1],
            [0, 0, 0]])
 
-    Two new queries behind three cached keys:
+    Two new queries after three cached keys:
 
     >>> create_causal_mask(2, key_len=5)[:, :, 0].astype(int)
     array([[0, 0, 0, 0, 1],
@@ -191,7 +196,7 @@ def create_prefix_mask(
     Returns
     -------
     array of bool, shape (seq_len, key_len, 1 or batch)
-        True where key j lies behind query i and outside the prefix.
+        True where key j stands after query i and outside the prefix.
 
     Raises
     ------
@@ -226,7 +231,9 @@ def create_prefix_mask(
     return (key > query) & (key >= prefix)
 
 
-def create_segment_mask(segment_ids: Array, key_segment_ids: Array | None = None, /) -> Any:
+def create_segment_mask(
+    segment_ids: Array, key_segment_ids: Array | None = None, /, *, seq_axis: int = 0
+) -> Any:
     """Return the mask that keeps packed documents apart.
 
     Parameters
@@ -237,6 +244,8 @@ def create_segment_mask(segment_ids: Array, key_segment_ids: Array | None = None
         The document that each key belongs to; those of the queries where it is
         None. With cached keys, those of all of them: they stand for the number of
         keys and the offset that other masks take.
+    seq_axis : int, default 0
+        Axis of the sequence in both: 1 for shapes (batch, query) and (batch, key).
 
     Returns
     -------
@@ -250,7 +259,8 @@ def create_segment_mask(segment_ids: Array, key_segment_ids: Array | None = None
         If an argument is not an array of signed integers, or they come from
         different libraries.
     ValueError
-        If an array has the wrong number of axes, or the batches differ.
+        If an array has the wrong number of axes or no axis `seq_axis`, or the batches
+        differ.
 
     See Also
     --------
@@ -268,15 +278,20 @@ def create_segment_mask(segment_ids: Array, key_segment_ids: Array | None = None
            [0, 0, 1, 1],
            [1, 1, 0, 1],
            [1, 1, 1, 1]])
+
+    Two rows of shape (batch, seq) make a mask of shape (query, key, batch):
+
+    >>> create_segment_mask(np.asarray([[0, 0, 1], [0, 1, 1]]), seq_axis=1).shape
+    (3, 3, 2)
     """
     given = present(segment_ids=segment_ids, key_segment_ids=key_segment_ids)
-    namespace_of(**given)
-    query, *others = (_checked_segments(name, ids) for name, ids in given.items())
+    xp = namespace_of(**given)
+    query, *others = (_checked_segments(name, ids, seq_axis, xp) for name, ids in given.items())
     key = others[0] if others else query
-    if not (_checks.fits(query.shape[1], key.shape[1]) or query.shape[1] == 1):
+    if not _checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
         message = (
             f"`key_segment_ids` must have the batch of `segment_ids`, {query.shape[1]}, "
-            f"got {key.shape[1]}."
+            f"got {key.shape[1]}.{_transposed_segments(query, key, seq_axis)}"
         )
         raise ValueError(message)
     query, key = query[:, None, :], key[None, :, :]
@@ -297,11 +312,18 @@ def query_and_key(
     return query[:, None, None], key[None, :, None]
 
 
-def _checked_segments(name: str, ids: Any) -> Any:
+def _checked_segments(name: str, ids: Any, seq_axis: int, xp: Namespace) -> Any:
     """Return segment ids as (sequence, batch)."""
-    xp = namespace_of(**{name: ids})
     _checks.signed_integers(name, ids, xp)
-    if ids.ndim not in (1, 2):
-        message = f"`{name}` must have shape (seq,) or (seq, batch), got {tuple(ids.shape)}."
-        raise ValueError(message)
-    return ids[:, None] if ids.ndim == 1 else ids
+    axis = sequence_axis(name, ids, seq_axis)
+    return ids[:, None] if ids.ndim == 1 else sequence_first(ids, axis, xp)
+
+
+def _transposed_segments(query: Any, key: Any, seq_axis: int) -> str:
+    """Tell what to pass if the batches agree once arrays of (sequence, batch) are transposed."""
+    if query.shape[0] == key.shape[0]:
+        other = 1 - seq_axis % 2
+        return f" The sequence is on axis {other} of both? Pass seq_axis={other}."
+    if query.shape[0] == key.shape[1]:
+        return " Pass the transpose of `segment_ids`?"
+    return " Pass the transpose of `key_segment_ids`?" if query.shape[1] == key.shape[0] else ""

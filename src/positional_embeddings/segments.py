@@ -1,12 +1,15 @@
 """The bookkeeping of padded and packed sequences: lengths, segments, positions.
 
-Arrays of segments, positions and padding have shape (sequence,) or (sequence, batch).
+Arrays of segments, positions and padding have shape (sequence,) or (sequence, batch), or
+(batch, sequence) with ``seq_axis=1``.
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
-from positional_embeddings import _checks
+from positional_embeddings import _axes, _checks
+from positional_embeddings._memory import search_sorted
 from positional_embeddings._namespace import (
     Array,
     ArrayT,
@@ -74,13 +77,13 @@ def segment_ids_from_lengths(
             f"`total_len` must be the sum of `lengths`, {int(ends[-1])}, or more, got {total_len}."
         )
         raise ValueError(message)
-    position = xp.arange(total_len, dtype=ends.dtype, device=on)[:, None]
-    count = xp.sum(xp.astype(position >= ends[None, 1:], ends.dtype), axis=1, dtype=ends.dtype)
+    position = xp.arange(total_len, dtype=ends.dtype, device=on)
+    ended = search_sorted(ends[1:], position, xp, side="right")
     none = xp.asarray(-1, dtype=ends.dtype, device=on)
-    return xp.where(position[:, 0] < ends[-1], count, none)
+    return xp.where(position < ends[-1], ended, none)
 
 
-def positions_from_segment_ids(segment_ids: ArrayT, /) -> ArrayT:
+def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     """Return positions that start anew in each document.
 
     Parameters
@@ -88,6 +91,8 @@ def positions_from_segment_ids(segment_ids: ArrayT, /) -> ArrayT:
     segment_ids : array of int, shape (seq,) or (seq, batch)
         The document of each position, each document in one piece; a negative
         number is padding.
+    seq_axis : int, default 0
+        Axis of the sequence: 1 for shape (batch, seq).
 
     Returns
     -------
@@ -99,7 +104,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /) -> ArrayT:
     TypeError
         If `segment_ids` is not an array of signed integers.
     ValueError
-        If it has another number of axes.
+        If it has another number of axes, or `seq_axis` is none of them.
 
     Examples
     --------
@@ -109,48 +114,65 @@ def positions_from_segment_ids(segment_ids: ArrayT, /) -> ArrayT:
     """
     xp = namespace_of(segment_ids=segment_ids)
     _checks.signed_integers("segment_ids", segment_ids, xp)
-    ids: Any = segment_ids
-    index = _index(ids, "segment_ids", xp)
-    start = xp.concat([ids[:1, ...] == ids[:1, ...], ids[1:, ...] != ids[:-1, ...]], axis=0)
-    zero = index * 0
-    first = _running_max(xp.where(start, index + zero, zero), xp)
-    positions: ArrayT = xp.where(ids < 0, zero, index - first)
+    axis = sequence_axis("segment_ids", segment_ids, seq_axis)
+    on, dtype = device_of(segment_ids), default_integer(xp, device_of(segment_ids))
+    # The sequence last, so that documents follow one another where all are laid end to end.
+    order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
+    ids: Any = xp.permute_dims(segment_ids, order)
+    first = ids[..., :1] == ids[..., :1]
+    start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
+    document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), dtype=dtype)
+    index = xp.arange(document.shape[0], dtype=dtype, device=on)
+    since = index - search_sorted(document, document, xp)
+    since = xp.where(ids < 0, xp.asarray(0, dtype=dtype, device=on), xp.reshape(since, ids.shape))
+    positions: ArrayT = xp.permute_dims(since, order)
     return positions
 
 
-def positions_from_mask(mask: ArrayT, /) -> ArrayT:
+def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     """Return positions that count what is not padding, for padding on either side.
 
     Parameters
     ----------
     mask : array of bool, shape (seq,) or (seq, batch)
         True at padding: ``mask[0]`` of what `create_padding_mask` returns.
+    seq_axis : int, default 0
+        Axis of the sequence: 1 for shape (batch, seq).
 
     Returns
     -------
     array of int
         Shape of `mask`: 0, 1, ... at what is not padding, and 0 in padding before
-        it. Padding behind or between repeats the last position.
+        it. Padding after or between repeats the last position.
 
     Raises
     ------
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If it has another number of axes.
+        If it has another number of axes, or `seq_axis` is none of them.
 
     Examples
     --------
     >>> import numpy as np
     >>> positions_from_mask(np.asarray([True, True, False, False, False]))
     array([0, 0, 0, 1, 2])
+
+    A tokenizer's attention mask has shape (batch, seq), with 1 at a token and 0 at
+    padding:
+
+    >>> attention_mask = np.asarray([[1, 1, 1], [0, 1, 1]])
+    >>> positions_from_mask(attention_mask == 0, seq_axis=1)
+    array([[0, 1, 2],
+           [0, 0, 1]])
     """
     xp = namespace_of(mask=mask)
     check_mask("mask", mask, xp)
-    index = _index(mask, "mask", xp)
-    real = xp.astype(xp.logical_not(mask), index.dtype)
-    count = xp.cumulative_sum(real, axis=0, dtype=index.dtype)
-    zero = xp.asarray(0, dtype=index.dtype, device=device_of(mask))
+    axis, on = sequence_axis("mask", mask, seq_axis), device_of(mask)
+    dtype = default_integer(xp, on)
+    real = xp.astype(xp.logical_not(mask), dtype)
+    count = xp.cumulative_sum(real, axis=axis, dtype=dtype)
+    zero = xp.asarray(0, dtype=dtype, device=on)
     positions: ArrayT = xp.where(count > 0, count - 1, zero)
     return positions
 
@@ -232,7 +254,9 @@ def lengths_from_cumulative(cumulative: ArrayT, /) -> ArrayT:
     return lengths
 
 
-def lengths_from_segment_ids(segment_ids: ArrayT, /, num_segments: int) -> ArrayT:
+def lengths_from_segment_ids(
+    segment_ids: ArrayT, /, num_segments: int, *, seq_axis: int = 0
+) -> ArrayT:
     """Return the lengths of packed documents from the document of each position.
 
     Parameters
@@ -242,6 +266,8 @@ def lengths_from_segment_ids(segment_ids: ArrayT, /, num_segments: int) -> Array
     num_segments : int
         Number of documents, positive. It is asked for since a shape may not depend
         on values.
+    seq_axis : int, default 0
+        Axis of the sequence: 1 for shape (batch, seq).
 
     Returns
     -------
@@ -253,8 +279,9 @@ def lengths_from_segment_ids(segment_ids: ArrayT, /, num_segments: int) -> Array
     TypeError
         If `segment_ids` is not an array of signed integers.
     ValueError
-        If `num_segments` is not positive, or below one of the ids, where values can
-        be read.
+        If `segment_ids` has another number of axes or no axis `seq_axis`, or if
+        `num_segments` is not positive, or not above every id, where values can be
+        read.
 
     Examples
     --------
@@ -265,15 +292,21 @@ def lengths_from_segment_ids(segment_ids: ArrayT, /, num_segments: int) -> Array
     xp = namespace_of(segment_ids=segment_ids)
     _checks.signed_integers("segment_ids", segment_ids, xp)
     num_segments = _checks.positive_integer("num_segments", num_segments)
-    ids: Any = segment_ids
-    dtype = _index(ids, "segment_ids", xp).dtype
+    axis, on = sequence_axis("segment_ids", segment_ids, seq_axis), device_of(segment_ids)
+    dtype = default_integer(xp, on)
+    ids: Any = xp.astype(sequence_first(segment_ids, axis, xp), dtype, copy=False)
     if known(xp.any(ids >= num_segments)):
         message = f"`num_segments` must be above every one of `segment_ids`, got {num_segments}."
         raise ValueError(message)
-    numbers = xp.arange(num_segments, dtype=dtype, device=device_of(ids))
-    numbers = numbers[(slice(None), *(None,) * ids.ndim)]
-    same = xp.astype(ids, dtype, copy=False)[None, ...] == numbers
-    lengths: ArrayT = xp.sum(xp.astype(same, dtype), axis=1, dtype=dtype)
+    # Each pair of document and column has a number; the sorted numbers begin where they are found.
+    batch = ids.shape[1:]
+    columns, pairs = prod(batch), num_segments * prod(batch)
+    pair = ids * columns + xp.arange(columns, dtype=dtype, device=on)
+    counted = (ids >= 0) & (ids < num_segments)
+    pair = xp.where(counted, pair, xp.asarray(pairs, dtype=dtype, device=on))
+    ordered = xp.sort(xp.reshape(pair, (-1,)))
+    begin = search_sorted(ordered, xp.arange(pairs + 1, dtype=dtype, device=on), xp)
+    lengths: ArrayT = xp.reshape(begin[1:] - begin[:-1], (num_segments, *batch))
     return lengths
 
 
@@ -319,21 +352,14 @@ def length_array(
     return xp, lengths
 
 
-def _index(array: Any, name: str, xp: Namespace) -> Any:
-    """Return 0, 1, ... along the first axis, with 1 on all others."""
+def sequence_axis(name: str, array: Any, seq_axis: int) -> int:
+    """Return the axis of the sequence, counted from 0, of an array with or without a batch."""
     if array.ndim not in (1, 2):
         message = f"`{name}` must have shape (seq,) or (seq, batch), got {tuple(array.shape)}."
         raise ValueError(message)
-    on = device_of(array)
-    index = xp.arange(array.shape[0], dtype=default_integer(xp, on), device=on)
-    return index[(slice(None), *(None,) * (array.ndim - 1))]
+    return _axes.axis_of("seq_axis", seq_axis, array.ndim, name)
 
 
-def _running_max(values: Any, xp: Namespace) -> Any:
-    """Return the largest value so far along the first axis, in log2(n) steps."""
-    step = 1
-    while step < values.shape[0]:
-        later = xp.maximum(values[step:, ...], values[:-step, ...])
-        values = xp.concat([values[:step, ...], later], axis=0)
-        step *= 2
-    return values
+def sequence_first(array: Any, axis: int, xp: Namespace) -> Any:
+    """Return an array with its sequence on axis `axis` as (seq,) or (seq, batch)."""
+    return xp.permute_dims(array, (1, 0)) if axis == 1 else array
