@@ -21,7 +21,7 @@ CHECKED = 16
 
 @dataclass(frozen=True)
 class Attention:
-    """Queries, keys and values (heads, seq, head), and whether keys behind a query are hidden."""
+    """Queries, keys and values (heads, seq, head), and whether keys after a query are hidden."""
 
     q: HostArray
     k: HostArray
@@ -31,7 +31,7 @@ class Attention:
     @property
     def options(self) -> dict[str, Any]:
         """What the library is called with."""
-        return {"mask": _behind} if self.causal else {}
+        return {"mask": _after} if self.causal else {}
 
 
 def attention(threads: int, *, quick: bool) -> list[Builder]:  # noqa: ARG001 - set from outside
@@ -137,7 +137,7 @@ def expected(problem: Attention) -> HostArray:
     return weights @ v
 
 
-def _behind(query: Any, key: Any) -> Any:
+def _after(query: Any, key: Any) -> Any:
     return key > query
 
 

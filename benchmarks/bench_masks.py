@@ -59,7 +59,7 @@ def _shaped(like: HostArray, result: Any) -> HostArray:
 
 
 def causal(n: int) -> Forms:
-    """Return the mask of all keys behind a query."""
+    """Return the mask of all keys after a query."""
 
     def by_torch() -> Run:
         torch = needed("torch")
@@ -97,7 +97,7 @@ def window(n: int) -> Forms:
 
 
 def padding(n: int) -> Forms:
-    """Return the mask of the keys behind the ends of 64 sequences."""
+    """Return the mask of the keys after the ends of 64 sequences."""
     lengths = np.random.default_rng(0).integers(1, n + 1, 64)
     return {
         "this library": lambda: lambda: create_padding_mask(lengths, n, batch_first=True),

@@ -3,7 +3,7 @@
 Short documents waste a padded batch. Packed one after another they fill one row, which
 gives the same outputs as a call for each document where
 
-    the mask hides every key of another document, beside those behind the query;
+    the mask hides every key of another document, and those after the query;
     the positions start anew with each document, as they would in a call of its own.
 
 (The scores of RoPE depend on distances alone, so that here the second spares a longer table

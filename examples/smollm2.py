@@ -136,7 +136,7 @@ def feed_forward(x: Array, number: int, model: Model) -> Array:
 def logits(model: Model, tokens: list[int], cache: Cache | None = None) -> Array:
     """Return the scores (sequence, tokens) of what follows each of these new tokens.
 
-    They go behind those in the cache, and are added to it.
+    They go after those in the cache, and are added to it.
     """
     xp = model.xp
     cache = {} if cache is None else cache

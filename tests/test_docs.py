@@ -233,8 +233,8 @@ def drawn_from(shape, spread, within_one):
     return tell
 
 
-def hidden_behind(length, least):
-    """Return the mask (query, key, 1) that hides keys `least` or more behind the query."""
+def hidden_after(length, least):
+    """Return the mask (query, key, 1) that hides keys `least` or more after the query."""
     return np.asarray(
         [[[key - query >= least] for key in range(length)] for query in range(length)]
     )
@@ -488,12 +488,12 @@ def _(_of):
 
 @check("julia", "create_causal_mask(4)")
 def _(_of):
-    return hidden_behind(4, 0)
+    return hidden_after(4, 0)
 
 
 @check("julia", "create_causal_mask(4), as it is described")
 def _(_of):
-    return hidden_behind(4, 1)
+    return hidden_after(4, 1)
 
 
 @check("julia", "create_padding_mask([2, 3], 4)")
@@ -531,7 +531,7 @@ def _(of):
 @check("julia", "RoPEMultiHeadAttention(12, 2) with a causal mask")
 def _(of):
     """Return the outputs of the documented code: scores (key, query), True keeps."""
-    original = hidden_behind(4, 0)[:, :, 0]
+    original = hidden_after(4, 0)[:, :, 0]
     ours = ~original.T
     return oracles.multi_head(of.x, of.mha, ours[:, :, None, None])
 
@@ -572,12 +572,12 @@ def hidden_where(mask, logits):
 
 @check("julia", "apply_mask")
 def _(of):
-    return hidden_where(~hidden_behind(4, 0), of.logits)
+    return hidden_where(~hidden_after(4, 0), of.logits)
 
 
 @check("julia", "apply_mask, with True for what is hidden")
 def _(of):
-    return hidden_where(hidden_behind(4, 1), of.logits)
+    return hidden_where(hidden_after(4, 1), of.logits)
 
 
 @check("julia", "NNlib.batched_mul, NNlib.batched_transpose and softmax in its attention")

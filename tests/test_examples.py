@@ -54,9 +54,9 @@ def test_packed_attention_draws_its_mask(packed_output):
     lengths = [4, 2, 5]
     rows = []
     for number, length in enumerate(lengths):
-        before, behind = sum(lengths[:number]), sum(lengths[number + 1 :])
+        before, after = sum(lengths[:number]), sum(lengths[number + 1 :])
         for token in range(length):
-            row = "." * before + "#" * (token + 1) + "." * (length - token - 1 + behind)
+            row = "." * before + "#" * (token + 1) + "." * (length - token - 1 + after)
             rows.append(f"{len(rows):>5} {row}")
     assert "\n".join(rows) in packed_output
 

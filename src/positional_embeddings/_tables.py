@@ -292,7 +292,7 @@ def _for_vectors(x: Any, cos: Any, sin: Any, axis: int, xp: Namespace) -> tuple[
 
 
 def _keep(kept: dict[Key, Value], key: Key, value: Value, most: int) -> None:
-    """Put a value behind those that are kept, of which the first make room.
+    """Put a value after those that are kept, of which the first make room.
 
     Threads may do so at the same time: each step is one of the dictionary's own.
     """
