@@ -56,7 +56,7 @@ def test_blocks_of_any_size(backend, shape, layout, rotary_dim):
         8, 50, layout=layout, rotary_dim=rotary_dim, feature_axis=feature, seq_axis=seq, fused=False
     )
     for inverse in (False, True):
-        expected = loop(x, feature, seq, layout, rope.rotary_dim // 2, inverse=inverse)
+        expected = loop(x, feature, seq, layout, (rotary_dim or 8) // 2, inverse=inverse)
         got = rope(backend.array(x), inverse=inverse)
         np.testing.assert_allclose(backend.numpy(got), expected, atol=2e-6)
 

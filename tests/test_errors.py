@@ -2105,7 +2105,7 @@ CASES = {
     "combined tokens": (
         lambda: pe.combine_masks(pe.create_causal_mask(4), np.ones((2, 4), dtype=int)),
         TypeError,
-        "`masks[1]` must have a boolean dtype, True where a query may not attend, got int64.",
+        "`masks[1]` must have a boolean dtype, True where a query may not attend, got int64. Pass masks[1] == 0 if 1 marks what may be attended to.",
     ),
     "combined without a way": (
         lambda: pe.combine_masks(
