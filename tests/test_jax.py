@@ -1,5 +1,9 @@
 """What JAX's users expect beyond arrays: transformations, and nothing that leaks from them."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -8,6 +12,7 @@ jnp = jax.numpy
 
 from positional_embeddings import (  # noqa: E402
     AbsolutePE,
+    LearnedPE,
     RoPE,
     RoPEMultiHeadAttention,
     create_causal_mask,
@@ -100,6 +105,92 @@ def test_arrays_over_several_devices():
     expected = scaled_dot_product_attention(X, X, X, mask=np.asarray(mask))
     got = scaled_dot_product_attention(x, x, x, mask=mask)
     np.testing.assert_allclose(np.asarray(got), expected, atol=2e-6)
+
+
+ON_EIGHT_DEVICES = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from positional_embeddings import *
+
+X = np.random.default_rng(0).standard_normal((8, 16, 24)).astype("float32")
+PLACES, WEIGHTS = np.arange(0, 48, 3), X[:, :, 0]
+AXES = {"heads": (None, None, "d"), "seq": (None, "d", None)}
+layers = RoPE(8, 40), AbsolutePE(8, 40)
+
+
+def same(call, spec, mesh):
+    "A call on NumPy's arrays gives what it gives on arrays over all devices, eager and jitted."
+    x = jax.device_put(jnp.asarray(X), NamedSharding(mesh, PartitionSpec(*spec)))
+    for way in (call, jax.jit(call, static_argnums=1)):
+        got = way(x, jnp)
+        np.testing.assert_allclose(np.asarray(got), call(X, np), atol=3e-6)
+        if got.shape == x.shape:
+            kept = got.sharding.is_equivalent_to((x * x).sharding, x.ndim)
+            assert kept, got.sharding
+"""
+
+
+def run_on_eight_devices(code):
+    """Run code in a process of its own, where the CPU counts as eight devices."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(
+        [sys.executable, "-c", ON_EIGHT_DEVICES + code], env=os.environ | flags, check=True
+    )
+
+
+def test_arrays_over_eight_devices_meet_arrays_that_are_not_committed():
+    """What has no place of its own goes where the others are, as in ``x * positions``."""
+    run_on_eight_devices("""
+def attend(x, **options):
+    return scaled_dot_product_attention(x, x, x, **options)
+
+
+calls = {
+    "seq": [
+        lambda x, xp: layers[0](x, positions=xp.arange(16)),
+        lambda x, xp: layers[0].shift(x, xp.asarray(2)),
+        lambda x, xp: layers[1](x, positions=xp.asarray(PLACES)),
+        lambda x, xp: LearnedPE(8, 16, embeddings=xp.asarray(WEIGHTS))(x, positions=xp.arange(16)),
+        lambda x, xp: x + sinusoidal_encoding(xp.arange(16), 8, dtype=xp.float32)[:, :, None],
+    ],
+    "heads": [
+        lambda x, xp: layers[0](x, offset=3),
+        lambda x, xp: attend(x, mask=create_causal_mask(16, xp=xp)),
+        lambda x, xp: attend(x, mask=create_padding_mask(xp.arange(24) % 17, 16)),
+        lambda x, xp: attend(x, bias=mask_to_bias(create_causal_mask(16, xp=xp), xp.float32)),
+        lambda x, xp: attend(x, bias=alibi_bias(24, query_positions=xp.arange(16))),
+        lambda x, xp: attend(x, bias=T5Bias(24, embeddings=xp.ones((32, 24)))(16)),
+    ],
+}
+mesh = Mesh(np.asarray(jax.devices()), ("d",))
+for axis, of_axis in calls.items():
+    for call in of_axis:
+        same(call, AXES[axis], mesh)
+""")
+
+
+def test_attention_in_blocks_over_an_explicit_mesh():
+    run_on_eight_devices("""
+mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Explicit,))
+
+
+def attend(x, xp, **options):
+    return scaled_dot_product_attention(x, x, x, block_size=8, **options)
+
+
+with jax.sharding.set_mesh(mesh):
+    same(attend, AXES["heads"], mesh)
+    same(lambda x, xp: attend(x, xp, mask=lambda i, j: j > i), AXES["heads"], mesh)
+    same(lambda x, xp: layers[0](x, positions=xp.arange(16)), AXES["seq"], mesh)
+""")
+
+
+def test_the_same_weights_are_the_same_wherever_they_lie():
+    free = jnp.asarray(X[:, :, 0])
+    placed = jax.device_put(free, jax.devices()[0])
+    assert LearnedPE(8, 5, embeddings=free) == LearnedPE(8, 5, embeddings=placed)
 
 
 def test_large_unsigned_positions_do_not_wrap():

@@ -174,7 +174,7 @@ def _keys_for_blocks(problem: Problem, xp: Namespace) -> _Keys:
     key, broken, values = (
         _guarded(key, value, xp) if _may_hide(problem) else _Guarded(key, None, (value,))
     )
-    ones = xp.ones((*value.shape[:-1], 1), dtype=problem.dtype, device=device_of(value))
+    ones = xp.ones_like(value[..., :1])
     columns = xp.concat([*values, ones], axis=-1)
     if not known(xp.max(xp.abs(values[0])) <= _LARGE):
         # Powers of at most 1 / (2 * keys), so that no sum is beyond the largest value.

@@ -57,6 +57,7 @@ __all__ = [
     "random_generator",
     "remedy_for",
     "shown",
+    "single_device",
     "to_host",
     "widest_float",
     "without_autocast",
@@ -179,8 +180,15 @@ def device_of(array: Any) -> Device:
     """Return the device to make arrays on that meet `array`.
 
     None, which leaves it to the library, for a JAX array over several devices, whose
-    sharding is made for its own shape, or in a trace, where it has none.
+    sharding is made for its own shape; in a trace, where it has none; or not committed
+    to its device: what is made on a device by name meets no arrays on other ones.
     """
+    on = single_device(array)
+    return on if on is None or getattr(array, "committed", True) else None
+
+
+def single_device(array: Any) -> Device:
+    """Return the device that `array` is on, None in a trace or over several devices."""
     if _is_jax_tracer(array):
         return None
     on = _device(array)

@@ -23,6 +23,7 @@ from positional_embeddings._namespace import (
     namespace_or_numpy,
     random_generator,
     shown,
+    single_device,
 )
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
@@ -202,7 +203,7 @@ def _same(first: Any, second: Any) -> bool:
         xp = namespace_of(first=first, second=second)
     except TypeError:
         return False
-    alike = first.dtype == second.dtype and device_of(first) == device_of(second)
+    alike = first.dtype == second.dtype and single_device(first) == single_device(second)
     if not alike or tuple(first.shape) != tuple(second.shape):
         return False
     both_nan = (first != first) & (second != second)  # noqa: PLR0124
