@@ -454,6 +454,46 @@ print(os.waitpid(child, 0)[1])
     assert _threads._Blas.free is not before
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_a_child_forked_during_an_attention_has_all_threads_of_blas(monkeypatch):
+    pytest.importorskip("threadpoolctl")
+    code = """
+import os
+import numpy as np
+from positional_embeddings import _threads, scaled_dot_product_attention
+
+def threads():
+    return max(library.num_threads for library in _threads._blas().lib_controllers)
+
+def mask(q_pos, k_pos):
+    if q_pos[0, 0] == k_pos[0, 0] == 0:
+        at_work = threads()
+        child = os.fork()
+        if child == 0:
+            os._exit(threads())
+        print(before, at_work, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    return k_pos > q_pos
+
+x = np.ones((64, 2048), dtype="float32")
+before = threads()
+scaled_dot_product_attention(x, x, x, mask=mask)
+print(threads())
+"""
+    before, at_work, of_child, after = map(int, run_alone(code).split())
+    assert at_work == 1
+    assert before == of_child == after
+
+    class Library:
+        def set_num_threads(self, number):
+            self.number = number
+
+    library = Library()
+    monkeypatch.setattr(_threads._Blas, "limited", ((library, 3),))
+    _threads._forget_threads()
+    assert library.number == 3
+    assert _threads._Blas.limited == ()
+
+
 def test_a_call_while_the_interpreter_ends():
     pytest.importorskip("threadpoolctl")
     code = """

@@ -22,13 +22,19 @@ class _Blas:
     """It has one number of threads for all who call it: one of them at a time changes it."""
 
     free = Lock()
+    # Its libraries and the threads that each had before it was limited.
+    limited: tuple[tuple[Any, int], ...] = ()
 
 
 def _forget_threads() -> None:
     _Blas.free = Lock()
+    for library, threads in _Blas.limited:
+        library.set_num_threads(threads)
+    _Blas.limited = ()
 
 
-# A child process has none of its parent's threads, one of which may hold the lock.
+# A child process has none of its parent's threads, one of which may hold the lock or take
+# the limit back.
 getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forget_threads)
 
 
@@ -69,9 +75,11 @@ def workers_for(x: Any) -> Iterator[Workers]:
             return
         # The first limit is that of the process, the others of a thread: it depends on the BLAS.
         one_thread = partial(blas.limit, limits=1)
+        _Blas.limited = tuple((library, library.num_threads) for library in blas.lib_controllers)
         with one_thread(), ThreadPoolExecutor(count, initializer=one_thread) as pool:
             yield Workers(count, pool) if _takes_work(pool) else Workers()
     finally:
+        _Blas.limited = ()
         free.release()
 
 
