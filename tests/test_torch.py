@@ -1,5 +1,8 @@
 """What PyTorch's users expect beyond arrays: gradients, tracing, other devices."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -7,11 +10,18 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from positional_embeddings import (  # noqa: E402
     AbsolutePE,
+    LearnedPE,
     RoPE,
     RoPEMultiHeadAttention,
+    YaRN,
     _memory,
+    alibi_bias,
     create_causal_mask,
     create_padding_mask,
+    create_prefix_mask,
+    create_segment_mask,
+    create_sliding_window_mask,
+    inverse_frequencies,
     mask_to_bias,
     scaled_dot_product_attention,
     sinusoidal_encoding,
@@ -117,7 +127,139 @@ def test_agrees_with_torchs_attention():
     torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
 
 
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+QUIET = pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+IN_HALVES = {"feature_axis": -1, "seq_axis": -2}
+
+
+def compilations(function, *calls):
+    """Compile a function whole, compare each call with the eager one, and count compilations."""
+    from torch._dynamo.testing import CompileCounter
+
+    torch.compiler.reset()
+    counter = CompileCounter()
+    compiled = torch.compile(function, fullgraph=True, backend=counter)
+    for arguments in calls:
+        expected = function(*arguments)
+        torch.testing.assert_close(compiled(*arguments), expected, atol=1e-6, rtol=0)
+    return counter.frame_count
+
+
+@QUIET
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_decoding_loop_is_compiled_once(dtype):
+    """Twice, that is: for the first offset, and for every offset."""
+    rope, token = RoPE(16, 10**6, **IN_HALVES), torch.rand(3, 1, 16, dtype=dtype)
+
+    def step(x, offset):
+        return rope(x, offset=offset)
+
+    assert compilations(step, *((token, offset) for offset in range(50))) == 2
+
+    far = torch.compile(step, fullgraph=True, backend="eager")(token, 999_999)
+    exact = rope(token.double().numpy(), offset=999_999)
+    tolerance = 1e-15 if dtype == torch.float64 else 1e-7
+    np.testing.assert_allclose(far.double().numpy(), exact, rtol=0, atol=tolerance)
+
+
+@QUIET
+def test_what_takes_an_offset_or_a_length_is_compiled_for_all():
+    token, learned = torch.rand(8, 1, 3), LearnedPE(8, 40, embeddings=torch.rand(8, 40))
+    sections, scaled = RoPE(8, 40, sections=(1, 3)), RoPE(8, 40, scaling=YaRN(4, 10))
+    calls = [
+        lambda i: AbsolutePE(8, 40)(token, offset=i),
+        lambda i: learned(token, offset=i),
+        lambda i: sections(token, offset=i),
+        lambda i: scaled(token, offset=i, inverse=True),
+        lambda i: scaled.shift(token, i - 5),
+        lambda i: create_causal_mask(1, key_len=i + 2, xp=torch),
+        lambda i: alibi_bias(4, i + 2, xp=torch),
+    ]
+    for call in calls:
+        assert compilations(call, *((i,) for i in range(10))) <= 2
+
+
+@QUIET
+def test_encodings_and_masks_are_compiled_whole():
+    x, places, times = torch.rand(8, 5, 3), torch.arange(5) * 7, torch.rand(5) * 1e3
+    rope, of_sections = RoPE(8, 40), RoPE(8, 40, sections=(1, 3))
+    sizes = torch.tensor([2, 5, 3])
+    calls = [
+        lambda: rope(x, positions=places),
+        lambda: rope(x, positions=times),
+        lambda: of_sections(x, positions=torch.stack([places, places + 1])),
+        lambda: rope.shift(x, 0.5),
+        lambda: AbsolutePE(8, 40)(x, positions=places),
+        lambda: sinusoidal_encoding(times, 7, preset="whisper"),
+        lambda: sinusoidal_encoding(times, 8, preset="detr", length=50.0),
+        lambda: inverse_frequencies(6, xp=torch, dtype=torch.float32),
+        lambda: create_padding_mask(sizes, 5),
+        lambda: create_prefix_mask(5, sizes),
+        lambda: create_segment_mask(places // 10),
+        lambda: create_sliding_window_mask(5, (2, 0), xp=torch),
+    ]
+    for call in calls:
+        assert compilations(call, ()) == 1
+
+
+@QUIET
+def test_a_compiled_function_keeps_layers_and_numbers_apart():
+    """Numbers that a function is compiled for are compared, so that none serves for another."""
+    x, times = torch.rand(8, 5), torch.arange(5)
+    layers = [RoPE(8, 9), RoPE(8, 9, 100), RoPE(8, 9), RoPE(8, 9, scaling=YaRN(4, 4))]
+    assert compilations(lambda rope: rope(x), *((layer,) for layer in layers)) == 3
+    sizes = ((times, dim, base) for dim, base in ((8, 10), (6, 10), (4, 100), (4, 2.5), (4, 3.5)))
+    compilations(lambda p, dim, base: sinusoidal_encoding(p, dim, base=base), *sizes)
+
+
+def test_the_first_call_of_all_may_be_a_compiled_one():
+    code = """
+import torch
+from positional_embeddings import RoPE, sinusoidal_encoding
+rope, x, at = RoPE(8, 9), torch.rand(8, 1), torch.arange(1)
+calls = [lambda i: rope(x, offset=i), lambda i: x + sinusoidal_encoding(at + i, 8, base=7)]
+results = [torch.compile(call, fullgraph=True, backend="eager")(4) for call in calls]
+torch.testing.assert_close(results, [call(4) for call in calls])
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+def test_an_exported_rotation_takes_every_offset_and_length():
+    rope = RoPE(8, 100)
+
+    class Step(torch.nn.Module):
+        def forward(self, x):
+            return rope.shift(rope(x, offset=3), 2), rope.shift(x, 0.5)
+
+    dynamic = {"x": {1: torch.export.Dim("seq", min=2, max=90)}}
+    exported = torch.export.export(
+        Step(), (torch.rand(8, 5),), dynamic_shapes=dynamic, strict=False
+    )
+    x = torch.rand(8, 60)
+    torch.testing.assert_close(exported.module()(x), Step()(x), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("options", [{}, IN_HALVES])
+def test_positions_are_mapped(options):
+    rope, pe = RoPE(8, 40, **options), AbsolutePE(8, 40, **options)
+    sections = RoPE(8, 40, sections=(1, 3), **options)
+    shape = (3, 5, 8) if options else (3, 8, 5)
+    x, places = torch.rand(shape), torch.randint(0, 100, (3, 5))
+    pairs = torch.randint(0, 100, (3, 2, 5))
+    calls = [
+        (lambda p: rope(x[0], positions=p), places),
+        (lambda x, p: rope(x, positions=p), x, places),
+        (rope.shift, x, places * 0.5),
+        (lambda x, p: sections(x, positions=p), x, pairs),
+        (lambda x, p: pe(x, positions=p), x, places),
+        (lambda p: sinusoidal_encoding(p, 7), places),
+        (lambda x: rope(x, offset=3), x),
+    ]
+    for call, *arrays in calls:
+        each = torch.stack([call(*parts) for parts in zip(*arrays, strict=True)])
+        torch.testing.assert_close(torch.func.vmap(call)(*arrays), each, atol=1e-6, rtol=0)
+
+
+@QUIET
 @pytest.mark.parametrize("options", [{}, {"block_size": 3}, {"bias": 0}, {"function": 0}])
 def test_attention_is_compiled_whole(options):
     q, k, v = torch.rand(3, 4, 7, 2).unbind()

@@ -40,7 +40,8 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
-        return operator.index(value)
+        # To PyTorch, where it compiles, an int may vary from call to call, and an index may not.
+        return value if isinstance(value, int) else operator.index(value)
     except TypeError:
         raise _wrong_kind(name, value, what, "//") from None
 

@@ -4,9 +4,12 @@ The only module that knows NumPy by name: it is the default namespace, and the
 host on which small constants and tables are computed.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, wraps
+from math import fsum
 from numbers import Real
+from operator import index
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -37,6 +40,7 @@ __all__ = [
     "dtype_name",
     "float_dtype",
     "host",
+    "host_constant",
     "is_compiling",
     "is_complex",
     "is_cupy_array",
@@ -83,6 +87,7 @@ class Array(Protocol):
 
 
 ArrayT = TypeVar("ArrayT", bound=Array)
+Result = TypeVar("Result")
 
 # Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
 host: Namespace = np
@@ -293,15 +298,41 @@ def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
     return xp.float32 if narrow else dtype
 
 
-def is_compiling(tensor: Any) -> bool:
-    """Tell whether PyTorch compiles what is called."""
-    return bool(array_namespace(tensor).compiler.is_compiling())
+def is_compiling(array: Any) -> bool:
+    """Tell whether PyTorch compiles what is called with `array`."""
+    return is_torch_array(array) and bool(array_namespace(array).compiler.is_compiling())
+
+
+def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Keep the results of a function from numbers and text to numbers and text.
+
+    PyTorch does not look into it when it compiles: the result is a constant to it.
+    """
+    kept = lru_cache(maxsize=256)(function)
+
+    def constant(*values: Any) -> Result:
+        return kept(*values)
+
+    # What torch.compiler.assume_constant_result sets, without importing PyTorch for it.
+    constant._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001
+
+    @wraps(function)
+    def call(*values: Any) -> Result:
+        return constant(*map(_fixed, values))
+
+    return call
+
+
+def _fixed(value: Any) -> Any:
+    """Return a number as one that PyTorch compiles for, where it would compile for any."""
+    if isinstance(value, int):
+        return index(value)
+    return fsum((value,)) if isinstance(value, float) else value
 
 
 def is_readable(array: Any) -> bool:
     """Tell whether the values of an array are there to be read, as far as its type shows it."""
-    compiling = is_torch_array(array) and is_compiling(array)
-    return not (compiling or is_dask_array(array) or _is_jax_tracer(array))
+    return not (is_compiling(array) or is_dask_array(array) or _is_jax_tracer(array))
 
 
 def known(condition: Any) -> bool:

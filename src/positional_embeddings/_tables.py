@@ -15,7 +15,9 @@ from positional_embeddings._namespace import (
     default_integer,
     device_of,
     host,
+    is_compiling,
     is_numpy_namespace,
+    widest_float,
 )
 from positional_embeddings._stretches import (
     Stretches,
@@ -86,6 +88,11 @@ class PositionTables:
             self.factor,
         )
 
+    @property
+    def coordinates(self) -> tuple[int, ...]:
+        """Number of coordinates of a position, as a shape: none where it is one number."""
+        return () if self.sections is None else (len(self.sections),)
+
     def on_host(self) -> tuple[HostArray, ...]:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
         tables = self._host_columns("float64", 0, self.size, features_inner=False)
@@ -130,6 +137,12 @@ class PositionTables:
     ) -> tuple[Any, ...]:
         stop = offset + length(x, seq)
         within_table(stop - offset, offset, self.size, self.size_name, seq)
+        if is_compiling(x):
+            # Computed in the graph, which then serves every offset.
+            on = device_of(x)
+            positions = xp.arange(offset, stop, dtype=default_integer(xp, on), device=on)
+            positions = xp.broadcast_to(positions, (*self.coordinates, stop - offset))
+            return self._at_positions(x, positions, feature, seq, xp, "positions")
         dtype = compute_dtype(x.dtype, xp)
         inner = nearer_in_memory(x, feature, seq)
         tables = self._tables(offset, stop, x, dtype, xp, features_inner=inner)
@@ -147,7 +160,13 @@ class PositionTables:
     def of_number(
         self, number: float, x: Any, feature: int, seq: int, xp: Namespace
     ) -> tuple[Any, ...]:
-        """Return the tables of one position for all of `x`, computed on the host."""
+        """Return the tables of one position for all of `x`."""
+        if is_compiling(x):
+            dtype_of = default_integer if isinstance(number, int) else widest_float
+            on = device_of(x)
+            shape = (*self.coordinates, length(x, seq))
+            positions = xp.full(shape, number, dtype=dtype_of(xp, on), device=on)
+            return self._at_positions(x, positions, feature, seq, xp, "delta")
         dtype = compute_dtype(x.dtype, xp)
         kind = host.int64 if isinstance(number, int) else host.float64
         name = "float32" if dtype == xp.float32 else "float64"
@@ -207,7 +226,10 @@ class PositionTables:
             )
             tables = cos, sin
         if features_inner:
-            return xp.moveaxis(tables[0], -1, 0), xp.moveaxis(tables[1], -1, 0)
+            # PyTorch's vmap has no rule for moveaxis.
+            last = tables[0].ndim - 1
+            cos, sin = (xp.permute_dims(table, (last, *range(last))) for table in tables)
+            return cos, sin
         return tables
 
     def _tables(

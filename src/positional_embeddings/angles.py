@@ -168,9 +168,9 @@ def _reduced_turns(
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
-    for numbers, weight in limbs:
+    for numbers, exponent in limbs:
         limb = numbers[beside_frequencies]
-        first, second, third = beside(frequencies.parts(grid, weight))
+        first, second, third = beside(frequencies.parts(grid, exponent))
         coarse = _without_whole(coarse + _without_whole(limb * first, xp), xp)
         medium = medium + _without_whole(limb * second, xp)
         fine = fine + limb * third
@@ -183,8 +183,8 @@ def _reduced_turns(
 
 def _limbs(
     positions: Any, highest: float, bits: int, work: Dtype, xp: Namespace
-) -> tuple[list[tuple[Any, int | Decimal]], Any]:
-    """Cut positions into integers of few bits, each with the weight of its unit, and a rest.
+) -> tuple[list[tuple[Any, int]], Any]:
+    """Cut positions into integers of few bits, each with the exponent of its unit, and a rest.
 
     The rest of real positions is so small that even the highest frequency times it is a
     small part of a turn; integer positions leave none.
@@ -194,7 +194,7 @@ def _limbs(
         limbs = _limbs_of_whole(whole, bits, work, xp)
         if dtype_name(positions.dtype) == "uint64":
             # As int64 those from 2**63 on are less by 2**64.
-            limbs.append((xp.astype(whole < 0, work), 2**64))
+            limbs.append((xp.astype(whole < 0, work), 64))
         return limbs, None
     real = xp.astype(positions, work, copy=False)
     nan = xp.asarray(float("nan"), dtype=work, device=device_of(positions))
@@ -202,26 +202,26 @@ def _limbs(
     # Towards 0, so that what is cut off is exact for negative positions, too.
     whole = xp.trunc(real)
     limbs = _limbs_of_whole(whole, bits, work, xp)
-    rest, unit = real - whole, 1.0
-    while highest * unit > _SMALL:
-        unit /= 2**bits
-        limb = xp.trunc(rest / unit)
-        rest = rest - limb * unit
-        limbs.append((limb, Decimal(unit)))
+    rest, exponent = real - whole, 0
+    while highest * 2.0**exponent > _SMALL:
+        exponent -= bits
+        limb = xp.trunc(rest * 2.0**-exponent)
+        rest = rest - limb * 2.0**exponent
+        limbs.append((limb, exponent))
     return limbs, rest
 
 
 def _limbs_of_whole(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[Any]:
-    """Cut whole positions into parts of few bits, each with the weight of its unit."""
+    """Cut whole positions into parts of few bits, each with the exponent of its unit."""
     width = 32 if dtype_name(whole.dtype) in ("int32", "uint32") else 63
     cuts = (width - 2) // bits  # the last part has room for one bit more
     limbs = []
-    weight = 1
+    exponent = 0
     for _ in range(cuts):
         rest = _quotient(whole, 2**bits, xp)
-        limbs.append((xp.astype(whole - rest * 2**bits, work, copy=False), weight))
-        whole, weight = rest, weight * 2**bits
-    return [*limbs, (xp.astype(whole, work, copy=False), weight)]
+        limbs.append((xp.astype(whole - rest * 2**bits, work, copy=False), exponent))
+        whole, exponent = rest, exponent + bits
+    return [*limbs, (xp.astype(whole, work, copy=False), exponent)]
 
 
 def _quotient(whole: Any, divisor: int, xp: Namespace) -> Any:

@@ -16,6 +16,7 @@ from positional_embeddings._namespace import (
     Namespace,
     float_dtype,
     host,
+    host_constant,
     namespace_or_numpy,
     widest_float,
 )
@@ -75,8 +76,7 @@ def inverse_frequencies(
     base = _checks.positive_number("base", base)
     xp = namespace_or_numpy(xp)
     dtype = float_dtype(dtype, widest_float(xp, device), xp, device)
-    rounded = [float(frequency) for frequency in _radians(dim, base)]
-    return xp.asarray(rounded, dtype=dtype, device=device)
+    return xp.asarray(_rounded(dim, base), dtype=dtype, device=device)
 
 
 def compute_frequencies(
@@ -136,6 +136,11 @@ def compute_frequencies(
     return xp.asarray(angles, dtype=dtype, device=device)
 
 
+@host_constant
+def _rounded(dim: int, base: float) -> list[float]:
+    return [float(frequency) for frequency in _radians(dim, base)]
+
+
 @lru_cache(maxsize=64)
 def _radians(dim: int, base: float) -> tuple[Decimal, ...]:
     with localcontext(DIGITS):
@@ -151,20 +156,21 @@ def _powers(base: float, exponents: Sequence[Decimal]) -> tuple[Decimal, ...]:
 class Turns:
     """Frequencies in turns per position, with 60 digits, and their exact parts.
 
+    They are kept as text, which PyTorch compares where it compiles for one of several.
+
     Parameters
     ----------
-    radians : sequence of Decimal
-        Frequencies in radians per position.
-    scale : float or Decimal
-        Factor on them.
+    digits : str
+        The frequencies, with blanks between.
     """
 
-    def __init__(self, radians: Sequence[Decimal], scale: float | Decimal = 1.0) -> None:
-        with localcontext(DIGITS):
-            factor = Decimal(scale) / TWO_PI
-            self._turns = tuple(frequency * factor for frequency in radians)
-        self._parts: dict[tuple[int, int | Decimal], list[list[float]]] = {}
-        self._chosen: dict[tuple[int, ...], Turns] = {}
+    def __init__(self, digits: str) -> None:
+        self._digits = digits
+
+    @classmethod
+    def of_radians(cls, radians: Sequence[Decimal], scale: float | str = 1.0) -> "Turns":
+        """Return frequencies in radians per position, times `scale`."""
+        return cls(_digits(radians, scale))
 
     @classmethod
     def joined(cls, parts: "Sequence[Turns]", places: Sequence[Sequence[int]]) -> "Turns":
@@ -172,57 +178,74 @@ class Turns:
         found = {
             place: frequency
             for part, of_part in zip(parts, places, strict=True)
-            for place, frequency in zip(of_part, part._turns, strict=True)  # noqa: SLF001
+            for place, frequency in zip(of_part, part._digits.split(), strict=True)  # noqa: SLF001
         }
-        whole = cls([])
-        whole._turns = tuple(found[place] for place in range(len(found)))
-        return whole
+        return cls(" ".join(found[place] for place in range(len(found))))
 
-    def chosen(self, places: tuple[int, ...]) -> "Turns":
+    def chosen(self, places: Sequence[int]) -> "Turns":
         """Return some of the frequencies."""
-        if places not in self._chosen:
-            part = Turns([])
-            part._turns = tuple(self._turns[place] for place in places)
-            self._chosen[places] = part
-        return self._chosen[places]
+        digits = self._digits.split()
+        return Turns(" ".join(digits[place] for place in places))
 
     def radians(self) -> list[float]:
         """Return the frequencies in radians per position, rounded."""
         with localcontext(DIGITS):
-            return [float(turns * TWO_PI) for turns in self._turns]
+            return [float(Decimal(turns) * TWO_PI) for turns in self._digits.split()]
 
     def per_position(self) -> list[float]:
         """Return the turns per position, rounded."""
-        return [float(turns) for turns in self._turns]
+        return _per_position(self._digits)
 
     def highest(self) -> float:
         """Return the most turns per position."""
         return max(map(abs, self.per_position()), default=0.0)
 
-    def parts(self, grid: int, weight: int | Decimal) -> list[list[float]]:
+    def parts(self, grid: int, exponent: int) -> list[list[float]]:
         """Return multiples of 1 / grid, of 1 / grid**2, and what is left, each (frequency,).
 
-        They are the turns of a step of `weight` positions, without the whole turns.
+        They are the turns of a step of ``2**exponent`` positions, without the whole turns.
         """
-        key = (grid, weight)
-        if key not in self._parts:
-            with localcontext(DIGITS):
-                steps = [turns * weight for turns in self._turns]
-                self._parts[key] = _split([step - round(step) for step in steps], grid)
-        return self._parts[key]
+        return _parts(self._digits, grid, exponent)
 
 
-@lru_cache(maxsize=64)
-def turns(dim: int, base: float, scale: float | Decimal = 1.0) -> Turns:
+def turns(dim: int, base: float, scale: float | str = 1.0) -> Turns:
     """Return the frequencies of `dim` features, times `scale`."""
-    return Turns(_radians(dim, base), scale)
+    return Turns(_digits_of_features(dim, base, scale))
 
 
-@lru_cache(maxsize=64)
-def turns_to_endpoint(count: int, base: float, scale: float | Decimal = 1.0) -> Turns:
+def turns_to_endpoint(count: int, base: float, scale: float | str = 1.0) -> Turns:
     """Return `count` frequencies from 1 to ``1 / base``, both included, times `scale`."""
+    return Turns(_digits_to_endpoint(count, base, scale))
+
+
+def _digits(radians: Sequence[Decimal], scale: float | str) -> str:
     with localcontext(DIGITS):
-        return Turns(_powers(base, [Decimal(i) / max(count - 1, 1) for i in range(count)]), scale)
+        factor = Decimal(scale) / TWO_PI
+        return " ".join(str(frequency * factor) for frequency in radians)
+
+
+@host_constant
+def _digits_of_features(dim: int, base: float, scale: float | str) -> str:
+    return _digits(_radians(dim, base), scale)
+
+
+@host_constant
+def _digits_to_endpoint(count: int, base: float, scale: float | str) -> str:
+    with localcontext(DIGITS):
+        radians = _powers(base, [Decimal(i) / max(count - 1, 1) for i in range(count)])
+    return _digits(radians, scale)
+
+
+@host_constant
+def _per_position(digits: str) -> list[float]:
+    return [float(turns) for turns in digits.split()]
+
+
+@host_constant
+def _parts(digits: str, grid: int, exponent: int) -> list[list[float]]:
+    with localcontext(DIGITS):
+        steps = [Decimal(turns) * Decimal(2) ** exponent for turns in digits.split()]
+        return _split([step - round(step) for step in steps], grid)
 
 
 def _split(frequencies: Sequence[Decimal], grid: int) -> list[list[float]]:

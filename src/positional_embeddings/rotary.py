@@ -209,7 +209,7 @@ class RoPE:
             raise TypeError(message)
         scaled = scaling(self._rotated_features, self.base, self.seq_len)
         frequencies, factor = checked_scaling(scaled, self._rotated_features)
-        return Turns([Decimal(f) for f in frequencies], self.scale), factor
+        return Turns.of_radians([Decimal(f) for f in frequencies], self.scale), factor
 
     def __call__(
         self,
@@ -312,8 +312,7 @@ class RoPE:
             cos, sin = self._tables.of_number(shift_number(delta), x, feature, seq, xp)
         else:
             if delta.ndim == 0:
-                coordinates = () if self.sections is None else (len(self.sections),)
-                delta = xp.broadcast_to(delta, (*coordinates, _axes.length(x, seq)))
+                delta = xp.broadcast_to(delta, (*self._tables.coordinates, _axes.length(x, seq)))
             cos, sin = self._tables.beside(x, delta, 0, feature, seq, xp, name="delta")
         cos, sin = self._without_factor(cos, sin, 1)
         return rotated(x, cos, sin, feature, self.layout, xp, fused=self.fused)

@@ -14,6 +14,7 @@ from positional_embeddings._namespace import (
     default_integer,
     device_of,
     float_dtype,
+    host_constant,
     is_real_floating,
     namespace_of,
     shown,
@@ -211,19 +212,24 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     return family
 
 
-def _angle_scale(family: _Family, length: float | None, preset: str | None) -> Decimal:
-    """Return the factor on the angles."""
+def _angle_scale(family: _Family, length: float | None, preset: str | None) -> str:
+    """Return the digits of the factor on the angles."""
     if length is None:
         if preset == "detr":
             message = "`length` must be given with the preset 'detr', got None."
             raise ValueError(message)
-        return TWO_PI if family.full_turns else Decimal(1)
+        return str(TWO_PI) if family.full_turns else "1"
     length = _checks.positive_number("length", length)
     if family.full_turns:
         message = f"`length` must be left out with `full_turns`, got {length}."
         raise ValueError(message)
+    return _full_turn_over(length, "1e-6" if preset == "detr" else "0")
+
+
+@host_constant
+def _full_turn_over(length: float, more: str) -> str:
     with localcontext(DIGITS):
-        return TWO_PI / (Decimal(length) + (Decimal("1e-6") if preset == "detr" else 0))
+        return str(TWO_PI / (Decimal(length) + Decimal(more)))
 
 
 def _shifted(positions: Any, start: int, xp: Namespace) -> Any:
