@@ -224,15 +224,9 @@ def is_dtype(dtype: Dtype, kind: str, xp: Namespace) -> bool:
 @lru_cache(maxsize=256, typed=True)
 def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
     """Tell whether `dtype` holds real floating-point numbers, ml_dtypes' bfloat16 included."""
-    return is_dtype(dtype, "real floating", xp) or _is_numpys_bfloat16(dtype)
-
-
-def _is_numpys_bfloat16(dtype: Dtype) -> bool:
     # NumPy does not know the kind of ml_dtypes' types.
-    try:
-        return np.dtype(dtype).name == "bfloat16"
-    except (TypeError, ValueError):
-        return False
+    is_bfloat16 = not isinstance(dtype, str) and dtype_name(dtype) == "bfloat16"
+    return is_bfloat16 or is_dtype(dtype, "real floating", xp)
 
 
 def is_real_number(value: Any) -> bool:

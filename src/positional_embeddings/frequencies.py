@@ -198,7 +198,7 @@ class Turns:
 
     def highest(self) -> float:
         """Return the most turns per position."""
-        return max(map(abs, self.per_position()), default=0.0)
+        return _highest(self._digits)
 
     def parts(self, grid: int, exponent: int) -> list[list[float]]:
         """Return multiples of 1 / grid, of 1 / grid**2, and what is left, each (frequency,).
@@ -239,6 +239,11 @@ def _digits_to_endpoint(count: int, base: float, scale: float | str) -> str:
 @host_constant
 def _per_position(digits: str) -> list[float]:
     return [float(turns) for turns in digits.split()]
+
+
+@host_constant
+def _highest(digits: str) -> float:
+    return max(map(abs, _per_position(digits)))
 
 
 @host_constant
