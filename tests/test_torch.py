@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from positional_embeddings import (  # noqa: E402
     AbsolutePE,
     LearnedPE,
+    PatchEmbedding,
     RoPE,
     RoPEMultiHeadAttention,
     YaRN,
@@ -21,8 +22,10 @@ from positional_embeddings import (  # noqa: E402
     create_prefix_mask,
     create_segment_mask,
     create_sliding_window_mask,
+    fire_bias,
     inverse_frequencies,
     mask_to_bias,
+    sandwich_bias,
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
@@ -343,6 +346,24 @@ def test_attention_keeps_its_precision_under_autocast(dtype, size):
         under = scaled_dot_product_attention(x, x, x, block_size=size)
         assert (x.mT @ x.mT.mT).dtype == dtype  # is it on?
     assert torch.equal(under, alone)
+
+
+def test_layers_and_biases_keep_their_precision_under_autocast():
+    rng = np.random.default_rng(0)
+    x = torch.asarray(rng.standard_normal((8, 5, 2)), dtype=torch.float32)
+    images = torch.asarray(rng.standard_normal((3, 8, 8, 2)), dtype=torch.float32)
+    w1, b1, b2 = (torch.asarray(rng.standard_normal(4), dtype=torch.float32) for _ in range(3))
+    calls = [
+        lambda: RoPEMultiHeadAttention(8, 2, rng=0, xp=torch)(x),
+        lambda: PatchEmbedding(8, 4, 3, 6, rng=0, xp=torch)(images),
+        lambda: sandwich_bias(2, 5, xp=torch),
+        lambda: fire_bias(w1, b1, w1[:, None] * w1, b2, 5, c=0.1, threshold=2.0),
+    ]
+    for call in calls:
+        alone = call()
+        with torch.autocast("cpu", torch.float16):
+            under = call()
+        assert torch.equal(under, alone)
 
 
 @pytest.mark.parametrize("apart", [0, 1, 5, 300])

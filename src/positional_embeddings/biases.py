@@ -20,6 +20,7 @@ from positional_embeddings._namespace import (
     namespace_of,
     namespace_or_numpy,
     widest_float,
+    without_autocast,
 )
 from positional_embeddings.relative import both_positions, distances, relative_positions
 from positional_embeddings.sinusoidal import sinusoidal_encoding
@@ -230,7 +231,8 @@ def sandwich_bias(
         sinusoidal_encoding(positions, dim, base=base, dtype=wide) for positions in (query, key)
     ]
     of_query, of_key = (xp.permute_dims(code, (*range(2, code.ndim), 1, 0)) for code in codes)
-    product = of_query @ xp.matrix_transpose(of_key)
+    with without_autocast(of_query):
+        product = of_query @ xp.matrix_transpose(of_key)
     product = xp.permute_dims(
         product, (product.ndim - 2, product.ndim - 1, *range(product.ndim - 2))
     )

@@ -13,6 +13,7 @@ from positional_embeddings._namespace import (
     compute_dtype,
     namespace_of,
     shown,
+    without_autocast,
 )
 from positional_embeddings._weights import (
     WeightedLayer,
@@ -264,7 +265,8 @@ class PatchEmbedding(WeightedLayer):
         cut = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
         numbers = self.num_channels * patch[0] * patch[1]
         flat = xp.reshape(cut, (numbers, rows * columns, batch))
-        projected = xp.tensordot(xp.reshape(kernel, (self.d_model, numbers)), flat, axes=1)
+        with without_autocast(flat):
+            projected = xp.tensordot(xp.reshape(kernel, (self.d_model, numbers)), flat, axes=1)
         embedded: ArrayT = xp.astype(projected + bias[:, None, None], images.dtype, copy=False)
         return embedded
 

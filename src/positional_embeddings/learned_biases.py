@@ -7,7 +7,14 @@ They come as (query, key, heads), and with a batch of positions as
 from typing import Any, Literal
 
 from positional_embeddings import _checks
-from positional_embeddings._namespace import Array, device_of, is_real_number, known, namespace_of
+from positional_embeddings._namespace import (
+    Array,
+    device_of,
+    is_real_number,
+    known,
+    namespace_of,
+    without_autocast,
+)
 from positional_embeddings.biases import by_head, by_key, in_real_dtype
 from positional_embeddings.relative import both_positions, distances, relative_positions
 
@@ -179,7 +186,8 @@ def fire_bias(
     ratio = xp.log1p(slope * xp.abs(distance)) / xp.log1p(slope * start)
     hidden = ratio[..., None] * w1 + b1
     hidden = xp.maximum(hidden, xp.zeros_like(hidden))
-    bias = xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
+    with without_autocast(hidden):
+        bias = xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
     return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
 

@@ -15,6 +15,7 @@ from positional_embeddings._namespace import (
     compute_dtype,
     namespace_of,
     present,
+    without_autocast,
 )
 from positional_embeddings._score_layout import ScoreFunction, answered, arrays_among, check_kind
 from positional_embeddings._weights import WeightedLayer, normal, set_weights, weight
@@ -259,4 +260,5 @@ class RoPEMultiHeadAttention(WeightedLayer):
 
 
 def _projected(weight: Any, x: Any, xp: Namespace) -> Any:
-    return xp.tensordot(xp.astype(weight, x.dtype, copy=False), x, axes=1)
+    with without_autocast(x):
+        return xp.tensordot(xp.astype(weight, x.dtype, copy=False), x, axes=1)
