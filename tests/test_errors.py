@@ -52,6 +52,19 @@ class NoAxes(np.ndarray):
         return (64, float("nan"))
 
 
+class ConfigObject:
+    """What transformers has configurations as."""
+
+    def to_dict(self):
+        return {"head_dim": 8}
+
+
+def hf(layer_type=None, **config):
+    """Read a configuration of a known model."""
+    config = {"model_type": "llama", "head_dim": 8} | config
+    return pe.RoPE.from_hf_config(config, layer_type=layer_type)
+
+
 CASES = {
     # out and fused
     "out of another dtype": (
@@ -1380,81 +1393,151 @@ CASES = {
         "`center` must be a finite number, got nan.",
     ),
     "unknown type": (
-        lambda: pe.RoPE.from_hf_config(
-            {"head_dim": 8, "max_position_embeddings": 9, "rope_scaling": {"type": "magic"}}
-        ),
+        lambda: hf(rope_scaling={"type": "magic"}),
         ValueError,
-        "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got 'magic'.",
+        "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got 'magic'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
     ),
     "unknown key": (
-        lambda: pe.RoPE.from_hf_config(
-            {
-                "head_dim": 8,
-                "max_position_embeddings": 9,
-                "rope_scaling": {"type": "linear", "factor": 2, "speed": 3},
-            }
-        ),
+        lambda: hf(rope_scaling={"type": "linear", "factor": 2, "speed": 3}),
         ValueError,
-        "the rotary parameters of 'linear' must be of ['factor', 'max_position_embeddings', 'mrope_interleaved', 'mrope_section', 'original_max_position_embeddings', 'partial_rotary_factor', 'rope_theta', 'rope_type', 'type'], got 'speed'.",
+        "the rotary parameters of 'linear' must be of ['factor', 'max_position_embeddings', 'mrope_interleaved', 'mrope_section', 'original_max_position_embeddings', 'partial_rotary_factor', 'rope_theta', 'rope_type', 'type'], got 'speed'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
     ),
     "missing key": (
-        lambda: pe.RoPE.from_hf_config(
-            {"head_dim": 8, "max_position_embeddings": 9, "rope_scaling": {"type": "linear"}}
-        ),
+        lambda: hf(max_position_embeddings=9, rope_scaling={"type": "linear"}),
         ValueError,
-        "the configuration must have 'factor', got ['rope_theta', 'type'].",
+        "the configuration must have 'factor', got ['partial_rotary_factor', 'rope_theta', 'type']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8, 'max_position_embeddings': 9}.",
     ),
     "missing size": (
-        lambda: pe.RoPE.from_hf_config({"num_attention_heads": 8}),
+        lambda: hf(head_dim=None, num_attention_heads=8),
         ValueError,
-        "the configuration must have 'hidden_size', got ['num_attention_heads'].",
+        "the configuration must have 'hidden_size', got ['model_type', 'num_attention_heads']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'num_attention_heads': 8}.",
     ),
     "missing layer type": (
-        lambda: pe.RoPE.from_hf_config(
-            {"rope_parameters": {"full": {"factor": 1}, "sliding": {"factor": 1}}}
-        ),
+        lambda: hf(rope_parameters={"full": {"factor": 1}, "sliding": {"factor": 1}}),
         ValueError,
-        "`layer_type` must be one of ['full', 'sliding'], got None.",
+        "`layer_type` must be one of ['full', 'sliding'], got None. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
     ),
     "layer type": (
-        lambda: pe.RoPE.from_hf_config({"head_dim": 8}, layer_type="full"),
+        lambda: hf(layer_type="full"),
         ValueError,
-        "`layer_type` must be None for parameters of one type, got 'full'.",
+        "`layer_type` must be None or of ['chunked_attention', 'full_attention', 'sliding_attention'], got 'full'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
     ),
     "no configuration": (
         lambda: pe.RoPE.from_hf_config(5),
         TypeError,
-        "`config` must be a dict or the path of a JSON object, got 5.",
+        "`config` must be a dict or the path of a JSON object, got an object of type int.",
+    ),
+    "a configuration's object": (
+        lambda: pe.RoPE.from_hf_config(ConfigObject()),
+        TypeError,
+        "`config` must be a dict or the path of a JSON object, got an object of type ConfigObject: pass config.to_dict().",
+    ),
+    "text of a configuration": (
+        lambda: hf(text_config="a"),
+        TypeError,
+        "`text_config` must be a dict, got 'a'.",
+    ),
+    "model's type": (
+        lambda: hf(model_type=["llama"]),
+        TypeError,
+        "`model_type` must be a string, got ['llama'].",
+    ),
+    "unknown model": (
+        lambda: hf(model_type="my_model"),
+        ValueError,
+        "the layout of the model type 'my_model' is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'model_type': 'my_model', 'head_dim': 8}.",
+    ),
+    "unnamed model": (
+        lambda: hf(model_type=None),
+        ValueError,
+        "the layout of the model type None is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'head_dim': 8}.",
     ),
     "unknown top key": (
-        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_speed": 3}),
+        lambda: hf(rope_speed=3),
         ValueError,
-        "the rotary keys must be of ['global_rope_theta', 'local_rope_theta', 'partial_rotary_factor', 'qk_rope_head_dim', 'rope_embedding_base', 'rope_interleave', 'rope_local_base_freq', 'rope_parameters', 'rope_pct', 'rope_scaling', 'rope_theta', 'rotary_dim', 'rotary_emb_base', 'rotary_pct'], got 'rope_speed'.",
+        "the rotary keys must be of ['global_rope_theta', 'local_rope_theta', 'no_rope_layer_interval', 'no_rope_layers', 'partial_rotary_factor', 'qk_rope_head_dim', 'rope_embedding_base', 'rope_interleave', 'rope_local_base_freq', 'rope_parameters', 'rope_pct', 'rope_scaling', 'rope_theta', 'rotary_dim', 'rotary_emb_base', 'rotary_pct'], got 'rope_speed'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
     ),
     "absolute model": (
-        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "position_embedding_type": "absolute"}),
+        lambda: hf(position_embedding_type="absolute"),
         ValueError,
-        "the configuration must be of a rotary model, got 'absolute' positions.",
+        "the model must have a rotary embedding, got 'absolute' positions in the type 'llama': leave its queries and keys as they are.",
     ),
     "alibi model": (
-        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "alibi": True}),
+        lambda: hf(alibi=True),
         ValueError,
-        "the configuration must be of a rotary model, got 'alibi' positions.",
+        "the model must have a rotary embedding, got 'alibi' positions in the type 'llama': leave its queries and keys as they are.",
+    ),
+    "model without rotation": (
+        lambda: hf(model_type="gpt2"),
+        ValueError,
+        "the model must have a rotary embedding, got 'other' positions in the type 'gpt2': leave its queries and keys as they are.",
+    ),
+    "model that may rotate": (
+        lambda: hf(model_type="esm"),
+        ValueError,
+        "the model must have a rotary embedding, got 'absolute' positions in the type 'esm': leave its queries and keys as they are.",
     ),
     "listed parameters": (
-        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_scaling": [1]}),
+        lambda: hf(rope_scaling=[1]),
         TypeError,
         "the rotary parameters must be a dict, got [1].",
     ),
     "listed type": (
-        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_scaling": {"type": ["yarn"]}}),
+        lambda: hf(rope_scaling={"type": ["yarn"]}),
         ValueError,
-        "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got ['yarn'].",
+        "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got ['yarn']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
     ),
     "local layers": (
-        lambda: pe.RoPE.from_hf_config({"head_dim": 8, "rope_local_base_freq": 10}),
+        lambda: hf(rope_local_base_freq=10),
         ValueError,
-        "`layer_type` must be one of ['full_attention', 'sliding_attention'], got None.",
+        "`layer_type` must be one of ['full_attention', 'sliding_attention'], got None. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    ),
+    "layers of one kind": (
+        lambda: hf(model_type="gemma3_text"),
+        ValueError,
+        "the rotary parameters of 'gemma3_text' must be a dict by type of layer. Or build `RoPE(...)` by hand, from {'model_type': 'gemma3_text', 'head_dim': 8}.",
+    ),
+    "real head size": (
+        lambda: hf(head_dim=2.5),
+        TypeError,
+        "`head_dim` must be a positive integer, got 2.5 of type float.",
+    ),
+    "heads of a configuration": (
+        lambda: hf(head_dim=None, hidden_size=8, num_attention_heads=0),
+        ValueError,
+        "`num_attention_heads` must be a positive integer, got 0. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'hidden_size': 8, 'num_attention_heads': 0}.",
+    ),
+    "odd rotated share": (
+        lambda: hf(max_position_embeddings=9, partial_rotary_factor=0.4),
+        ValueError,
+        "`rotary_dim` must be a positive even integer, got 3. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8, 'max_position_embeddings': 9, 'partial_rotary_factor': 0.4}.",
+    ),
+    "share in words": (
+        lambda: hf(partial_rotary_factor="all"),
+        TypeError,
+        "`partial_rotary_factor` must be a positive finite number, got 'all' of type str.",
+    ),
+    "sections of another order": (
+        lambda: hf(
+            model_type="ernie4_5_vl_moe_text",
+            max_position_embeddings=9,
+            rope_parameters={"rope_theta": 1e4, "mrope_section": [1, 1, 2]},
+        ),
+        ValueError,
+        "`mrope_section` of 'ernie4_5_vl_moe_text' has an order that is not known here. Or build `RoPE(...)` by hand, from {'model_type': 'ernie4_5_vl_moe_text', 'head_dim': 8, 'max_position_embeddings': 9}.",
+    ),
+    "interleaved in words": (
+        lambda: hf(rope_interleave="no"),
+        TypeError,
+        "`rope_interleave` must be True, False or None, got 'no'.",
+    ),
+    "strided in words": (
+        lambda: hf(
+            max_position_embeddings=9,
+            rope_parameters={"mrope_section": [4], "mrope_interleaved": 1},
+        ),
+        TypeError,
+        "`mrope_interleaved` must be True or False, got 1.",
     ),
     "scaling of a class": (
         lambda: pe.RoPE(8, 3, scaling=pe.Linear),

@@ -181,6 +181,7 @@ def test_all_six_types_of_transformers(
 
 
 LLAMA_31 = {
+    "model_type": "llama",
     "head_dim": 128,
     "hidden_size": 4096,
     "num_attention_heads": 32,
@@ -195,6 +196,7 @@ LLAMA_31 = {
     },
 }
 QWEN_25_YARN = {
+    "model_type": "qwen2",
     "hidden_size": 3584,
     "num_attention_heads": 28,
     "max_position_embeddings": 32768,
@@ -206,6 +208,7 @@ QWEN_25_YARN = {
     },
 }
 PHI_3 = {
+    "model_type": "phi3",
     "hidden_size": 3072,
     "num_attention_heads": 32,
     "max_position_embeddings": 131072,
@@ -218,6 +221,7 @@ PHI_3 = {
     },
 }
 DEEPSEEK = {
+    "model_type": "deepseek_v3",
     "hidden_size": 7168,
     "num_attention_heads": 128,
     "qk_rope_head_dim": 64,
@@ -235,6 +239,7 @@ DEEPSEEK = {
     },
 }
 NEOX = {
+    "model_type": "gpt_neox",
     "hidden_size": 6144,
     "num_attention_heads": 64,
     "max_position_embeddings": 2048,
@@ -242,6 +247,7 @@ NEOX = {
     "rotary_pct": 0.25,
 }
 QWEN2_VL = {
+    "model_type": "qwen2_vl",
     "hidden_size": 3584,
     "num_attention_heads": 28,
     "max_position_embeddings": 32768,
@@ -250,6 +256,7 @@ QWEN2_VL = {
 }
 QWEN3_VL = {
     "text_config": {
+        "model_type": "qwen3_vl_text",
         "head_dim": 128,
         "max_position_embeddings": 262144,
         "rope_parameters": {
@@ -261,6 +268,7 @@ QWEN3_VL = {
     }
 }
 BY_LAYER = {
+    "model_type": "gemma3_text",
     "head_dim": 256,
     "max_position_embeddings": 131072,
     "rope_parameters": {
@@ -269,6 +277,7 @@ BY_LAYER = {
     },
 }
 PROPORTIONAL = {
+    "model_type": "llama",
     "head_dim": 128,
     "max_position_embeddings": 4096,
     "rope_parameters": {
@@ -348,6 +357,7 @@ CONFIGURATIONS = {
     ),
     "ntk": (
         {
+            "model_type": "llama",
             "head_dim": 64,
             "max_position_embeddings": 99,
             "rope_scaling": {"type": "ntk", "factor": 2},
@@ -357,6 +367,7 @@ CONFIGURATIONS = {
     ),
     "yarn of lengths": (
         {
+            "model_type": "llama",
             "head_dim": 64,
             "max_position_embeddings": 4096,
             "rope_scaling": {
@@ -372,6 +383,7 @@ CONFIGURATIONS = {
 
 
 GEMMA_3 = {
+    "model_type": "gemma3_text",
     "head_dim": 256,
     "max_position_embeddings": 131072,
     "rope_theta": 1000000.0,
@@ -379,6 +391,7 @@ GEMMA_3 = {
     "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
 }
 MODERN_BERT = {
+    "model_type": "modernbert",
     "hidden_size": 768,
     "num_attention_heads": 12,
     "max_position_embeddings": 8192,
@@ -386,7 +399,7 @@ MODERN_BERT = {
     "local_rope_theta": 10000.0,
     "position_embedding_type": "rope",
 }
-SMALL = {"head_dim": 64, "max_position_embeddings": 99}
+SMALL = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 99}
 CONFIGURATIONS |= {
     "Gemma 3, full": (
         GEMMA_3,
@@ -406,8 +419,7 @@ CONFIGURATIONS |= {
         RoPE(512, 4096, 1e6, scaling=Proportional(0.25)),
     ),
     "DeepSeek as it was published": (
-        {key: value for key, value in DEEPSEEK.items() if key != "rope_interleave"}
-        | {"model_type": "deepseek_v3"},
+        {key: value for key, value in DEEPSEEK.items() if key != "rope_interleave"},
         {},
         RoPE.from_hf_config(DEEPSEEK),
     ),

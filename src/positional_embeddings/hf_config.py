@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from positional_embeddings import _checks, _hf_models
 from positional_embeddings.scaling import NTK, DynamicNTK, Linear, Proportional, Scaling
 from positional_embeddings.wavelength_scaling import Llama3, LongRoPE, YaRN
 
@@ -50,90 +51,165 @@ _TOP_KEYS = {
     *_SHARES,
     *_LOCAL_BASES,
     "global_rope_theta",
+    "no_rope_layer_interval",
+    "no_rope_layers",
     "qk_rope_head_dim",
     "rope_interleave",
     "rope_parameters",
     "rope_scaling",
     "rotary_dim",
 }
-# Models whose configurations do not say that neighbours form a pair.
-_INTERLEAVED_MODELS = {
-    "codegen",
-    "cohere",
-    "cohere2",
-    "deepseek_v2",
-    "deepseek_v3",
-    "glm",
-    "glm4",
-    "gptj",
-    "llama4_text",
-}
+# Types of layers that have queries and keys.
+_ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
+# What a refusal tells of a configuration, to build the embedding by hand.
+_TOLD = (
+    "model_type",
+    "head_dim",
+    "qk_rope_head_dim",
+    "hidden_size",
+    "num_attention_heads",
+    "max_position_embeddings",
+    "rope_theta",
+    "partial_rotary_factor",
+)
 
 
 def rope_arguments(
-    config: Mapping[str, Any] | str | PathLike[str], seq_len: int | None, layer_type: str | None
+    config: Mapping[str, Any] | str | PathLike[str],
+    seq_len: int | None,
+    layer_type: str | None,
+    layout: str | None,
 ) -> dict[str, Any]:
     """Return the arguments of `RoPE` that a configuration stands for."""
     config = _read(config)
-    _check_top_keys(config)
-    parameters = _parameters(config, layer_type)
+    model_type = _model_type(config)
+    _check_rotates(config, model_type)
+    try:
+        if layout is None:
+            layout = _layout(config, model_type)
+        return _arguments(config, model_type, seq_len, layer_type) | {"layout": layout}
+    except ValueError as error:
+        told = {key: config[key] for key in _TOLD if key in config}
+        message = f"{error} Or build `RoPE(...)` by hand, from {told}."
+        raise ValueError(message) from None
+
+
+def _arguments(
+    config: Mapping[str, Any], model_type: str | None, seq_len: int | None, layer_type: str | None
+) -> dict[str, Any]:
+    """Return the arguments without the layout."""
+    _check_names(config)
+    parameters = _parameters(config, model_type, layer_type)
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     kind = _OTHER_NAMES.get(str(kind), kind)
     _check_keys(kind, parameters)
     head_size = _head_size(config, layer_type)
-    share = parameters.get("partial_rotary_factor", 1.0)
-    rotary_dim = config.get("rotary_dim") or int(head_size * share)
+    share = _checks.positive_number("partial_rotary_factor", parameters["partial_rotary_factor"])
+    rotary_dim = config.get("rotary_dim", int(head_size * share))
     if kind == "proportional":
         rotary_dim = head_size
+    rotary_dim = _checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if seq_len is None:
         seq_len = _needed(config, "max_position_embeddings", "n_positions")
-    interleaved = config.get("rope_interleave", config.get("model_type") in _INTERLEAVED_MODELS)
     arguments = {
         "head_size": head_size,
         "seq_len": seq_len,
         "base": parameters["rope_theta"],
         "rotary_dim": None if rotary_dim == head_size else rotary_dim,
         "scaling": _SCALINGS[kind](parameters, config) if kind in _SCALINGS else None,
-        "layout": "interleaved" if interleaved else "half",
     }
     if "mrope_section" in parameters:
+        if model_type in _hf_models.OTHER_SECTIONS:
+            message = f"`mrope_section` of {model_type!r} has an order that is not known here."
+            raise ValueError(message)
         arguments["sections"] = tuple(parameters["mrope_section"])
-        strided = parameters.get("mrope_interleaved", False)
+        strided = parameters.get("mrope_interleaved", model_type in _hf_models.STRIDED)
+        strided = _checks.boolean("mrope_interleaved", strided)
         arguments["section_order"] = "strided" if strided else "contiguous"
     return arguments
 
 
-def _read(config: Mapping[str, Any] | str | PathLike[str]) -> Mapping[str, Any]:
-    """Return a configuration as a mapping, the text's where it has several."""
+def _read(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
+    """Return a configuration as a dict, the text's where it has several."""
     if isinstance(config, str | PathLike):
         config = json.loads(Path(config).read_text(encoding="utf-8"))
     if not isinstance(config, Mapping):
-        message = f"`config` must be a dict or the path of a JSON object, got {config!r}."
+        what = f"an object of type {type(config).__name__}"
+        if hasattr(config, "to_dict"):
+            what += ": pass config.to_dict()"
+        message = f"`config` must be a dict or the path of a JSON object, got {what}."
         raise TypeError(message)
-    text = config.get("text_config") or config
+    text = config.get("text_config")
+    if text is not None and not isinstance(text, Mapping):
+        message = f"`text_config` must be a dict, got {text!r}."
+        raise TypeError(message)
+    text = {"model_type": config.get("model_type")} | dict(text or config)
     return {key: value for key, value in text.items() if value is not None}
 
 
-def _check_top_keys(config: Mapping[str, Any]) -> None:
+def _model_type(config: Mapping[str, Any]) -> str | None:
+    """Return the type of the model, if it is one that rotates."""
+    model_type = config.get("model_type")
+    if not (model_type is None or isinstance(model_type, str)):
+        message = f"`model_type` must be a string, got {model_type!r}."
+        raise TypeError(message)
+    return model_type
+
+
+def _layout(config: Mapping[str, Any], model_type: str | None) -> str:
+    """Return which features form a pair, if it is known of the model."""
+    flag = _checks.optional_boolean("rope_interleave", config.get("rope_interleave"))
+    if flag is not None and model_type in _hf_models.FLAGGED:
+        return "interleaved" if flag else "half"
+    if model_type in _hf_models.INTERLEAVED:
+        return "interleaved"
+    if model_type in _hf_models.HALF:
+        return "half"
+    advice = "pass layout='half' or layout='interleaved', whichever its code has"
+    parts = [
+        key for key, value in config.items() if isinstance(value, Mapping) and "model_type" in value
+    ]
+    if parts:
+        advice += f", or one of its parts, of {parts}"
+    advice = _hf_models.ADVICE.get(str(model_type), advice)
+    message = f"the layout of the model type {model_type!r} is not known: {advice}."
+    raise ValueError(message)
+
+
+def _check_rotates(config: Mapping[str, Any], model_type: str | None) -> None:
+    """Refuse models that have no rotary embedding."""
+    default = "absolute" if model_type in _hf_models.ROTATE_IF_SAID else "rope"
+    kind = config.get("position_embedding_type", default)
+    if _checks.boolean("alibi", config.get("alibi", False)):
+        kind = "alibi"
+    if model_type in _hf_models.NO_ROTATION:
+        kind = "other"
+    if kind not in ("rope", "rotary"):
+        message = (
+            f"the model must have a rotary embedding, got {kind!r} positions in the type "
+            f"{model_type!r}: leave its queries and keys as they are."
+        )
+        raise ValueError(message)
+
+
+def _check_names(config: Mapping[str, Any]) -> None:
     """Refuse what tells of rotary embeddings in words that are not known here."""
     for key in config:
         if ("rope" in key or key.startswith("rotary")) and key not in _TOP_KEYS:
             message = f"the rotary keys must be of {sorted(_TOP_KEYS)}, got {key!r}."
             raise ValueError(message)
-    kind = config.get("position_embedding_type", "rope")
-    if config.get("alibi") or kind not in ("rope", "rotary"):
-        message = f"the configuration must be of a rotary model, got {kind!r} positions."
-        raise ValueError(message.replace("'rope'", "'alibi'"))
 
 
-def _parameters(config: Mapping[str, Any], layer_type: str | None) -> dict[str, Any]:
+def _parameters(
+    config: Mapping[str, Any], model_type: str | None, layer_type: str | None
+) -> dict[str, Any]:
     """Return the rotary parameters in one form, whichever the configuration has."""
-    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(given, Mapping):
         message = f"the rotary parameters must be a dict, got {given!r}."
         raise TypeError(message)
     parameters = dict(given)
-    base = next((config[key] for key in _BASES if key in config), 10_000)
+    base = next((config[key] for key in _BASES if key in config), None)
     by_layer = {name: value for name, value in parameters.items() if isinstance(value, Mapping)}
     local = next((config[key] for key in _LOCAL_BASES if key in config), None)
     if local is not None and not by_layer:
@@ -141,19 +217,42 @@ def _parameters(config: Mapping[str, Any], layer_type: str | None) -> dict[str, 
         full = {"rope_theta": config.get("global_rope_theta", base)} | parameters
         by_layer = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
     if by_layer:
-        if layer_type not in by_layer:
+        if layer_type not in list(by_layer):
             message = f"`layer_type` must be one of {sorted(by_layer)}, got {layer_type!r}."
             raise ValueError(message)
         parameters = dict(by_layer[layer_type])
-    elif layer_type is not None:
-        message = f"`layer_type` must be None for parameters of one type, got {layer_type!r}."
-        raise ValueError(message)
-    if parameters.get("rope_theta") is None:
-        parameters["rope_theta"] = base
+    else:
+        _check_layer_type(config, model_type, layer_type)
+        # Stands in both places at times; transformers takes the outer one.
+        key = "original_max_position_embeddings"
+        parameters |= {key: config[key]} if key in config else {}
     share = next((config[key] for key in _SHARES if key in config), None)
-    if share is not None:
-        parameters.setdefault("partial_rotary_factor", share)
-    return parameters
+    defaults = {"rope_theta": base, "partial_rotary_factor": share}
+    parameters = {key: value for key, value in parameters.items() if value is not None}
+    parameters = {key: value for key, value in defaults.items() if value is not None} | parameters
+    if model_type in _hf_models.OWN_SHARE and "rotary_dim" not in config:
+        _needed(parameters, "partial_rotary_factor")
+    if model_type in _hf_models.OWN_BASE:
+        _needed(parameters, "rope_theta")
+    return {"rope_theta": 10_000, "partial_rotary_factor": 1.0} | parameters
+
+
+def _check_layer_type(
+    config: Mapping[str, Any], model_type: str | None, layer_type: str | None
+) -> None:
+    """Check the type of a layer in a model with one embedding for all of them."""
+    if model_type in _hf_models.BY_LAYER:
+        message = f"the rotary parameters of {model_type!r} must be a dict by type of layer."
+        raise ValueError(message)
+    if layer_type is None:
+        return
+    in_model = config.get("layer_types", _ATTENTION_LAYERS)
+    known = [name for name in _ATTENTION_LAYERS if name in in_model]
+    if model_type in _hf_models.FULL_WITHOUT and len(known) > 1:
+        known.remove("full_attention")
+    if layer_type not in known:
+        message = f"`layer_type` must be None or of {known}, got {layer_type!r}."
+        raise ValueError(message)
 
 
 def _check_keys(kind: Any, parameters: Mapping[str, Any]) -> None:
@@ -169,36 +268,42 @@ def _check_keys(kind: Any, parameters: Mapping[str, Any]) -> None:
 
 def _head_size(config: Mapping[str, Any], layer_type: str | None) -> int:
     if layer_type == "full_attention" and "global_head_dim" in config:
-        return int(config["global_head_dim"])
-    for key in ("qk_rope_head_dim", "head_dim"):
+        return _checks.positive_integer("global_head_dim", config["global_head_dim"])
+    for key in ("qk_rope_head_dim", "head_dim", "kv_channels"):
         if key in config:
-            return int(config[key])
+            return _checks.positive_integer(key, config[key])
     heads = _needed(config, "num_attention_heads", "n_head")
-    return int(_needed(config, "hidden_size", "n_embd") // heads)
+    heads = _checks.positive_integer("num_attention_heads", heads)
+    return (
+        _checks.positive_integer("hidden_size", _needed(config, "hidden_size", "n_embd")) // heads
+    )
 
 
 def _needed(values: Mapping[str, Any], *keys: str) -> Any:
     """Return what stands under the first of the keys that is there."""
     for key in keys:
-        if values.get(key) is not None:
+        if key in values:
             return values[key]
     message = f"the configuration must have {keys[0]!r}, got {sorted(values)}."
     raise ValueError(message)
 
 
-def _original(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> int:
+def _original(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
     """Return the length of training."""
-    for values in (parameters, config):
-        if values.get("original_max_position_embeddings"):
-            return int(values["original_max_position_embeddings"])
-    return int(_needed(config, "max_position_embeddings"))
+    key = "original_max_position_embeddings"
+    return parameters[key] if key in parameters else _needed(config, "max_position_embeddings")
 
 
-def _extension(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> float:
+def _extension(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
     """Return how many times longer the context becomes."""
-    if parameters.get("factor") is not None:
-        return float(parameters["factor"])
-    return float(_needed(config, "max_position_embeddings") / _original(parameters, config))
+    if "factor" in parameters:
+        return parameters["factor"]
+    longest = _checks.positive_number(
+        "max_position_embeddings", _needed(config, "max_position_embeddings")
+    )
+    return longest / _checks.positive_number(
+        "original_max_position_embeddings", _original(parameters, config)
+    )
 
 
 def _yarn(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> YaRN:
@@ -236,13 +341,14 @@ def _longrope(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> LongR
 _SCALINGS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Scaling]] = {
     "linear": lambda parameters, _: Linear(_needed(parameters, "factor")),
     "ntk": lambda parameters, _: NTK(_needed(parameters, "factor")),
+    # Also where there is an original length, as transformers does.
     "dynamic": lambda parameters, config: DynamicNTK(
-        _needed(parameters, "factor"), _original(parameters, config)
+        _needed(parameters, "factor"), _needed(config, "max_position_embeddings")
     ),
     "yarn": _yarn,
     "llama3": _llama3,
     "longrope": _longrope,
     "proportional": lambda parameters, _: Proportional(
-        parameters.get("partial_rotary_factor", 1.0), parameters.get("factor", 1.0)
+        parameters["partial_rotary_factor"], parameters.get("factor", 1.0)
     ),
 }

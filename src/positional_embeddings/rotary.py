@@ -355,40 +355,56 @@ class RoPE:
     ) -> "RoPE":
         """Return the rotary embedding of a model from its Hugging Face ``config.json``.
 
+        Scores of queries and keys are those of the model's own code in transformers. A model
+        whose rotation is not known by its ``model_type`` is refused unless `layout` is given,
+        and so is one that does not rotate.
+
         Parameters
         ----------
         config : dict or path
             The configuration, or where it is stored. Both forms of it are read: with
-            ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``.
+            ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``. If it has a
+            ``text_config``, that is read; for another part of it pass that part.
         seq_len : int, optional
             Number of positions in the table, the configuration's
-            ``max_position_embeddings`` where it is None. Dynamic NTK and LongRoPE depend
-            on it.
+            ``max_position_embeddings`` if None. Dynamic NTK and LongRoPE depend on it.
         **options : Any
-            `layer_type` where the configuration has parameters for several, and
-            arguments of `RoPE` such as `feature_axis`, which go before the configuration.
+            `layer_type` if the types of layers have different parameters, and arguments
+            of `RoPE`, such as `feature_axis` or `layout`, which override the configuration.
 
         Returns
         -------
         RoPE
             Head size, base, partial rotation, scaling and sections as the configuration
-            has them; in the half layout unless it, or the model's type, says otherwise.
+            has them, in the layout of its ``model_type``. Which layers rotate, and a
+            rotation in several dimensions of images, is left to the model.
 
         Raises
         ------
+        TypeError
+            If the configuration is no dict, or a number or a flag in it is of another kind.
         ValueError
-            If a type or a key of the rotary parameters is unknown, or one is missing; the
-            message lists what is known.
+            If the model's rotation is not known, a type or a key of the rotary parameters
+            is unknown, or one is missing. The message says what is known, what to pass
+            instead, and from what to build ``RoPE(...)`` by hand.
 
         Examples
         --------
         >>> RoPE.from_hf_config({
-        ...     "hidden_size": 576, "num_attention_heads": 9, "rope_theta": 100_000,
-        ...     "max_position_embeddings": 2048,
+        ...     "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9,
+        ...     "rope_theta": 100_000, "max_position_embeddings": 2048,
         ... }).head_size
         64
+
+        Models that are not known here need the layout that their code has:
+
+        >>> RoPE.from_hf_config({
+        ...     "model_type": "my_model", "head_dim": 64, "max_position_embeddings": 2048,
+        ... }, layout="interleaved").layout
+        'interleaved'
         """
-        arguments = rope_arguments(config, seq_len, options.pop("layer_type", None))
+        layer_type = options.pop("layer_type", None)
+        arguments = rope_arguments(config, seq_len, layer_type, options.get("layout"))
         return cls(**(arguments | options))
 
     @property
