@@ -1849,6 +1849,16 @@ CASES = {
         ValueError,
         f"`num_channels` must be at most 2**20, got {10**30}.",
     ),
+    "huge packed sequence": (
+        lambda: pe.segment_ids_from_lengths([2, 1], 10**30),
+        ValueError,
+        f"`total_len` must be at most 2**48, got {10**30}.",
+    ),
+    "huge number of documents": (
+        lambda: pe.lengths_from_segment_ids(f(3, dtype=int), 10**30),
+        ValueError,
+        f"`num_segments` must be at most 2**48, got {10**30}.",
+    ),
     "huge patch vector": (
         lambda: pe.PatchEmbedding(8, 4, 3, 10**30),
         ValueError,

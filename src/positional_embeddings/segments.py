@@ -69,7 +69,7 @@ def segment_ids_from_lengths(
             message = "`total_len` must be given where `lengths` is an array."
             raise TypeError(message)
         total_len = sum(_checks.integers("lengths", lengths))
-    total_len = _checks.positive_integer("total_len", total_len)
+    total_len = _checks.positive_integer("total_len", total_len, most=_checks.MOST_IN_MEMORY)
     ends = cumulative_lengths(lengths, xp=xp, device=device)
     xp, on = namespace_of(lengths=ends), device_of(ends)
     if known(ends[-1] > total_len):
@@ -291,7 +291,8 @@ def lengths_from_segment_ids(
     """
     xp = namespace_of(segment_ids=segment_ids)
     _checks.signed_integers("segment_ids", segment_ids, xp)
-    num_segments = _checks.positive_integer("num_segments", num_segments)
+    most = _checks.MOST_IN_MEMORY
+    num_segments = _checks.positive_integer("num_segments", num_segments, most=most)
     axis, on = sequence_axis("segment_ids", segment_ids, seq_axis), device_of(segment_ids)
     dtype = default_integer(xp, on)
     ids: Any = xp.astype(sequence_first(segment_ids, axis, xp), dtype, copy=False)
