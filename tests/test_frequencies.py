@@ -121,6 +121,27 @@ def test_large_positions_without_a_sign_in_every_library(backend):
     np.testing.assert_allclose(backend.numpy(cos), np.asarray(expected, dtype=float), atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("position", "base", "i"),
+    [
+        (-317.98895263671875, 10, 12),
+        (-62.9958610534668, 10_000, 3),
+        (-160.96925354003906, 10_000, 3),
+    ],
+)
+def test_parts_of_negative_real_positions_add_up_exactly(backend, position, base, i):
+    """They have many large parts, whose sum must not outgrow a float32's digits."""
+    array = backend.array(np.asarray([position], dtype=np.float32))
+    dtype = getattr(backend.xp, backend.wide)
+    tables = cos_sin(array, turns(128, base, 2.0), dtype, backend.xp)
+    cos, sin = (backend.numpy(table)[i, 0] for table in tables)
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    with mpmath.workdps(50):
+        exact = exact_angle(mpmath.mpf(position), i, 128, base, 2.0)
+        assert error(cos, mpmath.cos(exact)) < bound
+        assert error(sin, mpmath.sin(exact)) < bound
+
+
 def test_far_real_positions(backend):
     """A position counts as far as its parts are exact; beyond, and without a number, it is NaN."""
     given = [2.0**24 + 2, 1.25 * 2**34, -1.75 * 2**36, 2.0**50, 1.5 * 2**62, -(2.0**63)]

@@ -172,7 +172,7 @@ def _reduced_turns(
         limb = numbers[beside_frequencies]
         first, second, third = beside(frequencies.parts(grid, exponent))
         coarse = _without_whole(coarse + _without_whole(limb * first, xp), xp)
-        medium = medium + _without_whole(limb * second, xp)
+        medium = _without_whole(medium + _without_whole(limb * second, xp), xp)
         fine = fine + limb * third
     if rest is not None:
         (whole_frequency,) = beside([frequencies.per_position()])
