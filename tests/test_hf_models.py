@@ -6,7 +6,6 @@ Generated from the folders of models. What `RoPE.from_hf_config` accepts is driv
 
 import copy
 import importlib
-import warnings
 from collections import Counter
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 import hf_models
 from positional_embeddings import RoPE
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the models
 FOLDERS = hf_models.folders()
 THETAS = ("rope_theta", "rotary_emb_base", "rope_local_base_freq")
 
@@ -25,9 +25,6 @@ def _oracle(request, monkeypatch):
     if not request.config.getoption("--oracles"):
         pytest.importorskip("torch", reason="an oracle; CI runs with --oracles")
         pytest.importorskip("transformers", reason="an oracle; CI runs with --oracles")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def answers(config, asked):

@@ -148,7 +148,7 @@ def _read(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
 
 
 def _model_type(config: Mapping[str, Any]) -> str | None:
-    """Return the type of the model, if it is one that rotates."""
+    """Return the type of the model, if the configuration says it."""
     model_type = config.get("model_type")
     if not (model_type is None or isinstance(model_type, str)):
         message = f"`model_type` must be a string, got {model_type!r}."
