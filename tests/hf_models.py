@@ -310,7 +310,7 @@ def in_order(x, ramped):
 
 def is_equal(rope, pairs, positions):
     """Tell whether an embedding gives the scores of a model, to 1e-4 of the largest."""
-    size, turned = rope.head_size, rope.rotary_dim
+    size, turned = rope.head_size, rope.rotary_dim or rope.head_size
     mine, theirs = [], []
     for zero, rotated, ramped in pairs:
         width = zero.shape[-1]

@@ -1450,7 +1450,7 @@ CASES = {
     "unnamed model": (
         lambda: hf(model_type=None),
         ValueError,
-        "the layout of the model type None is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'head_dim': 8}.",
+        "the layout of a configuration without `model_type` is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'head_dim': 8}.",
     ),
     "unknown top key": (
         lambda: hf(rope_speed=3),
@@ -1460,22 +1460,22 @@ CASES = {
     "absolute model": (
         lambda: hf(position_embedding_type="absolute"),
         ValueError,
-        "the model must have a rotary embedding, got 'absolute' positions in the type 'llama': leave its queries and keys as they are.",
+        "the model must have a rotary embedding, got the type 'llama' with 'absolute' positions: leave its queries and keys as they are.",
     ),
     "alibi model": (
         lambda: hf(alibi=True),
         ValueError,
-        "the model must have a rotary embedding, got 'alibi' positions in the type 'llama': leave its queries and keys as they are.",
+        "the model must have a rotary embedding, got the type 'llama' with 'alibi' positions: leave its queries and keys as they are.",
     ),
     "model without rotation": (
         lambda: hf(model_type="gpt2"),
         ValueError,
-        "the model must have a rotary embedding, got 'other' positions in the type 'gpt2': leave its queries and keys as they are.",
+        "the model must have a rotary embedding, got the type 'gpt2': leave its queries and keys as they are.",
     ),
     "model that may rotate": (
         lambda: hf(model_type="esm"),
         ValueError,
-        "the model must have a rotary embedding, got 'absolute' positions in the type 'esm': leave its queries and keys as they are.",
+        "the model must have a rotary embedding, got the type 'esm' with 'absolute' positions: leave its queries and keys as they are.",
     ),
     "listed parameters": (
         lambda: hf(rope_scaling=[1]),
@@ -1508,9 +1508,19 @@ CASES = {
         "`num_attention_heads` must be a positive integer, got 0. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'hidden_size': 8, 'num_attention_heads': 0}.",
     ),
     "odd rotated share": (
-        lambda: hf(max_position_embeddings=9, partial_rotary_factor=0.4),
+        lambda: hf(max_position_embeddings=9, partial_rotary_factor=0.4, model_type="phi3"),
         ValueError,
-        "`rotary_dim` must be a positive even integer, got 3. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8, 'max_position_embeddings': 9, 'partial_rotary_factor': 0.4}.",
+        "`rotary_dim` must be a positive even integer, got 3. Or build `RoPE(...)` by hand, from {'model_type': 'phi3', 'head_dim': 8, 'max_position_embeddings': 9, 'partial_rotary_factor': 0.4}.",
+    ),
+    "sections by number": (
+        lambda: hf(rope_scaling={"type": "mrope", "mrope_section": 3}, max_position_embeddings=9),
+        TypeError,
+        "`mrope_section` must be a list of integers, got 3.",
+    ),
+    "layers by number": (
+        lambda: hf(max_position_embeddings=9, layer_types=3, layer_type="full_attention"),
+        TypeError,
+        "`layer_types` must be a list of strings, got 3.",
     ),
     "share in words": (
         lambda: hf(partial_rotary_factor="all"),

@@ -34,18 +34,34 @@ LLAMA = {"model_type": "llama"} | SIZES
     ],
 )
 def test_layouts(model_type, layout):
-    config = SIZES | {"model_type": model_type, "rope_theta": 1e4, "partial_rotary_factor": 0.5}
-    expected = RoPE(64, 8192, 1e4, rotary_dim=32, layout=layout)
+    config = SIZES | {"model_type": model_type, "rope_theta": 1e4}
+    expected = RoPE(64, 8192, 1e4, layout=layout)
+    if model_type == "glm4v_text":
+        config |= {"partial_rotary_factor": 0.5}
+        expected = RoPE(64, 8192, 1e4, rotary_dim=32, layout=layout)
     assert RoPE.from_hf_config(config) == expected
     # The text's model is the one that counts.
     assert RoPE.from_hf_config({"model_type": "any", "text_config": config}) == expected
+
+
+def test_shares_that_a_model_does_not_read_are_refused():
+    """Llama's code rotates all features, whatever its configuration says."""
+    for share in ({"partial_rotary_factor": 0.5}, {"rope_pct": 0.25}, {"rotary_dim": 32}):
+        with pytest.raises(ValueError, match="must be left out for 'llama', which rotates all"):
+            RoPE.from_hf_config(LLAMA | share)
+    whole = {"rope_parameters": {"partial_rotary_factor": 1.0}}
+    assert RoPE.from_hf_config(LLAMA | whole) == RoPE(64, 8192)
+    phi = LLAMA | {"model_type": "phi3", "partial_rotary_factor": 0.75}
+    assert RoPE.from_hf_config(phi) == RoPE(64, 8192, rotary_dim=48)
+    ours = LLAMA | {"model_type": "ours", "rotary_dim": 32}
+    assert RoPE.from_hf_config(ours, layout="half") == RoPE(64, 8192, rotary_dim=32)
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "opt", "whisper", "bert"])
 def test_models_without_rotation(model_type):
     config = SIZES | {"model_type": model_type}
     for options in ({}, {"layout": "half"}):
-        with pytest.raises(ValueError, match=f"in the type '{model_type}': leave its queries and"):
+        with pytest.raises(ValueError, match=f"got the type '{model_type}': leave its"):
             RoPE.from_hf_config(config, **options)
 
 
@@ -53,6 +69,7 @@ def test_models_without_rotation(model_type):
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_unknown_models_need_a_layout(given, layout):
     assert RoPE.from_hf_config(SIZES | given, layout=layout) == RoPE(64, 8192, layout=layout)
+    assert RoPE.from_hf_config(LLAMA, layout=None) == RoPE(64, 8192)
     with pytest.raises(ValueError, match="is not known: pass layout='half' or layout='interl"):
         RoPE.from_hf_config(SIZES | given)
 

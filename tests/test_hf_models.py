@@ -111,6 +111,20 @@ def test_models_of(folder):
 
 
 @pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
+def test_shares_of(folder):
+    """A share of rotated features, which some models read and the others do not."""
+    for config_class, config in hf_models.configs(folder):
+        if verdict(config_class.model_type, config) == "refused" or hasattr(config, "text_config"):
+            continue
+        given = getattr(config, "rope_parameters", None) or {}
+        for parameters in [value for value in given.values() if isinstance(value, dict)] or [given]:
+            parameters["partial_rotary_factor"] = 0.5
+        said = answers(config.to_dict(), layer_types(config))
+        if given and any(isinstance(rope, RoPE) for rope in said.values()):
+            check_scores(config)
+
+
+@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
 def test_sections_of(folder):
     """Positions of three coordinates, where the model's code has sections."""
     for _, config in hf_models.configs(folder):

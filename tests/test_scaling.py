@@ -423,8 +423,16 @@ CONFIGURATIONS |= {
         {},
         RoPE.from_hf_config(DEEPSEEK),
     ),
-    "a number of rotated features": (SMALL | {"rotary_dim": 16}, {}, RoPE(64, 99, rotary_dim=16)),
-    "StableLM": (SMALL | {"rope_pct": 0.25}, {}, RoPE(64, 99, rotary_dim=16)),
+    "a number of rotated features": (
+        SMALL | {"rotary_dim": 16, "model_type": "minimax_m2", "rope_theta": 10_000},
+        {},
+        RoPE(64, 99, rotary_dim=16),
+    ),
+    "StableLM": (
+        SMALL | {"rope_pct": 0.25, "model_type": "stablelm"},
+        {},
+        RoPE(64, 99, rotary_dim=16),
+    ),
     "Phi-3-small": (SMALL | {"rope_embedding_base": 1e6}, {}, RoPE(64, 99, 1e6)),
     "null": (SMALL | {"rope_theta": None, "rope_scaling": None}, {}, RoPE(64, 99)),
     "GPT-J": (

@@ -71,6 +71,11 @@ OWN_SHARE = _names("""
     nemotron3_5_transcribe_word_timestamp neomme persimmon phi qwen3_5_moe_text qwen3_5_text
     qwen3_next recurrent_gemma stablelm
 """)
+# Rotate a share of the features if their configuration has one; the others rotate all of them.
+SHARE = OWN_SHARE | _names("""
+    gpt_neox_japanese minimax_m2 nemotron3_diarization_audio phi3 phi4_multimodal
+""")
+ROTARY_DIM = SHARE | _names("codegen gptj")
 
 # Have one embedding for each type of layer.
 BY_LAYER = _names("""

@@ -106,6 +106,7 @@ def _arguments(
     head_size = _head_size(config, layer_type)
     share = _checks.positive_number("partial_rotary_factor", parameters["partial_rotary_factor"])
     rotary_dim = config.get("rotary_dim", int(head_size * share))
+    _check_share(config, model_type, kind, share)
     if kind == "proportional":
         rotary_dim = head_size
     rotary_dim = _checks.positive_integer("rotary_dim", rotary_dim, even=True)
@@ -122,11 +123,29 @@ def _arguments(
         if model_type in _hf_models.OTHER_SECTIONS:
             message = f"`mrope_section` of {model_type!r} has an order that is not known here."
             raise ValueError(message)
-        arguments["sections"] = tuple(parameters["mrope_section"])
+        sections = parameters["mrope_section"]
+        if not isinstance(sections, list | tuple):
+            message = f"`mrope_section` must be a list of integers, got {sections!r}."
+            raise TypeError(message)
+        arguments["sections"] = tuple(sections)
         strided = parameters.get("mrope_interleaved", model_type in _hf_models.STRIDED)
         strided = _checks.boolean("mrope_interleaved", strided)
         arguments["section_order"] = "strided" if strided else "contiguous"
     return arguments
+
+
+def _check_share(
+    config: Mapping[str, Any], model_type: str | None, kind: str, share: float
+) -> None:
+    """Refuse shares of rotated features that the model's code does not read."""
+    known = model_type in _hf_models.HALF | _hf_models.INTERLEAVED
+    for key, readers, given in (
+        ("partial_rotary_factor", _hf_models.SHARE, share != 1 and kind != "proportional"),
+        ("rotary_dim", _hf_models.ROTARY_DIM, "rotary_dim" in config),
+    ):
+        if known and given and model_type not in readers:
+            message = f"`{key}` must be left out for {model_type!r}, which rotates all features."
+            raise ValueError(message)
 
 
 def _read(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
@@ -172,7 +191,9 @@ def _layout(config: Mapping[str, Any], model_type: str | None) -> str:
     if parts:
         advice += f", or one of its parts, of {parts}"
     advice = _hf_models.ADVICE.get(str(model_type), advice)
-    message = f"the layout of the model type {model_type!r} is not known: {advice}."
+    what = "a configuration without `model_type`"
+    what = what if model_type is None else f"the model type {model_type!r}"
+    message = f"the layout of {what} is not known: {advice}."
     raise ValueError(message)
 
 
@@ -182,12 +203,11 @@ def _check_rotates(config: Mapping[str, Any], model_type: str | None) -> None:
     kind = config.get("position_embedding_type", default)
     if _checks.boolean("alibi", config.get("alibi", False)):
         kind = "alibi"
-    if model_type in _hf_models.NO_ROTATION:
-        kind = "other"
-    if kind not in ("rope", "rotary"):
+    if kind not in ("rope", "rotary") or model_type in _hf_models.NO_ROTATION:
+        positions = f" with {kind!r} positions" if kind not in ("rope", "rotary") else ""
         message = (
-            f"the model must have a rotary embedding, got {kind!r} positions in the type "
-            f"{model_type!r}: leave its queries and keys as they are."
+            f"the model must have a rotary embedding, got the type {model_type!r}{positions}: "
+            "leave its queries and keys as they are."
         )
         raise ValueError(message)
 
@@ -247,6 +267,9 @@ def _check_layer_type(
     if layer_type is None:
         return
     in_model = config.get("layer_types", _ATTENTION_LAYERS)
+    if not isinstance(in_model, list | tuple):
+        message = f"`layer_types` must be a list of strings, got {in_model!r}."
+        raise TypeError(message)
     known = [name for name in _ATTENTION_LAYERS if name in in_model]
     if model_type in _hf_models.FULL_WITHOUT and len(known) > 1:
         known.remove("full_attention")

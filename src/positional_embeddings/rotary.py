@@ -403,9 +403,8 @@ class RoPE:
         ... }, layout="interleaved").layout
         'interleaved'
         """
-        layer_type = options.pop("layer_type", None)
-        arguments = rope_arguments(config, seq_len, layer_type, options.get("layout"))
-        return cls(**(arguments | options))
+        layer_type, layout = options.pop("layer_type", None), options.pop("layout", None)
+        return cls(**(rope_arguments(config, seq_len, layer_type, layout) | options))
 
     @property
     def inv_freq(self) -> HostArray:
