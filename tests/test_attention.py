@@ -307,3 +307,11 @@ def test_grouped_queries_beside_a_batch_that_broadcasts(backend, batches):
     for h in range(4):
         expected, _ = oracles.attention(*(a[:, :, h * a.shape[2] // 4] for a in whole))
         np.testing.assert_allclose(backend.numpy(got)[:, :, h], expected, atol=backend.tolerance())
+
+
+def test_axes_that_come_as_arrays():
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    axes = {"feature_axis": np.asarray(2), "seq_axis": np.asarray(1)}
+    got = scaled_dot_product_attention(x, x, x, **axes)
+    expected = scaled_dot_product_attention(x, x, x, feature_axis=2, seq_axis=1)
+    np.testing.assert_array_equal(got, expected)

@@ -1859,6 +1859,16 @@ CASES = {
         ValueError,
         f"`num_channels` must be at most 2**20, got {10**30}.",
     ),
+    "huge document": (
+        lambda: pe.cumulative_lengths([2, 10**30]),
+        ValueError,
+        f"`lengths` must be between 0 and the largest int64 = {2**63 - 1}, got {10**30} at index 1.",
+    ),
+    "huge documents": (
+        lambda: pe.cumulative_lengths([2**62] * 3),
+        ValueError,
+        f"`lengths` must add up to at most {2**63 - 1}, which int64 holds.",
+    ),
     "huge packed sequence": (
         lambda: pe.segment_ids_from_lengths([2, 1], 10**30),
         ValueError,

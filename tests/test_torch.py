@@ -335,6 +335,17 @@ def test_what_nobody_may_attend_to_has_a_gradient_of_zeros(size):
     assert not any(array.grad.any() for array in (q, k, v))
 
 
+@pytest.mark.parametrize("by_function", [False, True])
+def test_a_learned_bias_that_is_masked_everywhere_has_a_gradient_of_zeros(by_function):
+    x, b = torch.ones(4, 32), torch.zeros(32, 32, requires_grad=True)
+    mask = torch.ones(32, 32, dtype=torch.bool)
+    bias = (lambda q_idx, k_idx: b[q_idx, k_idx]) if by_function else b
+    output = scaled_dot_product_attention(x, x, x, mask=mask, bias=bias, block_size=8)
+    output.sum().backward()
+    assert not output.any()
+    assert not b.grad.any()
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [None, 64])
 def test_attention_keeps_its_precision_under_autocast(dtype, size):

@@ -22,6 +22,7 @@ from positional_embeddings._namespace import (
     device_of,
     dtype_name,
     is_readable,
+    is_torch_array,
     known,
     without_warnings,
 )
@@ -148,9 +149,7 @@ def attend_in_blocks(
     keys = _keys_for_blocks(problem, xp)
     at_queries, at_keys = cuts(q_len, q_block), cuts(k_len, k_block)
     if not eager:
-        parts = [
-            _attend_rows(problem, keys, groups, at, at_keys, eager, xp)[0] for at in at_queries
-        ]
+        parts = [_attend_rows(problem, keys, groups, at, at_keys, xp)[0] for at in at_queries]
         return xp.concat(parts, axis=-2)
 
     shape = (*rows, q_len, problem.value.shape[-1])
@@ -158,7 +157,7 @@ def attend_in_blocks(
 
     def work(piece: tuple[slice, list[tuple[slice, ...]]]) -> None:
         queries, some = piece
-        parts = _attend_rows(problem, keys, some, queries, at_keys, eager, xp)
+        parts = _attend_rows(problem, keys, some, queries, at_keys, xp)
         for group, part in zip(some, parts, strict=True):
             output[(*group, queries, ALL)] = part
 
@@ -189,13 +188,12 @@ def _attend_rows(
     groups: Sequence[tuple[slice, ...]],
     queries: slice,
     at_keys: Sequence[slice],
-    eager: bool,  # noqa: FBT001
     xp: Namespace,
 ) -> list[Any]:
     """Return the output of a block of queries, of each group of rows.
 
-    Hidden blocks of keys are passed over, but for the last one where PyTorch
-    differentiates: the zeros of a query that sees nothing have a gradient, too.
+    Hidden blocks of keys are passed over, but for PyTorch's last one: the zeros of a query
+    that sees nothing have a gradient, too.
     """
     sums = []
     for group in groups:
@@ -213,7 +211,7 @@ def _attend_rows(
             any_seen, hidden, added = of_all or _seen(
                 part_of(mask, here), part_of(bias, here), problem.dtype, xp
             )
-            if not any_seen and (eager or at is not at_keys[-1]):
+            if not any_seen and not (is_torch_array(problem.query) and at is at_keys[-1]):
                 continue
             key = part_of(keys.key, (*group, at, ALL))
             broken = part_of(keys.broken, (*group, ALL, at))

@@ -39,7 +39,7 @@ def feature_and_seq_axis(
     """Return both axes counted from 0."""
     try:
         axes = _counted_from_0(feature_axis, seq_axis, array.ndim)
-    except (TypeError, ValueError):  # what has no hash is no axis
+    except (TypeError, ValueError):  # a list and a 0-d array have no hash
         axes = None
     if axes is not None:
         return axes
@@ -49,8 +49,10 @@ def feature_and_seq_axis(
             f"got shape {tuple(array.shape)}."
         )
         raise ValueError(message)
-    axis_of("feature_axis", feature_axis, array.ndim, name)
-    axis_of("seq_axis", seq_axis, array.ndim, name)
+    feature = axis_of("feature_axis", feature_axis, array.ndim, name)
+    seq = axis_of("seq_axis", seq_axis, array.ndim, name)
+    if feature != seq:
+        return feature, seq
     message = (
         f"`feature_axis` and `seq_axis` must be two axes, got {feature_axis} and {seq_axis} "
         f"for the {array.ndim}-dimensional `{name}`."

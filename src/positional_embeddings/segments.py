@@ -17,6 +17,7 @@ from positional_embeddings._namespace import (
     Namespace,
     default_integer,
     device_of,
+    dtype_name,
     known,
     namespace_of,
     namespace_or_numpy,
@@ -205,8 +206,8 @@ def cumulative_lengths(
     TypeError
         If `lengths` are not integers.
     ValueError
-        If `lengths` is not one-dimensional, or one is negative, where values can
-        be read.
+        If `lengths` is not one-dimensional, one is negative, or their sum is larger than
+        any integer of the library, where values can be read.
 
     Examples
     --------
@@ -217,7 +218,12 @@ def cumulative_lengths(
     on = device_of(real)
     real = xp.astype(real, default_integer(xp, on), copy=False)
     start = xp.asarray([0], dtype=real.dtype, device=on)
-    return xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
+    ends = xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
+    if known(xp.any(ends[1:] < ends[:-1])):
+        most = xp.iinfo(ends.dtype).max
+        message = f"`lengths` must add up to at most {most}, which {dtype_name(ends.dtype)} holds."
+        raise ValueError(message)
+    return ends
 
 
 def lengths_from_cumulative(cumulative: ArrayT, /) -> ArrayT:
@@ -335,8 +341,12 @@ def length_array(
     if isinstance(lengths, list | tuple | range):
         xp = namespace_or_numpy(xp)
         numbers = _checks.integers(name, lengths)
+        dtype = default_integer(xp, device)
+        if bounds.most is None:
+            largest = f"the largest {dtype_name(dtype)}"
+            bounds = Bounds(bounds.least, int(xp.iinfo(dtype).max), largest)
         bounds.check(name, numbers)
-        return xp, xp.asarray(numbers, dtype=default_integer(xp, device), device=device)
+        return xp, xp.asarray(numbers, dtype=dtype, device=device)
     if xp is not None or device is not None:
         message = f"`xp` and `device` must be left out where `{name}` is an array."
         raise TypeError(message)
