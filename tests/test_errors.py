@@ -1624,7 +1624,7 @@ CASES = {
     "padding of three axes": (
         lambda: pe.positions_from_mask(f((1, 4, 2), dtype=bool)),
         ValueError,
-        "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2).",
+        "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2). Pass mask[0].",
     ),
     "prefix of text": (
         lambda: pe.create_prefix_mask(2, 4, key_len="a"),

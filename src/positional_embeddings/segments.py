@@ -366,7 +366,9 @@ def length_array(
 def sequence_axis(name: str, array: Any, seq_axis: int) -> int:
     """Return the axis of the sequence, counted from 0, of an array with or without a batch."""
     if array.ndim not in (1, 2):
-        message = f"`{name}` must have shape (seq,) or (seq, batch), got {tuple(array.shape)}."
+        shape = tuple(array.shape)
+        hint = f" Pass {name}[0]." if array.ndim == 3 and shape[0] == 1 else ""
+        message = f"`{name}` must have shape (seq,) or (seq, batch), got {shape}.{hint}"
         raise ValueError(message)
     return _axes.axis_of("seq_axis", seq_axis, array.ndim, name)
 
