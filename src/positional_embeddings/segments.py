@@ -342,10 +342,9 @@ def length_array(
         xp = namespace_or_numpy(xp)
         numbers = _checks.integers(name, lengths)
         dtype = default_integer(xp, device)
-        if bounds.most is None:
-            largest = f"the largest {dtype_name(dtype)}"
-            bounds = Bounds(bounds.least, int(xp.iinfo(dtype).max), largest)
         bounds.check(name, numbers)
+        most = int(xp.iinfo(dtype).max)
+        Bounds(bounds.least, most, f"the largest {dtype_name(dtype)}").check(name, numbers)
         return xp, xp.asarray(numbers, dtype=dtype, device=device)
     if xp is not None or device is not None:
         message = f"`xp` and `device` must be left out where `{name}` is an array."
