@@ -141,13 +141,13 @@ def attention() -> Iterator[Cost]:
 
 
 def textbook(q: Any, k: Any, v: Any, *, last: bool) -> Any:
-    """Return the attention by the two sums of its formula, which copy no keys and values."""
+    """Return the attention by the two products of its formula, which copy no keys and values."""
     axis = -1 if last else 1
-    scores = np.einsum("bhqd,bhkd->bhqk" if last else "dqh,dkh->qkh", q, k)
+    scores = q @ k.swapaxes(-1, -2) if last else np.einsum("dqh,dkh->qkh", q, k)
     scores *= np.float32(q.shape[-1 if last else 0] ** -0.5)
     weights = np.exp(scores - scores.max(axis=axis, keepdims=True))
     weights /= weights.sum(axis=axis, keepdims=True)
-    return np.einsum("bhqk,bhkd->bhqd" if last else "qkh,dkh->dqh", weights, v)
+    return weights @ v if last else np.einsum("qkh,dkh->dqh", weights, v)
 
 
 def rotation() -> Iterator[Cost]:
