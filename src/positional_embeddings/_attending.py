@@ -83,39 +83,30 @@ def attend(problem: Problem, xp: Namespace) -> tuple[Any, Any]:
         xp.astype(array, problem.dtype, copy=False)
         for array in (problem.query, problem.key, problem.value)
     )
-    query = query * problem.scale
     mask, bias = (ask and ask(ALL, ALL) for ask in (problem.mask, problem.bias))
     hidden, added = _hidden_and_added(mask, bias, problem.dtype, xp)
 
+    def attended(guarded: _Guarded, *, if_finite: bool) -> tuple[Any, Any] | None:
+        scores = _product(query * problem.scale, xp.matrix_transpose(guarded.key), xp)
+        if if_finite and not known(xp.all(xp.isfinite(scores))):
+            return None
+        scores = _scores(scores, guarded.broken, hidden, added, problem.softcap, xp)
+        weights = _softmax(scores, xp)
+        output = _output([_product(weights, values, xp) for values in guarded.values], xp)
+        if if_finite and not known(xp.all(xp.isfinite(output))):
+            return None
+        return output, weights
+
+    found = None
+    plain = _Guarded(key, None, (value,))
     if not _may_hide(problem):
-        return _attended(query, key, None, (value,), hidden, added, problem.softcap, xp)[:2]
-    if is_readable(query):
+        found = attended(plain, if_finite=False)
+    elif is_readable(query):
         # Finite results have met no key and no value that is not finite: they are much smaller
         # than the keys and the values of a decoding step, which need not be looked through.
         with without_warnings():
-            output, weights, products = _attended(
-                query, key, None, (value,), hidden, added, problem.softcap, xp
-            )
-            if known(xp.all(xp.isfinite(products)) & xp.all(xp.isfinite(output))):
-                return output, weights
-    guarded = _guarded(key, value, xp)
-    return _attended(query, *guarded, hidden, added, problem.softcap, xp)[:2]
-
-
-def _attended(
-    query: Any,
-    key: Any,
-    broken: Any,
-    values: Sequence[Any],
-    hidden: Any,
-    added: Any,
-    softcap: float | None,
-    xp: Namespace,
-) -> tuple[Any, Any, Any]:
-    """Return output, weights, and the products of queries and keys."""
-    products = _product(query, xp.matrix_transpose(key), xp)
-    weights = _softmax(_scores(products, broken, hidden, added, softcap, xp), xp)
-    return _output([_product(weights, columns, xp) for columns in values], xp), weights, products
+            found = attended(plain, if_finite=True)
+    return found or attended(_guarded(key, value, xp), if_finite=False)  # type: ignore[return-value]
 
 
 def _may_hide(problem: Problem) -> bool:
@@ -216,8 +207,8 @@ def _attend_rows(
             key = part_of(keys.key, (*group, at, ALL))
             broken = part_of(keys.broken, (*group, ALL, at))
             columns = part_of(keys.columns, (*group, at, ALL))
-            products = _product(of_rows.query, xp.matrix_transpose(key), xp)
-            scores = _scores(products, broken, hidden, added, problem.softcap, xp)
+            scores = _product(of_rows.query, xp.matrix_transpose(key), xp)
+            scores = _scores(scores, broken, hidden, added, problem.softcap, xp)
             of_rows.add(scores, columns, xp)
     features = problem.value.shape[-1]
     return [_output(of_rows.means(features, xp), xp) for of_rows in sums]
