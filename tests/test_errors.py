@@ -1773,6 +1773,11 @@ CASES = {
         TypeError,
         "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
     ),
+    "picture of several heads": (
+        lambda: pe.describe_mask(f((8, 4, 5, 5), bool), key_axis=-1, batch=2),
+        ValueError,
+        "`mask` must have length 1 on axes other than those of batch, queries and keys, got shape (8, 4, 5, 5): pass one of the masks, such as that of one head.",
+    ),
     "picture of a mask of four axes": (
         lambda: plotting.plot_mask(f((2, 1, 4, 3), bool)),
         ValueError,

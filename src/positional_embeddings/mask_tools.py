@@ -284,12 +284,18 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
             raise ValueError(message)
         key_axis = 1
     _checks.choice("key_axis", key_axis, (1, -1))
-    others = mask.shape[2:] if key_axis == 1 else mask.shape[:-2]
-    for size in others:
-        if size != 1 and batch >= size:
-            message = f"`batch` must be below {size}, the batch of `mask`, got {batch}."
-            raise ValueError(message)
-    chosen = tuple(0 if size == 1 else batch for size in others)
+    size, *others = (mask.shape[2:] if key_axis == 1 else mask.shape[:-2]) or (1,)
+    if set(others) - {1}:
+        message = (
+            "`mask` must have length 1 on axes other than those of batch, queries and keys, got "
+            f"shape {tuple(mask.shape)}: pass one of the masks, such as that of one head."
+        )
+        raise ValueError(message)
+    if size != 1 and batch >= size:
+        message = f"`batch` must be below {size}, the batch of `mask`, got {batch}."
+        raise ValueError(message)
+    rest = (0,) * len(others)
+    chosen = (0 if size == 1 else batch, *rest) if mask.ndim > 2 else ()
     return mask[(..., *chosen)] if key_axis == 1 else mask[(*chosen, ...)]
 
 
