@@ -60,6 +60,7 @@ __all__ = [
     "present",
     "random_generator",
     "remedy_for",
+    "select",
     "shown",
     "single_device",
     "to_host",
@@ -295,6 +296,14 @@ def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
 def is_compiling(array: Any) -> bool:
     """Tell whether PyTorch compiles what is called with `array`."""
     return is_torch_array(array) and bool(array_namespace(array).compiler.is_compiling())
+
+
+def select(condition: Any, first: Any, second: Any, xp: Namespace) -> Any:
+    """Return `first` where a condition holds, else `second`, in the dtype of `first`.
+
+    CuPy's `where` has no bfloat16, and gives float32.
+    """
+    return xp.astype(xp.where(condition, first, second), first.dtype, copy=False)
 
 
 def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:

@@ -27,6 +27,7 @@ from positional_embeddings._namespace import (
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**14
 ACCELERATOR_BLOCK = 2**22
+
 Block = tuple[slice, ...]
 
 

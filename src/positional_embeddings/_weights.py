@@ -22,6 +22,7 @@ from positional_embeddings._namespace import (
     namespace_of,
     namespace_or_numpy,
     random_generator,
+    select,
     shown,
     single_device,
 )
@@ -134,8 +135,7 @@ def without_column(table: Any, column: int | None, axis: int, xp: Namespace) -> 
     number = xp.arange(table.shape[axis], dtype=default_integer(xp, on), device=on)
     number = number[(..., *(None,) * (table.ndim - 1 - axis))]
     zero = xp.asarray(0.0, dtype=table.dtype, device=on)
-    # CuPy's `where` has no bfloat16.
-    return xp.astype(xp.where(number == column, zero, table), table.dtype, copy=False)
+    return select(number == column, zero, table, xp)
 
 
 def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> Any:
@@ -153,8 +153,7 @@ def looked_up(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> 
     taken = xp.take(table, flat, axis=axis)
     if wrong is not None:
         nan = xp.asarray(float("nan"), dtype=table.dtype, device=on)
-        taken = xp.where(wrong[(..., *(None,) * (table.ndim - 1 - axis))], nan, taken)
-        taken = xp.astype(taken, table.dtype, copy=False)
+        taken = select(wrong[(..., *(None,) * (table.ndim - 1 - axis))], nan, taken, xp)
     shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
     return taken if indices.ndim == 1 else xp.reshape(taken, shape)
 

@@ -31,7 +31,7 @@ _TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
 
 _FARTHEST = 2.0**63  # the farthest real position, of which parts are exact
 
-# What is left of a position turns the highest frequency by less than this part of a turn.
+# What is left of a position is less than this part of a cycle of the highest frequency.
 _SMALL = 2.0**-12
 
 BLOCK = 256  # positions of a table that are made at a time, few enough for the cache
@@ -159,7 +159,7 @@ def _reduced_turns(
     others = (None,) * positions.ndim
     beside_positions = (slice(None), *others) if first_axis else (*others, slice(None))
 
-    def beside(rows: Sequence[Sequence[float]]) -> list[Any]:
+    def by_frequency(rows: Sequence[Sequence[float]]) -> list[Any]:
         on = device_of(positions)
         return [xp.asarray(row, dtype=work, device=on)[beside_positions] for row in rows]
 
@@ -170,12 +170,12 @@ def _reduced_turns(
     fine: Any = 0.0
     for numbers, exponent in limbs:
         limb = numbers[beside_frequencies]
-        first, second, third = beside(frequencies.parts(grid, exponent))
+        first, second, third = by_frequency(frequencies.parts(grid, exponent))
         coarse = _without_whole(coarse + _without_whole(limb * first, xp), xp)
         medium = _without_whole(medium + _without_whole(limb * second, xp), xp)
         fine = fine + limb * third
     if rest is not None:
-        (whole_frequency,) = beside([frequencies.per_position()])
+        (whole_frequency,) = by_frequency([frequencies.per_position()])
         fine = fine + rest[beside_frequencies] * whole_frequency
     quarter = xp.round(4 * (coarse + medium + fine))
     return (coarse - quarter / 4) + medium, fine, quarter
@@ -186,8 +186,8 @@ def _limbs(
 ) -> tuple[list[tuple[Any, int]], Any]:
     """Cut positions into integers of few bits, each with the exponent of its unit, and a rest.
 
-    The rest of real positions is so small that even the highest frequency times it is a
-    small part of a turn; integer positions leave none.
+    The rest of real positions is a small part of a cycle of the highest frequency; integer
+    positions leave none.
     """
     if is_dtype(positions.dtype, "integral", xp):
         whole = _at_least_32_bits(positions, xp)

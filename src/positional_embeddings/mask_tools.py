@@ -16,15 +16,17 @@ from positional_embeddings._namespace import (
     float_dtype,
     is_dtype,
     namespace_of,
+    select,
 )
 
 
 def combine_masks(*masks: Array | None) -> Any:
     """Return the mask that hides what any of the given masks hides.
 
-    Masks of as many axes are lined up axis by axis. A mask of two axes is (query, key),
-    as an attention reads it, and gets a third axis if others are (query, key, batch).
-    (``|`` of arrays lines up their last axes: it is for masks of as many axes.)
+    Masks with the same number of axes are lined up axis by axis. A mask of two axes is
+    (query, key), as an attention reads it, and gets a third axis if others are
+    (query, key, batch). (``|`` of arrays lines up their last axes: use it for masks with
+    the same number of axes.)
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def combine_masks(*masks: Array | None) -> Any:
     TypeError
         If a mask is not a boolean array, or they come from different libraries.
     ValueError
-        If their shapes do not broadcast, or their numbers of axes are others than two
+        If their shapes do not broadcast, or their numbers of axes differ and are not two
         and three.
 
     Examples
@@ -164,8 +166,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     dtype = float_dtype(dtype, default_float(xp, on), xp, on)
     hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
     free = xp.asarray(0.0, dtype=dtype, device=on)
-    # CuPy's `where` has no bfloat16.
-    bias: ArrayT = xp.astype(xp.where(mask, hidden, free), dtype, copy=False)
+    bias: ArrayT = select(mask, hidden, free, xp)
     return bias
 
 
@@ -219,8 +220,8 @@ def describe_mask(
     batch : int, default 0
         Which sequence to draw; a mask of length 1 there is the same for all.
     key_axis : int, optional
-        Axis of the keys, next to that of the queries: 1 or -1. If None, 1 for a mask of
-        two or three axes; one of more must say.
+        Axis of the keys, next to that of the queries: 1 or -1. If None, it is 1, and
+        `mask` has two or three axes.
     most : int, default 32
         Most queries and keys that are drawn, 4 or more; the middle of a longer
         mask is left out.

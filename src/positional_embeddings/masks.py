@@ -279,7 +279,7 @@ def create_segment_mask(
            [1, 1, 0, 1],
            [1, 1, 1, 1]])
 
-    Two rows of shape (batch, seq) make a mask of shape (query, key, batch):
+    An array of shape (batch, seq) gives a mask of shape (query, key, batch) all the same:
 
     >>> create_segment_mask(np.asarray([[0, 0, 1], [0, 1, 1]]), seq_axis=1).shape
     (3, 3, 2)
