@@ -141,7 +141,7 @@ def logits(model: Model, tokens: list[int], cache: Cache | None = None) -> Array
     xp = model.xp
     cache = {} if cache is None else cache
     total = len(tokens) + (cache[0][0].shape[-2] if cache else 0)
-    mask = create_causal_mask(len(tokens), key_len=total, xp=xp)[:, :, 0]
+    mask = create_causal_mask(len(tokens), k_len=total, xp=xp)[:, :, 0]
     x = xp.take(model.embedding, xp.asarray(tokens), axis=0)
     for number, block in enumerate(model.blocks):
         x = x + attention(rms_norm(x, block["attn_norm"], model), number, cache, mask, model)

@@ -389,7 +389,7 @@ CASES = {
     "absolute length": (
         lambda: ADD(f((6, 3)), offset=8),
         ValueError,
-        "`x` must have at most 10 positions (`max_length`) on axis 1, got 3 at offset 8.",
+        "`x` must have at most 10 positions (`max_len`) on axis 1, got 3 at offset 8.",
     ),
     "absolute integers": (
         lambda: ADD(f((6, 3), dtype=int)),
@@ -414,7 +414,7 @@ CASES = {
     "encoding length": (
         lambda: pe.AbsolutePE(6, 0),
         ValueError,
-        "`max_length` must be a positive integer, got 0.",
+        "`max_len` must be a positive integer, got 0.",
     ),
     "encoded list": (
         lambda: pe.sinusoidal_encoding([1, 2], 4),
@@ -430,12 +430,12 @@ CASES = {
     "mask length": (
         lambda: pe.create_causal_mask(0),
         ValueError,
-        "`seq_len` must be a positive integer, got 0.",
+        "`q_len` must be a positive integer, got 0.",
     ),
     "mask keys": (
-        lambda: pe.create_causal_mask(2, key_len=-1),
+        lambda: pe.create_causal_mask(2, k_len=-1),
         ValueError,
-        "`key_len` must be a positive integer, got -1.",
+        "`k_len` must be a positive integer, got -1.",
     ),
     "mask offset": (
         lambda: pe.create_causal_mask(2, offset=0.5),
@@ -755,14 +755,14 @@ CASES = {
         "`dilation` must be a positive integer, got 0.",
     ),
     "too many queries": (
-        lambda: pe.create_causal_mask(2**70, key_len=4),
+        lambda: pe.create_causal_mask(2**70, k_len=4),
         ValueError,
-        f"`seq_len` must be at most {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
+        f"`q_len` must be at most {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
     ),
     "too many keys": (
-        lambda: pe.create_causal_mask(4, key_len=2**70),
+        lambda: pe.create_causal_mask(4, k_len=2**70),
         ValueError,
-        f"`key_len` must be at most {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
+        f"`k_len` must be at most {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
     ),
     "far offset": (
         lambda: pe.create_causal_mask(4, offset=2**70),
@@ -1022,7 +1022,7 @@ CASES = {
     "learned length": (
         lambda: pe.LearnedPE(4, 3)(f((4, 4))),
         ValueError,
-        "`x` must have at most 3 positions (`max_length`) on axis 1, got 4 at offset 0.",
+        "`x` must have at most 3 positions (`max_len`) on axis 1, got 4 at offset 0.",
     ),
     "learned gradient": (
         lambda: pe.LearnedPE(4, 3).vjp(f((3, 4))),
@@ -1032,7 +1032,7 @@ CASES = {
     "resize to nothing": (
         lambda: pe.LearnedPE(4, 3).resize(0),
         ValueError,
-        "`max_length` must be a positive integer, got 0.",
+        "`max_len` must be a positive integer, got 0.",
     ),
     "resize with padding": (
         lambda: pe.LearnedPE(4, 3, padding_idx=1).resize(5),
@@ -1265,65 +1265,65 @@ CASES = {
     "scaling by name": (
         lambda: pe.RoPE(8, 3, scaling="yarn"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'yarn'. Pass YaRN(factor, original_max_position).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'yarn'. Pass YaRNScaling(factor, original_max_position).",
     ),
     "zero factor": (
-        lambda: pe.Linear(0),
+        lambda: pe.LinearScaling(0),
         ValueError,
         "`factor` must be a positive finite number, got 0.",
     ),
     "text factor": (
-        lambda: pe.NTK("2"),
+        lambda: pe.NTKScaling("2"),
         TypeError,
         "`factor` must be a positive finite number, got '2' of type str.",
     ),
     "ntk of two": (
-        lambda: pe.RoPE(2, 3, scaling=pe.NTK(2)),
+        lambda: pe.RoPE(2, 3, scaling=pe.NTKScaling(2)),
         ValueError,
         "`dim` must be above 2 for NTK scaling, got 2.",
     ),
     "original length": (
-        lambda: pe.DynamicNTK(2, 0),
+        lambda: pe.DynamicNTKScaling(2, 0),
         ValueError,
         "`original_max_position` must be a positive integer, got 0.",
     ),
     "yarn magnitude": (
-        lambda: pe.YaRN(2, 8, mscale=-1),
+        lambda: pe.YaRNScaling(2, 8, mscale=-1),
         ValueError,
         "`mscale` must be a positive finite number, got -1.",
     ),
     "yarn factor": (
-        lambda: pe.YaRN(2, 8, attention_factor=0),
+        lambda: pe.YaRNScaling(2, 8, attention_factor=0),
         ValueError,
         "`attention_factor` must be a positive finite number, got 0.",
     ),
     "yarn truncation": (
-        lambda: pe.YaRN(2, 8, truncate=None),
+        lambda: pe.YaRNScaling(2, 8, truncate=None),
         TypeError,
         "`truncate` must be True or False, got None.",
     ),
     "llama3 bounds": (
-        lambda: pe.Llama3(8, 4, 1, 8192),
+        lambda: pe.Llama3Scaling(8, 4, 1, 8192),
         ValueError,
         "`high_freq_factor` must be `low_freq_factor` = 4 or more, got 1.",
     ),
     "longrope list": (
-        lambda: pe.LongRoPE(1.0, [1.0], 8),
+        lambda: pe.LongRoPEScaling(1.0, [1.0], 8),
         TypeError,
         "`short_factor` must be a list or tuple of numbers, got 1.0.",
     ),
     "longrope length": (
-        lambda: pe.RoPE(8, 3, scaling=pe.LongRoPE([1.0], [1.0], 8)),
+        lambda: pe.RoPE(8, 3, scaling=pe.LongRoPEScaling([1.0], [1.0], 8)),
         ValueError,
         "`short_factor` must have 4 numbers, half of `dim`, got 1.",
     ),
     "longrope factor": (
-        lambda: pe.LongRoPE([1.0], [1.0], 8, factor=0),
+        lambda: pe.LongRoPEScaling([1.0], [1.0], 8, factor=0),
         ValueError,
         "`factor` must be a positive finite number, got 0.",
     ),
     "proportion": (
-        lambda: pe.Proportional(1.5),
+        lambda: pe.ProportionalScaling(1.5),
         ValueError,
         "`partial_rotary_factor` must be at most 1, got 1.5.",
     ),
@@ -1353,7 +1353,9 @@ CASES = {
         "`section_frequencies` must be 'shared' or 'restart', got 'own'.",
     ),
     "scaling that restarts": (
-        lambda: pe.RoPE(8, 3, sections=(2, 2), section_frequencies="restart", scaling=pe.Linear(2)),
+        lambda: pe.RoPE(
+            8, 3, sections=(2, 2), section_frequencies="restart", scaling=pe.LinearScaling(2)
+        ),
         ValueError,
         "`scaling` must be None with section_frequencies='restart'.",
     ),
@@ -1550,9 +1552,9 @@ CASES = {
         "`mrope_interleaved` must be True or False, got 1.",
     ),
     "scaling of a class": (
-        lambda: pe.RoPE(8, 3, scaling=pe.Linear),
+        lambda: pe.RoPE(8, 3, scaling=pe.LinearScaling),
         TypeError,
-        f"`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {pe.Linear!r}. Pass Linear(factor).",
+        f"`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {pe.LinearScaling!r}. Pass LinearScaling(factor).",
     ),
     "scaling of one thing": (
         lambda: pe.RoPE(8, 3, scaling=lambda *_: [1.0, 2.0, 3.0, 4.0]),
@@ -1570,7 +1572,7 @@ CASES = {
         "`scaling` must return 1 finite frequencies, got [nan].",
     ),
     "yarn of base 1": (
-        lambda: pe.RoPE(16, 64, base=1.0, scaling=pe.YaRN(4.0, 32)),
+        lambda: pe.RoPE(16, 64, base=1.0, scaling=pe.YaRNScaling(4.0, 32)),
         ValueError,
         "`base` must be above 1 for YaRN, got 1.0.",
     ),
@@ -1627,9 +1629,9 @@ CASES = {
         "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2). Pass mask[0].",
     ),
     "prefix of text": (
-        lambda: pe.create_prefix_mask(2, 4, key_len="a"),
+        lambda: pe.create_prefix_mask(2, 4, k_len="a"),
         TypeError,
-        "`key_len` must be a positive integer, got 'a' of type str.",
+        "`k_len` must be a positive integer, got 'a' of type str.",
     ),
     # multi-head attention
     "heads": (
@@ -1815,7 +1817,7 @@ CASES = {
         f"`head_size` must be at most 2**20, got {10**30}.",
     ),
     "huge table": (
-        lambda: pe.RoPE(8, 10**30, scaling=pe.DynamicNTK(2, 8)),
+        lambda: pe.RoPE(8, 10**30, scaling=pe.DynamicNTKScaling(2, 8)),
         ValueError,
         f"`seq_len` must be at most 2**63, got {10**30}.",
     ),
@@ -1827,7 +1829,7 @@ CASES = {
     "huge length": (
         lambda: pe.AbsolutePE(8, 10**30),
         ValueError,
-        f"`max_length` must be at most 2**63, got {10**30}.",
+        f"`max_len` must be at most 2**63, got {10**30}.",
     ),
     "huge learned encoding": (
         lambda: pe.LearnedPE(10**30, 10),
@@ -1837,12 +1839,12 @@ CASES = {
     "huge learned length": (
         lambda: pe.LearnedPE(8, 10**30),
         ValueError,
-        f"`max_length` must be at most 2**48, got {10**30}.",
+        f"`max_len` must be at most 2**48, got {10**30}.",
     ),
     "huge resize": (
         lambda: pe.LearnedPE(4, 3).resize(10**30),
         ValueError,
-        f"`max_length` must be at most 2**48, got {10**30}.",
+        f"`max_len` must be at most 2**48, got {10**30}.",
     ),
     "huge vocabulary": (
         lambda: pe.TokenEmbedding(10**30, 8),
@@ -1945,17 +1947,17 @@ CASES = {
         f"`seq_len` must be at most 2**48, got {10**30}.",
     ),
     "huge scaling": (
-        lambda: pe.YaRN(2, 8)(10**30, 100, 8),
+        lambda: pe.YaRNScaling(2, 8)(10**30, 100, 8),
         ValueError,
         f"`dim` must be at most 2**20, got {10**30}.",
     ),
     "huge scaled length": (
-        lambda: pe.DynamicNTK(2, 8)(8, 100, 10**30),
+        lambda: pe.DynamicNTKScaling(2, 8)(8, 100, 10**30),
         ValueError,
         f"`seq_len` must be at most 2**63, got {10**30}.",
     ),
     "huge original length": (
-        lambda: pe.DynamicNTK(2, 10**30),
+        lambda: pe.DynamicNTKScaling(2, 10**30),
         ValueError,
         f"`original_max_position` must be at most 2**63, got {10**30}.",
     ),
@@ -2033,7 +2035,7 @@ CASES = {
     "mask of an array": (
         lambda: pe.create_causal_mask(f((3, 3))),
         TypeError,
-        "`seq_len` must be a positive integer, got numpy.ndarray of shape (3, 3).",
+        "`q_len` must be a positive integer, got numpy.ndarray of shape (3, 3).",
     ),
     "rate of an array": (
         lambda: pe.dropout(f(2), f(2)),
@@ -2051,12 +2053,12 @@ CASES = {
         f"`window` must be a pair (left, right) of counts beside the own position, None for all, got [{'0, ' * 166}0....",
     ),
     "listed magnitude": (
-        lambda: pe.YaRN(2, 8, mscale=[1]),
+        lambda: pe.YaRNScaling(2, 8, mscale=[1]),
         TypeError,
         "`mscale` must be a finite number, got [1] of type list.",
     ),
     "listed base": (
-        lambda: pe.YaRN(2, 8)(8, [100], 8),
+        lambda: pe.YaRNScaling(2, 8)(8, [100], 8),
         TypeError,
         "`base` must be a positive finite number, got [100] of type list.",
     ),
@@ -2093,7 +2095,7 @@ CASES = {
     "mask of a span": (
         lambda: pe.create_causal_mask(np.timedelta64(5, "D")),
         TypeError,
-        "`seq_len` must be a positive integer, got np.timedelta64(5,'D') of type timedelta64. Pass seq_len // numpy.timedelta64(1, 'D') for days.",
+        "`q_len` must be a positive integer, got np.timedelta64(5,'D') of type timedelta64. Pass q_len // numpy.timedelta64(1, 'D') for days.",
     ),
     "shift by a span": (
         lambda: ROPE.shift(f((64, 3)), np.timedelta64(5, "D")),
@@ -2206,7 +2208,7 @@ CASES = {
         "`masks` must have as many axes each, or 2 (query, key) and 3 (query, key, batch), got (4, 4, 1), (4,).",
     ),
     "combined keys first": (
-        lambda: pe.combine_masks(pe.create_causal_mask(3, key_len=5), f((5, 3), dtype=bool)),
+        lambda: pe.combine_masks(pe.create_causal_mask(3, k_len=5), f((5, 3), dtype=bool)),
         ValueError,
         "`masks` must have shapes that broadcast, got (3, 5, 1), (5, 3). If masks[1] is (key, query), pass masks[1].T. If masks[1] is (key, batch), pass masks[1][None].",
     ),
@@ -2329,37 +2331,37 @@ CASES = {
     "scaling by the name linear": (
         lambda: pe.RoPE(8, 3, scaling="linear"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'linear'. Pass Linear(factor).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'linear'. Pass LinearScaling(factor).",
     ),
     "scaling by the name ntk": (
         lambda: pe.RoPE(8, 3, scaling="ntk"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'ntk'. Pass NTK(factor).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'ntk'. Pass NTKScaling(factor).",
     ),
     "scaling by the name dynamic": (
         lambda: pe.RoPE(8, 3, scaling="dynamic"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'dynamic'. Pass DynamicNTK(factor, original_max_position).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'dynamic'. Pass DynamicNTKScaling(factor, original_max_position).",
     ),
     "scaling by the name DynamicNTK": (
         lambda: pe.RoPE(8, 3, scaling="DynamicNTK"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'DynamicNTK'. Pass DynamicNTK(factor, original_max_position).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'DynamicNTK'. Pass DynamicNTKScaling(factor, original_max_position).",
     ),
     "scaling by the name llama3": (
         lambda: pe.RoPE(8, 3, scaling="llama3"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'llama3'. Pass Llama3(factor, low_freq_factor, high_freq_factor, original_max_position).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'llama3'. Pass Llama3Scaling(factor, low_freq_factor, high_freq_factor, original_max_position).",
     ),
     "scaling by the name longrope": (
         lambda: pe.RoPE(8, 3, scaling="longrope"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'longrope'. Pass LongRoPE(short_factor, long_factor, original_max_position).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'longrope'. Pass LongRoPEScaling(short_factor, long_factor, original_max_position).",
     ),
     "scaling by the name proportional": (
         lambda: pe.RoPE(8, 3, scaling="proportional"),
         TypeError,
-        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'proportional'. Pass Proportional(partial_rotary_factor).",
+        "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'proportional'. Pass ProportionalScaling(partial_rotary_factor).",
     ),
     "scaling by another name": (
         lambda: pe.RoPE(8, 3, scaling="magic"),

@@ -40,16 +40,41 @@ def test_public_names_are_there():
 def imported_by(path):
     """Yield the modules of this package that a module imports, at its top or within."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module == PACKAGE:
-            yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module.startswith(f"{PACKAGE}."):
-            yield node.module.removeprefix(f"{PACKAGE}.")
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.startswith(PACKAGE))
+        elif isinstance(node, ast.ImportFrom) and node.module.startswith(PACKAGE):
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                yield inner if inner in MODULES else node.module
 
 
-def test_data_flows_down_the_table_of_files():
-    rows = re.findall(r"^\| (`.*?`) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
-    order = [name for row in rows for name in re.findall(r"`(\w+)\.py`", row)]
-    paths = {path.stem: path for path in (ROOT / "src" / PACKAGE).glob("*.py")}
-    assert sorted([*order, "__init__"]) == sorted(paths)
+def name_of(path):
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+
+
+MODULES = {
+    name_of(path): path
+    for path in (ROOT / "src" / PACKAGE).rglob("*.py")
+    if path.name != "__init__.py"
+}
+
+
+def test_data_flows_down_the_table_of_rooms():
+    rows = re.findall(
+        r"^\| `?(\w+)`? \| (`.*?`) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
+    )
+    order = [
+        ".".join([PACKAGE, *([] if room == "top" else [room]), name])
+        for room, modules in rows
+        for name in re.findall(r"`([\w.]+)`", modules)
+    ]
+    assert sorted(order) == sorted(MODULES)
     for at, name in enumerate(order):
-        assert set(imported_by(paths[name])) <= set(order[:at]), name
+        assert set(imported_by(MODULES[name])) <= set(order[:at]), name
+
+
+def test_rooms_have_nothing_in_their_own_init():
+    """The flat surface is the API; a name in a room would have two addresses."""
+    for path in (ROOT / "src" / PACKAGE).rglob("*/__init__.py"):
+        (docstring,) = ast.parse(path.read_text()).body
+        assert isinstance(docstring, ast.Expr), path

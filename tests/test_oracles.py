@@ -86,11 +86,11 @@ def masks_and_biases():
     rng = np.random.default_rng(0)
     ids = segment_ids_from_lengths([3, 2], 6)
     masks = {
-        "causal": create_causal_mask(4, key_len=6),
+        "causal": create_causal_mask(4, k_len=6),
         "padding": create_padding_mask([6, 3], 6),
-        "both": combine_masks(create_causal_mask(4, key_len=6), create_padding_mask([6, 2], 6)),
-        "window": create_sliding_window_mask(4, (1, 1), key_len=6),
-        "prefix": create_prefix_mask(4, [0, 3], key_len=6, offset=0),
+        "both": combine_masks(create_causal_mask(4, k_len=6), create_padding_mask([6, 2], 6)),
+        "window": create_sliding_window_mask(4, (1, 1), k_len=6),
+        "prefix": create_prefix_mask(4, [0, 3], k_len=6, offset=0),
         "segments": create_segment_mask(ids[:4], ids),
     }
     bias = rng.standard_normal((4, 6, 3))

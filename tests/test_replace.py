@@ -11,7 +11,7 @@ import positional_embeddings as pe
 
 X = np.random.default_rng(0).standard_normal((8, 6, 2))
 GROUPED = pe.RoPEMultiHeadAttention(8, 4, num_kv_heads=2, rng=0)
-LONG = pe.LongRoPE([1.0, 2.0], [3.0, 4.0], 4)
+LONG = pe.LongRoPEScaling([1.0, 2.0], [3.0, 4.0], 4)
 
 # A layer, what changes, what it is built anew from, and what tells two layers apart.
 CASES = {
@@ -35,8 +35,8 @@ CASES = {
     ),
     "scaling": (
         pe.RoPE(8, 10),
-        {"scaling": pe.NTK(2), "head_size": 6},
-        lambda: pe.RoPE(6, 10, scaling=pe.NTK(2)),
+        {"scaling": pe.NTKScaling(2), "head_size": 6},
+        lambda: pe.RoPE(6, 10, scaling=pe.NTKScaling(2)),
         lambda rope: rope(X[:6]),
     ),
     "sections": (
@@ -96,21 +96,21 @@ CASES = {
         lambda layer: layer(90),
     ),
     "linear": (
-        pe.Linear(2),
+        pe.LinearScaling(2),
         {"factor": 4},
-        lambda: pe.Linear(4),
+        lambda: pe.LinearScaling(4),
         lambda scaling: scaling(4, 100, 8)[0],
     ),
     "longrope": (
         LONG,
         {"long_factor": [5.0, 6.0]},
-        lambda: pe.LongRoPE([1.0, 2.0], [5.0, 6.0], 4),
+        lambda: pe.LongRoPEScaling([1.0, 2.0], [5.0, 6.0], 4),
         lambda scaling: scaling(4, 100, 8)[0],
     ),
     "yarn": (
-        pe.YaRN(2, 8),
+        pe.YaRNScaling(2, 8),
         {"factor": 4},
-        lambda: pe.YaRN(4, 8),
+        lambda: pe.YaRNScaling(4, 8),
         lambda scaling: np.asarray(scaling(4, 100, 8)[1]),
     ),
 }

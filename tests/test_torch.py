@@ -14,8 +14,7 @@ from positional_embeddings import (  # noqa: E402
     PatchEmbedding,
     RoPE,
     RoPEMultiHeadAttention,
-    YaRN,
-    _memory,
+    YaRNScaling,
     alibi_bias,
     create_causal_mask,
     create_padding_mask,
@@ -29,6 +28,7 @@ from positional_embeddings import (  # noqa: E402
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
+from positional_embeddings._core import memory as _memory  # noqa: E402
 
 
 def leaf(*shape, seed=0):
@@ -49,7 +49,7 @@ def test_gradients_of_everything_that_is_differentiable():
         leaf(2, 5, 2, seed=2),
         leaf(3, 5, 1, seed=3),
     )
-    mask = create_causal_mask(3, key_len=5, offset=-1, xp=torch)
+    mask = create_causal_mask(3, k_len=5, offset=-1, xp=torch)
     for size in (None, 2):
         assert check(
             lambda q, k, v, b, size=size: scaled_dot_product_attention(
@@ -124,7 +124,7 @@ def test_default_dtype_and_device_do_not_leak():
 
 def test_agrees_with_torchs_attention():
     q, k, v = (leaf(2, 3, n, 8, seed=n) for n in (5, 7, 7))
-    mask = create_causal_mask(5, key_len=7, xp=torch)[:, :, 0]
+    mask = create_causal_mask(5, k_len=7, xp=torch)[:, :, 0]
     ours = scaled_dot_product_attention(q, k, v, mask=mask, feature_axis=-1, seq_axis=-2)
     theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask)
     torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
@@ -167,14 +167,14 @@ def test_a_decoding_loop_is_compiled_once(dtype):
 @QUIET
 def test_what_takes_an_offset_or_a_length_is_compiled_for_all():
     token, learned = torch.rand(8, 1, 3), LearnedPE(8, 40, embeddings=torch.rand(8, 40))
-    sections, scaled = RoPE(8, 40, sections=(1, 3)), RoPE(8, 40, scaling=YaRN(4, 10))
+    sections, scaled = RoPE(8, 40, sections=(1, 3)), RoPE(8, 40, scaling=YaRNScaling(4, 10))
     calls = [
         lambda i: AbsolutePE(8, 40)(token, offset=i),
         lambda i: learned(token, offset=i),
         lambda i: sections(token, offset=i),
         lambda i: scaled(token, offset=i, inverse=True),
         lambda i: scaled.shift(token, i - 5),
-        lambda i: create_causal_mask(1, key_len=i + 2, xp=torch),
+        lambda i: create_causal_mask(1, k_len=i + 2, xp=torch),
         lambda i: alibi_bias(4, i + 2, xp=torch),
     ]
     for call in calls:
@@ -208,7 +208,7 @@ def test_encodings_and_masks_are_compiled_whole():
 def test_a_compiled_function_keeps_layers_and_numbers_apart():
     """Numbers that a function is compiled for are compared, so that none serves for another."""
     x, times = torch.rand(8, 5), torch.arange(5)
-    layers = [RoPE(8, 9), RoPE(8, 9, 100), RoPE(8, 9), RoPE(8, 9, scaling=YaRN(4, 4))]
+    layers = [RoPE(8, 9), RoPE(8, 9, 100), RoPE(8, 9), RoPE(8, 9, scaling=YaRNScaling(4, 4))]
     assert compilations(lambda rope: rope(x), *((layer,) for layer in layers)) == 3
     sizes = ((times, dim, base) for dim, base in ((8, 10), (6, 10), (4, 100), (4, 2.5), (4, 3.5)))
     compilations(lambda p, dim, base: sinusoidal_encoding(p, dim, base=base), *sizes)

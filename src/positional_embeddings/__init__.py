@@ -4,39 +4,24 @@ Written once against the Python Array API standard: every function takes the arr
 of NumPy, CuPy, PyTorch, JAX or dask, and returns arrays of the same library.
 """
 
-from positional_embeddings.absolute import (
-    AbsolutePE,
-    add_positional_encoding,
-    add_positional_encoding_vjp,
-)
-from positional_embeddings.attention import scaled_dot_product_attention
-from positional_embeddings.biases import alibi_bias, alibi_slopes, sandwich_bias
-from positional_embeddings.dropouts import dropout
-from positional_embeddings.embeddings import PatchEmbedding, TokenEmbedding
-from positional_embeddings.frequencies import compute_frequencies, inverse_frequencies
-from positional_embeddings.layouts import convert_layout
-from positional_embeddings.learned import LearnedPE
-from positional_embeddings.learned_biases import fire_bias, kerple_bias
-from positional_embeddings.mask_tools import (
-    combine_masks,
-    describe_mask,
-    fully_masked_rows,
-    mask_to_bias,
-)
-from positional_embeddings.masks import (
+from positional_embeddings.absolute.add import add_positional_encoding, add_positional_encoding_vjp
+from positional_embeddings.absolute.learned import LearnedPE
+from positional_embeddings.absolute.sinusoidal import AbsolutePE, sinusoidal_encoding
+from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
+from positional_embeddings.attention.dot_product import scaled_dot_product_attention
+from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
+from positional_embeddings.coordinates.grid import grid_positions
+from positional_embeddings.layers.dropout import dropout
+from positional_embeddings.layers.embeddings import PatchEmbedding, TokenEmbedding
+from positional_embeddings.masks.convert import combine_masks, fully_masked_rows, mask_to_bias
+from positional_embeddings.masks.create import (
     create_causal_mask,
     create_padding_mask,
     create_prefix_mask,
     create_segment_mask,
 )
-from positional_embeddings.multihead import RoPEMultiHeadAttention
-from positional_embeddings.relative import relative_position_bucket, relative_positions
-from positional_embeddings.relative_tables import RelativePE, T5Bias
-from positional_embeddings.rotary import RoPE
-from positional_embeddings.rotation import apply_rope, neg_half, rotate_pairs
-from positional_embeddings.scaling import NTK, DynamicNTK, Linear, Proportional
-from positional_embeddings.sections import grid_positions, xpos_scale
-from positional_embeddings.segments import (
+from positional_embeddings.masks.describe import describe_mask
+from positional_embeddings.masks.packing import (
     cumulative_lengths,
     lengths_from_cumulative,
     lengths_from_segment_ids,
@@ -44,32 +29,49 @@ from positional_embeddings.segments import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
-from positional_embeddings.sinusoidal import sinusoidal_encoding
-from positional_embeddings.sparse_masks import (
+from positional_embeddings.masks.structured import (
     create_chunked_mask,
     create_dilated_mask,
     create_sliding_window_mask,
 )
-from positional_embeddings.wavelength_scaling import Llama3, LongRoPE, YaRN
+from positional_embeddings.relative.alibi import alibi_bias, alibi_slopes
+from positional_embeddings.relative.fire import fire_bias
+from positional_embeddings.relative.kerple import kerple_bias
+from positional_embeddings.relative.positions import relative_positions
+from positional_embeddings.relative.sandwich import sandwich_bias
+from positional_embeddings.relative.shaw import RelativePE
+from positional_embeddings.relative.t5 import T5Bias, relative_position_bucket
+from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
+from positional_embeddings.rotary.rope import RoPE
+from positional_embeddings.rotary.rotate import apply_rope
+from positional_embeddings.rotary.scaling import (
+    DynamicNTKScaling,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPEScaling,
+    NTKScaling,
+    ProportionalScaling,
+    YaRNScaling,
+)
+from positional_embeddings.rotary.xpos import xpos_scale
 
 __version__ = "0.1.0"
-
 __all__ = [
-    "NTK",
     "AbsolutePE",
-    "DynamicNTK",
+    "DynamicNTKScaling",
     "LearnedPE",
-    "Linear",
-    "Llama3",
-    "LongRoPE",
+    "LinearScaling",
+    "Llama3Scaling",
+    "LongRoPEScaling",
+    "NTKScaling",
     "PatchEmbedding",
-    "Proportional",
+    "ProportionalScaling",
     "RelativePE",
     "RoPE",
     "RoPEMultiHeadAttention",
     "T5Bias",
     "TokenEmbedding",
-    "YaRN",
+    "YaRNScaling",
     "__version__",
     "add_positional_encoding",
     "add_positional_encoding_vjp",

@@ -6,28 +6,30 @@ extra "plot", is imported by the first picture.
 
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from positional_embeddings import _checks
-from positional_embeddings._namespace import (
+from positional_embeddings._core import checks
+from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
+from positional_embeddings._core.namespace import (
     Array,
     HostArray,
     Namespace,
     host,
-    kind_of,
     namespace_of,
     to_host,
 )
-from positional_embeddings.mask_tools import check_mask, one_mask
+from positional_embeddings.masks.convert import check_mask
+from positional_embeddings.masks.describe import one_mask
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 __all__ = ["plot_bias", "plot_encoding", "plot_mask"]
 
 # Cells along an axis; beyond, each cell is the mean of a block.
 _MOST_CELLS = 1000
+
 # Beyond this ratio of its sides a picture of square cells would be a line.
 _LONGEST_SHAPE = 4
-
 _ATTENDS, _MASKED = "#2b5c8a", "#e6e6e6"  # dark and light: told apart without colours, too
 _NOT_FINITE = "#d9d9d9"
 
@@ -71,12 +73,11 @@ def plot_encoding(encoding: Array, /, *, ax: "Axes | None" = None) -> "Axes":
     (32, 100)
     """
     xp = namespace_of(encoding=encoding)
-    _checks.real("encoding", encoding, xp)
+    checks.real("encoding", encoding, xp)
     if encoding.ndim != 2:
-        message = (
-            f"`encoding` must have shape (features, positions), got shape {tuple(encoding.shape)}."
+        raise wrong_value(
+            "encoding", "have shape (features, positions)", f"shape {tuple(encoding.shape)}"
         )
-        raise ValueError(message)
     table = _on_host("encoding", encoding, xp)
     ax = _axes_to_draw_on(ax)
     image = _draw(ax, table, cmap="RdBu_r")
@@ -143,7 +144,7 @@ def plot_mask(
     """
     xp = namespace_of(mask=mask)
     check_mask("mask", mask, xp)
-    number = _checks.non_negative_integer("batch", batch)
+    number = checks.non_negative_integer("batch", batch)
     table = _on_host("mask", one_mask(mask, number, key_axis), xp)
     ax = _axes_to_draw_on(ax)
 
@@ -200,20 +201,17 @@ def plot_bias(bias: Array, /, *, ax: "Axes | None" = None, head: SupportsIndex =
     'bias of head 3'
     """
     xp = namespace_of(bias=bias)
-    _checks.real("bias", bias, xp)
+    checks.real("bias", bias, xp)
     if bias.ndim not in (2, 3):
-        message = (
-            "`bias` must have shape (query, key) or (query, key, heads), "
-            f"got shape {tuple(bias.shape)}."
+        raise wrong_value(
+            "bias", "have shape (query, key) or (query, key, heads)", f"shape {tuple(bias.shape)}"
         )
-        raise ValueError(message)
-    number = _checks.non_negative_integer("head", head)
+    number = checks.non_negative_integer("head", head)
     label, drawn = "bias", bias
     if bias.ndim == 3:
         heads = bias.shape[2]
         if heads != 1 and number >= heads:
-            message = f"`head` must be below {heads}, the heads of `bias`, got {number}."
-            raise ValueError(message)
+            raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
         label, drawn = f"bias of head {number}", bias[:, :, 0 if heads == 1 else number]
     table = _on_host("bias", drawn, xp)
     ax = _axes_to_draw_on(ax)
@@ -225,8 +223,7 @@ def plot_bias(bias: Array, /, *, ax: "Axes | None" = None, head: SupportsIndex =
 
 def _on_host(name: str, array: Any, xp: Namespace) -> HostArray:
     if 0 in array.shape:
-        message = f"`{name}` must not be empty, got shape {tuple(array.shape)}."
-        raise ValueError(message)
+        raise wrong_value(name, "not be empty", f"shape {tuple(array.shape)}")
     return to_host(array, xp)
 
 
@@ -241,8 +238,7 @@ def _axes_to_draw_on(ax: Any) -> Any:
     if ax is None:
         return plt.subplots(layout="constrained")[1]
     if not isinstance(ax, Axes):
-        message = f"`ax` must be a matplotlib.axes.Axes or None, got {kind_of(ax)}."
-        raise TypeError(message)
+        raise wrong_type("ax", "be a matplotlib.axes.Axes or None", kind_of(ax))
     return ax
 
 

@@ -1,0 +1,1 @@
+"""What all rooms stand on: namespaces, checks, axes, memory, weights, threads."""

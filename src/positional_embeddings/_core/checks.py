@@ -1,0 +1,284 @@
+"""Checks of arguments, with one style of message.
+
+Every message names the argument, what it must be, and what came. The wrong
+kind of thing is a TypeError; the wrong value or shape is a ValueError.
+"""
+
+import operator
+import sys
+from collections.abc import Sequence
+from itertools import zip_longest
+from numbers import Integral
+from typing import Any, SupportsIndex
+
+from array_api_compat import is_lazy_array
+
+from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.memory import is_read_only, repeats_elements
+from positional_embeddings._core.namespace import (
+    Namespace,
+    device_of,
+    dtype_name,
+    is_complex,
+    is_dtype,
+    is_real_floating,
+    is_real_number,
+)
+
+_LARGEST = sys.float_info.max
+
+# Features, heads and other things that Python's own lists are made of.
+_MOST_FEATURES = 2**20
+
+# Positions, of which 64-bit integers count no more.
+MOST_POSITIONS = 2**63
+
+# Rows, columns or positions of an array: more than any memory holds.
+MOST_IN_MEMORY = 2**48
+
+
+def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
+    """Return `value` as an int; a bool or a float is a TypeError."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        # To PyTorch, where it compiles, an int may vary from call to call, and an index may not.
+        return value if isinstance(value, int) else operator.index(value)
+    except TypeError:
+        raise _wrong_kind(name, value, what, "//") from None
+
+
+def _wrong_kind(name: str, value: Any, what: str, division: str = "/") -> TypeError:
+    """Return the error about a value that is no number of the kind that is asked for."""
+    if getattr(value, "shape", None):
+        return TypeError(f"`{name}` must be {what}, got {shown(value)}.")
+    came = f"{shown(value)} of type {type(value).__name__}"
+    return TypeError(f"`{name}` must be {what}, got {came}.{_without_unit(name, value, division)}")
+
+
+def _without_unit(name: str, times: Any, division: str) -> str:
+    """Return the sentence that tells how NumPy's dates and spans of time become numbers."""
+    dtype, span = dtype_name(getattr(times, "dtype", "")), name
+    if dtype.startswith("datetime64") and times.shape:
+        span = f"({name} - {name}[0])"
+    elif not dtype.startswith("timedelta64"):
+        return ""
+    return f" Pass {span} {division} numpy.timedelta64(1, 'D') for days."
+
+
+def integers(name: str, values: Sequence[SupportsIndex]) -> list[int]:
+    """Return a sequence of integers as ints."""
+    return [integer(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
+def positive_integer(
+    name: str, value: SupportsIndex, *, even: bool = False, most: int | None = None
+) -> int:
+    """Return a size as an int, one or more, and at most a power of two."""
+    what = f"a positive{' even' if even else ''} integer"
+    number = integer(name, value, what)
+    if number < 1 or (even and number % 2):
+        raise wrong_value(name, f"be {what}", shown(number))
+    if most is not None and number > most:
+        raise wrong_value(name, f"be at most 2**{most.bit_length() - 1}", shown(number))
+    return number
+
+
+def feature_count(name: str, value: SupportsIndex, *, even: bool = False) -> int:
+    """Return a number of features, heads or channels as an int."""
+    return positive_integer(name, value, even=even, most=_MOST_FEATURES)
+
+
+def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | None:
+    """Return an index below `size`, or None."""
+    if value is None:
+        return None
+    number = integer(name, value, "an integer or None")
+    if not 0 <= number < size:
+        raise wrong_value(name, f"be from 0 to {size - 1}, or None", shown(number))
+    return number
+
+
+def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
+    """Return `value` divided by a size that must divide it."""
+    if value % divisor:
+        raise wrong_value(name, f"be a multiple of `{divisor_name}` = {divisor}", value)
+    return value // divisor
+
+
+def non_negative_integer(name: str, value: SupportsIndex) -> int:
+    """Return an offset as an int, zero or more."""
+    number = integer(name, value, "a non-negative integer")
+    if number < 0:
+        raise wrong_value(name, "be a non-negative integer", shown(number))
+    return number
+
+
+def positive_number(name: str, value: Any) -> float:
+    """Return a finite number above zero as an int or a float."""
+    if not is_real_number(value):
+        raise _wrong_kind(name, value, "a positive finite number")
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not 0 < number < _LARGEST:
+        raise wrong_value(name, "be a positive finite number", shown(number))
+    return number
+
+
+def finite_number(name: str, value: Any) -> float:
+    """Return a finite number of any sign as an int or a float."""
+    if not is_real_number(value):
+        raise _wrong_kind(name, value, "a finite number")
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not -_LARGEST <= number <= _LARGEST:
+        raise wrong_value(name, "be a finite number", shown(number))
+    return number
+
+
+def rate(name: str, value: Any) -> float:
+    """Return a rate, 0 or more and below 1."""
+    if not is_real_number(value):
+        raise _wrong_kind(name, value, "a number")
+    if not 0 <= value < 1:
+        raise wrong_value(name, "be 0 or more and below 1", shown(value))
+    return float(value)
+
+
+def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
+    """Return a flag; anything but True and False is a TypeError."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, "be True or False", shown(value))
+    return value
+
+
+def optional_boolean(name: str, value: Any) -> bool | None:
+    """Return True, False or None; anything else is a TypeError."""
+    if not (value is None or isinstance(value, bool)):
+        raise wrong_type(name, "be True, False or None", shown(value))
+    return value
+
+
+def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
+    """Return one of the spelled-out options."""
+    if not isinstance(value, str | int) or value not in options:
+        listed = " or ".join(repr(option) for option in options)
+        raise wrong_value(name, f"be {listed}", shown(value))
+    return value
+
+
+def real_floating(xp: Namespace, **arrays: Any) -> None:
+    """Check that the named arrays hold real floating-point numbers."""
+    for name, array in arrays.items():
+        if not is_real_floating(array.dtype, xp):
+            raise wrong_type(name, "have a real floating-point dtype", dtype_name(array.dtype))
+
+
+def floating(xp: Namespace, **arrays: Any) -> None:
+    """Check that the named arrays hold real or complex floating-point numbers."""
+    for name, array in arrays.items():
+        if not (is_real_floating(array.dtype, xp) or is_complex(array.dtype)):
+            raise wrong_type(name, "have a floating-point dtype", dtype_name(array.dtype))
+
+
+def signed_integers(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers that may be negative."""
+    if not is_dtype(array.dtype, "signed integer", xp):
+        raise _wrong_dtype(name, array, "a signed integer dtype", "//")
+
+
+def integral(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers."""
+    if not is_dtype(array.dtype, "integral", xp):
+        raise _wrong_dtype(name, array, "an integer dtype", "//")
+
+
+def real(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers or real floating-point numbers."""
+    if not (is_real_floating(array.dtype, xp) or is_dtype(array.dtype, "integral", xp)):
+        raise _wrong_dtype(name, array, "an integer or real dtype", "/")
+
+
+def _wrong_dtype(name: str, array: Any, what: str, division: str) -> TypeError:
+    hint = _without_unit(name, array, division)
+    return TypeError(f"`{name}` must have {what}, got {dtype_name(array.dtype)}.{hint}")
+
+
+def output(out: Any, x: Any) -> None:
+    """Check that a result like `x` can be written to `out`, where it is given."""
+    if out is None:
+        return
+    if is_lazy_array(out):
+        raise wrong_type(
+            "out", "be an array that can be written to", f"{kind_of(out)}: leave it out"
+        )
+    if dtype_name(out.dtype) != dtype_name(x.dtype):
+        raise wrong_type(
+            "out", f"have the dtype of `x`, {dtype_name(x.dtype)}", dtype_name(out.dtype)
+        )
+    if tuple(out.shape) != tuple(x.shape):
+        raise wrong_value("out", f"have the shape of `x`, {tuple(x.shape)}", tuple(out.shape))
+    if device_of(out) != device_of(x):
+        raise wrong_value("out", f"be on the device of `x`, {device_of(x)}", device_of(out))
+    if is_read_only(out) or repeats_elements(out):
+        what = "a read-only one" if is_read_only(out) else "one whose elements share memory"
+        raise wrong_value("out", "be an array that can be written to", what)
+
+
+def within_table(
+    size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x"
+) -> None:
+    """Check that the positions `offset` to `offset + size` lie within a table."""
+    if offset + size > limit:
+        raise wrong_value(
+            name,
+            f"have at most {limit} positions (`{limit_name}`) on axis {seq}",
+            f"{size} at offset {shown(offset)}",
+        )
+
+
+def no_positions_and_offset(positions: Any, offset: int) -> None:
+    """Check that one of the two ways to place a sequence is used, not both."""
+    if positions is not None and offset != 0:
+        raise wrong_value("offset", "be left out where `positions` are given", shown(offset))
+
+
+def broadcasts(
+    name: str,
+    shape: tuple[Any, ...],
+    target: tuple[Any, ...],
+    meaning: str,
+    given: tuple[Any, ...] | None = None,
+) -> None:
+    """Check that each axis of `shape` is that of `target`, or 1; `given` is what came."""
+    if len(shape) != len(target) or not all(map(fits, shape, target)):
+        raise wrong_value(
+            name,
+            f"have shape {target} ({meaning}), with 1 where it broadcasts",
+            shape if given is None else given,
+        )
+
+
+def is_known(size: Any) -> bool:
+    """Tell whether a lazy library knows a length: dask says NaN, others None."""
+    return size is not None and size == size  # noqa: PLR0124 - NaN is not itself
+
+
+def differ(size: Any, target: Any) -> bool:
+    """Tell whether two lengths differ; one that is not known differs from none."""
+    return is_known(size) and is_known(target) and size != target
+
+
+def fits(size: Any, target: Any) -> bool:
+    """Tell whether a length broadcasts to another."""
+    return size == 1 or not differ(size, target)
+
+
+def set_fields(layer: Any, **fields: Any) -> None:
+    """Store the checked fields of a frozen dataclass while it is made."""
+    for name, value in fields.items():
+        object.__setattr__(layer, name, value)
+
+
+def shapes_broadcast(shapes: Sequence[tuple[Any, ...]]) -> bool:
+    """Tell whether shapes broadcast together, aligned at their last axes."""
+    by_axis = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    return all(len({n for n in lengths if is_known(n) and n != 1}) <= 1 for lengths in by_axis)

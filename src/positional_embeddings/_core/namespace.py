@@ -1,0 +1,278 @@
+"""Array library, device and dtype of a call.
+
+The only module that knows NumPy by name: it is the default namespace, and the
+host on which small constants and tables are computed.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from math import fsum
+from numbers import Real
+from operator import index
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
+from array_api_compat import device as _device
+
+from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+
+Namespace: TypeAlias = Any
+Dtype: TypeAlias = Any
+Device: TypeAlias = Any
+HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+class Array(Protocol):
+    """What this library asks of an array's type; the rest is its namespace's."""
+
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def ndim(self) -> int: ...
+    @property
+    def dtype(self) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+ArrayT = TypeVar("ArrayT", bound=Array)
+Result = TypeVar("Result")
+
+# Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
+host: Namespace = np
+_PLAIN = {np.ndarray}
+
+_NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
+
+
+def namespace_of(**arrays: Any) -> Namespace:
+    """Return the one namespace of the given arrays, named for the messages."""
+    if set(map(type, arrays.values())) == _PLAIN:
+        return host
+    for name, array in arrays.items():
+        _check_array(name, array)
+    try:
+        return array_namespace(*arrays.values())
+    except TypeError:
+        *names, last = (f"`{name}`" for name in arrays)
+        kinds = ", ".join(f"{kind_of(array)} for `{name}`" for name, array in arrays.items())
+        message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
+        raise TypeError(message) from None
+
+
+def drop_none(**arrays: Any) -> dict[str, Any]:
+    """Return the optional arrays that are there, by name."""
+    return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _check_array(name: str, array: Any) -> None:
+    # NumPy takes both for plain arrays: `concat` drops the mask, `*` multiplies matrices.
+    if isinstance(array, np.ma.MaskedArray | np.matrix):
+        reason, remedy = (
+            ("its mask would be ignored", f"{name}.filled(...) and a mask of its own")
+            if isinstance(array, np.ma.MaskedArray)
+            else ("its product is another one", f"numpy.asarray({name})")
+        )
+        raise wrong_type(
+            name, "be a plain array", f"{kind_of(array)}: {reason}", f" Pass {remedy}."
+        )
+    if not is_array_api_obj(array):
+        raise wrong_type(
+            name,
+            "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)",
+            kind_of(array),
+            remedy_for(name, array),
+        )
+
+
+def remedy_for(name: str, value: Any) -> str:
+    """Return the sentence that tells how a value of a kind that is known becomes an array."""
+    if isinstance(value, list | tuple):
+        return f" Pass numpy.asarray({name})."
+    packages = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
+    if packages & {"pandas", "polars"} and hasattr(value, "to_numpy"):
+        return f" Pass {name}.to_numpy()."
+    if "xarray" in packages and hasattr(value, "data"):
+        return f" Pass {name}.data."
+    return ""
+
+
+def namespace_or_numpy(xp: Namespace | None) -> Namespace:
+    """Return `xp` as a namespace that keeps the standard, NumPy's where it is None."""
+    if xp is None:
+        xp = host
+    try:
+        return array_namespace(xp.empty(0))
+    except (AttributeError, TypeError):
+        raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
+
+
+def device_of(array: Any) -> Device:
+    """Return the device to make arrays on that meet `array`.
+
+    None, which leaves it to the library, for a JAX array over several devices, whose
+    sharding is made for its own shape; in a trace, where it has none; or not committed
+    to its device: what is made on a device by name meets no arrays on other ones.
+    """
+    on = single_device(array)
+    return on if on is None or getattr(array, "committed", True) else None
+
+
+def single_device(array: Any) -> Device:
+    """Return the device that `array` is on, None in a trace or over several devices."""
+    if _is_jax_tracer(array):
+        return None
+    on = _device(array)
+    return None if hasattr(on, "device_set") else on
+
+
+def _is_jax_tracer(array: Any) -> bool:
+    # What it does not know it tells by errors that take a millisecond to word.
+    return any(kind.__name__ == "Tracer" for kind in type(array).__mro__)
+
+
+@lru_cache(maxsize=256, typed=True)
+def dtype_name(dtype: Dtype) -> str:
+    """Return the bare name of a dtype of any library, such as "float32"."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rpartition(".")[2]
+
+
+@lru_cache(maxsize=256, typed=True)
+def is_dtype(dtype: Dtype, kind: str, xp: Namespace) -> bool:
+    """Tell whether `dtype` is of a kind of the standard; ml_dtypes' are of none in NumPy."""
+    try:
+        return bool(xp.isdtype(dtype, kind))
+    except (AttributeError, TypeError):
+        return False
+
+
+@lru_cache(maxsize=256, typed=True)
+def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
+    """Tell whether `dtype` holds real floating-point numbers, ml_dtypes' bfloat16 included."""
+    # NumPy does not know the kind of ml_dtypes' types.
+    is_bfloat16 = not isinstance(dtype, str) and dtype_name(dtype) == "bfloat16"
+    return is_bfloat16 or is_dtype(dtype, "real floating", xp)
+
+
+def is_real_number(value: Any) -> bool:
+    """Tell whether a value is a real number; NumPy takes its spans of time for integers."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
+
+
+def check_real_dtype(
+    dtype: Dtype, what: str, xp: Namespace, other_kind: str = "real floating"
+) -> None:
+    """Check that an option is a dtype of real numbers, or of another kind."""
+    try:
+        fits = is_real_floating(dtype, xp) or is_dtype(dtype, other_kind, xp)
+    except (TypeError, ValueError):  # what has no hash is no dtype
+        fits = False
+    if not fits:
+        raise wrong_type("dtype", f"be {what} of the library", shown(dtype))
+
+
+def float_dtype(dtype: Dtype | None, default: Dtype, xp: Namespace, on: Device) -> Dtype:
+    """Return `dtype` after checking that the device has it, or `default` where it is None."""
+    if dtype is None:
+        return default
+    check_real_dtype(dtype, "a real floating-point dtype", xp)
+    if dtype_name(dtype) == "float64" and widest_float(xp, on) != xp.float64:
+        raise wrong_value("dtype", "be a dtype that the device has", "float64")
+    return dtype
+
+
+def widest_float(xp: Namespace, on: Device) -> Dtype:
+    """Return float64, or float32 on a device that has no float64."""
+    floats = xp.__array_namespace_info__().dtypes(device=on, kind="real floating")
+    return xp.float64 if "float64" in floats else xp.float32
+
+
+def default_float(xp: Namespace, on: Device) -> Dtype:
+    """Return the real dtype that the library gives to numbers without one."""
+    return xp.__array_namespace_info__().default_dtypes(device=on)["real floating"]
+
+
+def default_integer(xp: Namespace, on: Device) -> Dtype:
+    """Return the integer dtype of positions: int64, or int32 on a device without 64 bits."""
+    return xp.__array_namespace_info__().default_dtypes(device=on)["integral"]
+
+
+def is_complex(dtype: Dtype) -> bool:
+    """Tell whether `dtype` holds complex floating-point numbers."""
+    return dtype_name(dtype) in ("complex64", "complex128")
+
+
+@lru_cache(maxsize=256, typed=True)
+def compute_dtype(dtype: Dtype, xp: Namespace) -> Dtype:
+    """Return the real dtype to compute in: float32 for half precision and complex64.
+
+    It is in the byte order of the machine.
+    """
+    name = dtype_name(dtype)
+    if name in ("float64", "complex128"):
+        return xp.float64
+    narrow = name in ("float32", "complex64") or name.startswith(_NARROW_DTYPES)
+    return xp.float32 if narrow else dtype
+
+
+def select(condition: Any, first: Any, second: Any, xp: Namespace) -> Any:
+    """Return `first` where a condition holds, else `second`, in the dtype of `first`.
+
+    CuPy's `where` has no bfloat16, and gives float32.
+    """
+    return xp.astype(xp.where(condition, first, second), first.dtype, copy=False)
+
+
+def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Keep the results of a function from numbers and text to numbers and text.
+
+    PyTorch does not look into it when it compiles: the result is a constant to it.
+    """
+    kept = lru_cache(maxsize=256)(function)
+
+    def constant(*values: Any) -> Result:
+        return kept(*values)
+
+    # What torch.compiler.assume_constant_result sets, without importing PyTorch for it.
+    constant._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001
+
+    @wraps(function)
+    def call(*values: Any) -> Result:
+        return constant(*map(_fixed, values))
+
+    return call
+
+
+def _fixed(value: Any) -> Any:
+    """Return a number as one that PyTorch compiles for, where it would compile for any."""
+    if isinstance(value, int):
+        return index(value)
+    return fsum((value,)) if isinstance(value, float) else value
+
+
+def without_warnings() -> Any:
+    """Return a context in which NumPy does not warn of numbers that are not finite."""
+    return host.errstate(invalid="ignore", over="ignore")
+
+
+def random_generator(rng: Any) -> "np.random.Generator":
+    """Return a NumPy generator from a seed, a generator or None."""
+    what = "a non-negative integer seed or a numpy.random.Generator"
+    seed = isinstance(rng, int | np.integer) and is_real_number(rng)
+    if not (rng is None or seed or isinstance(rng, np.random.Generator)):
+        raise wrong_type("rng", f"be {what}", shown(rng))
+    if seed and rng < 0:
+        raise wrong_value("rng", f"be {what}", rng)
+    return np.random.default_rng(rng)
+
+
+def to_host(array: Any, xp: Namespace) -> HostArray:
+    """Return an array of any library and device as one of NumPy; dask has to compute it."""
+    array = xp.astype(array, compute_dtype(array.dtype, xp), copy=False)  # NumPy has no bfloat16
+    if is_torch_array(array):
+        array = array.detach().cpu()
+    try:
+        return np.asarray(array)
+    except (RuntimeError, TypeError):  # it lies on another device
+        return np.from_dlpack(array, device="cpu")

@@ -1,0 +1,1 @@
+"""Absolute position encodings, which are added to the features."""

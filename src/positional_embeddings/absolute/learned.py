@@ -1,0 +1,300 @@
+"""Learned position encodings: a table of vectors that is added to the features."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from math import prod
+from typing import Any
+
+from positional_embeddings._core import axes, checks
+from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    Namespace,
+    compute_dtype,
+    default_integer,
+    device_of,
+    drop_none,
+    host,
+    namespace_of,
+)
+from positional_embeddings._core.weights import (
+    WeightedLayer,
+    checked_indices,
+    embedding_lookup,
+    set_weights,
+    sums_by_column,
+    truncated_normal,
+    weight,
+    zero_padding_idx,
+)
+from positional_embeddings.absolute.add import add_wide
+from positional_embeddings.layers.dropout import dropout
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPE(WeightedLayer):
+    """Learned position encoding, added to the features.
+
+    Immutable: `dataclasses.replace` gives a copy with another table. The table of a
+    checkpoint is loaded by ``LearnedPE(size, length, embeddings=table)``; one that
+    is stored as (position, feature) is passed transposed.
+
+    Parameters
+    ----------
+    embedding_size : int
+        Number of features, positive, at most 2**20.
+    max_len : int
+        Number of positions, positive, at most 2**48.
+    init_std : float, default 0.02
+        Standard deviation of the normal numbers that the table starts from; numbers
+        beyond two of it are drawn again.
+    padding_idx : int, optional
+        Position whose vector is zero, and gets no gradient.
+    dropout : float, default 0.0
+        Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator of the table where it is not given.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `x`.
+    embeddings : array, shape (embedding_size, max_len), optional
+        The table, of any library.
+    xp : namespace, optional
+        Array library of a drawn table, NumPy where it is None.
+    dtype : dtype, optional
+        Real floating-point dtype of a drawn table, float32 where it is None.
+    device : device, optional
+        Device of a drawn table.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive, `padding_idx` is out of range, or the table has the
+        wrong shape.
+
+    References
+    ----------
+    Gehring et al. (2017), Convolutional Sequence to Sequence Learning, section 3.1;
+    Devlin et al. (2019), BERT, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pe = LearnedPE(4, 10, rng=0)
+    >>> pe
+    LearnedPE(embedding_size=4, max_len=10, init_std=0.02, padding_idx=None, dropout=0.0,
+              rng=0, feature_axis=0, seq_axis=1)
+    >>> x = np.zeros((4, 3, 2), dtype=np.float32)
+    >>> np.array_equal(pe(x)[:, :, 0], pe.embeddings[:, :3])
+    True
+    """
+
+    embedding_size: int
+    max_len: int
+    _: KW_ONLY
+    init_std: float = 0.02
+    padding_idx: int | None = None
+    dropout: float = 0.0
+    rng: Any = field(default=None, compare=False)
+    feature_axis: int = 0
+    seq_axis: int = 1
+    embeddings: Any = weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+
+    def __post_init__(
+        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
+    ) -> None:
+        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
+        size = checks.feature_count("embedding_size", self.embedding_size)
+        max_len = checks.positive_integer("max_len", self.max_len, most=checks.MOST_IN_MEMORY)
+        init_std = checks.positive_number("init_std", self.init_std)
+        checks.set_fields(
+            self,
+            embedding_size=size,
+            max_len=max_len,
+            init_std=init_std,
+            padding_idx=checks.optional_index("padding_idx", self.padding_idx, max_len),
+            dropout=checks.rate("dropout", self.dropout),
+            feature_axis=feature_axis,
+            seq_axis=seq_axis,
+        )
+        shapes = {"embeddings": (size, max_len)}
+        set_weights(self, shapes, truncated_normal(init_std), xp, dtype, device)
+        xp = namespace_of(embeddings=self.embeddings)
+        table = zero_padding_idx(self.embeddings, self.padding_idx, 1, xp)
+        checks.set_fields(self, embeddings=table)
+
+    def __call__(
+        self,
+        x: ArrayT,
+        /,
+        *,
+        positions: Array | None = None,
+        offset: int = 0,
+        rng: Any = None,
+    ) -> ArrayT:
+        """Add the vector of each position to its features.
+
+        Parameters
+        ----------
+        x : array
+            Real floating-point numbers with `embedding_size` features along
+            `feature_axis` and a sequence along `seq_axis`, in the library of the table.
+        positions : array, optional
+            Integer positions from 0 to `max_len` - 1 in any order. One axis belongs
+            to the sequence; otherwise one axis fewer than `x` (the features left out),
+            each as long as in `x` or 1.
+        offset : int, default 0
+            Position of the first element where `positions` is not given.
+        rng : numpy.random.Generator, cupy.random.Generator or callable, optional
+            Source of the random numbers of `dropout`: a generator, or a function from a
+            shape to an array of numbers between 0 and 1. Without it nothing is dropped.
+
+        Returns
+        -------
+        array
+            Shape and dtype of `x`. Half precision is added to in float32.
+
+        Raises
+        ------
+        TypeError
+            If `x` does not hold real floating-point numbers, `positions` are not
+            integers, or either is of another library than the table.
+        ValueError
+            If `x` or `positions` has the wrong shape, a position lies outside the
+            table, or both `positions` and `offset` are given. Positions whose values
+            cannot be read give NaN.
+        """
+        xp = namespace_of(x=x, **drop_none(positions=positions), embeddings=self.embeddings)
+        columns, places = self._columns(x, positions, offset, xp)
+        if positions is None:
+            vectors = self.embeddings[:, columns]
+        else:
+            vectors = embedding_lookup("positions", positions, self.embeddings, 1, xp)
+        vectors = axes.expand_to_axes(vectors, places, x.ndim, xp)
+        return dropout(add_wide(x, vectors, xp), self.dropout, rng=rng)
+
+    def vjp(
+        self, grad: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+    ) -> tuple[ArrayT, Array]:
+        """Return the gradients with respect to `x` and to the table, without dropout.
+
+        Parameters
+        ----------
+        grad : array
+            Gradient with respect to the result of the call, in its shape.
+        positions : array, optional
+            The positions of the call.
+        offset : int, default 0
+            The offset of the call.
+
+        Returns
+        -------
+        grad_x : array
+            `grad` itself.
+        grad_embeddings : array, shape (embedding_size, max_len)
+            Gradient of the table in its dtype; repeated positions are added up, and
+            that of `padding_idx` is zero.
+
+        Raises
+        ------
+        TypeError
+            As the call.
+        ValueError
+            As the call; positions outside the table whose values cannot be read get no
+            gradient.
+        """
+        xp = namespace_of(grad=grad, **drop_none(positions=positions), embeddings=self.embeddings)
+        columns, places = self._columns(grad, positions, offset, xp, "grad")
+        on, dtype = device_of(grad), compute_dtype(grad.dtype, xp)
+        # Added up over the axes that the positions are repeated along, then sent to their column.
+        others = tuple(i for i in range(grad.ndim) if i not in places)
+        wide = xp.astype(grad, dtype, copy=False)
+        wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
+        order = (*places, *others)
+        lengths = tuple(grad.shape[axis] for axis in places[1:])
+        flat = xp.reshape(xp.permute_dims(wide, order), (self.embedding_size, prod(lengths)))
+        if positions is None:
+            around = (columns.start, self.max_len - columns.stop)
+            before, after = (
+                xp.zeros((self.embedding_size, n), dtype=dtype, device=on) for n in around
+            )
+            total = xp.concat([before, flat, after], axis=1)
+        else:
+            columns_ = checked_indices("positions", positions, self.max_len, xp)
+            columns_ = xp.reshape(xp.broadcast_to(columns_, lengths), (prod(lengths),))
+            total = sums_by_column(flat, columns_, self.max_len, xp)
+        total = zero_padding_idx(total, self.padding_idx, 1, xp)
+        return grad, xp.astype(total, self.embeddings.dtype, copy=False)
+
+    def resize(self, max_len: int) -> "LearnedPE":
+        """Return the encoding for another length, by linear interpolation of the table.
+
+        The first and the last vector stay what they are.
+
+        Parameters
+        ----------
+        max_len : int
+            New number of positions, positive.
+
+        Returns
+        -------
+        LearnedPE
+            A new layer with the interpolated table.
+
+        Raises
+        ------
+        TypeError
+            If `max_len` is not an integer.
+        ValueError
+            If `max_len` is not positive, or the layer has a `padding_idx`, whose
+            zeros would be mixed into its neighbours.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> pe = LearnedPE(1, 3, embeddings=np.asarray([[0.0, 1.0, 4.0]]))
+        >>> pe.resize(5).embeddings
+        array([[0. , 0.5, 1. , 2.5, 4. ]])
+        """
+        max_len = checks.positive_integer("max_len", max_len, most=checks.MOST_IN_MEMORY)
+        if self.padding_idx is not None:
+            raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
+        xp = namespace_of(embeddings=self.embeddings)
+        on, dtype = device_of(self.embeddings), compute_dtype(self.embeddings.dtype, xp)
+        # New position j stands at j * (old - 1) / (new - 1) of the old ones.
+        steps = max(max_len - 1, 1)
+        left, rest = host.divmod(host.arange(max_len) * (self.max_len - 1), steps)
+        right = host.minimum(left + 1, self.max_len - 1)
+        share = xp.asarray(rest / steps, dtype=dtype, device=on)
+        wide, integer = xp.astype(self.embeddings, dtype, copy=False), default_integer(xp, on)
+        before, after = (
+            xp.take(wide, xp.asarray(index, dtype=integer, device=on), axis=1)
+            for index in (left, right)
+        )
+        # A share of zero takes nothing, of what is not finite either.
+        after = xp.where(share > 0, after, xp.asarray(0.0, dtype=dtype, device=on))
+        table = before * (1 - share) + after * share
+        table = xp.astype(table, self.embeddings.dtype, copy=False)
+        return replace(self, max_len=max_len, embeddings=table)
+
+    def _columns(
+        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
+    ) -> tuple[slice, list[int]]:
+        """Check an input, and return the columns of its offset and the axes of its positions."""
+        checks.real_floating(xp, **{name: x})
+        offset = checks.non_negative_integer("offset", offset)
+        checks.no_positions_and_offset(positions, offset)
+        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
+        axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
+        if positions is not None:
+            own = [feature, *axes.position_axes(positions, x, feature, seq, xp)]
+            return slice(0, self.max_len), own
+        size = axes.length(x, seq)
+        checks.within_table(size, offset, self.max_len, "max_len", seq, name)
+        return slice(offset, offset + size), [feature, seq]

@@ -1,0 +1,1 @@
+"""Frequencies, exact angles, and tables of cosines and sines."""

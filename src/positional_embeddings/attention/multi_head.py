@@ -1,0 +1,268 @@
+"""Multi-head attention with rotary embeddings, built from this library's parts."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from math import sqrt
+from typing import Any
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.axes import length, other_order
+from positional_embeddings._core.capabilities import without_autocast
+from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    Namespace,
+    compute_dtype,
+    drop_none,
+    namespace_of,
+)
+from positional_embeddings._core.weights import WeightedLayer, normal, set_weights, weight
+from positional_embeddings.attention.dot_product import scaled_dot_product_attention
+from positional_embeddings.attention.score_axes import (
+    ScoreFunction,
+    arrays_among,
+    call_score_function,
+    check_kind,
+)
+from positional_embeddings.rotary.rope import RoPE
+
+
+@dataclass(frozen=True, eq=False)
+class RoPEMultiHeadAttention(WeightedLayer):
+    """Multi-head self-attention with rotary position embeddings.
+
+    Immutable: `dataclasses.replace` gives a copy with other weights. Two are equal
+    where their sizes and their weights are.
+
+    Parameters
+    ----------
+    d_model : int
+        Number of features, a multiple of `num_heads`, at most 2**20; each head has
+        ``d_model / num_heads`` of them, an even number.
+    num_heads : int
+        Number of query heads, positive, at most 2**20.
+    max_len : int, default 1000
+        Longest sequence, positive, at most 2**63.
+    num_kv_heads : int, optional
+        Number of key and value heads, a divisor of `num_heads`; as many if None, also
+        after `dataclasses.replace` with another `num_heads`. Query head h
+        reads key head ``h // (num_heads / num_kv_heads)``.
+    base : float, default 10_000
+        Base of the rotary frequencies, positive.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator of the weights that are not given. They are Kaiming-normal:
+        of variance ``2 / d_model``.
+    Wq : array, shape (d_model, d_model), optional
+        Weights of the queries.
+    Wk, Wv : array, shape (num_kv_heads * d_model / num_heads, d_model), optional
+        Weights of the keys and of the values.
+    Wo : array, shape (d_model, d_model), optional
+        Weights of the output.
+    xp : namespace, optional
+        Array library of the drawn weights, NumPy where it is None.
+    dtype : dtype, optional
+        Real floating-point dtype of the drawn weights, float32 where it is None.
+    device : device, optional
+        Device of the drawn weights.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If sizes do not divide, or a weight has the wrong shape.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.2.2; Su et al. (2021),
+    RoFormer, equation 16; Ainslie et al. (2023), GQA; He et al. (2015), equation 10,
+    for the weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dataclasses import replace
+    >>> mha = RoPEMultiHeadAttention(512, 8, rng=0)
+    >>> mha
+    RoPEMultiHeadAttention(d_model=512, num_heads=8, max_len=1000, num_kv_heads=None,
+                           base=10000, rng=0)
+    >>> x = np.random.default_rng(1).random((512, 20, 32))
+    >>> mha(x).shape
+    (512, 20, 32)
+    >>> silent = replace(mha, Wo=np.zeros_like(mha.Wo))
+    >>> bool(np.any(silent(x)))
+    False
+    """
+
+    d_model: int
+    num_heads: int
+    max_len: int = 1000
+    _: KW_ONLY
+    num_kv_heads: int | None = None
+    base: float = 10_000
+    rng: Any = field(default=None, compare=False)
+    Wq: Any = weight()
+    Wk: Any = weight()
+    Wv: Any = weight()
+    Wo: Any = weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+    _rope: RoPE = field(init=False, repr=False, compare=False)
+
+    def __post_init__(
+        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
+    ) -> None:
+        d_model = checks.feature_count("d_model", self.d_model)
+        num_heads = checks.feature_count("num_heads", self.num_heads)
+        num_kv_heads = self.num_kv_heads
+        head_size = checks.quotient("d_model", d_model, "num_heads", num_heads)
+        if num_kv_heads is not None:
+            num_kv_heads = checks.feature_count("num_kv_heads", num_kv_heads)
+            checks.quotient("num_heads", num_heads, "num_kv_heads", num_kv_heads)
+        if head_size % 2:
+            raise wrong_value(
+                "d_model", f"be an even multiple of `num_heads` = {num_heads}", d_model
+            )
+        max_len = checks.positive_integer("max_len", self.max_len, most=checks.MOST_POSITIONS)
+        base = checks.positive_number("base", self.base)
+        checks.set_fields(
+            self,
+            d_model=d_model,
+            num_heads=num_heads,
+            max_len=max_len,
+            num_kv_heads=num_kv_heads,
+            base=base,
+            _rope=RoPE(head_size, max_len, base),
+        )
+        kv_size = self._kv_heads * head_size
+        shapes = {
+            "Wq": (d_model, d_model),
+            "Wk": (kv_size, d_model),
+            "Wv": (kv_size, d_model),
+            "Wo": (d_model, d_model),
+        }
+        set_weights(self, shapes, normal(sqrt(2 / d_model)), xp, dtype, device)
+
+    def __call__(
+        self,
+        x: ArrayT,
+        /,
+        mask: Array | ScoreFunction | None = None,
+        *,
+        bias: Array | ScoreFunction | None = None,
+    ) -> ArrayT:
+        """Attend from each element of a sequence to the others.
+
+        Parameters
+        ----------
+        x : array, shape (d_model, seq, batch)
+            Real floating-point numbers, in the library of the weights.
+        mask : array of bool or function, optional
+            True where a query may not attend to a key; shape (query, key),
+            (query, key, 1), (query, key, batch), (query, key, heads * batch), the last
+            in the order of (heads, batch), or (query, key, heads, batch). Query and key
+            may be 1. A function ``mask(q_idx, k_idx)`` is given the indices in `x` of
+            some queries, (n, 1), and of some keys, (1, m), both counted from 0, and
+            returns the mask between them; see `scaled_dot_product_attention`.
+        bias : array or function, optional
+            Real floating-point, added to the scores; shape (query, key),
+            (query, key, 1), (query, key, heads), (query, key, heads * batch) or
+            (query, key, heads, batch). Query and key may be 1. A function is asked as
+            that of `mask` is.
+
+        Returns
+        -------
+        array, shape (d_model, seq, batch)
+            Dtype of `x`. Computed in the wider dtype of `x` and the weights, in
+            float32 for half precision.
+
+        Raises
+        ------
+        TypeError
+            If an array is of the wrong kind or dtype, or of another library than
+            the weights.
+        ValueError
+            If a shape does not fit, or the sequence is longer than `max_len`.
+        """
+        given = {"mask": mask, "bias": bias}
+        xp = namespace_of(x=x, **arrays_among(**given), Wq=self.Wq)
+        checks.real_floating(xp, x=x)
+        if x.ndim != 3 or x.shape[0] != self.d_model:
+            raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape))
+        checks.within_table(length(x, 1), 0, self.max_len, "max_len", 1)
+        length(x, 2)
+        by_head = {
+            kind: self._per_head(kind, array, x, xp) for kind, array in drop_none(**given).items()
+        }
+
+        dtype = xp.result_type(compute_dtype(x.dtype, xp), compute_dtype(self.Wq.dtype, xp))
+        wide = xp.astype(x, dtype, copy=False)
+        q = self._heads(self.Wq, wide, self.num_heads, xp)
+        k = self._heads(self.Wk, wide, self._kv_heads, xp)
+        v = self._heads(self.Wv, wide, self._kv_heads, xp)
+        attended = scaled_dot_product_attention(
+            self._rope(q), self._rope(k), v, **by_head, enable_gqa=True
+        )
+        merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
+        output: ArrayT = xp.astype(_projected(self.Wo, merged, xp), x.dtype, copy=False)
+        return output
+
+    @property
+    def _kv_heads(self) -> int:
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    def _heads(self, weight: Any, x: Any, heads: int, xp: Namespace) -> Any:
+        """Project to (head_size, seq, heads, batch)."""
+        projected = _projected(weight, x, xp)
+        shape = (heads, self._rope.head_size, *x.shape[1:])
+        return xp.permute_dims(xp.reshape(projected, shape), (1, 2, 0, 3))
+
+    def _per_head(self, kind: str, given: Any, x: Any, xp: Namespace) -> Any:
+        """Give a mask or bias, or what a function returns, the axes (query, key, heads, batch)."""
+        _, seq, batch = x.shape
+        if not callable(given):
+            check_kind(kind, kind, given, xp)
+            return self._with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
+
+        def asked(q_idx: Any, k_idx: Any) -> Any:
+            name, array = call_score_function(kind, given, q_idx, k_idx, xp, x=x)
+            shape = (q_idx.shape[0], k_idx.shape[1], self.num_heads, batch)
+            return self._with_heads(kind, name, array, shape, xp)
+
+        return asked
+
+    def _with_heads(
+        self, kind: str, name: str, array: Any, target: tuple[int, int, int, int], xp: Namespace
+    ) -> Any:
+        queries, keys, heads, batch = target
+        own, axis = (batch, "batch") if kind == "mask" else (heads, "heads")
+        last = array.shape[2] if array.ndim == 3 else 1
+        if not (
+            2 <= array.ndim <= 4
+            and last in (1, own, heads * batch)
+            and all(map(checks.fits, array.shape, target if array.ndim == 4 else target[:2]))
+        ):
+            message = (
+                f"`{name}` must have shape ({queries}, {keys}), ({queries}, {keys}, n), with n one "
+                f"of 1, {own} ({axis}) and {heads * batch} (heads * batch), or {target}, "
+                f"with 1 where it broadcasts, got {tuple(array.shape)}."
+            )
+            fitting = target if array.ndim == 4 else (queries, keys, own)
+            if array.ndim in (3, 4) and name == kind:
+                message += other_order(name, tuple(array.shape), (0, 1), fitting)
+            raise ValueError(message)
+        if array.ndim == 2:
+            return array[:, :, None, None]
+        if array.ndim == 4:
+            return array
+        if last in (1, own):
+            return array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
+        return xp.reshape(array, (*array.shape[:2], heads, batch))
+
+
+def _projected(weight: Any, x: Any, xp: Namespace) -> Any:
+    with without_autocast(x):
+        return xp.tensordot(xp.astype(weight, x.dtype, copy=False), x, axes=1)

@@ -1,0 +1,285 @@
+"""Embeddings of tokens and of image patches, features first."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from math import sqrt
+from typing import Any
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import without_autocast
+from positional_embeddings._core.errors import shown, wrong_value
+from positional_embeddings._core.namespace import (
+    ArrayT,
+    Device,
+    Dtype,
+    Namespace,
+    compute_dtype,
+    namespace_of,
+)
+from positional_embeddings._core.weights import (
+    WeightedLayer,
+    embedding_lookup,
+    normal,
+    set_weights,
+    weight,
+    zero_padding_idx,
+)
+
+Size = int | tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class TokenEmbedding(WeightedLayer):
+    """A vector for each token of a vocabulary.
+
+    Immutable: `dataclasses.replace` gives a copy with another table. The table of a
+    checkpoint, which is stored as (token, feature), is passed transposed.
+
+    Parameters
+    ----------
+    vocab_size : int
+        Number of tokens, positive, at most 2**48.
+    d_model : int
+        Number of features, positive, at most 2**20.
+    padding_idx : int, optional
+        Token whose vector is zero, and gets no gradient.
+    init_std : float, default 0.02
+        Standard deviation of the normal numbers that the table starts from.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator of the table where it is not given.
+    embeddings : array, shape (d_model, vocab_size), optional
+        The table, of any library.
+    xp : namespace, optional
+        Array library of a drawn table, NumPy where it is None.
+    dtype : dtype, optional
+        Real floating-point dtype of a drawn table, float32 where it is None.
+    device : device, optional
+        Device of a drawn table.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive, `padding_idx` is out of range, or the table has the
+        wrong shape.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> embed = TokenEmbedding(100, 8, padding_idx=0, rng=0)
+    >>> vectors = embed(np.asarray([[5, 7], [5, 0]]))
+    >>> vectors.shape, bool(vectors[:, 1, 1].any())
+    ((8, 2, 2), False)
+    """
+
+    vocab_size: int
+    d_model: int
+    _: KW_ONLY
+    padding_idx: int | None = None
+    init_std: float = 0.02
+    rng: Any = field(default=None, compare=False)
+    embeddings: Any = weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+
+    def __post_init__(
+        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
+    ) -> None:
+        vocab_size = checks.positive_integer(
+            "vocab_size", self.vocab_size, most=checks.MOST_IN_MEMORY
+        )
+        d_model = checks.feature_count("d_model", self.d_model)
+        init_std = checks.positive_number("init_std", self.init_std)
+        checks.set_fields(
+            self,
+            vocab_size=vocab_size,
+            d_model=d_model,
+            padding_idx=checks.optional_index("padding_idx", self.padding_idx, vocab_size),
+            init_std=init_std,
+        )
+        shapes = {"embeddings": (d_model, vocab_size)}
+        set_weights(self, shapes, normal(init_std), xp, dtype, device)
+        xp = namespace_of(embeddings=self.embeddings)
+        table = zero_padding_idx(self.embeddings, self.padding_idx, 1, xp)
+        checks.set_fields(self, embeddings=table)
+
+    def __call__(self, ids: ArrayT, /) -> ArrayT:
+        """Return the vectors of tokens.
+
+        Parameters
+        ----------
+        ids : array of int
+            Tokens from 0 to `vocab_size` - 1, of any shape, in the library of the table.
+
+        Returns
+        -------
+        array, shape (d_model, *ids.shape)
+            Their vectors, in the dtype of the table.
+
+        Raises
+        ------
+        TypeError
+            If `ids` are not integers, or of another library than the table.
+        ValueError
+            If a token is out of range. Tokens whose values cannot be read give NaN.
+        """
+        xp = namespace_of(ids=ids, embeddings=self.embeddings)
+        vectors: ArrayT = embedding_lookup("ids", ids, self.embeddings, 1, xp)
+        return vectors
+
+
+@dataclass(frozen=True, eq=False)
+class PatchEmbedding(WeightedLayer):
+    """A vector for each patch of an image: a convolution whose stride is its kernel.
+
+    Immutable: `dataclasses.replace` gives a copy with other weights.
+
+    Parameters
+    ----------
+    image_size : int or tuple of int
+        Height and width of an image, positive, at most 2**20; an int for both.
+    patch_size : int or tuple of int
+        Height and width of a patch, divisors of those of the image.
+    num_channels : int
+        Number of channels, positive, at most 2**20.
+    d_model : int
+        Number of features, positive, at most 2**20.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator of the kernel where it is not given: normal numbers of
+        variance 1 over the numbers of a patch. The bias starts from zero.
+    kernel : array, shape (d_model, num_channels, patch height, patch width), optional
+        Weights of the projection, as a two-dimensional convolution has them.
+    bias : array, shape (d_model,), optional
+        What is added to every patch.
+    xp : namespace, optional
+        Array library of drawn weights, NumPy where it is None.
+    dtype : dtype, optional
+        Real floating-point dtype of drawn weights, float32 where it is None.
+    device : device, optional
+        Device of drawn weights.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive, the patch does not divide the image, or a weight has
+        the wrong shape.
+
+    References
+    ----------
+    Dosovitskiy et al. (2021), An Image is Worth 16x16 Words, equation 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> embed = PatchEmbedding(32, (8, 16), num_channels=3, d_model=64, rng=0)
+    >>> embed(np.zeros((3, 32, 32, 5))).shape
+    (64, 8, 5)
+    """
+
+    image_size: Size
+    patch_size: Size
+    num_channels: int
+    d_model: int
+    _: KW_ONLY
+    rng: Any = field(default=None, compare=False)
+    kernel: Any = weight()
+    bias: Any = weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+
+    def __post_init__(
+        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
+    ) -> None:
+        image = _pair("image_size", self.image_size)
+        patch = _pair("patch_size", self.patch_size)
+        if image[0] % patch[0] or image[1] % patch[1]:
+            raise wrong_value("image_size", f"be a multiple of `patch_size` = {patch}", image)
+        channels = checks.feature_count("num_channels", self.num_channels)
+        d_model = checks.feature_count("d_model", self.d_model)
+        checks.set_fields(
+            self, image_size=image, patch_size=patch, num_channels=channels, d_model=d_model
+        )
+        std = 1 / sqrt(channels * patch[0] * patch[1])
+
+        def draw(generator: Any, shape: tuple[int, ...]) -> Any:
+            return generator.standard_normal(shape) * (std if len(shape) > 1 else 0.0)
+
+        shapes = {"kernel": (d_model, channels, *patch), "bias": (d_model,)}
+        set_weights(self, shapes, draw, xp, dtype, device)
+
+    @property
+    def num_patches(self) -> int:
+        """Number of patches of an image."""
+        rows, columns = self._grid
+        return rows * columns
+
+    def __call__(self, images: ArrayT, /) -> ArrayT:
+        """Return the vectors of the patches of images.
+
+        Parameters
+        ----------
+        images : array, shape (num_channels, height, width, batch)
+            Real floating-point numbers, in the library of the weights.
+
+        Returns
+        -------
+        array, shape (d_model, patches, batch)
+            The patches row by row, in the dtype of `images`. Half precision is
+            computed in float32.
+
+        Raises
+        ------
+        TypeError
+            If `images` does not hold real floating-point numbers, or is of another
+            library than the weights.
+        ValueError
+            If `images` has the wrong shape.
+        """
+        xp = namespace_of(images=images, kernel=self.kernel, bias=self.bias)
+        checks.real_floating(xp, images=images)
+        size, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
+        if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, *size):
+            raise wrong_value(
+                "images",
+                f"have shape ({self.num_channels}, {size[0]}, {size[1]}, batch)",
+                tuple(images.shape),
+            )
+        dtype = xp.result_type(
+            compute_dtype(images.dtype, xp), compute_dtype(self.kernel.dtype, xp)
+        )
+        kernel, bias, wide = (
+            xp.astype(array, dtype, copy=False) for array in (self.kernel, self.bias, images)
+        )
+        rows, columns = self._grid
+        batch = images.shape[3]
+        split = (self.num_channels, rows, patch[0], columns, patch[1], batch)
+        cut = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
+        numbers = self.num_channels * patch[0] * patch[1]
+        flat = xp.reshape(cut, (numbers, rows * columns, batch))
+        with without_autocast(flat):
+            projected = xp.tensordot(xp.reshape(kernel, (self.d_model, numbers)), flat, axes=1)
+        embedded: ArrayT = xp.astype(projected + bias[:, None, None], images.dtype, copy=False)
+        return embedded
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        image, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
+        return image[0] // patch[0], image[1] // patch[1]
+
+
+def _pair(name: str, size: Any) -> tuple[int, int]:
+    """Return height and width, of an int for both."""
+    if not isinstance(size, tuple | list):
+        size = (size, size)
+    if len(size) != 2:
+        raise wrong_value(name, "be an integer or a pair (height, width)", shown(size))
+    height, width = (checks.feature_count(name, n) for n in size)
+    return height, width

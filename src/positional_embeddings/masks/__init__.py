@@ -1,0 +1,1 @@
+"""Attention masks: boolean, True where a query may not attend to a key."""

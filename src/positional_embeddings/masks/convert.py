@@ -1,0 +1,219 @@
+"""Combining and converting attention masks."""
+
+import operator
+from functools import reduce
+from typing import Any
+
+from positional_embeddings._core import axes, checks
+from positional_embeddings._core.errors import wrong_type
+from positional_embeddings._core.namespace import (
+    Array,
+    ArrayT,
+    Dtype,
+    Namespace,
+    default_float,
+    device_of,
+    dtype_name,
+    float_dtype,
+    is_dtype,
+    namespace_of,
+    select,
+)
+
+
+def combine_masks(*masks: Array | None) -> Any:
+    """Return the mask that hides what any of the given masks hides.
+
+    Masks with the same number of axes are lined up axis by axis. A mask of two axes is
+    (query, key), as an attention reads it, and gets a third axis if others are
+    (query, key, batch). (``|`` of arrays lines up their last axes: use it for masks with
+    the same number of axes.)
+
+    Parameters
+    ----------
+    *masks : array of bool or None
+        Masks of shape (query, key) or (query, key, batch), with 1 where they broadcast,
+        or all of another number of axes; None is skipped. The attention mask of a
+        tokenizer, (batch, key) with 0 at padding, is ``(attention_mask == 0).T[None]``.
+
+    Returns
+    -------
+    array of bool, or None
+        Their union, of the broadcast shape; None if every mask is None.
+
+    Raises
+    ------
+    TypeError
+        If a mask is not a boolean array, or they come from different libraries.
+    ValueError
+        If their shapes do not broadcast, or their numbers of axes differ and are not two
+        and three.
+
+    Examples
+    --------
+    >>> from positional_embeddings import create_causal_mask, create_padding_mask
+    >>> both = combine_masks(create_causal_mask(5), create_padding_mask([3, 4], 5), None)
+    >>> both.shape
+    (5, 5, 2)
+
+    One's own mask (query, key) hides the same for the whole batch:
+
+    >>> import numpy as np
+    >>> own = np.zeros((5, 5), dtype=bool)
+    >>> combine_masks(both, own).shape
+    (5, 5, 2)
+    """
+    if len(masks) == 1 and isinstance(masks[0], list | tuple):
+        raise wrong_type("masks", "be given one by one, as combine_masks(*masks)", "one list")
+    given = {f"masks[{i}]": mask for i, mask in enumerate(masks) if mask is not None}
+    if not given:
+        return None
+    xp = namespace_of(**given)
+    for name, mask in given.items():
+        check_mask(name, mask, xp)
+    shapes = {name: tuple(mask.shape) for name, mask in given.items()}
+    axes = {len(shape) for shape in shapes.values()}
+    if axes == {2, 3}:
+        given = {name: m if m.ndim == 3 else m[:, :, None] for name, m in given.items()}
+    elif len(axes) > 1:
+        raise _different_axes(shapes)
+    if not checks.shapes_broadcast([tuple(mask.shape) for mask in given.values()]):
+        message = (
+            f"`masks` must have shapes that broadcast, got {', '.join(map(str, shapes.values()))}."
+        )
+        raise ValueError(message + _other_readings(shapes))
+    return reduce(operator.or_, given.values())
+
+
+def _different_axes(shapes: dict[str, tuple[Any, ...]]) -> ValueError:
+    """Return the error about masks whose axes may be lined up in more than one way."""
+    most = max(map(len, shapes.values()))
+    name, shape = min(shapes.items(), key=lambda item: len(item[1]))
+    message = (
+        "`masks` must have as many axes each, or 2 (query, key) and 3 (query, key, batch), "
+        f"got {', '.join(map(str, shapes.values()))}."
+    )
+    if len(shape) < 2:
+        return ValueError(message)
+    new = ["None"] * (most - len(shape))
+    first = ", ".join([":", ":", *new])
+    last = ", ".join([*[":"] * (len(shape) - 2), *new])
+    return ValueError(
+        f"{message} Insert axes of length 1: {name}[{first}] if queries and keys come first, "
+        f"{name}[{last}] if they come last."
+    )
+
+
+def _other_readings(shapes: dict[str, tuple[Any, ...]]) -> str:
+    """Return what masks of two axes must be turned into if their axes are others."""
+    hints = []
+    for name, shape in shapes.items():
+        rest = [(*other, 1)[:3] for key, other in shapes.items() if key != name]
+        if len(shape) != 2 or not checks.shapes_broadcast(rest):
+            continue
+        keys = {other[1] for other in rest} - {1}
+        first, second = shape
+        readings = {
+            f"(key, query), pass {name}.T": (second, first, 1),
+            f"(key, batch), pass {name}[None]": (1, first, second),
+            f"(batch, key), pass {name}.T[None] (of a tokenizer's attention mask "
+            "(attention_mask == 0).T[None])": (1, second, first),
+        }
+        hints += [
+            f" If {name} is {reading}."
+            for reading, read in readings.items()
+            if read[1] in keys and checks.shapes_broadcast([read, *rest])
+        ]
+    return "".join(hints)
+
+
+def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
+    """Return the bias that a mask is: minus infinity where it hides, 0 elsewhere.
+
+    For attentions that add a mask to the scores. Many of them give NaN for a query
+    that is masked everywhere: see `fully_masked_rows`.
+
+    Parameters
+    ----------
+    mask : array of bool
+        True where a query may not attend to a key.
+    dtype : dtype, optional
+        Real floating-point dtype of the result, the library's default where it is
+        None.
+
+    Returns
+    -------
+    array
+        Shape of `mask`.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not a boolean array, or `dtype` is not real floating-point.
+    ValueError
+        If the device does not have `dtype`.
+
+    Examples
+    --------
+    >>> from positional_embeddings import create_causal_mask
+    >>> mask_to_bias(create_causal_mask(2))[:, :, 0]
+    array([[  0., -inf],
+           [  0.,   0.]])
+    """
+    xp = namespace_of(mask=mask)
+    check_mask("mask", mask, xp)
+    on = device_of(mask)
+    dtype = float_dtype(dtype, default_float(xp, on), xp, on)
+    hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
+    free = xp.asarray(0.0, dtype=dtype, device=on)
+    bias: ArrayT = select(mask, hidden, free, xp)
+    return bias
+
+
+def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
+    """Tell which queries may attend to nothing.
+
+    Parameters
+    ----------
+    mask : array of bool
+        True where a query may not attend to a key, over all keys: a mask of
+        length 1 on its key axis is taken as one key.
+    key_axis : int, default 1
+        Axis of the keys; -1 for masks of shape (..., query, key).
+
+    Returns
+    -------
+    array of bool
+        Shape of `mask` without its key axis.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not a boolean array.
+    ValueError
+        If `key_axis` is out of range.
+
+    Examples
+    --------
+    >>> from positional_embeddings import create_causal_mask
+    >>> fully_masked_rows(create_causal_mask(3, mask_diagonal=True))[:, 0]
+    array([ True, False, False])
+    """
+    xp = namespace_of(mask=mask)
+    check_mask("mask", mask, xp)
+    axis = axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
+    rows: ArrayT = xp.all(mask, axis=axis)
+    return rows
+
+
+def check_mask(name: str, mask: Any, xp: Namespace) -> None:
+    """Check that a mask is boolean, and tell of the polarity where it is not."""
+    if not is_dtype(mask.dtype, "bool", xp):
+        # A tokenizer's attention mask is 1 at tokens.
+        hint = f" Pass {name} == 0 if 1 marks what may be attended to."
+        raise wrong_type(
+            name,
+            "have a boolean dtype, True where a query may not attend",
+            dtype_name(mask.dtype),
+            hint if is_dtype(mask.dtype, "integral", xp) else "",
+        )

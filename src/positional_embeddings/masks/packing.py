@@ -1,0 +1,319 @@
+"""The bookkeeping of padded and packed sequences: lengths, segments, positions.
+
+Arrays of segments, positions and padding have shape (sequence,) or (sequence, batch), or
+(batch, sequence) with ``seq_axis=1``.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import is_concretely_true, search_sorted
+from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Namespace,
+    default_integer,
+    device_of,
+    dtype_name,
+    namespace_of,
+)
+from positional_embeddings._core.positions import (
+    Bounds,
+    length_array,
+    sequence_axis,
+    sequence_first,
+)
+from positional_embeddings.masks.convert import check_mask
+
+
+def segment_ids_from_lengths(
+    lengths: Sequence[int] | Array,
+    /,
+    total_len: int | None = None,
+    *,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the number of the document that each packed position belongs to.
+
+    Parameters
+    ----------
+    lengths : list, tuple or array of int, shape (documents,)
+        Lengths of the documents, zero or more, packed one after another.
+    total_len : int, optional
+        Length of the packed sequence; what remains is padding. Needed where
+        `lengths` is an array; the sum of a list or tuple where it is None.
+    xp : namespace, optional
+        Array library of the result where `lengths` is a list or a tuple.
+    device : device, optional
+        Device of the result where `lengths` is a list or a tuple.
+
+    Returns
+    -------
+    array of int, shape (total_len,)
+        0 for the first document, 1 for the second, ..., -1 for padding.
+
+    Raises
+    ------
+    TypeError
+        If `lengths` are not integers, or `total_len` is missing.
+    ValueError
+        If a length is negative or their sum above `total_len`, where values can be
+        read.
+
+    Examples
+    --------
+    >>> segment_ids_from_lengths([2, 1], 4)
+    array([ 0,  0,  1, -1])
+    """
+    if total_len is None:
+        if not isinstance(lengths, list | tuple | range):
+            message = "`total_len` must be given where `lengths` is an array."
+            raise TypeError(message)
+        total_len = sum(checks.integers("lengths", lengths))
+    total_len = checks.positive_integer("total_len", total_len, most=checks.MOST_IN_MEMORY)
+    ends = cumulative_lengths(lengths, xp=xp, device=device)
+    xp, on = namespace_of(lengths=ends), device_of(ends)
+    if is_concretely_true(ends[-1] > total_len):
+        raise wrong_value(
+            "total_len", f"be the sum of `lengths`, {int(ends[-1])}, or more", total_len
+        )
+    position = xp.arange(total_len, dtype=ends.dtype, device=on)
+    ended = search_sorted(ends[1:], position, xp, side="right")
+    none = xp.asarray(-1, dtype=ends.dtype, device=on)
+    return xp.where(position < ends[-1], ended, none)
+
+
+def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
+    """Return positions that start anew in each document.
+
+    Parameters
+    ----------
+    segment_ids : array of int, shape (seq,) or (seq, batch)
+        The document of each position, each document in one piece; a negative
+        number is padding.
+    seq_axis : int, default 0
+        Axis of the sequence: 1 for shape (batch, seq).
+
+    Returns
+    -------
+    array of int
+        Shape of `segment_ids`: 0, 1, ... in each document, and 0 in padding.
+
+    Raises
+    ------
+    TypeError
+        If `segment_ids` is not an array of signed integers.
+    ValueError
+        If it has another number of axes, or `seq_axis` is none of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> positions_from_segment_ids(np.asarray([0, 0, 0, 1, 1, -1]))
+    array([0, 1, 2, 0, 1, 0])
+    """
+    xp = namespace_of(segment_ids=segment_ids)
+    checks.signed_integers("segment_ids", segment_ids, xp)
+    axis = sequence_axis("segment_ids", segment_ids, seq_axis)
+    on, dtype = device_of(segment_ids), default_integer(xp, device_of(segment_ids))
+    # The sequence last, so that documents follow one another where all are laid end to end.
+    order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
+    ids: Any = xp.permute_dims(segment_ids, order)
+    first = ids[..., :1] == ids[..., :1]
+    start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
+    document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), dtype=dtype)
+    index = xp.arange(document.shape[0], dtype=dtype, device=on)
+    since = index - search_sorted(document, document, xp)
+    since = xp.where(ids < 0, xp.asarray(0, dtype=dtype, device=on), xp.reshape(since, ids.shape))
+    positions: ArrayT = xp.permute_dims(since, order)
+    return positions
+
+
+def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
+    """Return positions that count what is not padding, for padding on either side.
+
+    Parameters
+    ----------
+    mask : array of bool, shape (seq,) or (seq, batch)
+        True at padding: ``mask[0]`` of what `create_padding_mask` returns.
+    seq_axis : int, default 0
+        Axis of the sequence: 1 for shape (batch, seq).
+
+    Returns
+    -------
+    array of int
+        Shape of `mask`: 0, 1, ... at what is not padding, and 0 in padding before
+        it. Padding after or between repeats the last position.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not a boolean array.
+    ValueError
+        If it has another number of axes, or `seq_axis` is none of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> positions_from_mask(np.asarray([True, True, False, False, False]))
+    array([0, 0, 0, 1, 2])
+
+    A tokenizer's attention mask has shape (batch, seq), with 1 at a token and 0 at
+    padding:
+
+    >>> attention_mask = np.asarray([[1, 1, 1], [0, 1, 1]])
+    >>> positions_from_mask(attention_mask == 0, seq_axis=1)
+    array([[0, 1, 2],
+           [0, 0, 1]])
+    """
+    xp = namespace_of(mask=mask)
+    check_mask("mask", mask, xp)
+    axis, on = sequence_axis("mask", mask, seq_axis), device_of(mask)
+    dtype = default_integer(xp, on)
+    real = xp.astype(xp.logical_not(mask), dtype)
+    count = xp.cumulative_sum(real, axis=axis, dtype=dtype)
+    zero = xp.asarray(0, dtype=dtype, device=on)
+    positions: ArrayT = xp.where(count > 0, count - 1, zero)
+    return positions
+
+
+def cumulative_lengths(
+    lengths: Sequence[int] | Array,
+    /,
+    *,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return where each packed document begins, and where the last one ends.
+
+    Parameters
+    ----------
+    lengths : list, tuple or array of int, shape (documents,)
+        Lengths of the documents, zero or more.
+    xp : namespace, optional
+        Array library of the result where `lengths` is a list or a tuple.
+    device : device, optional
+        Device of the result where `lengths` is a list or a tuple.
+
+    Returns
+    -------
+    array of int, shape (documents + 1,)
+        0 and the running sum, known as ``cu_seqlens`` elsewhere.
+
+    Raises
+    ------
+    TypeError
+        If `lengths` are not integers.
+    ValueError
+        If `lengths` is not one-dimensional, one is negative, or their sum is larger than
+        any integer of the library, where values can be read.
+
+    Examples
+    --------
+    >>> cumulative_lengths([2, 1, 3])
+    array([0, 2, 3, 6])
+    """
+    xp, real = length_array("lengths", lengths, Bounds(), xp, device)
+    on = device_of(real)
+    real = xp.astype(real, default_integer(xp, on), copy=False)
+    start = xp.asarray([0], dtype=real.dtype, device=on)
+    ends = xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
+    if is_concretely_true(xp.any(ends[1:] < ends[:-1])):
+        most = xp.iinfo(ends.dtype).max
+        message = f"`lengths` must add up to at most {most}, which {dtype_name(ends.dtype)} holds."
+        raise ValueError(message)
+    return ends
+
+
+def lengths_from_cumulative(cumulative: ArrayT, /) -> ArrayT:
+    """Return the lengths of packed documents from where each begins.
+
+    Parameters
+    ----------
+    cumulative : array of int, shape (documents + 1,)
+        Where each document begins, and where the last one ends.
+
+    Returns
+    -------
+    array of int, shape (documents,)
+        The lengths.
+
+    Raises
+    ------
+    TypeError
+        If `cumulative` is not an array of signed integers.
+    ValueError
+        If it is not one-dimensional, or empty.
+
+    Examples
+    --------
+    >>> lengths_from_cumulative(cumulative_lengths([2, 1, 3]))
+    array([2, 1, 3])
+    """
+    xp = namespace_of(cumulative=cumulative)
+    checks.signed_integers("cumulative", cumulative, xp)
+    if cumulative.ndim != 1 or cumulative.shape[0] == 0:
+        raise wrong_value("cumulative", "have shape (documents + 1,)", tuple(cumulative.shape))
+    lengths: ArrayT = cumulative[1:] - cumulative[:-1]
+    return lengths
+
+
+def lengths_from_segment_ids(
+    segment_ids: ArrayT, /, num_segments: int, *, seq_axis: int = 0
+) -> ArrayT:
+    """Return the lengths of packed documents from the document of each position.
+
+    Parameters
+    ----------
+    segment_ids : array of int, shape (seq,) or (seq, batch)
+        The document of each position, from 0; a negative number is padding.
+    num_segments : int
+        Number of documents, positive. It is asked for since a shape may not depend
+        on values.
+    seq_axis : int, default 0
+        Axis of the sequence: 1 for shape (batch, seq).
+
+    Returns
+    -------
+    array of int, shape (num_segments,) or (num_segments, batch)
+        The lengths.
+
+    Raises
+    ------
+    TypeError
+        If `segment_ids` is not an array of signed integers.
+    ValueError
+        If `segment_ids` has another number of axes or no axis `seq_axis`, or if
+        `num_segments` is not positive, or not above every id, where values can be
+        read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> lengths_from_segment_ids(np.asarray([0, 0, 2, -1]), 3)
+    array([2, 0, 1])
+    """
+    xp = namespace_of(segment_ids=segment_ids)
+    checks.signed_integers("segment_ids", segment_ids, xp)
+    most = checks.MOST_IN_MEMORY
+    num_segments = checks.positive_integer("num_segments", num_segments, most=most)
+    axis, on = sequence_axis("segment_ids", segment_ids, seq_axis), device_of(segment_ids)
+    dtype = default_integer(xp, on)
+    ids: Any = xp.astype(sequence_first(segment_ids, axis, xp), dtype, copy=False)
+    if is_concretely_true(xp.any(ids >= num_segments)):
+        raise wrong_value("num_segments", "be above every one of `segment_ids`", num_segments)
+    # Each pair of document and column has a number; the sorted numbers begin where they are found.
+    batch = ids.shape[1:]
+    columns, pairs = prod(batch), num_segments * prod(batch)
+    pair = ids * columns + xp.arange(columns, dtype=dtype, device=on)
+    counted = (ids >= 0) & (ids < num_segments)
+    pair = xp.where(counted, pair, xp.asarray(pairs, dtype=dtype, device=on))
+    ordered = xp.sort(xp.reshape(pair, (-1,)))
+    begin = search_sorted(ordered, xp.arange(pairs + 1, dtype=dtype, device=on), xp)
+    lengths: ArrayT = xp.reshape(begin[1:] - begin[:-1], (num_segments, *batch))
+    return lengths

@@ -1,0 +1,1 @@
+"""Relative positions, and the biases of attention scores that depend on them."""

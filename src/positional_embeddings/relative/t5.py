@@ -1,0 +1,305 @@
+"""The relative position buckets and the bias of T5."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from array_api_compat import is_dask_array
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import search_sorted
+from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    Namespace,
+    default_integer,
+    device_of,
+    namespace_of,
+)
+from positional_embeddings._core.weights import (
+    WeightedLayer,
+    embedding_lookup,
+    normal,
+    set_weights,
+    weight,
+)
+from positional_embeddings.relative.positions import _features_third, distances
+
+# The limits of more take seconds to find: they are compared as exact powers.
+_MOST_BUCKETS = 1024
+
+
+def relative_position_bucket(
+    relative_position: ArrayT,
+    /,
+    *,
+    bidirectional: bool = True,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+) -> ArrayT:
+    r"""Return the bucket of T5 for each relative position.
+
+    Half of the buckets hold one distance each, the others ranges that grow with the
+    distance. Their limits are exact integers, so that the rounding of a logarithm
+    moves no bucket.
+
+    Parameters
+    ----------
+    relative_position : array of int
+        Key minus query, of any shape.
+    bidirectional : bool, default True
+        Use the upper half of the buckets for keys after the query. Otherwise all
+        of these fall into bucket 0, with the query's own position.
+    num_buckets : int, default 32
+        Number of buckets, at most 1024; with `bidirectional` even and 4 or more, else
+        2 or more.
+    max_distance : int, default 128
+        Distance from which on all share the last bucket; above half of the buckets of
+        a direction.
+
+    Returns
+    -------
+    array of int
+        Shape of `relative_position`, from 0 to `num_buckets` - 1.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If `num_buckets` or `max_distance` is too small, or `num_buckets` too large.
+
+    References
+    ----------
+    Raffel et al. (2020), T5, section 2.1: beyond e exact buckets of n, distance d falls into
+    :math:`e + \lfloor (n - e)\,\ln(d/e) / \ln(\mathrm{max\_distance}/e) \rfloor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> relative_position_bucket(np.asarray([-200, -64, -8, -1, 0, 1, 64]))
+    array([15, 14,  8,  1,  0, 17, 30])
+    """
+    xp = namespace_of(relative_position=relative_position)
+    checks.signed_integers("relative_position", relative_position, xp)
+    num_buckets, max_distance = check_buckets(bidirectional, num_buckets, max_distance)
+    index, buckets = bucket_index(
+        relative_position,
+        xp,
+        bidirectional=bidirectional,
+        num_buckets=num_buckets,
+        max_distance=max_distance,
+    )
+    bucket: ArrayT = index
+    if buckets is not None:
+        bucket = xp.reshape(xp.take(buckets, xp.reshape(index, (-1,))), index.shape)
+    return bucket
+
+
+def check_buckets(
+    bidirectional: bool,  # noqa: FBT001 - checked here
+    num_buckets: int,
+    max_distance: int,
+) -> tuple[int, int]:
+    """Check the options of the buckets of T5, and return both numbers."""
+    bidirectional = checks.boolean("bidirectional", bidirectional)
+    num_buckets = checks.positive_integer("num_buckets", num_buckets, even=bidirectional)
+    least = 4 if bidirectional else 2
+    if num_buckets < least:
+        raise wrong_value("num_buckets", f"be {least} or more", num_buckets)
+    if num_buckets > _MOST_BUCKETS:
+        raise wrong_value("num_buckets", f"be at most {_MOST_BUCKETS}", num_buckets)
+    exact = num_buckets // least
+    max_distance = checks.positive_integer("max_distance", max_distance)
+    if max_distance <= exact:
+        raise wrong_value("max_distance", f"be above {exact}, half of the buckets", max_distance)
+    return num_buckets, max_distance
+
+
+def bucket_index(
+    relative: Any, xp: Namespace, *, bidirectional: bool, num_buckets: int, max_distance: int
+) -> tuple[Any, Any | None]:
+    """Return where to look up each relative position, and the buckets that lie there.
+
+    These are the buckets of the few distances that differ, for one gather. They are None
+    where that does not pay, and the first array holds the buckets themselves.
+    """
+    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
+    on = device_of(relative)
+    dtype = default_integer(xp, on)
+    relative = xp.astype(relative, dtype, copy=False)
+    last = limits[-1]
+    if is_dask_array(relative) or prod(relative.shape) <= 2 * last + 1:
+        return _buckets(relative, limits, xp, bidirectional=bidirectional), None
+    few = xp.arange(-last, last + 1, dtype=dtype, device=on)
+    buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
+    return xp.clip(relative, -last, last) + last, buckets
+
+
+def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
+    """Return the bucket of each relative position, by a search among the ends of buckets."""
+    info, on = xp.iinfo(relative.dtype), device_of(relative)
+    # What no number of the dtype reaches, or all do, tells nothing apart.
+    before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
+    after = [limit for limit in limits if bidirectional and limit <= info.max]
+    starts = xp.asarray([*before, *after], dtype=relative.dtype, device=on)
+    from_query = search_sorted(starts, relative, xp, side="right") - len(before)
+    return xp.where(from_query > 0, from_query + len(limits) + 1, -from_query)
+
+
+@lru_cache(maxsize=64)
+def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
+    """Return the least distance of each bucket of a direction after the first.
+
+    From the bucket e = `per_direction` // 2 on, it is the least integer d with
+    (d / e) ** wide >= (max_distance / e) ** step, for step 1, 2, ...
+    """
+    exact = per_direction // 2
+    wide = per_direction - exact
+    limits = list(range(1, exact + 1))
+    for step in range(1, wide):
+        power = exact ** (wide - step) * max_distance**step
+        # No integer of an array is as large as 2**64.
+        low, high = limits[-1], min(max_distance, 2**64)
+        while low < high:
+            middle = (low + high) // 2
+            if middle**wide < power:
+                low = middle + 1
+            else:
+                high = middle
+        limits.append(low)
+    return tuple(limits)
+
+
+@dataclass(frozen=True, eq=False)
+class T5Bias(WeightedLayer):
+    """The relative bias of T5: a number for each head and bucket of distances.
+
+    Immutable: `dataclasses.replace` gives a copy with another table.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20.
+    bidirectional : bool, default True
+        Whether keys after a query have buckets of their own: True in an encoder,
+        False in a decoder.
+    num_buckets : int, default 32
+        Number of buckets, at most 1024.
+    max_distance : int, default 128
+        Distance from which on all share the last bucket.
+    init_std : float, default 0.02
+        Standard deviation of the normal numbers that the table starts from.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator of the table where it is not given.
+    embeddings : array, shape (num_buckets, num_heads), optional
+        The table, as checkpoints have it.
+    xp : namespace, optional
+        Array library of a drawn table, NumPy where it is None.
+    dtype : dtype, optional
+        Real floating-point dtype of a drawn table, float32 where it is None.
+    device : device, optional
+        Device of a drawn table.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is too small or `num_buckets` too large, or the table has the wrong shape.
+
+    References
+    ----------
+    Raffel et al. (2020), T5, section 2.1.
+
+    Examples
+    --------
+    >>> bias = T5Bias(8, bidirectional=False, rng=0)
+    >>> bias(1, 10).shape  # one query after nine cached keys
+    (1, 10, 8)
+    """
+
+    num_heads: int
+    _: KW_ONLY
+    bidirectional: bool = True
+    num_buckets: int = 32
+    max_distance: int = 128
+    init_std: float = 0.02
+    rng: Any = field(default=None, compare=False)
+    embeddings: Any = weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+
+    def __post_init__(
+        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
+    ) -> None:
+        num_heads = checks.feature_count("num_heads", self.num_heads)
+        init_std = checks.positive_number("init_std", self.init_std)
+        num_buckets, max_distance = check_buckets(
+            self.bidirectional, self.num_buckets, self.max_distance
+        )
+        checks.set_fields(
+            self,
+            num_heads=num_heads,
+            num_buckets=num_buckets,
+            max_distance=max_distance,
+            init_std=init_std,
+        )
+        shapes = {"embeddings": (num_buckets, num_heads)}
+        set_weights(self, shapes, normal(init_std), xp, dtype, device)
+
+    def __call__(
+        self,
+        q_len: int | None = None,
+        k_len: int | None = None,
+        *,
+        offset: int | None = None,
+        query_positions: Array | None = None,
+        key_positions: Array | None = None,
+    ) -> Any:
+        """Return the bias of each query, key and head.
+
+        Parameters
+        ----------
+        q_len : int, optional
+            Number of queries, positive. Left out where `query_positions` are given.
+        k_len : int, optional
+            Number of keys, positive; as many as queries where it is None.
+        offset : int, optional
+            Position of the first query among the keys, ``k_len - q_len`` where it is
+            None: the last query stands at the last key.
+        query_positions : array, shape (query,) or (query, batch), optional
+            Integer positions of the queries.
+        key_positions : array, shape (key,) or (key, batch), optional
+            Integer positions of the keys, those of the queries where it is None.
+
+        Returns
+        -------
+        array, shape (query, key, heads) or (query, key, heads, batch)
+            In the library and the dtype of the table.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong kind.
+        ValueError
+            If a number is not positive, shapes do not fit, or both lengths and positions
+            are given.
+        """
+        relative = distances(q_len, k_len, offset, query_positions, key_positions, self.embeddings)
+        xp = namespace_of(relative=relative)
+        checks.signed_integers("query_positions", relative, xp)
+        index, buckets = bucket_index(
+            relative,
+            xp,
+            bidirectional=self.bidirectional,
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+        )
+        table = self.embeddings if buckets is None else xp.take(self.embeddings, buckets, axis=0)
+        return _features_third(embedding_lookup("positions", index, table, 0, xp), xp)

@@ -1,0 +1,1 @@
+"""Compiled kernels that rotate in one pass over memory; optional."""

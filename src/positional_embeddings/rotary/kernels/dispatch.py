@@ -1,0 +1,143 @@
+"""Rotation in one pass over memory, by kernels that numba and CuPy compile.
+
+Optional: no other module imports this one before a rotation asks for it. It and
+`_numba_kernel` are the only modules beside `_namespace` and `_memory` that know a library by name.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Any
+
+from array_api_compat import is_cupy_array, is_numpy_array
+
+from positional_embeddings._core.errors import kind_of
+from positional_embeddings._core.namespace import Dtype, host, is_complex
+from positional_embeddings.rotary.kernels.cupy_kernel import _rotate_cupy
+
+# Called with x, cos, sin, out, axis and layout, where the tables have the axes of x.
+Kernel = Callable[[Any, Any, Any, Any, int, str], None]
+
+# Both tables' part of a piece of work stays in a core's cache.
+_TABLE_BYTES = 2**18
+
+# A thread takes a while to wake up: it gets so much of x.
+_THREAD_BYTES = 2**20
+_NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
+_CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]')"
+
+
+def check_installed() -> None:
+    """Check that some kernel could be used."""
+    if find_spec("numba") is None and find_spec("cupy") is None:
+        message = f"`fused=True` needs {_NUMBA} or {_CUPY}; neither is installed."
+        raise ImportError(message)
+
+
+def kernel_for(x: Any, out: Any = None, *, demanded: bool | None = None) -> Kernel | None:
+    """Return the kernel that rotates `x` into `out`, or into a new array like it.
+
+    None where there is none, or an error where one is demanded, but for complex numbers.
+    """
+    kernel = _kernel_to_read(x)
+    if not (out is None or kernel is None or (out.dtype == x.dtype and _kernel_to_read(out))):
+        kernel, x = None, out
+    if kernel is None and demanded and not is_complex(x.dtype):
+        raise _no_kernel(x)
+    return kernel
+
+
+def _kernel_to_read(x: Any) -> Kernel | None:
+    if type(x) is host.ndarray:
+        return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
+    return _rotate_cupy if is_cupy_array(x) and x.dtype.char in "efd" else None
+
+
+def _no_kernel(unfit: Any) -> Exception:
+    """Return the error about an array, `x` or `out`, that no kernel takes."""
+    if is_numpy_array(unfit) and find_spec("numba") is None:
+        return ImportError(f"`fused=True` needs {_NUMBA}, which is not installed.")
+    return TypeError(
+        "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and "
+        "float64, aligned and in the machine's byte order, `out` like `x`, "
+        f"got {kind_of(unfit)} of {unfit.dtype}; fused=None rotates it without one."
+    )
+
+
+@cache
+def _kernel_for_numpy(dtype: Dtype, ndim: int) -> Kernel | None:
+    try:
+        from positional_embeddings.rotary.kernels.numba_kernel import compiled, threads  # noqa: PLC0415
+    except ImportError:
+        return None
+    kernel = compiled(dtype, ndim)
+    return None if kernel is None else partial(_rotate_numpy, kernel, threads())
+
+
+def _rotate_numpy(
+    kernel: Any,
+    threads: int,
+    x: Any,
+    cos: Any,
+    sin: Any,
+    out: Any,
+    axis: int,
+    layout: str,
+) -> None:
+    """Rotate NumPy arrays, piece after piece, on several threads where that pays."""
+    if x.dtype == host.float16:
+        x, out = x.view(host.uint16), out.view(host.uint16)  # which numba knows
+    threads = min(threads, x.nbytes // _THREAD_BYTES)
+    if threads < 2 and 2 * cos.nbytes <= _TABLE_BYTES:
+        kernel(x, cos, sin, out, axis, layout == "interleaved")
+        return
+
+    def rotate(pieces: list[tuple[slice, ...]]) -> None:
+        for piece in pieces:
+            beside = tuple(
+                s if n > 1 else slice(None) for s, n in zip(piece, cos.shape, strict=True)
+            )
+            kernel(x[piece], cos[beside], sin[beside], out[piece], axis, layout == "interleaved")
+
+    pieces = _pieces(x.shape, cos, axis, threads)
+    threads = max(1, min(threads, len(pieces)))
+    shares = [pieces[i::threads] for i in range(threads)]
+    others = _started(rotate, shares[1:])
+    for share in (shares[0], *shares[1 + len(others) :]):
+        rotate(share)
+    for other in others:
+        other.result()
+
+
+def _started(work: Callable[[Any], None], shares: list[Any]) -> list[Future[None]]:
+    """Start work on threads, on none where the interpreter ends."""
+    started: list[Future[None]] = []
+    try:
+        for share in shares:
+            started.append(_pool(len(shares)).submit(work, share))  # noqa: PERF401
+    except RuntimeError:
+        pass
+    return started
+
+
+def _pieces(shape: tuple[int, ...], table: Any, axis: int, threads: int) -> list[tuple[slice, ...]]:
+    """Cut an array along the positions, or along its longest axis where there is but one."""
+    axes = [a for a in range(len(shape)) if a != axis]
+    cut = max(axes, key=lambda a: (table.shape[a], shape[a]))
+    count = max(threads, -(-2 * table.nbytes // _TABLE_BYTES) if table.shape[cut] > 1 else 1)
+    step = max(1, -(-shape[cut] // count))
+    return [
+        tuple(slice(start, start + step) if a == cut else slice(None) for a in range(len(shape)))
+        for start in range(0, shape[cut], step)
+    ]
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="positional_embeddings")
+
+
+# A child process has none of its parent's threads. (Windows does not fork.)
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_pool.cache_clear)

@@ -1,0 +1,443 @@
+"""Rotary position embeddings (RoPE).
+
+Each pair of features is turned by an angle proportional to the position, so that the
+scalar product of two rotated vectors depends on the distance of their positions only
+(Su et al. 2021).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal
+from os import PathLike
+from typing import Any
+
+from positional_embeddings._core import axes, checks
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.memory import read_only
+from positional_embeddings._core.namespace import (
+    Array,
+    ArrayT,
+    HostArray,
+    Namespace,
+    drop_none,
+    host,
+    is_complex,
+    is_real_number,
+    namespace_of,
+)
+from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
+from positional_embeddings.angles.tables import PositionTables
+from positional_embeddings.rotary.hf_config import rope_arguments
+from positional_embeddings.rotary.layouts import LAYOUTS, Layout
+from positional_embeddings.rotary.rotate import (
+    check_kernels,
+    rotate,
+    turns_vectors,
+    vectors_rotated,
+)
+from positional_embeddings.rotary.scaling import Scaling, checked_scaling, scaling_to_pass
+from positional_embeddings.rotary.sections import (
+    SECTION_FREQUENCIES,
+    SECTION_ORDERS,
+    SectionFrequencies,
+    SectionOrder,
+    checked_sections,
+    pairs_of_sections,
+    restarting_frequencies,
+)
+
+
+@dataclass(frozen=True)
+class RoPE:
+    """Rotary position embeddings for queries and keys.
+
+    Immutable and without arrays of a library: tables are made in the library, on the
+    device and in the dtype of each `x` that it is called with.
+
+    Parameters
+    ----------
+    head_size : int
+        Number of features of a head, positive, at most 2**20; even unless `rotary_dim`
+        is given.
+    seq_len : int
+        Number of positions in the table, positive, at most 2**63: the longest sequence that can
+        be rotated without giving its `positions`.
+    base : float, default 10_000
+        Base of the frequencies, positive.
+    scale : float, default 1.0
+        Factor on the frequencies, positive: 0.5 makes each position half a step
+        (linear position interpolation).
+    layout : {"half", "interleaved"}, default "half"
+        Whether features i and i + n/2 form a pair, or 2i and 2i + 1.
+    rotary_dim : int, optional
+        Number n of features that are rotated, the first ones, positive and even; all
+        if None, also after `dataclasses.replace` with another `head_size`.
+    scaling : callable, optional
+        What makes the frequencies of a longer context: one of `LinearScaling`, `NTKScaling`,
+        `DynamicNTKScaling`, `YaRNScaling`, `Llama3Scaling`, `LongRoPEScaling` and `ProportionalScaling`, or another
+        hashable function from (dim, base, seq_len) to frequencies in radians per
+        position and a factor on cosine and sine.
+    sections : sequence of int, optional
+        For positions of several coordinates: number of pairs that each one turns,
+        positive; together half of `rotary_dim`. Positions then have a leading axis of
+        coordinates.
+    section_frequencies : {"shared", "restart"}, default "shared"
+        Whether the coordinates share one range of frequencies (multimodal RoPE), or
+        each has a full range of its own (axial RoPE).
+    section_order : {"contiguous", "strided"}, default "contiguous"
+        Whether the pairs of a coordinate lie side by side, or take turns with those of
+        the others as long as there are any, the first coordinate having the rest.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `x`: -1 and -2 for
+        ``(batch, heads, seq, head)``.
+    fused : bool, optional
+        Whether a compiled kernel rotates in one pass over memory: by numba (the extra
+        ``fast``) for NumPy arrays of float16, float32 and float64, on
+        ``NUMBA_NUM_THREADS`` threads, as many as there are cores where that is not set;
+        and CuPy's own for CuPy arrays. Where it is None it does where it can, with
+        False never, with True always, or a call raises. Both ways give the same
+        numbers. The first call of all, for each dtype and number of axes, takes a
+        second or two to compile what later processes find on disk. Complex numbers are
+        turned by one multiplication either way.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ImportError
+        If `fused` is True and neither numba nor CuPy is installed.
+    ValueError
+        If a size is not positive, odd where it may not be, or does not fit the others,
+        `base` or `scale` is not positive, a choice is unknown, or both axes are the
+        same.
+
+    References
+    ----------
+    Su et al. (2021), RoFormer, equations 15 and 34; Wang et al. (2024), Qwen2-VL,
+    section 2.1, for `sections`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rope = RoPE(64, 1024)
+    >>> q = np.random.default_rng(0).standard_normal((64, 100, 8))
+    >>> rope(q).shape
+    (64, 100, 8)
+
+    The next token of a cached sequence stands at position 100:
+
+    >>> token = q[:, :1, :]
+    >>> np.allclose(rope(token, offset=100), rope(token, positions=np.asarray([100])))
+    True
+
+    Cached keys are moved on by five positions:
+
+    >>> np.allclose(rope.shift(rope(token, offset=100), 5), rope(token, offset=105))
+    True
+    """
+
+    head_size: int
+    seq_len: int
+    base: float = 10_000
+    scale: float = 1.0
+    _: KW_ONLY
+    layout: Layout = "half"
+    rotary_dim: int | None = None
+    scaling: Scaling | None = None
+    sections: Sequence[int] | None = None
+    section_frequencies: SectionFrequencies = "shared"
+    section_order: SectionOrder = "contiguous"
+    feature_axis: int = 0
+    seq_axis: int = 1
+    fused: bool | None = None
+    _tables: PositionTables = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
+        whole = self.rotary_dim is None
+        head_size = checks.feature_count("head_size", self.head_size, even=whole)
+        rotary_dim = self.rotary_dim
+        if rotary_dim is not None:
+            rotary_dim = checks.feature_count("rotary_dim", rotary_dim, even=True)
+            if rotary_dim > head_size:
+                raise wrong_value("rotary_dim", f"be at most `head_size` = {head_size}", rotary_dim)
+        checks.set_fields(
+            self,
+            head_size=head_size,
+            seq_len=checks.positive_integer("seq_len", self.seq_len, most=checks.MOST_POSITIONS),
+            base=checks.positive_number("base", self.base),
+            scale=checks.positive_number("scale", self.scale),
+            layout=checks.choice("layout", self.layout, LAYOUTS),
+            rotary_dim=rotary_dim,
+            sections=checked_sections(self.sections, rotary_dim or head_size),
+            section_frequencies=checks.choice(
+                "section_frequencies", self.section_frequencies, SECTION_FREQUENCIES
+            ),
+            section_order=checks.choice("section_order", self.section_order, SECTION_ORDERS),
+            feature_axis=feature_axis,
+            seq_axis=seq_axis,
+            fused=checks.optional_boolean("fused", self.fused),
+        )
+        if self.fused:
+            check_kernels()
+        frequencies, factor = self._frequencies()
+        pairs = None
+        if self.sections is not None:
+            pairs = pairs_of_sections(self.sections, self.section_order)
+        tables = PositionTables(frequencies, self.seq_len, "seq_len", sections=pairs, factor=factor)
+        checks.set_fields(self, _tables=tables)
+
+    @property
+    def _rotated_features(self) -> int:
+        return self.head_size if self.rotary_dim is None else self.rotary_dim
+
+    def _frequencies(self) -> tuple[Frequencies, float]:
+        """Return the frequencies of the pairs, and the factor on cosine and sine."""
+        if self.sections is not None and self.section_frequencies == "restart":
+            if self.scaling is not None:
+                message = "`scaling` must be None with section_frequencies='restart'."
+                raise ValueError(message)
+            return restarting_frequencies(
+                self.sections, self.section_order, self.base, self.scale
+            ), 1.0
+        if self.scaling is None:
+            return frequencies_of(self._rotated_features, self.base, self.scale), 1.0
+        scaling: Any = self.scaling
+        if not callable(scaling) or isinstance(scaling, type):
+            raise wrong_type(
+                "scaling",
+                "be a function from (dim, base, seq_len) to frequencies and a factor",
+                shown(scaling),
+                scaling_to_pass(scaling),
+            )
+        scaled = scaling(self._rotated_features, self.base, self.seq_len)
+        frequencies, factor = checked_scaling(scaled, self._rotated_features)
+        return Frequencies.of_radians([Decimal(f) for f in frequencies], self.scale), factor
+
+    def __call__(
+        self,
+        x: ArrayT,
+        /,
+        *,
+        positions: Array | None = None,
+        offset: int = 0,
+        inverse: bool = False,
+        out: ArrayT | None = None,
+    ) -> ArrayT:
+        """Rotate queries or keys to their positions.
+
+        Parameters
+        ----------
+        x : array
+            Real floating-point numbers with `head_size` features along
+            `feature_axis` and a sequence along `seq_axis`; or complex ones with
+            ``head_size / 2`` features, each of which is a pair.
+        positions : array, optional
+            Integer or real positions of any sign and order; real ones beyond
+            2**63 give NaN. One axis belongs to the sequence; two or more are
+            those of `x` without the features, each as long as in `x` or 1. With
+            `sections` an axis of coordinates goes before; without positions all
+            coordinates count the sequence. The table's length does not bound
+            them.
+        offset : int, default 0
+            Position of the first element where `positions` is not given.
+        inverse : bool, default False
+            Turn back what was rotated before.
+        out : array, optional
+            Where to write the result: an array as `x` is, or `x` itself, which is
+            then rotated in place. JAX and dask have no arrays that can be written to.
+
+        Returns
+        -------
+        array
+            Shape, dtype and order in memory of `x`, or `out`. Half precision is
+            rotated in float32.
+
+        Raises
+        ------
+        TypeError
+            If `x` does not hold floating-point numbers, `positions` come from
+            another library or are not numbers, `out` has another dtype or cannot be
+            written to, an option is of the wrong kind, or `fused` is True and there
+            is no kernel for `x`.
+        ImportError
+            If `fused` is True and the kernel for `x` is not installed.
+        ValueError
+            If `x` or `positions` has the wrong shape, the sequence reaches past the
+            table, both `positions` and `offset` are given, or `out` has another shape
+            or is read-only.
+        """
+        offset = checks.non_negative_integer("offset", offset)
+        inverse = checks.boolean("inverse", inverse)
+        xp = namespace_of(x=x, **drop_none(positions=positions, out=out))
+        feature, seq = self._axes(x, xp)
+        checks.output(out, x)
+        twice = out is None and not inverse and self._turns_vectors(x)
+        cos, sin, *vectors = self._tables.beside(
+            x, positions, offset, feature, seq, xp, twice=twice
+        )
+        if vectors:
+            return vectors_rotated(x, vectors[0], vectors[1], feature, xp)
+        if inverse:
+            # The tables hold the attention factor once, and turning back divides by it.
+            cos, sin = self._without_factor(cos, sin, 2)
+            sin = -sin
+        return rotate(x, cos, sin, feature, self.layout, xp, out=out, fused=self.fused)
+
+    def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
+        """Move what is rotated already, such as cached keys, to other positions.
+
+        Parameters
+        ----------
+        x : array
+            What a call returned.
+        delta : int, float or array
+            What to add to the positions: one number, of any sign, or positions as a
+            call takes them.
+
+        Returns
+        -------
+        array
+            Shape and dtype of `x`. Half precision is rotated in float32.
+
+        Raises
+        ------
+        TypeError
+            If `x` does not hold floating-point numbers, or `delta` is neither a number nor
+            an array of its library.
+        ValueError
+            If `x` or `delta` has the wrong shape, or a number is beyond 2**60 positions.
+        """
+        number = is_real_number(delta) or not hasattr(delta, "shape")
+        xp = namespace_of(x=x, **({} if number else {"delta": delta}))
+        feature, seq = self._axes(x, xp)
+        if number:
+            cos, sin = self._tables.of_number(shift_number(delta), x, feature, seq, xp)
+        else:
+            if delta.ndim == 0:
+                delta = xp.broadcast_to(delta, (*self._tables.coordinates, axes.length(x, seq)))
+            cos, sin = self._tables.beside(x, delta, 0, feature, seq, xp, name="delta")
+        cos, sin = self._without_factor(cos, sin, 1)
+        return rotate(x, cos, sin, feature, self.layout, xp, fused=self.fused)
+
+    def _axes(self, x: Any, xp: Namespace) -> tuple[int, int]:
+        """Check what is to be rotated, and return its axes of features and sequence."""
+        checks.floating(xp, x=x)
+        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
+        if is_complex(x.dtype):
+            half = checks.positive_integer("head_size", self.head_size, even=True) // 2
+            axes.features(x, half, "head_size / 2", feature, seq)
+            return feature, seq
+        try:
+            axes.features(x, self.head_size, "head_size", feature, seq)
+        except ValueError as error:
+            if x.shape[feature] != self.seq_len or x.shape[seq] > self.head_size:
+                raise
+            sizes = f"RoPE({self.seq_len}, {self.head_size})"
+            message = f"{error} x is for {sizes}? `head_size` comes before `seq_len`."
+            raise ValueError(message) from None
+        return feature, seq
+
+    def _turns_vectors(self, x: Any) -> bool:
+        whole = self._rotated_features == self.head_size
+        return whole and turns_vectors(x, self.layout, self.fused)
+
+    def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
+        """Take the attention factor out of the tables."""
+        if self.attention_factor == 1:
+            return cos, sin
+        divisor = self.attention_factor**times
+        return cos / divisor, sin / divisor
+
+    @classmethod
+    def from_hf_config(
+        cls,
+        config: Mapping[str, Any] | str | PathLike[str],
+        seq_len: int | None = None,
+        **options: Any,
+    ) -> "RoPE":
+        """Return the rotary embedding of a model from its Hugging Face ``config.json``.
+
+        Scores of queries and keys are those of the model's own code in transformers. A model
+        whose rotation is not known by its ``model_type`` is refused unless `layout` is given,
+        and so is one that does not rotate.
+
+        Parameters
+        ----------
+        config : dict or path
+            The configuration, or where it is stored. Both forms of it are read: with
+            ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``. If it has a
+            ``text_config``, that is read; for another part of it pass that part.
+        seq_len : int, optional
+            Number of positions in the table, the configuration's
+            ``max_position_embeddings`` if None. Dynamic NTK and LongRoPE depend on it.
+        **options : Any
+            `layer_type` if the types of layers have different parameters, and arguments
+            of `RoPE`, such as `feature_axis` or `layout`, which override the configuration.
+
+        Returns
+        -------
+        RoPE
+            Head size, base, partial rotation, scaling and sections as the configuration
+            has them, in the layout of its ``model_type``. Which layers rotate, and a
+            rotation in several dimensions of images, is left to the model.
+
+        Raises
+        ------
+        TypeError
+            If the configuration is no dict, or a number or a flag in it is of another kind.
+        ValueError
+            If the model's rotation is not known, a type or a key of the rotary parameters
+            is unknown, or one is missing. The message says what is known, what to pass
+            instead, and from what to build ``RoPE(...)`` by hand.
+
+        Examples
+        --------
+        >>> RoPE.from_hf_config({
+        ...     "model_type": "llama", "hidden_size": 576, "num_attention_heads": 9,
+        ...     "rope_theta": 100_000, "max_position_embeddings": 2048,
+        ... }).head_size
+        64
+
+        Models that are not known here need the layout that their code has:
+
+        >>> RoPE.from_hf_config({
+        ...     "model_type": "my_model", "head_dim": 64, "max_position_embeddings": 2048,
+        ... }, layout="interleaved").layout
+        'interleaved'
+        """
+        layer_type, layout = options.pop("layer_type", None), options.pop("layout", None)
+        return cls(**(rope_arguments(config, seq_len, layer_type, layout) | options))
+
+    @property
+    def inv_freq(self) -> HostArray:
+        """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
+        return read_only(host.asarray(self._tables.frequencies.radians(), dtype=host.float64))
+
+    @property
+    def attention_factor(self) -> float:
+        """Factor that `scaling` puts on cosine and sine, 1 without."""
+        return self._tables.factor
+
+    @property
+    def cos(self) -> HostArray:
+        """Cosine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
+        return self._tables.on_host()[0]
+
+    @property
+    def sin(self) -> HostArray:
+        """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
+        return self._tables.on_host()[1]
+
+
+_FARTHEST = 2**60
+
+
+def shift_number(delta: Any) -> float:
+    """Return a number of positions to shift by; a whole one as an int, which is exact."""
+    number = checks.finite_number("delta", delta)
+    if number == int(number):
+        number = int(number)
+    if abs(number) > _FARTHEST:
+        raise wrong_value("delta", "be within 2**60 positions", shown(number))
+    return number

@@ -1,0 +1,406 @@
+"""Rotation of pairs of features, in the two layouts that models have.
+
+In the half layout feature i forms a pair with feature i + n/2, in the interleaved
+layout feature 2i with feature 2i + 1.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from math import prod
+from types import ModuleType
+from typing import Any
+
+from positional_embeddings._core import axes, checks
+from positional_embeddings._core.capabilities import supports_inplace
+from positional_embeddings._core.errors import shown, wrong_value
+from positional_embeddings._core.memory import (
+    block_lengths,
+    cuts,
+    memory_strides,
+    on_the_host,
+    shares_memory,
+)
+from positional_embeddings._core.namespace import (
+    Array,
+    ArrayT,
+    Namespace,
+    compute_dtype,
+    drop_none,
+    host,
+    is_complex,
+    namespace_of,
+)
+from positional_embeddings.rotary.layouts import (
+    LAYOUTS,
+    Layout,
+    _check_even,
+    cut_along,
+    features_of_pairs,
+    halves,
+    joined,
+)
+
+
+def apply_rope(
+    x: ArrayT,
+    cos: Array,
+    sin: Array,
+    /,
+    *,
+    layout: Layout = "half",
+    rotary_dim: int | None = None,
+    feature_axis: int = 0,
+    inverse: bool = False,
+    out: ArrayT | None = None,
+) -> ArrayT:
+    """Rotate the pairs of features by given angles.
+
+    Parameters
+    ----------
+    x : array
+        Real floating-point numbers with n features, n even, along `feature_axis`; or
+        complex ones with n/2, each of which is a pair.
+    cos, sin : array
+        Cosine and sine of the angles: one for each pair along `feature_axis`, and on
+        every other axis the length of `x`, or 1. With one or two axes, beside any of 1,
+        they are repeated over the others of `x`: over the trailing ones where the
+        features lie first, over the leading ones where they lie last. No axis is taken
+        for that of the sequence: give them all axes where the sequence does not lie
+        beside the features.
+    layout : {"half", "interleaved"}, default "half"
+        Whether features i and i + n/2 form a pair, or 2i and 2i + 1. A complex number
+        is a pair in itself.
+    rotary_dim : int, optional
+        Number of features that are rotated, the first ones, positive and even; all
+        where it is None. The others stay as they are. A complex number counts for two.
+    feature_axis : int, default 0
+        Axis of the features in `x`.
+    inverse : bool, default False
+        Turn back instead.
+    out : array, optional
+        Where to write the result: an array as `x` is, or `x` itself, which is then
+        rotated in place. JAX and dask have no arrays that can be written to.
+
+    Returns
+    -------
+    array
+        Shape, dtype and order in memory of `x`, or `out`. Half precision is rotated in
+        float32.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of floating-point numbers, the arrays come from
+        different libraries, or `out` has another dtype or cannot be written to.
+    ValueError
+        If `feature_axis` is out of range, `layout` is unknown, `cos` and `sin` do not
+        fit, or `out` has another shape or is read-only.
+
+    References
+    ----------
+    Su et al. (2021), RoFormer, equation 34.
+
+    Examples
+    --------
+    A quarter turn takes the first half of the features to the second:
+
+    >>> import numpy as np
+    >>> x = np.asarray([[1.0, 2.0], [0.0, 0.0]])
+    >>> apply_rope(x, np.zeros((1, 2)), np.ones((1, 2)))
+    array([[0., 0.],
+           [1., 2.]])
+
+    Tables of all positions, as other libraries keep them, are gathered by position:
+
+    >>> table = np.arange(20.0).reshape(10, 2)  # (max_position, rotary_dim / 2)
+    >>> ids = np.asarray([[0, 1, 2], [5, 6, 7]])  # (batch, seq)
+    >>> x = np.ones((2, 3, 4))  # (batch, seq, head)
+    >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1).shape
+    (2, 3, 4)
+
+    In place:
+
+    >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1, out=x) is x
+    True
+    """
+    xp = namespace_of(x=x, cos=cos, sin=sin, **drop_none(out=out))
+    checks.floating(xp, x=x)
+    checks.real_floating(xp, cos=cos, sin=sin)
+    checks.choice("layout", layout, LAYOUTS)
+    inverse = checks.boolean("inverse", inverse)
+    axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
+    pairs = _pairs_to_rotate(x, axis, rotary_dim)
+    checks.output(out, x)
+    dtype = compute_dtype(x.dtype, xp)
+    cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), dtype, copy=False)
+    sine = xp.astype(_align_table("sin", sin, x, axis, pairs), dtype, copy=False)
+    if any(map(checks.differ, cosine.shape, sine.shape)):
+        cosine, sine = xp.broadcast_arrays(cosine, sine)
+    return rotate(x, cosine, -sine if inverse else sine, axis, layout, xp, out=out)
+
+
+def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
+    """Return the number of pairs that are rotated."""
+    features = axes.length(x, axis) * (2 if is_complex(x.dtype) else 1)
+    if rotary_dim is None:
+        if not is_complex(x.dtype):
+            _check_even(x, axis)
+        return features // 2
+    rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
+    if rotary_dim > features:
+        came = shown(rotary_dim)
+        raise wrong_value("rotary_dim", f"be at most {features}, the features of `x`", came)
+    return rotary_dim // 2
+
+
+def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
+    """Give a table the axes that it lacks, on the side away from the features."""
+    lacking = (None,) * (x.ndim - table.ndim)
+    if lacking and sum(n != 1 for n in table.shape) > 2:
+        # Which axis of `x` the third one belongs to would be a guess.
+        raise wrong_value(
+            name,
+            f"have at most 2 axes that are not 1, or all {x.ndim} of `x`",
+            f"shape {tuple(table.shape)}; insert axes of 1 where it is repeated, as {name}[:, None]",
+        )
+    lined_up = table
+    if lacking and table.ndim > 0 and axis == 0:
+        lined_up = table[(..., *lacking)]
+    elif lacking and table.ndim > 0 and axis == x.ndim - 1:
+        lined_up = table[(*lacking, ...)]
+    shape = (*x.shape[:axis], pairs, *x.shape[axis + 1 :])
+    meaning = f"as `x`, with {pairs} pairs on axis {axis}"
+    checks.broadcasts(name, tuple(lined_up.shape), shape, meaning, tuple(table.shape))
+    if lined_up.shape[axis] != pairs:
+        raise wrong_value(name, f"have length {pairs} on axis {axis}", tuple(table.shape))
+    return lined_up
+
+
+# Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
+HOST_BLOCK = 2**14
+ACCELERATOR_BLOCK = 2**22
+Block = tuple[slice, ...]
+
+
+def rotate(
+    x: ArrayT,
+    cos: Any,
+    sin: Any,
+    axis: int,
+    layout: str,
+    xp: Namespace,
+    *,
+    out: Any = None,
+    fused: bool | None = False,
+) -> ArrayT:
+    """Rotate as many pairs as the tables have, which broadcast against them.
+
+    `out` has been checked; it may be `x`. With a `fused` of None a kernel is used where
+    there is one, with True there must be one.
+    """
+    if not supports_inplace(x, cos, sin):
+        if fused:
+            _fused().kernel_for(x, demanded=True)
+        whole: ArrayT = _rotate_traced(x, cos, sin, axis, layout, xp)
+        return whole if out is None else _filled(out, whole)
+    if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
+        return _filled(out, rotate(x, cos, sin, axis, layout, xp, fused=fused))
+    if out is None and _is_one_product(x, cos, axis):
+        product = x * _complex(cos, sin, x.dtype, xp)
+        return xp.astype(product, x.dtype, copy=False)  # type: ignore[no-any-return]
+    kernel = None if fused is False else _fused().kernel_for(x, out, demanded=fused)
+    target = xp.empty_like(x) if out is None else out
+    complex_numbers = is_complex(x.dtype)
+    if kernel is not None:
+        kernel(x, cos, sin, target, axis, layout)
+    elif complex_numbers:
+        _rotate_complex_blocks(x, cos, sin, target, axis, xp)
+    else:
+        _rotate_blocks(x, cos, sin, target, axis, layout, xp)
+    turning = cos.shape[axis] * (1 if complex_numbers else 2)
+    if target is not x and turning < x.shape[axis]:
+        others = (*(slice(None),) * axis, slice(turning, None), ...)
+        target[others] = x[others]
+    return target  # type: ignore[no-any-return]
+
+
+def turns_vectors(x: Any, layout: str, fused: bool | None) -> bool:  # noqa: FBT001
+    """Tell whether `x` is a few vectors in halves, which no kernel rotates.
+
+    With tables of their own two products of whole arrays rotate them, not four of rows.
+    """
+    return (
+        layout == "half"
+        and type(x) is host.ndarray
+        and x.size <= HOST_BLOCK
+        and x.dtype in (host.float32, host.float64)
+        and (fused is False or not (fused or _fused().kernel_for(x)))
+    )
+
+
+def vectors_rotated(x: ArrayT, factor: Any, exchanged: Any, axis: int, xp: Namespace) -> ArrayT:
+    """Rotate vectors in halves: x * factor + (second, first) * exchanged."""
+    before, half = (slice(None),) * axis, x.shape[axis] // 2
+    first, second = ((*before, part) for part in features_of_pairs(0, half, half, "half"))
+    turned = xp.empty_like(x)
+    turned[first] = x[second]
+    turned[second] = x[first]
+    turned *= exchanged
+    turned += x * factor
+    return turned  # type: ignore[no-any-return]
+
+
+def _is_one_product(x: Any, table: Any, axis: int) -> bool:
+    """Tell whether a product with a table of complex numbers, much smaller than x, is all."""
+    whole = x.shape[axis] == table.shape[axis]
+    return whole and is_complex(x.dtype) and 8 * prod(table.shape) <= prod(x.shape)
+
+
+def check_kernels() -> None:
+    """Check that there are kernels at all."""
+    _fused().check_installed()
+
+
+@cache
+def _fused() -> ModuleType:
+    from positional_embeddings.rotary.kernels import (  # noqa: PLC0415 - optional
+        dispatch,
+    )
+
+    return dispatch
+
+
+def _filled(out: Any, values: ArrayT) -> ArrayT:
+    out[...] = values
+    return out  # type: ignore[no-any-return]
+
+
+def _rotate_blocks(
+    x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, xp: Namespace
+) -> None:
+    """Turn real pairs, a block of them at a time."""
+    before: Any = None
+    items = _row_items(x, out, axis, cos.shape[axis], layout)
+    for block, beside in _blocks(x, cos, axis):
+        at_first, at_second = _features(block, axis, cos.shape[axis], layout)
+        first, second = x[at_first], x[at_second]
+        if items is not None:
+            rows = first, second
+            first, second = (xp.empty_like(part) for part in rows)
+            _copy_rows(rows[0], first, axis, items, xp)
+            _copy_rows(rows[1], second, axis, items, xp)
+        if (beside, first.shape) != before:
+            c, s = (_as_long(table[beside], first, xp) for table in (cos, sin))
+            before = beside, first.shape
+        if first.dtype != c.dtype:
+            first, second = xp.astype(first, c.dtype), xp.astype(second, c.dtype)
+        rotated_first = first * c
+        rotated_first -= second * s
+        rotated_second = second * c
+        rotated_second += first * s
+        if rotated_first.dtype != x.dtype:
+            rotated_first = xp.astype(rotated_first, x.dtype)
+            rotated_second = xp.astype(rotated_second, x.dtype)
+        if items is not None:
+            _copy_rows(rotated_first, out[at_first], axis, items, xp)
+            _copy_rows(rotated_second, out[at_second], axis, items, xp)
+        else:
+            out[at_first] = rotated_first
+            out[at_second] = rotated_second
+
+
+def _row_items(x: Any, out: Any, axis: int, pairs: int, layout: str) -> Any:
+    """Return a dtype that holds half a row of features, None where rows are copied as they are.
+
+    NumPy takes ten times as long for each number of short rows; as one item each it copies
+    them into a block without gaps, which it goes through as one long row.
+    """
+    large = type(x) is host.ndarray and pairs <= HOST_BLOCK < x.size
+    if layout != "half" or not large:
+        return None
+    if any(array.strides[axis] != array.itemsize for array in (x, out)):
+        return None
+    return {8: host.int64, 16: host.complex128}.get(pairs * x.itemsize)
+
+
+def _copy_rows(source: Any, target: Any, axis: int, items: Any, xp: Namespace) -> None:
+    """Copy rows of features as items."""
+    first, second = (xp.moveaxis(array, axis, -1).view(items) for array in (source, target))
+    second[...] = first
+
+
+def _as_long(table: Any, block: Any, xp: Namespace) -> Any:
+    """Repeat a table's part over its block: NumPy multiplies short rows by a number slowly."""
+    if table.shape == block.shape or type(block) is not host.ndarray:
+        return table
+    repeated = xp.empty_like(block, dtype=table.dtype)
+    repeated[...] = table
+    return repeated
+
+
+def _rotate_complex_blocks(x: Any, cos: Any, sin: Any, out: Any, axis: int, xp: Namespace) -> None:
+    """Turn complex numbers, a block of them at a time."""
+    before: Any = None
+    for block, beside in _blocks(x, cos, axis):
+        if beside != before:
+            turn = _complex(cos[beside], sin[beside], x.dtype, xp)
+            before = beside
+        out[block] = x[block] * turn
+
+
+def _complex(cos: Any, sin: Any, dtype: Any, xp: Namespace) -> Any:
+    return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
+
+
+def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
+    """Yield where the blocks of pairs of `x` are, and where the table has their angles.
+
+    Within a block they follow the order of memory, and blocks that need the same part
+    of the table come one after another.
+    """
+    shape = (*x.shape[:axis], table.shape[axis], *x.shape[axis + 1 :])
+    most = HOST_BLOCK
+    if prod(shape) > most and not on_the_host(x):
+        most = ACCELERATOR_BLOCK
+    if prod(shape) <= most:
+        yield tuple([slice(0, n) for n in shape]), ...
+        return
+    order = _memory_order(x)
+    lengths = block_lengths(shape, order, most)
+    order.sort(key=lambda a: table.shape[a] == 1)
+    for parts in product(*(cuts(shape[a], lengths[a]) for a in order)):
+        part_of = dict(zip(order, parts, strict=True))
+        block = [part_of[a] for a in range(len(shape))]
+        beside = [slice(0, 1) if table.shape[a] == 1 else part for a, part in enumerate(block)]
+        yield tuple(block), tuple(beside)
+
+
+def _memory_order(x: Any) -> list[int]:
+    """Return the axes, from that of the farthest neighbours to that of the nearest."""
+    strides = memory_strides(x)
+    axes = list(range(x.ndim))
+    return axes if strides is None else sorted(axes, key=lambda a: -strides[a])
+
+
+def _features(
+    block: Block, axis: int, pairs: int, layout: str
+) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """Return where the first and the second features of a block of pairs are."""
+    first, second = features_of_pairs(block[axis].start, block[axis].stop, pairs, layout)
+    before, after = block[:axis], block[axis + 1 :]
+    return (*before, first, *after), (*before, second, *after)
+
+
+def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
+    """Turn everything in one expression, which JAX and dask fuse."""
+    pairs = cos.shape[axis]
+    turning, rest = cut_along(x, axis, pairs if is_complex(x.dtype) else 2 * pairs)
+    if is_complex(x.dtype):
+        turned = turning * _complex(cos, sin, x.dtype, xp)
+    else:
+        wide = xp.astype(turning, compute_dtype(x.dtype, xp), copy=False)
+        first, second = halves(wide, axis, layout)
+        turned = joined(first * cos - second * sin, second * cos + first * sin, axis, layout, xp)
+        turned = xp.astype(turned, x.dtype, copy=False)
+    return turned if rest is None else xp.concat([turned, rest], axis=axis)

@@ -1,0 +1,86 @@
+"""Scale factors of xPos."""
+
+from typing import Any
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.namespace import (
+    Array,
+    Dtype,
+    default_float,
+    device_of,
+    float_dtype,
+    is_real_floating,
+    namespace_of,
+    widest_float,
+)
+
+
+def xpos_scale(
+    positions: Array,
+    /,
+    dim: int,
+    *,
+    scale_base: float = 512,
+    center: float = 0.0,
+    gamma: float = 0.4,
+    dtype: Dtype | None = None,
+) -> Any:
+    r"""Return the factors by which xPos lets rotated scores fall with the distance.
+
+    Queries are multiplied by them and keys divided, with one `center` for both. They
+    multiply cosine and sine: ``apply_rope(q, cos * scale, sin * scale)`` and
+    ``apply_rope(k, cos / scale, sin / scale)``.
+
+    Parameters
+    ----------
+    positions : array
+        Integer or real positions of any shape.
+    dim : int
+        Number of rotated features, positive and even, at most 2**20.
+    scale_base : float, default 512
+        Number of positions after which a pair falls by its whole factor, positive.
+    center : float, default 0.0
+        Position of factor 1. Half of the sequence keeps numbers small.
+    gamma : float, default 0.4
+        What keeps the first pair from falling to zero, positive.
+    dtype : dtype, optional
+        Real floating-point dtype of the result; where it is None, that of real positions,
+        or the library's default for integer ones.
+
+    Returns
+    -------
+    array, shape (dim / 2, *positions.shape)
+        :math:`\left(\frac{2i/d + \gamma}{1 + \gamma}\right)^{(p - c)/s}`.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a number is out of range.
+
+    References
+    ----------
+    Sun et al. (2023), A Length-Extrapolatable Transformer, section 2.2 and algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> xpos_scale(np.asarray([0, 512]), 4).round(3)
+    array([[1.   , 0.286],
+           [1.   , 0.643]])
+    """
+    xp = namespace_of(positions=positions)
+    checks.real("positions", positions, xp)
+    dim = checks.feature_count("dim", dim, even=True)
+    scale_base = checks.positive_number("scale_base", scale_base)
+    gamma = checks.positive_number("gamma", gamma)
+    center = checks.finite_number("center", center)
+    on = device_of(positions)
+    default = positions.dtype if is_real_floating(positions.dtype, xp) else default_float(xp, on)
+    dtype = float_dtype(dtype, default, xp, on)
+    work = widest_float(xp, on)
+    zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
+    zeta = xp.asarray(zetas, dtype=work, device=on)[(slice(None), *(None,) * positions.ndim)]
+    power = (xp.astype(positions, work, copy=False) - center) / scale_base
+    return xp.astype(zeta ** power[None, ...], dtype, copy=False)

@@ -1,0 +1,242 @@
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
+from positional_embeddings._core.namespace import host
+from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.frequencies import frequencies_of
+
+LIMIT = 2**31
+
+
+def exact_angle(position, i, dim, base, scale=1.0):
+    with mpmath.workdps(50):
+        frequency = mpmath.mpf(base) ** (-mpmath.mpf(2 * i) / dim)
+        return mpmath.mpf(position) * frequency * mpmath.mpf(scale)
+
+
+def error(value, exact):
+    return abs(float(mpmath.mpf(float(value)) - exact))
+
+
+@given(dim=st.integers(1, 40), base=st.floats(1.5, 1e6))
+def test_inverse_frequencies_are_the_nearest_floats(dim, base):
+    frequencies = inverse_frequencies(dim, base)
+    assert frequencies.shape == ((dim + 1) // 2,)
+    with mpmath.workdps(50):
+        for i, frequency in enumerate(frequencies):
+            assert float(frequency) == float(mpmath.mpf(base) ** (-mpmath.mpf(2 * i) / dim))
+
+
+def test_frequencies_are_made_on_the_backend(backend):
+    frequencies = inverse_frequencies(6, 100, xp=backend.xp, device=backend.device)
+    assert frequencies.dtype == getattr(backend.xp, backend.wide)
+    expected = [100 ** (-i / 3) for i in range(3)]
+    np.testing.assert_allclose(backend.numpy(frequencies), expected, rtol=1e-6)
+    narrow = compute_frequencies(
+        5, 4, xp=backend.xp, dtype=backend.xp.float32, device=backend.device
+    )
+    assert narrow.dtype == backend.xp.float32
+    expected = [[p * 10_000 ** (-2 * i / 5) for p in range(4)] for i in range(3)]
+    np.testing.assert_allclose(backend.numpy(narrow), expected, rtol=1e-6)
+
+
+@given(
+    positions=st.lists(st.integers(-(2**60), 2**60), min_size=1, max_size=4),
+    real=st.lists(st.integers(-(2**52), 2**52), min_size=1, max_size=4),
+)
+def test_even_very_large_positions_are_exact_in_float64(positions, real):
+    """Times in milliseconds, say: integers to 2**60, and reals that hold whole numbers."""
+    for array in (np.asarray(positions), np.asarray(real, dtype="float64")):
+        cos, sin = cos_sin(array, frequencies_of(6, 10_000, 7.5), host.float64, host)
+        for i in range(3):
+            for j, position in enumerate(array.tolist()):
+                with mpmath.workdps(60):
+                    exact = exact_angle(position, i, 6, 10_000, 7.5)
+                    assert error(cos[i, j], mpmath.cos(exact)) < 2.5e-16
+                    assert error(sin[i, j], mpmath.sin(exact)) < 2.5e-16
+
+
+@given(
+    positions=st.lists(st.integers(-LIMIT, LIMIT), min_size=1, max_size=8),
+    dim=st.integers(1, 16).map(lambda n: 2 * n),
+    base=st.sampled_from([10.0, 10_000.0, 500_000.0, 1e6]),
+    scale=st.sampled_from([1.0, 0.25, 1 / 3, 1e6]),
+)
+def test_integer_positions_are_exact_in_float64(positions, dim, base, scale):
+    cos, sin = cos_sin(np.asarray(positions), frequencies_of(dim, base, scale), host.float64, host)
+    for i in range(dim // 2):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, dim, base, scale)
+                assert error(cos[i, j], mpmath.cos(exact)) < 2.5e-16
+                assert error(sin[i, j], mpmath.sin(exact)) < 2.5e-16
+
+
+@given(positions=st.lists(st.integers(-LIMIT + 1, LIMIT - 1), min_size=3, max_size=3))
+def test_integer_positions_on_every_device(backend, positions):
+    array = backend.array(positions, "int64")
+    dtype = getattr(backend.xp, backend.wide)
+    bound = 2.5e-16 if backend.wide == "float64" else 3.0e-8
+    cos, sin = (
+        backend.numpy(t) for t in cos_sin(array, frequencies_of(8, 10_000), dtype, backend.xp)
+    )
+    for i in range(4):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 8, 10_000)
+                assert error(cos[i, j], mpmath.cos(exact)) < bound
+                assert error(sin[i, j], mpmath.sin(exact)) < bound
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "uint32", "uint64"])
+def test_integer_positions_of_every_width(backend, dtype):
+    if dtype == "uint64" and not backend.has_int64:
+        dtype = "uint32"
+    positions = backend.array([0, 1, 100], dtype)
+    cos, _ = cos_sin(positions, frequencies_of(4, 100), backend.xp.float32, backend.xp)
+    expected = np.cos([[0, 1, 100], [0, 0.1, 10]])
+    np.testing.assert_allclose(backend.numpy(cos), expected, atol=1e-6)
+
+
+@given(positions=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8))
+@example(positions=[2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
+def test_positions_of_64_bits_without_a_sign(positions):
+    cos, sin = cos_sin(np.asarray(positions, "uint64"), frequencies_of(8, 100), host.float64, host)
+    for i in range(4):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(60):
+                exact = exact_angle(position, i, 8, 100)
+                assert error(cos[i, j], mpmath.cos(exact)) < 2.5e-16
+                assert error(sin[i, j], mpmath.sin(exact)) < 2.5e-16
+
+
+def test_large_positions_without_a_sign_in_every_library(backend):
+    bits = 64 if backend.has_int64 else 32
+    positions = [1, 2 ** (bits // 2) + 1, 2 ** (bits - 1) + 5, 2**bits - 1]
+    array = backend.array(np.asarray(positions, f"uint{bits}"))
+    cos, _ = cos_sin(array, frequencies_of(4, 100), backend.xp.float32, backend.xp)
+    expected = [[mpmath.cos(exact_angle(p, i, 4, 100)) for p in positions] for i in range(2)]
+    np.testing.assert_allclose(backend.numpy(cos), np.asarray(expected, dtype=float), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("position", "base", "i"),
+    [
+        (-317.98895263671875, 10, 12),
+        (-62.9958610534668, 10_000, 3),
+        (-160.96925354003906, 10_000, 3),
+    ],
+)
+def test_parts_of_negative_real_positions_add_up_exactly(backend, position, base, i):
+    """They have many large parts, whose sum must not outgrow a float32's digits."""
+    array = backend.array(np.asarray([position], dtype=np.float32))
+    dtype = getattr(backend.xp, backend.wide)
+    tables = cos_sin(array, frequencies_of(128, base, 2.0), dtype, backend.xp)
+    cos, sin = (backend.numpy(table)[i, 0] for table in tables)
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    with mpmath.workdps(50):
+        exact = exact_angle(mpmath.mpf(position), i, 128, base, 2.0)
+        assert error(cos, mpmath.cos(exact)) < bound
+        assert error(sin, mpmath.sin(exact)) < bound
+
+
+def test_far_real_positions(backend):
+    """A position counts as far as its parts are exact; beyond, and without a number, it is NaN."""
+    given = [2.0**24 + 2, 1.25 * 2**34, -1.75 * 2**36, 2.0**50, 1.5 * 2**62, -(2.0**63)]
+    none = [2.0**64, -1e30, float("inf"), -float("inf"), float("nan")]
+    positions = backend.array(np.asarray(given + none, dtype=np.float32))
+    dtype = getattr(backend.xp, backend.wide)
+    got = [
+        backend.numpy(t) for t in cos_sin(positions, frequencies_of(8, 10_000), dtype, backend.xp)
+    ]
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    for j, position in enumerate(given):
+        for i in range(4):
+            with mpmath.workdps(60):
+                exact = exact_angle(mpmath.mpf(position), i, 8, 10_000)
+                assert error(got[0][i, j], mpmath.cos(exact)) < bound
+                assert error(got[1][i, j], mpmath.sin(exact)) < bound
+    assert np.isnan(got[0][:, len(given) :]).all()
+    assert np.isnan(got[1][:, len(given) :]).all()
+
+
+@given(positions=st.lists(st.floats(-3000, 3000, width=32), min_size=3, max_size=3))
+def test_real_positions_on_every_device(backend, positions):
+    """float32 holds the given positions exactly, so that the angle's own error remains."""
+    array = backend.array(positions, "float32")
+    dtype = getattr(backend.xp, backend.wide)
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    cos, sin = (
+        backend.numpy(t) for t in cos_sin(array, frequencies_of(8, 10_000), dtype, backend.xp)
+    )
+    for i in range(4):
+        for j, position in enumerate(positions):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 8, 10_000)
+                assert error(cos[i, j], mpmath.cos(exact)) < bound
+                assert error(sin[i, j], mpmath.sin(exact)) < bound
+
+
+@given(
+    positions=st.lists(st.floats(-3000, 3000, width=32), min_size=3, max_size=3),
+    base=st.sampled_from([1e-3, 1e-9, 1e4]),
+    scale=st.sampled_from([1.0, 1e3, 1e9]),
+)
+@example(positions=[-0.49142376, -1e-10, 0.95917356], base=1e-3, scale=1.0)
+@example(positions=[-28.222513, 1e-20, 2010.6211], base=1e-9, scale=1e9)
+def test_real_positions_at_high_frequencies(backend, positions, base, scale):
+    """A part of a position is many turns at a frequency above 1, and no less exact."""
+    array = backend.array(np.asarray(positions, "float32"), "float32")
+    dtype = getattr(backend.xp, backend.wide)
+    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    tables = cos_sin(array, frequencies_of(4, base, scale), dtype, backend.xp)
+    cos, sin = (backend.numpy(table) for table in tables)
+    for i in range(2):
+        for j, position in enumerate(np.asarray(positions, "float32").tolist()):
+            with mpmath.workdps(60):
+                exact = exact_angle(position, i, 4, base, scale)
+                assert error(cos[i, j], mpmath.cos(exact)) < bound
+                assert error(sin[i, j], mpmath.sin(exact)) < bound
+
+
+def test_float32_table_is_exact_at_long_positions():
+    """Half a unit in the last place, where float32 angles are off by 1e-3 at 131,071."""
+    rope = RoPE(8, 131_072, base=500_000)
+    table = rope(np.concatenate([np.ones((4, 131_072)), np.zeros((4, 131_072))]).astype("float32"))
+    worst = 0.0
+    for position in (1, 4_097, 65_537, 131_071):
+        for i in range(4):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 8, 500_000)
+                worst = max(worst, error(table[i, position], mpmath.cos(exact)))
+                worst = max(worst, error(table[i + 4, position], mpmath.sin(exact)))
+    assert worst < 3e-8
+
+
+@pytest.mark.parametrize("base", [10_000, 500_000])
+def test_float64_table_is_exact_at_long_positions(base):
+    rope = RoPE(128, 131_072, base=base)
+    rng = np.random.default_rng(1)
+    positions = np.append(rng.integers(0, 131_072, 200), [0, 255, 256, 131_071])
+    for i in range(0, 64, 9):
+        for position in positions.tolist():
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 128, base)
+                assert error(rope.cos[i, position], mpmath.cos(exact)) < 3.5e-16
+                assert error(rope.sin[i, position], mpmath.sin(exact)) < 3.5e-16
+
+
+def test_float32_positions_to_ten_million():
+    rng = np.random.default_rng(0)
+    positions = np.append(rng.integers(0, 10_000_000, 300), [1_048_575, 10_000_000])
+    cos, sin = cos_sin(positions, frequencies_of(128, 10_000), host.float32, host)
+    for i in range(0, 64, 7):
+        for j, position in enumerate(positions.tolist()):
+            with mpmath.workdps(50):
+                exact = exact_angle(position, i, 128, 10_000)
+                assert error(cos[i, j], mpmath.cos(exact)) < 3e-8
+                assert error(sin[i, j], mpmath.sin(exact)) < 3e-8

@@ -1,0 +1,317 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracles
+from positional_embeddings import (
+    create_causal_mask,
+    mask_to_bias,
+    scaled_dot_product_attention,
+)
+
+sizes = st.integers(1, 4)
+layouts = st.integers(3, 4).flatmap(
+    lambda ndim: st.permutations(range(ndim)).map(lambda order: (ndim, order[0], order[1]))
+)
+
+
+def numbers(rng, *shape):
+    return rng.standard_normal(shape)
+
+
+def split_batch(array, ndim):
+    """From (., ., batch of 6) to as many axes as the layout has."""
+    return array.reshape(*array.shape[:2], *((6,) if ndim == 3 else (2, 3)))
+
+
+@given(
+    head=sizes,
+    v_head=sizes,
+    q_len=sizes,
+    k_len=sizes,
+    layout=layouts,
+    masked=st.sampled_from([0.0, 0.3, 1.0]),
+    biased=st.booleans(),
+    scale=st.none() | st.floats(0.1, 3),
+    softcap=st.none() | st.floats(0.5, 5),
+    seed=st.integers(0, 99),
+)
+def test_attention_is_the_plain_loop(
+    backend, head, v_head, q_len, k_len, layout, masked, biased, scale, softcap, seed
+):
+    rng = np.random.default_rng(seed)
+    q, k, v = (
+        numbers(rng, head, q_len, 6),
+        numbers(rng, head, k_len, 6),
+        numbers(rng, v_head, k_len, 6),
+    )
+    mask = rng.random((q_len, k_len, 6)) < masked if masked else None
+    bias = numbers(rng, q_len, k_len, 6) if biased else None
+    expected, expected_weights = oracles.attention(q, k, v, mask, bias, scale, softcap)
+
+    ndim, feature, seq = layout
+    score_axes = tuple(sorted((feature, seq)))
+
+    def moved(array, axes):
+        if array is None:
+            return None
+        return backend.array(np.moveaxis(split_batch(array, ndim), (0, 1), axes))
+
+    output, weights = scaled_dot_product_attention(
+        *(moved(array, (feature, seq)) for array in (q, k, v)),
+        mask=moved(mask, score_axes),
+        bias=moved(bias, score_axes),
+        scale=scale,
+        softcap=softcap,
+        return_weights=True,
+        feature_axis=feature,
+        seq_axis=seq - ndim,
+    )
+    got = np.moveaxis(backend.numpy(output), (feature, seq), (0, 1))
+    got_weights = np.moveaxis(backend.numpy(weights), score_axes, (0, 1))
+    assert got.dtype == backend.wide
+    tolerance = backend.tolerance()
+    np.testing.assert_allclose(got, split_batch(expected, ndim), atol=tolerance, rtol=tolerance)
+    np.testing.assert_allclose(got_weights, split_batch(expected_weights, ndim), atol=tolerance)
+
+
+def test_two_axes_are_enough(backend):
+    rng = np.random.default_rng(0)
+    q, k, v = numbers(rng, 3, 4), numbers(rng, 3, 5), numbers(rng, 2, 5)
+    got = scaled_dot_product_attention(*map(backend.array, (q, k, v)))
+    expected, _ = oracles.attention(q[..., None], k[..., None], v[..., None])
+    np.testing.assert_allclose(backend.numpy(got), expected[..., 0], atol=backend.tolerance())
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
+def test_masks_of_fewer_axes_line_up(backend, axes):
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 3, n, 6) for n in (4, 5, 5))
+    mask, bias = rng.random((4, 5, 1)) < 0.4, numbers(rng, 4, 5, 1)
+    expected, _ = oracles.attention(q, k, v, mask, bias)
+
+    def moved(array):
+        return backend.array(np.moveaxis(split_batch(array, 4), (0, 1), axes))
+
+    got = scaled_dot_product_attention(
+        *map(moved, (q, k, v)),
+        mask=backend.array(mask[..., 0]),
+        bias=backend.array(bias[..., 0]),
+        feature_axis=axes[0],
+        seq_axis=axes[1],
+    )
+    np.testing.assert_allclose(
+        np.moveaxis(backend.numpy(got), axes, (0, 1)),
+        split_batch(expected, 4),
+        atol=backend.tolerance(),
+    )
+
+
+def test_batch_axes_broadcast(backend):
+    rng = np.random.default_rng(0)
+    for q_batch, k_batch in ((1, 6), (6, 1)):
+        q, k, v = (
+            numbers(rng, 3, 2, q_batch),
+            numbers(rng, 3, 4, k_batch),
+            numbers(rng, 2, 4, k_batch),
+        )
+        got, weights = scaled_dot_product_attention(
+            *map(backend.array, (q, k, v)), return_weights=True
+        )
+        whole = [np.broadcast_to(a, (*a.shape[:2], 6)) for a in (q, k, v)]
+        expected, expected_weights = oracles.attention(*whole)
+        np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
+        np.testing.assert_allclose(
+            backend.numpy(weights), expected_weights, atol=backend.tolerance()
+        )
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2), (0, 3)])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("heads_first", [True, False])
+def test_grouped_queries(backend, axes, kv_heads, heads_first):
+    rng = np.random.default_rng(0)
+    q, k, v = (
+        numbers(rng, 3, 2, 4, 3),
+        numbers(rng, 3, 5, kv_heads, 3),
+        numbers(rng, 2, 5, kv_heads, 3),
+    )
+    expected = np.zeros((2, 2, 4, 3))
+    for h in range(4):
+        shared = h // (4 // kv_heads)
+        expected[:, :, h], _ = oracles.attention(q[:, :, h], k[:, :, shared], v[:, :, shared])
+
+    def moved(array):
+        array = array if heads_first else array.swapaxes(2, 3)
+        return np.moveaxis(array, (0, 1), axes)
+
+    got = scaled_dot_product_attention(
+        *(backend.array(moved(array)) for array in (q, k, v)),
+        enable_gqa=True,
+        feature_axis=axes[0],
+        seq_axis=axes[1],
+    )
+    np.testing.assert_allclose(backend.numpy(got), moved(expected), atol=backend.tolerance())
+
+
+def test_a_row_that_is_masked_everywhere_gives_zeros(backend):
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 2, 3, 2) for _ in range(3))
+    mask = np.zeros((3, 3, 2), dtype=bool)
+    mask[1, :, 0] = True
+    arrays = list(map(backend.array, (q, k, v)))
+    hidden = backend.array(mask)
+    results = (
+        scaled_dot_product_attention(*arrays, mask=hidden, return_weights=True),
+        scaled_dot_product_attention(
+            *arrays, bias=mask_to_bias(hidden, arrays[0].dtype), return_weights=True
+        ),
+    )
+    for output, weights in results:
+        assert not backend.numpy(output)[:, 1, 0].any()
+        assert not backend.numpy(weights)[1, :, 0].any()
+        np.testing.assert_allclose(
+            backend.numpy(output),
+            oracles.attention(q, k, v, mask)[0],
+            atol=backend.tolerance(),
+        )
+
+
+def test_no_keys_at_all(backend):
+    q, k, v = np.ones((2, 3, 2)), np.ones((2, 0, 2)), np.ones((4, 0, 2))
+    got, weights = scaled_dot_product_attention(*map(backend.array, (q, k, v)), return_weights=True)
+    np.testing.assert_array_equal(backend.numpy(got), np.zeros((4, 3, 2)))
+    assert tuple(weights.shape) == (3, 0, 2)
+
+
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("hide", ["mask", "bias"])
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_what_is_masked_reaches_no_output(backend, garbage, hide, softcap):
+    """Causally: each key is hidden from some queries only."""
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 2, 4, 1) for _ in range(3))
+    causal = create_causal_mask(4)
+    clean, clean_weights = oracles.attention(q, k, v, causal, softcap=softcap)
+    dirty_k, dirty_v = k.copy(), v.copy()
+    dirty_k[:, 3], dirty_v[:, 3] = garbage, garbage
+    mask = backend.array(causal)
+    given_mask = {"mask": mask} if hide == "mask" else {"bias": mask_to_bias(mask)}
+    output, weights = scaled_dot_product_attention(
+        *map(backend.array, (q, dirty_k, dirty_v)),
+        softcap=softcap,
+        return_weights=True,
+        **given_mask,
+    )
+    tolerance = backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(output)[:, :3], clean[:, :3], atol=tolerance)
+    np.testing.assert_allclose(backend.numpy(weights)[:3], clean_weights[:3], atol=tolerance)
+    assert np.isnan(backend.numpy(output)[:, 3]).all()
+
+
+def test_what_is_attended_to_does_reach_the_output(backend):
+    """A value that is not finite comes through feature by feature, as in the plain loop."""
+    q, k, v, mask = oracles.partly_infinite(np.random.default_rng(0))
+    output = scaled_dot_product_attention(*map(backend.array, (q, k, v)), mask=backend.array(mask))
+    got = backend.numpy(output)[..., 0]
+    assert np.isfinite(got[:, 0]).all()
+    assert np.isnan(got[0, 1:]).all()
+    assert (got[1, 1:] == np.inf).all()
+    assert (got[2, 1:] == -np.inf).all()
+    assert got[3, 1] == np.inf
+    assert np.isnan(got[3, 2])
+    assert np.isfinite(got[4]).all()
+
+
+def test_half_precision_is_computed_in_float32(backend):
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 8, 5, 2).astype("float32") for _ in range(3))
+    for dtype in backend.half_dtypes:
+        halves = [backend.array(array, dtype) for array in (q, k, v)]
+        output, weights = scaled_dot_product_attention(*halves, return_weights=True)
+        assert output.dtype == dtype
+        assert weights.dtype == dtype
+        wide = [backend.numpy(backend.xp.astype(h, backend.xp.float32)) for h in halves]
+        expected, _ = oracles.attention(*wide)
+        ulp = 2**-10 if "bfloat" not in str(dtype) else 2**-7
+        np.testing.assert_allclose(
+            backend.numpy(output).astype("float32"), expected, rtol=ulp, atol=1e-6
+        )
+
+
+def test_large_scores_do_not_overflow(backend):
+    q = backend.array(np.full((1, 1, 1), 1e4))
+    k = backend.array(np.asarray([[[1e4], [-1e4]]]))
+    v = backend.array(np.asarray([[[3.0], [5.0]]]))
+    assert backend.numpy(scaled_dot_product_attention(q, k, v))[0, 0, 0] == 3.0
+
+
+def test_the_lowest_number_of_a_wider_bias_hides_nothing():
+    q, v = np.zeros((1, 1), dtype="float32"), np.asarray([[4.0, 8.0]], dtype="float32")
+    bias = np.full((1, 2), np.finfo("float64").min)
+    got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
+    assert got == 6.0
+    got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=-bias)
+    assert got == 6.0
+    bias[0, 1] = -np.inf
+    got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
+    assert got == 4.0
+
+
+def test_a_further_axis_of_a_mask_is_not_guessed(backend):
+    """Three axes beside scores of four: heads or batch?"""
+    q = backend.array(np.zeros((2, 3, 4, 4)))
+    for axes, shape in (((0, 1), (3, 3, 4)), ((-1, -2), (4, 3, 3))):
+        moved = backend.xp.permute_dims(q, (0, 1, 2, 3) if axes[0] == 0 else (2, 3, 1, 0))
+        mask = backend.array(np.zeros(shape, dtype=bool))
+        with pytest.raises(ValueError, match=re.escape(f"got {shape}")):
+            scaled_dot_product_attention(
+                moved, moved, moved, mask=mask, feature_axis=axes[0], seq_axis=axes[1]
+            )
+
+
+@pytest.mark.parametrize("ones", [(), (1,), (1, 1), (1, 1, 1)])
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
+def test_axes_of_one_line_up(backend, axes, ones):
+    rng = np.random.default_rng(0)
+    q = numbers(rng, 2, 3, 20)
+    mask = np.asarray([[False, True, True], [False, False, True], [True, False, False]])
+    expected, _ = oracles.attention(q, q, q, mask[..., None])
+    moved = backend.array(np.moveaxis(q.reshape(2, 3, 4, 5), (0, 1), axes))
+    shape = (*ones, 3, 3) if axes[0] else (3, 3, *ones)
+    got = scaled_dot_product_attention(
+        moved,
+        moved,
+        moved,
+        mask=backend.array(mask.reshape(shape)),
+        feature_axis=axes[0],
+        seq_axis=axes[1],
+    )
+    np.testing.assert_allclose(
+        np.moveaxis(backend.numpy(got), axes, (0, 1)),
+        expected.reshape(2, 3, 4, 5),
+        atol=backend.tolerance(),
+    )
+
+
+@pytest.mark.parametrize("batches", [(3, 1), (1, 3)])
+def test_grouped_queries_beside_a_batch_that_broadcasts(backend, batches):
+    rng = np.random.default_rng(0)
+    q = numbers(rng, 2, 5, 4, batches[0])
+    k, v = (numbers(rng, 2, 6, 2, batches[1]) for _ in range(2))
+    got = scaled_dot_product_attention(*map(backend.array, (q, k, v)), enable_gqa=True)
+    whole = [np.broadcast_to(a, (*a.shape[:3], 3)) for a in (q, k, v)]
+    for h in range(4):
+        expected, _ = oracles.attention(*(a[:, :, h * a.shape[2] // 4] for a in whole))
+        np.testing.assert_allclose(backend.numpy(got)[:, :, h], expected, atol=backend.tolerance())
+
+
+def test_axes_that_come_as_arrays():
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    axes = {"feature_axis": np.asarray(2), "seq_axis": np.asarray(1)}
+    got = scaled_dot_product_attention(x, x, x, **axes)
+    expected = scaled_dot_product_attention(x, x, x, feature_axis=2, seq_axis=1)
+    np.testing.assert_array_equal(got, expected)

@@ -1,0 +1,255 @@
+"""Windows, prefixes, segments, chunks and dilation, element by element, and their laws."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import peak_memory
+from positional_embeddings import (
+    combine_masks,
+    create_causal_mask,
+    create_chunked_mask,
+    create_dilated_mask,
+    create_prefix_mask,
+    create_segment_mask,
+    create_sliding_window_mask,
+    describe_mask,
+)
+
+sides = st.none() | st.integers(0, 4)
+
+
+def element_by_element(q_len, keys, offset, allowed):
+    start = keys - q_len if offset is None else offset
+    return np.asarray([[not allowed(i + start, j) for j in range(keys)] for i in range(q_len)])
+
+
+@given(
+    kind=st.sampled_from(["window", "prefix", "chunked", "dilated"]),
+    q_len=st.integers(1, 5),
+    k_len=st.none() | st.integers(1, 8),
+    offset=st.none() | st.integers(-5, 5),
+    window=st.tuples(sides, sides),
+    size=st.integers(1, 4),
+)
+def test_structured_masks(backend, kind, q_len, k_len, offset, window, size):
+    left, right = (np.inf if side is None else side for side in window)
+    keys = q_len if k_len is None else k_len
+    prefix = min(size, keys)
+    place = {
+        "k_len": k_len,
+        "offset": offset,
+        "xp": backend.xp,
+        "device": backend.device,
+    }
+    mask, allowed = {
+        "window": lambda: (
+            create_sliding_window_mask(q_len, window, **place),
+            lambda i, j: i - left <= j <= i + right,
+        ),
+        "prefix": lambda: (
+            create_prefix_mask(q_len, prefix, **place),
+            lambda i, j: j <= i or j < prefix,
+        ),
+        "chunked": lambda: (
+            create_chunked_mask(q_len, size, **place),
+            lambda i, j: i // size == j // size,
+        ),
+        "dilated": lambda: (
+            create_dilated_mask(q_len, size, **place),
+            lambda i, j: (i - j) % size == 0,
+        ),
+    }[kind]()
+    got = backend.numpy(mask)
+    assert got.dtype == bool
+    np.testing.assert_array_equal(got[..., 0], element_by_element(q_len, keys, offset, allowed))
+
+
+@given(past=st.integers(0, 5), new=st.integers(1, 4), size=st.integers(1, 4))
+def test_cached_keys_see_the_tail_of_the_full_mask(past, new, size):
+    whole = past + new
+    for create, option in (
+        (create_sliding_window_mask, (size, 0)),
+        (create_prefix_mask, min(size, whole)),
+        (create_chunked_mask, size),
+        (create_dilated_mask, size),
+    ):
+        np.testing.assert_array_equal(
+            create(new, option, k_len=whole), create(whole, option)[past:]
+        )
+
+
+def test_a_prefix_for_each_sequence(backend):
+    for prefix in (backend.array([0, 2], "uint8"), backend.array([0, 2])):
+        mask = backend.numpy(create_prefix_mask(3, prefix))
+        np.testing.assert_array_equal(mask[..., 0], create_causal_mask(3)[..., 0])
+        np.testing.assert_array_equal(mask[..., 1], create_prefix_mask(3, 2)[..., 0])
+    for one in (backend.array(2), backend.array(2, "uint8")):
+        np.testing.assert_array_equal(
+            backend.numpy(create_prefix_mask(3, one)), create_prefix_mask(3, np.int64(2))
+        )
+    listed = create_prefix_mask(3, [0, 2], xp=backend.xp, device=backend.device)
+    np.testing.assert_array_equal(backend.numpy(listed), mask)
+
+
+@given(
+    ids=st.lists(st.integers(-1, 2), min_size=1, max_size=6),
+    keys=st.lists(st.integers(-1, 2), min_size=1, max_size=5),
+)
+def test_segment_mask(backend, ids, keys):
+    mask = backend.numpy(create_segment_mask(backend.array(ids), backend.array(keys)))
+    expected = [[i != j or i < 0 or j < 0 for j in keys] for i in ids]
+    np.testing.assert_array_equal(mask[..., 0], expected)
+    own = backend.numpy(create_segment_mask(backend.array(ids)))
+    expected = [[i != j or i < 0 or j < 0 for j in ids] for i in ids]
+    np.testing.assert_array_equal(own[..., 0], expected)
+
+
+def test_segment_mask_of_a_batch(backend):
+    ids = np.asarray([[0, 0], [0, 1], [-1, 1]])
+    mask = backend.numpy(create_segment_mask(backend.array(ids)))
+    for b in range(2):
+        np.testing.assert_array_equal(mask[..., b], create_segment_mask(ids[:, b])[..., 0])
+
+
+@pytest.mark.parametrize("batches", [(1, 3), (3, 1), (3, 3), (1, 1), (3, None), (None, 3)])
+@pytest.mark.parametrize("seq_axis", [0, 1])
+def test_one_sequence_meets_a_batch_of_segments(backend, batches, seq_axis):
+    rng = np.random.default_rng(0)
+    query, key = (
+        rng.integers(-1, 2, n if batch is None else (n, batch))
+        for n, batch in zip((2, 4), batches, strict=True)
+    )
+    options = {} if seq_axis == 0 or None in batches else {"seq_axis": 1}
+    given_ids = (backend.array(ids.T if options else ids) for ids in (query, key))
+    got = backend.numpy(create_segment_mask(*given_ids, **options))
+    query, key = (ids.reshape(len(ids), -1) for ids in (query, key))
+    assert got.shape == (2, 4, max(query.shape[1], key.shape[1]))
+    for i, j, b in np.ndindex(got.shape):
+        q, k = query[i, b % query.shape[1]], key[j, b % key.shape[1]]
+        assert got[i, j, b] == (q != k or q < 0 or k < 0)
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        lambda n: create_dilated_mask(n, 3),
+        lambda n: create_sliding_window_mask(n, (None, None)),
+        lambda n: create_sliding_window_mask(n, (5, 5)),
+        lambda n: create_chunked_mask(n, 7),
+        lambda n: create_prefix_mask(n, 4),
+        create_causal_mask,
+        lambda n: create_segment_mask(np.arange(n) // 9),
+    ],
+)
+def test_masks_take_the_memory_of_a_few_masks(create):
+    assert peak_memory(lambda: create(400)) < 4 * 400 * 400
+
+
+@given(masks=st.lists(st.integers(0, 3), max_size=4))
+def test_combining_is_a_union(masks):
+    made = [
+        create_causal_mask(4),
+        create_sliding_window_mask(4, (1, 2)),
+        create_chunked_mask(4, 2),
+        None,
+    ]
+    chosen = [made[i] for i in masks]
+    got = combine_masks(*chosen)
+    present = [mask for mask in chosen if mask is not None]
+    if not present:
+        assert got is None
+    else:
+        np.testing.assert_array_equal(got, np.any(np.stack(present), axis=0))
+
+
+def test_picture_of_a_mask(backend):
+    mask = create_causal_mask(2, k_len=3, xp=backend.xp, device=backend.device)
+    assert describe_mask(mask) == (
+        "      key\n      012\nquery\n    0 ##.\n    1 ###\n"
+        "# attends   . masked   (2 queries, 3 keys)"
+    )
+    leading = backend.xp.permute_dims(mask, (2, 0, 1))
+    assert describe_mask(leading, key_axis=-1) == describe_mask(mask)
+    assert describe_mask(leading[None, ...], key_axis=-1) == describe_mask(mask)
+    assert describe_mask(mask[..., None], key_axis=1) == describe_mask(mask)
+
+
+def test_picture_of_a_long_mask():
+    assert describe_mask(create_causal_mask(200), most=7) == (
+        "      key\n         :111\n         :999\n      012:789\nquery\n"
+        "    0 #..:...\n    1 ##.:...\n    2 ###:...\n    :\n"
+        "  197 ###:#..\n  198 ###:##.\n  199 ###:###\n"
+        "# attends   . masked   (200 queries, 200 keys)"
+    )
+
+
+def test_picture_of_one_sequence():
+    mask = np.stack([create_causal_mask(2)[..., 0], np.zeros((2, 2), dtype=bool)], axis=-1)
+    assert "    0 #.\n" in describe_mask(mask)
+    assert "    0 ##\n" in describe_mask(mask, batch=1)
+    assert describe_mask(create_causal_mask(2), batch=7) == describe_mask(create_causal_mask(2))
+    with pytest.raises(ValueError, match="`batch` must be below 2"):
+        describe_mask(mask, batch=2)
+
+
+@pytest.mark.parametrize("window", [(None, None), (0, None), (None, 0), (0, 0)])
+def test_windows_without_a_bound(backend, window):
+    mask = create_sliding_window_mask(3, window, xp=backend.xp, device=backend.device)
+    left, right = (9 if side is None else side for side in window)
+    expected = [[not i - left <= j <= i + right for j in range(3)] for i in range(3)]
+    np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**63 - 1, 2**70])
+@pytest.mark.parametrize("offset", [-5, 0, 7])
+def test_sizes_beyond_every_position(backend, size, offset):
+    options = {"k_len": 4, "offset": offset, "xp": backend.xp, "device": backend.device}
+    chunked = backend.numpy(create_chunked_mask(3, size, **options))
+    dilated = backend.numpy(create_dilated_mask(3, size, **options))
+    query, key = offset + np.arange(3)[:, None], np.arange(4)
+    np.testing.assert_array_equal(chunked[..., 0], (query < 0) != (key < 0))
+    np.testing.assert_array_equal(dilated[..., 0], query != key)
+    for window, expected in (
+        ((size, size), np.zeros((3, 4), dtype=bool)),
+        ((size, 0), key > query),
+        ((0, size), key < query),
+    ):
+        mask = backend.numpy(create_sliding_window_mask(3, window, **options))
+        np.testing.assert_array_equal(mask[..., 0], expected)
+
+
+@pytest.mark.parametrize("end", [-1, 1])
+def test_distances_between_the_farthest_positions(backend, end):
+    """Compared with integers that have no end."""
+    farthest = (2**63 - 1 if backend.has_int64 else 2**31 - 1) // 4
+    offset = -farthest if end < 0 else farthest - 2
+    options = {"k_len": 4, "offset": offset, "xp": backend.xp, "device": backend.device}
+    query, key = [offset, offset + 1], range(4)
+    for side in (0, 20, farthest - 3, farthest, farthest + 2, 2 * farthest, 8 * farthest):
+        for left, right in ((side, None), (None, side), (side, side)):
+            mask = create_sliding_window_mask(2, (left, right), **options)
+            expected = [
+                [
+                    (left is not None and i - j > left) or (right is not None and j - i > right)
+                    for j in key
+                ]
+                for i in query
+            ]
+            np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
+    for size in (5, farthest, 4 * farthest):
+        dilated = backend.numpy(create_dilated_mask(2, size, **options))[..., 0]
+        np.testing.assert_array_equal(dilated, [[(i - j) % size != 0 for j in key] for i in query])
+        chunked = backend.numpy(create_chunked_mask(2, size, **options))[..., 0]
+        np.testing.assert_array_equal(
+            chunked, [[i // size != j // size for j in key] for i in query]
+        )
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0, 1)])
+def test_picture_of_an_empty_mask(shape):
+    drawn = describe_mask(np.zeros(shape, dtype=bool))
+    assert drawn.startswith("      key\n")
+    assert drawn.endswith(f"({shape[0]} queries, {shape[1]} keys)")
+    assert drawn.count("\n") == 2 + shape[0] + (shape[1] > 0)

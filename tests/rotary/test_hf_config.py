@@ -1,0 +1,231 @@
+"""Which configurations of Hugging Face are read, and which are refused.
+
+`test_hf_models.py` compares every model of transformers with its own code.
+"""
+
+import json
+
+import pytest
+
+from positional_embeddings import (
+    DynamicNTKScaling,
+    Llama3Scaling,
+    LongRoPEScaling,
+    RoPE,
+    YaRNScaling,
+)
+
+SIZES = {"head_dim": 64, "max_position_embeddings": 8192}
+LLAMA = {"model_type": "llama"} | SIZES
+
+
+@pytest.mark.parametrize(
+    ("model_type", "layout"),
+    [
+        ("llama", "half"),
+        ("qwen2_5_vl", "half"),
+        ("deepseek_v3", "interleaved"),
+        ("ernie4_5", "interleaved"),
+        ("ernie4_5_moe", "interleaved"),
+        ("ernie4_5_vl_moe_text", "interleaved"),
+        ("helium", "interleaved"),
+        ("cohere2_moe", "interleaved"),
+        ("glm_ocr_text", "interleaved"),
+        ("glm4v_text", "interleaved"),
+        ("openai_privacy_filter", "interleaved"),
+        ("pe_audio_encoder", "interleaved"),
+        ("longcat_flash", "interleaved"),
+        ("glm_moe_dsa", "interleaved"),
+        ("bailing_hybrid", "interleaved"),
+    ],
+)
+def test_layouts(model_type, layout):
+    config = SIZES | {"model_type": model_type, "rope_theta": 1e4}
+    expected = RoPE(64, 8192, 1e4, layout=layout)
+    if model_type == "glm4v_text":
+        config |= {"partial_rotary_factor": 0.5}
+        expected = RoPE(64, 8192, 1e4, rotary_dim=32, layout=layout)
+    assert RoPE.from_hf_config(config) == expected
+    # The text's model is the one that counts.
+    assert RoPE.from_hf_config({"model_type": "any", "text_config": config}) == expected
+
+
+def test_shares_that_a_model_does_not_read_are_refused():
+    """Llama's code rotates all features, whatever its configuration says."""
+    for share in ({"partial_rotary_factor": 0.5}, {"rope_pct": 0.25}, {"rotary_dim": 32}):
+        with pytest.raises(ValueError, match="must be left out for 'llama', which rotates all"):
+            RoPE.from_hf_config(LLAMA | share)
+    whole = {"rope_parameters": {"partial_rotary_factor": 1.0}}
+    assert RoPE.from_hf_config(LLAMA | whole) == RoPE(64, 8192)
+    phi = LLAMA | {"model_type": "phi3", "partial_rotary_factor": 0.75}
+    assert RoPE.from_hf_config(phi) == RoPE(64, 8192, rotary_dim=48)
+    ours = LLAMA | {"model_type": "ours", "rotary_dim": 32}
+    assert RoPE.from_hf_config(ours, layout="half") == RoPE(64, 8192, rotary_dim=32)
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "opt", "whisper", "bert"])
+def test_models_without_rotation(model_type):
+    config = SIZES | {"model_type": model_type}
+    for options in ({}, {"layout": "half"}):
+        with pytest.raises(ValueError, match=f"got the type '{model_type}': leave its"):
+            RoPE.from_hf_config(config, **options)
+
+
+@pytest.mark.parametrize("given", [{}, {"model_type": None}, {"model_type": "my_model"}])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_unknown_models_need_a_layout(given, layout):
+    assert RoPE.from_hf_config(SIZES | given, layout=layout) == RoPE(64, 8192, layout=layout)
+    assert RoPE.from_hf_config(LLAMA, layout=None) == RoPE(64, 8192)
+    with pytest.raises(ValueError, match="is not known: pass layout='half' or layout='interl"):
+        RoPE.from_hf_config(SIZES | given)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "advice"),
+    [
+        ("deepseek_v32", "layout='interleaved' for its attention, layout='half' for its indexer"),
+        ("axk2", "layout='interleaved' for its attention, layout='half' for its indexer"),
+        ("nanochat", r"pass layout='half', and rotate by `rope\(x, inverse=True\)`"),
+    ],
+)
+def test_models_of_more_than_a_layout(model_type, advice):
+    with pytest.raises(ValueError, match=advice):
+        RoPE.from_hf_config(SIZES | {"model_type": model_type})
+
+
+def test_a_configuration_of_several_models_names_its_parts():
+    config = {"model_type": "pair", "one": LLAMA, "two": LLAMA, "size": {"width": 3}}
+    with pytest.raises(ValueError, match=r"or one of its parts, of \['one', 'two'\]"):
+        RoPE.from_hf_config(config)
+
+
+def test_the_flag_decides_where_the_model_reads_it():
+    config = SIZES | {"model_type": "deepseek_v3", "rope_interleave": False}
+    assert RoPE.from_hf_config(config).layout == "half"
+    assert RoPE.from_hf_config(config | {"rope_interleave": True}).layout == "interleaved"
+    assert RoPE.from_hf_config(LLAMA | {"rope_interleave": True}).layout == "half"
+    with pytest.raises(TypeError, match="`rope_interleave` must be True, False or None, got 'no'"):
+        RoPE.from_hf_config(config | {"rope_interleave": "no"})
+
+
+def test_dynamic_starts_from_the_longest_context():
+    """Where there is an original length too, which transformers ignores."""
+    parameters = {
+        "rope_type": "dynamic",
+        "factor": 8.0,
+        "original_max_position_embeddings": 512,
+    }
+    config = LLAMA | {"rope_scaling": parameters}
+    rope = RoPE.from_hf_config(config)
+    assert rope.scaling == DynamicNTKScaling(8.0, 8192)
+    assert rope.inv_freq[-1] == pytest.approx(1.3335e-4, rel=1e-4)
+    assert RoPE.from_hf_config(config | {"original_max_position_embeddings": 512}) == rope
+
+
+@pytest.mark.parametrize(
+    ("parameters", "scaling"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0}, YaRNScaling(4.0, 1024)),
+        (
+            {
+                "rope_type": "llama3",
+                "factor": 4.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+            },
+            Llama3Scaling(4.0, 1.0, 4.0, 1024),
+        ),
+        (
+            {"rope_type": "longrope", "short_factor": [1.0] * 32, "long_factor": [2.0] * 32},
+            LongRoPEScaling([1.0] * 32, [2.0] * 32, 1024, factor=8.0),
+        ),
+    ],
+)
+def test_the_outer_original_length_wins(parameters, scaling):
+    nested = parameters | {"original_max_position_embeddings": 2048}
+    config = LLAMA | {"original_max_position_embeddings": 1024}
+    assert RoPE.from_hf_config(config | {"rope_parameters": nested}).scaling == scaling
+    assert RoPE.from_hf_config(config | {"rope_parameters": parameters}).scaling == scaling
+
+
+def test_the_original_length_of_layers_is_their_own():
+    parameters = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    config = LLAMA | {
+        "original_max_position_embeddings": 1024,
+        "rope_parameters": {"full_attention": parameters},
+    }
+    rope = RoPE.from_hf_config(config, layer_type="full_attention")
+    assert rope.scaling == YaRNScaling(4.0, 2048)
+
+
+def test_rope_scaling_comes_before_rope_parameters():
+    config = LLAMA | {
+        "rope_scaling": {"rope_type": "default", "rope_theta": 7.0},
+        "rope_parameters": {"rope_type": "default", "rope_theta": 9.0},
+    }
+    assert RoPE.from_hf_config(config).base == 7
+
+
+@pytest.mark.parametrize("given", [{}, {"layer_types": ["sliding_attention", "full_attention"]}])
+@pytest.mark.parametrize("layer_type", [None, "full_attention", "sliding_attention"])
+def test_one_type_of_parameters_is_that_of_all_layers(given, layer_type):
+    config = {"model_type": "qwen2"} | SIZES | given
+    assert RoPE.from_hf_config(config, layer_type=layer_type) == RoPE(64, 8192)
+
+
+def test_layers_that_do_not_rotate():
+    config = SIZES | {
+        "model_type": "cohere2",
+        "rope_theta": 5e4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    }
+    expected = RoPE(64, 8192, 5e4, layout="interleaved")
+    assert RoPE.from_hf_config(config, layer_type="sliding_attention") == expected
+    with pytest.raises(ValueError, match=r"must be None or of \['sliding_attention'\]"):
+        RoPE.from_hf_config(config, layer_type="full_attention")
+    config["layer_types"] = ["linear_attention", "full_attention"]
+    with pytest.raises(ValueError, match=r"of \['full_attention'\], got 'linear_attention'"):
+        RoPE.from_hf_config(config, layer_type="linear_attention")
+
+
+@pytest.mark.parametrize(
+    ("config", "missing"),
+    [
+        ({"model_type": "cohere"}, "rope_theta"),
+        ({"model_type": "glm4"}, "partial_rotary_factor"),
+        ({"model_type": "gemma3_text", "rope_theta": 1e6}, "a dict by type of layer"),
+    ],
+)
+def test_what_a_model_has_by_itself_is_not_guessed(config, missing):
+    with pytest.raises(ValueError, match=missing):
+        RoPE.from_hf_config(SIZES | config)
+
+
+def test_heads_of_another_size():
+    config = {"model_type": "llama", "num_attention_heads": 4, "hidden_size": 512}
+    assert RoPE.from_hf_config(config, 9) == RoPE(128, 9)
+    assert RoPE.from_hf_config(config | {"kv_channels": 64}, 9) == RoPE(64, 9)
+
+
+def test_sections_take_turns_in_models_that_say_nothing():
+    parameters = {"rope_theta": 5e6, "mrope_section": [24, 20, 20]}
+    config = {"head_dim": 128, "rope_parameters": parameters}
+    for model_type, order in (("qwen3_vl_text", "strided"), ("qwen2_vl_text", "contiguous")):
+        rope = RoPE.from_hf_config(config | {"model_type": model_type}, 9)
+        assert rope.section_order == order
+
+
+def test_an_object_is_not_printed(tmp_path):
+    class Config:
+        def to_dict(self):
+            return LLAMA
+
+        def __repr__(self):
+            return "a page"
+
+    with pytest.raises(TypeError, match=r"got an object of type Config: pass config.to_dict\(\)"):
+        RoPE.from_hf_config(Config())
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps([1]))
+    with pytest.raises(TypeError, match="got an object of type list"):
+        RoPE.from_hf_config(path)

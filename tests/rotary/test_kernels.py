@@ -1,0 +1,280 @@
+"""The kernels give what the plain way gives, to the last bit."""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from positional_embeddings import RoPE
+from positional_embeddings.rotary.kernels import cupy_kernel
+from positional_embeddings.rotary.kernels import dispatch as fused
+
+RNG = np.random.default_rng(0)
+BASE = RNG.standard_normal((2, 3, 70, 16))
+
+# What is rotated, with its axes of features and sequence.
+VIEWS = {
+    "batch, heads, seq, head": (lambda a: a, -1, -2),
+    "batch, seq, heads, head": (lambda a: a.swapaxes(1, 2).copy(), -1, 1),
+    "head, seq, heads*batch": (lambda a: a.reshape(6, 70, 16).transpose(2, 1, 0).copy(), 0, 1),
+    "head, seq": (lambda a: a[0, 0].T.copy(), 0, 1),
+    "seq, head": (lambda a: a[0, 0], -1, -2),
+    "Fortran order": (np.asfortranarray, -1, -2),
+    "transposed": (lambda a: a.transpose(3, 2, 0, 1), 0, 1),
+    "part of the features": (lambda a: a[..., 3:13], -1, -2),
+    "every other position": (lambda a: a[:, ::2, ::3], -1, -2),
+    "turned round": (lambda a: a[:, :, ::-1, ::-1], -1, -2),
+    "every other feature": (lambda a: a[..., ::2], -1, -2),
+    "one token": (lambda a: a[:, :, 5:6], -1, -2),
+    "one head": (lambda a: a[:1, :1], -1, -2),
+    "nothing": (lambda a: a[:0], -1, -2),
+    "five axes": (lambda a: a.reshape(2, 3, 70, 2, 8), -1, 2),
+}
+
+
+@pytest.fixture
+def kernel():
+    pytest.importorskip("numba")
+
+
+def ropes(x, feature, seq, **options):
+    options |= {"feature_axis": feature, "seq_axis": seq}
+    size = x.shape[feature]
+    return RoPE(size, 100, fused=False, **options), RoPE(size, 100, fused=True, **options)
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_kernel_rotates_as_plain_code_does(view, layout, dtype):
+    take, feature, seq = VIEWS[view]
+    x = take(BASE.astype(dtype))
+    for rotary_dim in (None, 4):
+        plain, kernel = ropes(x, feature, seq, layout=layout, rotary_dim=rotary_dim)
+        positions = RNG.integers(-50, 50, x.shape[seq])
+        for options in ({}, {"offset": 3}, {"inverse": True}, {"positions": positions}):
+            expected, got = plain(x, **options), kernel(x, **options)
+            assert got.dtype == x.dtype
+            assert got.strides == expected.strides
+            np.testing.assert_array_equal(got, expected)
+            out = np.full_like(x, 7)
+            assert kernel(x, out=out, **options) is out
+            np.testing.assert_array_equal(out, expected)
+            in_place = x.copy(order="K")
+            kernel(in_place, out=in_place, **options)
+            np.testing.assert_array_equal(in_place, expected)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_positions_by_batch_and_shifts():
+    plain, kernel = ropes(BASE, -1, -2)
+    positions = RNG.uniform(-9, 9, (2, 1, 70))
+    expected = plain(BASE, positions=positions)
+    np.testing.assert_array_equal(kernel(BASE, positions=positions), expected)
+    np.testing.assert_array_equal(kernel.shift(BASE, 2.5), plain.shift(BASE, 2.5))
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_pieces_on_several_threads(threads, monkeypatch):
+    monkeypatch.setattr(fused, "_TABLE_BYTES", 2**10)
+    monkeypatch.setattr(fused, "_THREAD_BYTES", 2**10)
+    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+
+    monkeypatch.setattr(_numba_kernel, "threads", lambda: threads)
+    fused._kernel_for_numpy.cache_clear()
+    try:
+        for take, feature, seq in VIEWS.values():
+            x = take(BASE)
+            plain, kernel = ropes(x, feature, seq)
+            np.testing.assert_array_equal(kernel(x), plain(x))
+            np.testing.assert_array_equal(kernel.shift(x, 3), plain.shift(x, 3))
+    finally:
+        fused._kernel_for_numpy.cache_clear()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="does not fork")
+def test_a_forked_process_has_threads_of_its_own():
+    """In a process of its own, where nothing else has threads."""
+    code = (
+        "import os, signal; from positional_embeddings.rotary.kernels import dispatch as fused; "
+        "signal.alarm(60); fused._pool(1).submit(int).result(); child = os.fork(); "
+        "child or os._exit(fused._pool(1).submit(int).result(timeout=30)); "
+        "raise SystemExit(os.waitpid(child, 0)[1])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_has_no_kernel_is_rotated_without():
+    subclass = BASE.astype("float32").view(type("Marked", (np.ndarray,), {}))
+    unaligned = np.zeros(BASE.nbytes + 1, dtype="uint8")[1:].view("float64").reshape(BASE.shape)
+    unaligned[...] = BASE
+    options = {"feature_axis": -1, "seq_axis": -2}
+    for x in (subclass, unaligned, BASE.astype(">f8"), BASE.astype("longdouble")):
+        expected = RoPE(16, 100, fused=False, **options)(x)
+        np.testing.assert_array_equal(RoPE(16, 100, **options)(x), expected)
+        with pytest.raises(TypeError, match=r"`fused=True` has kernels for NumPy and CuPy arrays"):
+            RoPE(16, 100, fused=True, **options)(x)
+    z = BASE.view("complex128")
+    plain, kernel = (RoPE(16, 100, fused=fused, **options) for fused in (False, True))
+    np.testing.assert_array_equal(kernel(z), plain(z))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_other_libraries_have_no_kernel(backend):
+    if backend.name in ("numpy", "cupy"):
+        return
+    with pytest.raises(TypeError, match="fused=None rotates it without one"):
+        RoPE(8, 5, fused=True)(backend.array(np.ones((8, 5))))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_half_precision_needs_the_processor(monkeypatch):
+    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+
+    monkeypatch.setattr(_numba_kernel.llvm, "get_host_cpu_features", dict)
+    monkeypatch.setattr(_numba_kernel.platform, "machine", lambda: "x86_64")
+    assert _numba_kernel.compiled(np.dtype("float16"), 2) is None
+    monkeypatch.setattr(_numba_kernel.platform, "machine", lambda: "arm64")
+    assert _numba_kernel._has_half_precision()
+
+
+def test_without_numba(monkeypatch):
+    """As where it is not installed: plain code where it may be, or what to install."""
+    fused._kernel_for_numpy.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(
+        sys.modules, "positional_embeddings.rotary.kernels.numba_kernel", raising=False
+    )
+    try:
+        x = np.ones((8, 5))
+        np.testing.assert_array_equal(RoPE(8, 5)(x), RoPE(8, 5, fused=False)(x))
+        monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__spec__=object()))
+        rope = RoPE(8, 5, fused=True)
+        with pytest.raises(ImportError, match=r"pip install 'positional-embeddings\[fast\]'"):
+            rope(x)
+        monkeypatch.setitem(sys.modules, "cupy", None)
+        with pytest.raises(ImportError, match="neither is installed"):
+            RoPE(8, 5, fused=True)
+    finally:
+        fused._kernel_for_numpy.cache_clear()
+
+
+def test_numba_is_not_imported_before_a_rotation():
+    code = (
+        "import sys, numpy, positional_embeddings as pe; rope = pe.RoPE(8, 5); "
+        "assert 'numba' not in sys.modules; rope(numpy.ones((8, 5)))"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+class ElementwiseKernel:
+    """As CuPy's: an operation on the elements of arrays that broadcast."""
+
+    def __init__(self, inputs, outputs, operation, name, options):
+        assert [part.split()[0] for part in inputs.split(", ")] == ["T", "T", "C", "C"]
+        assert [part.split()[0] for part in outputs.split(", ")] == ["T", "T"]
+        assert "a * cos - b * sin" in operation
+        assert "b * cos + a * sin" in operation
+        assert name.isidentifier()
+        assert options == ("--fmad=false",)
+
+    def __call__(self, first, second, cos, sin, rotated_first, rotated_second):
+        assert rotated_first.base is not None
+        assert rotated_second.base is not None
+        a, b = first.astype(cos.dtype), second.astype(cos.dtype)
+        rotated_first[...], rotated_second[...] = a * cos - b * sin, b * cos + a * sin
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_cupys_kernel_gets_the_pairs(layout, monkeypatch):
+    """With a stand-in for CuPy, which needs a GPU; tests on one compare the kernel itself."""
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ElementwiseKernel=ElementwiseKernel))
+    monkeypatch.setattr(fused, "is_cupy_array", lambda _: True)
+    monkeypatch.setattr(fused, "_kernel_for_numpy", lambda *_: None)
+    monkeypatch.setattr(fused, "type", lambda _: None, raising=False)
+    cupy_kernel._cupy_kernel.cache_clear()
+    try:
+        for dtype in ("float16", "float32", "float64"):
+            x = BASE.astype(dtype)
+            plain = RoPE(16, 100, layout=layout, feature_axis=-1, seq_axis=-2, fused=False)
+            kernel = RoPE(16, 100, layout=layout, feature_axis=-1, seq_axis=-2)
+            np.testing.assert_array_equal(kernel(x), plain(x))
+    finally:
+        cupy_kernel._cupy_kernel.cache_clear()
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_cupys_kernel_on_a_gpu(backend, layout):
+    if backend.name != "cupy":
+        return
+    for dtype in ("float16", "float32", "float64"):
+        x = backend.array(BASE.astype(dtype))
+        plain, kernel = ropes(x, -1, -2, layout=layout)
+        np.testing.assert_array_equal(backend.numpy(kernel(x)), backend.numpy(plain(x)))
+
+
+@pytest.mark.usefixtures("kernel")
+def test_where_nothing_can_be_kept_on_disk(monkeypatch):
+    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+
+    njit = _numba_kernel.njit
+
+    def without_place(*args, cache=False, **options):
+        if cache:
+            message = "cannot cache function: no locator available"
+            raise RuntimeError(message)
+        return njit(*args, **options)
+
+    monkeypatch.setattr(_numba_kernel, "njit", without_place)
+    x = np.ones((2, 3, 8), dtype="float32")
+    out, table = np.empty_like(x), np.ones((1, 3, 4), dtype="float32")
+    _numba_kernel.compiled(x.dtype, 3)(x, table, table, out, 2, False)
+    np.testing.assert_array_equal(out, [[[0.0] * 4 + [2.0] * 4] * 3] * 2)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_where_numba_is_switched_off(monkeypatch):
+    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+
+    monkeypatch.setattr(_numba_kernel.numba.config, "DISABLE_JIT", True)
+    assert _numba_kernel.compiled(np.dtype("float32"), 3) is None
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("dtype", ["f2", "f4"])
+def test_out_in_another_byte_order(dtype):
+    x = RNG.standard_normal((8, 5, 2)).astype(dtype)
+    out = np.empty(x.shape, np.dtype(dtype).newbyteorder())
+    assert RoPE(8, 64)(x, out=out) is out
+    np.testing.assert_array_equal(out, RoPE(8, 64)(x))
+    message = f"got numpy.ndarray of {out.dtype}; fused=None rotates it without one."
+    with pytest.raises(TypeError, match=re.escape(message)):
+        RoPE(8, 64, fused=True)(x, out=out)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_pool_that_ends_leaves_the_work_to_this_thread(monkeypatch):
+    class Pool:
+        left = 1
+
+        def submit(self, work, share):
+            if not self.left:
+                raise RuntimeError
+            self.left -= 1
+            future = Future()
+            future.set_result(work(share))
+            return future
+
+    pool = Pool()
+    monkeypatch.setattr(fused, "_pool", lambda _: pool)
+    done = []
+    started = fused._started(done.append, [1, 2, 3])
+    assert (len(started), done) == (1, [1])
