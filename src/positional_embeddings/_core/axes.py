@@ -119,11 +119,8 @@ def position_axes(
     too_few = shape == (1,) and lengths != [1]
     if too_few or len(shape) != len(axes) or not all(map(fits, shape, lengths)):
         rest = tuple(n for axis, n in enumerate(x.shape) if axis != feature)
-        raise wrong_value(
-            name,
-            f"have shape ({x.shape[seq]},){f' or {rest}, with 1 where it broadcasts' if len(rest) > 1 else ''}",
-            shape,
-        )
+        or_rest = f" or {rest}, with 1 where it broadcasts" if len(rest) > 1 else ""
+        raise wrong_value(name, f"have shape ({x.shape[seq]},){or_rest}", shape)
     return axes
 
 

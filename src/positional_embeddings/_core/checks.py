@@ -6,10 +6,11 @@ kind of thing is a TypeError; the wrong value or shape is a ValueError.
 
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from itertools import zip_longest
 from numbers import Integral
-from typing import Any, SupportsIndex
+from typing import Annotated, Any, SupportsIndex, TypeAlias, get_args
 
 from array_api_compat import is_lazy_array
 
@@ -272,9 +273,45 @@ def fits(size: Any, target: Any) -> bool:
     return size == 1 or not differ(size, target)
 
 
-def set_fields(layer: Any, **fields: Any) -> None:
-    """Store the checked fields of a frozen dataclass while it is made."""
-    for name, value in fields.items():
+def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Return the check of what may be None, too."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def one_of(literal: Any) -> Callable[[str, Any], Any]:
+    """Return the check of a choice among those of a `Literal` type."""
+    return lambda name, value: choice(name, value, get_args(literal))
+
+
+def position_count(name: str, value: SupportsIndex) -> int:
+    """Return a number of positions as an int."""
+    return positive_integer(name, value, most=MOST_POSITIONS)
+
+
+def length_in_memory(name: str, value: SupportsIndex) -> int:
+    """Return the length of an axis of an array as an int."""
+    return positive_integer(name, value, most=MOST_IN_MEMORY)
+
+
+# Types of checked fields: `check_fields` calls the function that stands in them.
+FeatureCount: TypeAlias = Annotated[int, feature_count]
+PositionCount: TypeAlias = Annotated[int, position_count]
+LengthInMemory: TypeAlias = Annotated[int, length_in_memory]
+PositiveNumber: TypeAlias = Annotated[float, positive_number]
+OptionalPositiveNumber: TypeAlias = Annotated[float | None, optional(positive_number)]
+Rate: TypeAlias = Annotated[float, rate]
+
+
+def check_fields(layer: Any) -> None:
+    """Check the fields of a frozen dataclass while it is made, each by the check in its type."""
+    for field in fields(layer):
+        for check in getattr(field.type, "__metadata__", ()):
+            set_fields(layer, **{field.name: check(field.name, getattr(layer, field.name))})
+
+
+def set_fields(layer: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is made."""
+    for name, value in values.items():
         object.__setattr__(layer, name, value)
 
 

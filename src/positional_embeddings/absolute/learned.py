@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber, Rate
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -92,12 +93,12 @@ class LearnedPE(WeightedLayer):
     True
     """
 
-    embedding_size: int
-    max_len: int
+    embedding_size: FeatureCount
+    max_len: LengthInMemory
     _: KW_ONLY
-    init_std: float = 0.02
+    init_std: PositiveNumber = 0.02
     padding_idx: int | None = None
-    dropout: float = 0.0
+    dropout: Rate = 0.0
     rng: Any = field(default=None, compare=False)
     feature_axis: int = 0
     seq_axis: int = 1
@@ -109,22 +110,14 @@ class LearnedPE(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
+        checks.check_fields(self)
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
-        size = checks.feature_count("embedding_size", self.embedding_size)
-        max_len = checks.positive_integer("max_len", self.max_len, most=checks.MOST_IN_MEMORY)
-        init_std = checks.positive_number("init_std", self.init_std)
+        padding_idx = checks.optional_index("padding_idx", self.padding_idx, self.max_len)
         checks.set_fields(
-            self,
-            embedding_size=size,
-            max_len=max_len,
-            init_std=init_std,
-            padding_idx=checks.optional_index("padding_idx", self.padding_idx, max_len),
-            dropout=checks.rate("dropout", self.dropout),
-            feature_axis=feature_axis,
-            seq_axis=seq_axis,
+            self, feature_axis=feature_axis, seq_axis=seq_axis, padding_idx=padding_idx
         )
-        shapes = {"embeddings": (size, max_len)}
-        set_weights(self, shapes, truncated_normal(init_std), xp, dtype, device)
+        shapes = {"embeddings": (self.embedding_size, self.max_len)}
+        set_weights(self, shapes, truncated_normal(self.init_std), xp, dtype, device)
         xp = namespace_of(embeddings=self.embeddings)
         table = zero_padding_idx(self.embeddings, self.padding_idx, 1, xp)
         checks.set_fields(self, embeddings=table)

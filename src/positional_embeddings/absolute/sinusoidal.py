@@ -4,9 +4,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal, localcontext
 from functools import partial
 from math import sqrt
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.checks import FeatureCount, PositionCount, PositiveNumber, Rate
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -302,33 +303,23 @@ class AbsolutePE:
     True
     """
 
-    embedding_size: int
-    max_len: int
-    base: float = 10_000
+    embedding_size: FeatureCount
+    max_len: PositionCount
+    base: PositiveNumber = 10_000
     _: KW_ONLY
-    arrangement: Arrangement = "interleaved"
-    dropout: float = 0.0
+    arrangement: Annotated[Arrangement, checks.one_of(Arrangement)] = "interleaved"
+    dropout: Rate = 0.0
     feature_axis: int = 0
     seq_axis: int = 1
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        checks.check_fields(self)
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
-        size = checks.feature_count("embedding_size", self.embedding_size)
-        max_len = checks.positive_integer("max_len", self.max_len, most=checks.MOST_POSITIONS)
-        base = checks.positive_number("base", self.base)
-        arrangement = checks.choice("arrangement", self.arrangement, ARRANGEMENTS)
-        arrange = partial(_arranged_tables, dim=size, arrangement=arrangement)
-        checks.set_fields(
-            self,
-            embedding_size=size,
-            max_len=max_len,
-            base=base,
-            dropout=checks.rate("dropout", self.dropout),
-            feature_axis=feature_axis,
-            seq_axis=seq_axis,
-            _tables=PositionTables(frequencies_of(size, base), max_len, "max_len", arrange),
-        )
+        arrange = partial(_arranged_tables, dim=self.embedding_size, arrangement=self.arrangement)
+        frequencies = frequencies_of(self.embedding_size, self.base)
+        tables = PositionTables(frequencies, self.max_len, "max_len", arrange)
+        checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis, _tables=tables)
 
     def __call__(
         self,

@@ -2,11 +2,12 @@
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.axes import length, other_order
 from positional_embeddings._core.capabilities import without_autocast
+from positional_embeddings._core.checks import FeatureCount, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -96,12 +97,12 @@ class RoPEMultiHeadAttention(WeightedLayer):
     False
     """
 
-    d_model: int
-    num_heads: int
-    max_len: int = 1000
+    d_model: FeatureCount
+    num_heads: FeatureCount
+    max_len: PositionCount = 1000
     _: KW_ONLY
-    num_kv_heads: int | None = None
-    base: float = 10_000
+    num_kv_heads: Annotated[int | None, checks.optional(checks.feature_count)] = None
+    base: PositiveNumber = 10_000
     rng: Any = field(default=None, compare=False)
     Wq: Any = weight()
     Wk: Any = weight()
@@ -115,28 +116,15 @@ class RoPEMultiHeadAttention(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        d_model = checks.feature_count("d_model", self.d_model)
-        num_heads = checks.feature_count("num_heads", self.num_heads)
-        num_kv_heads = self.num_kv_heads
+        checks.check_fields(self)
+        d_model, num_heads = self.d_model, self.num_heads
         head_size = checks.quotient("d_model", d_model, "num_heads", num_heads)
-        if num_kv_heads is not None:
-            num_kv_heads = checks.feature_count("num_kv_heads", num_kv_heads)
-            checks.quotient("num_heads", num_heads, "num_kv_heads", num_kv_heads)
+        checks.quotient("num_heads", num_heads, "num_kv_heads", self._kv_heads)
         if head_size % 2:
             raise wrong_value(
                 "d_model", f"be an even multiple of `num_heads` = {num_heads}", d_model
             )
-        max_len = checks.positive_integer("max_len", self.max_len, most=checks.MOST_POSITIONS)
-        base = checks.positive_number("base", self.base)
-        checks.set_fields(
-            self,
-            d_model=d_model,
-            num_heads=num_heads,
-            max_len=max_len,
-            num_kv_heads=num_kv_heads,
-            base=base,
-            _rope=RoPE(head_size, max_len, base),
-        )
+        checks.set_fields(self, _rope=RoPE(head_size, self.max_len, self.base))
         kv_size = self._kv_heads * head_size
         shapes = {
             "Wq": (d_model, d_model),

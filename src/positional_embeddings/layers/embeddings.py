@@ -2,10 +2,11 @@
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import without_autocast
+from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.namespace import (
     ArrayT,
@@ -25,6 +26,16 @@ from positional_embeddings._core.weights import (
 )
 
 Size = int | tuple[int, int]
+
+
+def _pair(name: str, size: Any) -> tuple[int, int]:
+    """Return height and width, of an int for both."""
+    if not isinstance(size, tuple | list):
+        size = (size, size)
+    if len(size) != 2:
+        raise wrong_value(name, "be an integer or a pair (height, width)", shown(size))
+    height, width = (checks.feature_count(name, n) for n in size)
+    return height, width
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +87,11 @@ class TokenEmbedding(WeightedLayer):
     ((8, 2, 2), False)
     """
 
-    vocab_size: int
-    d_model: int
+    vocab_size: LengthInMemory
+    d_model: FeatureCount
     _: KW_ONLY
     padding_idx: int | None = None
-    init_std: float = 0.02
+    init_std: PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
     embeddings: Any = weight()
     xp: InitVar[Namespace | None] = None
@@ -90,20 +101,11 @@ class TokenEmbedding(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        vocab_size = checks.positive_integer(
-            "vocab_size", self.vocab_size, most=checks.MOST_IN_MEMORY
-        )
-        d_model = checks.feature_count("d_model", self.d_model)
-        init_std = checks.positive_number("init_std", self.init_std)
-        checks.set_fields(
-            self,
-            vocab_size=vocab_size,
-            d_model=d_model,
-            padding_idx=checks.optional_index("padding_idx", self.padding_idx, vocab_size),
-            init_std=init_std,
-        )
-        shapes = {"embeddings": (d_model, vocab_size)}
-        set_weights(self, shapes, normal(init_std), xp, dtype, device)
+        checks.check_fields(self)
+        padding_idx = checks.optional_index("padding_idx", self.padding_idx, self.vocab_size)
+        checks.set_fields(self, padding_idx=padding_idx)
+        shapes = {"embeddings": (self.d_model, self.vocab_size)}
+        set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
         xp = namespace_of(embeddings=self.embeddings)
         table = zero_padding_idx(self.embeddings, self.padding_idx, 1, xp)
         checks.set_fields(self, embeddings=table)
@@ -183,10 +185,10 @@ class PatchEmbedding(WeightedLayer):
     (64, 8, 5)
     """
 
-    image_size: Size
-    patch_size: Size
-    num_channels: int
-    d_model: int
+    image_size: Annotated[Size, _pair]
+    patch_size: Annotated[Size, _pair]
+    num_channels: FeatureCount
+    d_model: FeatureCount
     _: KW_ONLY
     rng: Any = field(default=None, compare=False)
     kernel: Any = weight()
@@ -198,21 +200,16 @@ class PatchEmbedding(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        image = _pair("image_size", self.image_size)
-        patch = _pair("patch_size", self.patch_size)
+        checks.check_fields(self)
+        image, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
         if image[0] % patch[0] or image[1] % patch[1]:
             raise wrong_value("image_size", f"be a multiple of `patch_size` = {patch}", image)
-        channels = checks.feature_count("num_channels", self.num_channels)
-        d_model = checks.feature_count("d_model", self.d_model)
-        checks.set_fields(
-            self, image_size=image, patch_size=patch, num_channels=channels, d_model=d_model
-        )
-        std = 1 / sqrt(channels * patch[0] * patch[1])
+        std = 1 / sqrt(self.num_channels * patch[0] * patch[1])
 
         def draw(generator: Any, shape: tuple[int, ...]) -> Any:
             return generator.standard_normal(shape) * (std if len(shape) > 1 else 0.0)
 
-        shapes = {"kernel": (d_model, channels, *patch), "bias": (d_model,)}
+        shapes = {"kernel": (self.d_model, self.num_channels, *patch), "bias": (self.d_model,)}
         set_weights(self, shapes, draw, xp, dtype, device)
 
     @property
@@ -273,13 +270,3 @@ class PatchEmbedding(WeightedLayer):
     def _grid(self) -> tuple[int, int]:
         image, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
         return image[0] // patch[0], image[1] // patch[1]
-
-
-def _pair(name: str, size: Any) -> tuple[int, int]:
-    """Return height and width, of an int for both."""
-    if not isinstance(size, tuple | list):
-        size = (size, size)
-    if len(size) != 2:
-        raise wrong_value(name, "be an integer or a pair (height, width)", shown(size))
-    height, width = (checks.feature_count(name, n) for n in size)
-    return height, width

@@ -81,7 +81,8 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
         if mask.ndim > 3:
             raise wrong_value(
                 "key_axis",
-                f"be given for a mask of {mask.ndim} axes, 1 for (query, key, ...), -1 for (..., query, key)",
+                f"be given for a mask of {mask.ndim} axes, 1 for (query, key, ...), "
+                "-1 for (..., query, key)",
                 f"shape {tuple(mask.shape)}",
             )
         key_axis = 1

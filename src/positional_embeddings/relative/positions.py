@@ -62,7 +62,8 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     ):
         raise wrong_value(
             "key_positions",
-            f"have shape (key,), or (key, batch) with the batch of `query_positions` {tuple(query.shape)}",
+            "have shape (key,), or (key, batch) with the batch of `query_positions` "
+            f"{tuple(query.shape)}",
             tuple(key.shape),
         )
     real = [a.dtype for a in (query, key) if is_real_floating(a.dtype, xp)]

@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
 from positional_embeddings._core import checks
+from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber
 from positional_embeddings._core.namespace import Array, Device, Dtype, Namespace, namespace_of
 from positional_embeddings._core.weights import (
     WeightedLayer,
@@ -63,10 +64,10 @@ class RelativePE(WeightedLayer):
            [-1., -1.,  0.]])
     """
 
-    max_distance: int
-    embedding_size: int
+    max_distance: LengthInMemory
+    embedding_size: FeatureCount
     _: KW_ONLY
-    init_std: float = 0.02
+    init_std: PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
     embeddings: Any = weight()
     xp: InitVar[Namespace | None] = None
@@ -76,14 +77,9 @@ class RelativePE(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        max_distance = checks.positive_integer(
-            "max_distance", self.max_distance, most=checks.MOST_IN_MEMORY
-        )
-        size = checks.feature_count("embedding_size", self.embedding_size)
-        init_std = checks.positive_number("init_std", self.init_std)
-        checks.set_fields(self, max_distance=max_distance, embedding_size=size, init_std=init_std)
-        shapes = {"embeddings": (2 * max_distance + 1, size)}
-        set_weights(self, shapes, normal(init_std), xp, dtype, device)
+        checks.check_fields(self)
+        shapes = {"embeddings": (2 * self.max_distance + 1, self.embedding_size)}
+        set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
     def __call__(
         self,

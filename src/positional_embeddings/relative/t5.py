@@ -9,6 +9,7 @@ from array_api_compat import is_dask_array
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import search_sorted
+from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -223,12 +224,12 @@ class T5Bias(WeightedLayer):
     (1, 10, 8)
     """
 
-    num_heads: int
+    num_heads: FeatureCount
     _: KW_ONLY
     bidirectional: bool = True
     num_buckets: int = 32
     max_distance: int = 128
-    init_std: float = 0.02
+    init_std: PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
     embeddings: Any = weight()
     xp: InitVar[Namespace | None] = None
@@ -238,20 +239,13 @@ class T5Bias(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        num_heads = checks.feature_count("num_heads", self.num_heads)
-        init_std = checks.positive_number("init_std", self.init_std)
+        checks.check_fields(self)
         num_buckets, max_distance = check_buckets(
             self.bidirectional, self.num_buckets, self.max_distance
         )
-        checks.set_fields(
-            self,
-            num_heads=num_heads,
-            num_buckets=num_buckets,
-            max_distance=max_distance,
-            init_std=init_std,
-        )
-        shapes = {"embeddings": (num_buckets, num_heads)}
-        set_weights(self, shapes, normal(init_std), xp, dtype, device)
+        checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)
+        shapes = {"embeddings": (num_buckets, self.num_heads)}
+        set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
     def __call__(
         self,

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from os import PathLike
-from typing import Any
+from typing import Annotated, Any
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.checks import PositionCount, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import read_only
 from positional_embeddings._core.namespace import (
@@ -28,7 +29,7 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.rotary.hf_config import rope_arguments
-from positional_embeddings.rotary.layouts import LAYOUTS, Layout
+from positional_embeddings.rotary.layouts import Layout
 from positional_embeddings.rotary.rotate import (
     check_kernels,
     rotate,
@@ -37,8 +38,6 @@ from positional_embeddings.rotary.rotate import (
 )
 from positional_embeddings.rotary.scaling import Scaling, checked_scaling, scaling_to_pass
 from positional_embeddings.rotary.sections import (
-    SECTION_FREQUENCIES,
-    SECTION_ORDERS,
     SectionFrequencies,
     SectionOrder,
     checked_sections,
@@ -73,10 +72,10 @@ class RoPE:
         Number n of features that are rotated, the first ones, positive and even; all
         if None, also after `dataclasses.replace` with another `head_size`.
     scaling : callable, optional
-        What makes the frequencies of a longer context: one of `LinearScaling`, `NTKScaling`,
-        `DynamicNTKScaling`, `YaRNScaling`, `Llama3Scaling`, `LongRoPEScaling` and `ProportionalScaling`, or another
-        hashable function from (dim, base, seq_len) to frequencies in radians per
-        position and a factor on cosine and sine.
+        What makes the frequencies of a longer context: `LinearScaling`, `NTKScaling`,
+        `DynamicNTKScaling`, `YaRNScaling`, `Llama3Scaling`, `LongRoPEScaling`,
+        `ProportionalScaling`, or another hashable function from (dim, base, seq_len) to
+        frequencies in radians per position and a factor on cosine and sine.
     sections : sequence of int, optional
         For positions of several coordinates: number of pairs that each one turns,
         positive; together half of `rotary_dim`. Positions then have a leading axis of
@@ -137,22 +136,23 @@ class RoPE:
     """
 
     head_size: int
-    seq_len: int
-    base: float = 10_000
-    scale: float = 1.0
+    seq_len: PositionCount
+    base: PositiveNumber = 10_000
+    scale: PositiveNumber = 1.0
     _: KW_ONLY
-    layout: Layout = "half"
+    layout: Annotated[Layout, checks.one_of(Layout)] = "half"
     rotary_dim: int | None = None
     scaling: Scaling | None = None
     sections: Sequence[int] | None = None
-    section_frequencies: SectionFrequencies = "shared"
-    section_order: SectionOrder = "contiguous"
+    section_frequencies: Annotated[SectionFrequencies, checks.one_of(SectionFrequencies)] = "shared"
+    section_order: Annotated[SectionOrder, checks.one_of(SectionOrder)] = "contiguous"
     feature_axis: int = 0
     seq_axis: int = 1
-    fused: bool | None = None
+    fused: Annotated[bool | None, checks.optional_boolean] = None
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        checks.check_fields(self)
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
         whole = self.rotary_dim is None
         head_size = checks.feature_count("head_size", self.head_size, even=whole)
@@ -164,19 +164,10 @@ class RoPE:
         checks.set_fields(
             self,
             head_size=head_size,
-            seq_len=checks.positive_integer("seq_len", self.seq_len, most=checks.MOST_POSITIONS),
-            base=checks.positive_number("base", self.base),
-            scale=checks.positive_number("scale", self.scale),
-            layout=checks.choice("layout", self.layout, LAYOUTS),
             rotary_dim=rotary_dim,
             sections=checked_sections(self.sections, rotary_dim or head_size),
-            section_frequencies=checks.choice(
-                "section_frequencies", self.section_frequencies, SECTION_FREQUENCIES
-            ),
-            section_order=checks.choice("section_order", self.section_order, SECTION_ORDERS),
             feature_axis=feature_axis,
             seq_axis=seq_axis,
-            fused=checks.optional_boolean("fused", self.fused),
         )
         if self.fused:
             check_kernels()

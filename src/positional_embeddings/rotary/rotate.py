@@ -162,7 +162,8 @@ def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
         raise wrong_value(
             name,
             f"have at most 2 axes that are not 1, or all {x.ndim} of `x`",
-            f"shape {tuple(table.shape)}; insert axes of 1 where it is repeated, as {name}[:, None]",
+            f"shape {tuple(table.shape)}; insert axes of 1 where it is repeated, "
+            f"as {name}[:, None]",
         )
     lined_up = table
     if lacking and table.ndim > 0 and axis == 0:

@@ -9,9 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from math import isfinite
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from positional_embeddings._core import checks
+from positional_embeddings._core.checks import OptionalPositiveNumber, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.angles.frequencies import inverse_frequencies
@@ -24,6 +25,18 @@ class Scaling(Protocol):
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies in radians per position, and a factor on cosine and sine."""
+
+
+def _zero_or_positive(name: str, value: Any) -> float:
+    """Return a number that may be 0, which stands for none."""
+    return checks.finite_number(name, value) and checks.positive_number(name, value)
+
+
+def _positive_numbers(name: str, values: Any) -> tuple[float, ...]:
+    """Return a list or a tuple of positive numbers as a tuple."""
+    if not isinstance(values, list | tuple):
+        raise wrong_type(name, "be a list or tuple of numbers", shown(values))
+    return tuple(checks.positive_number(name, value) for value in values)
 
 
 @dataclass(frozen=True)
@@ -46,10 +59,10 @@ class LinearScaling:
     (array([0.25  , 0.0025]), 1.0)
     """
 
-    factor: float
+    factor: PositiveNumber
 
     def __post_init__(self) -> None:
-        set_positive(self, "factor")
+        checks.check_fields(self)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
@@ -78,10 +91,10 @@ class NTKScaling:
     (1.0, 4.0)
     """
 
-    factor: float
+    factor: PositiveNumber
 
     def __post_init__(self) -> None:
-        set_positive(self, "factor")
+        checks.check_fields(self)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
@@ -111,12 +124,11 @@ class DynamicNTKScaling:
     array([1.   , 0.1  , 0.01 , 0.001])
     """
 
-    factor: float
-    original_max_position: int
+    factor: PositiveNumber
+    original_max_position: PositionCount
 
     def __post_init__(self) -> None:
-        set_positive(self, "factor")
-        set_size(self, "original_max_position")
+        checks.check_fields(self)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
@@ -149,11 +161,11 @@ class ProportionalScaling:
     (array([1. , 0.1, 0. , 0. ]), 1.0)
     """
 
-    partial_rotary_factor: float
-    factor: float = 1.0
+    partial_rotary_factor: PositiveNumber
+    factor: PositiveNumber = 1.0
 
     def __post_init__(self) -> None:
-        set_positive(self, "partial_rotary_factor", "factor")
+        checks.check_fields(self)
         if self.partial_rotary_factor > 1:
             raise wrong_value("partial_rotary_factor", "be at most 1", self.partial_rotary_factor)
 
@@ -178,18 +190,6 @@ def check_call(dim: int, base: float, seq_len: int) -> None:
     checks.positive_number("base", base)
     checks.feature_count("dim", dim, even=True)
     checks.positive_integer("seq_len", seq_len, most=checks.MOST_POSITIONS)
-
-
-def set_positive(scaling: object, *names: str) -> None:
-    """Check fields that are positive numbers."""
-    numbers = {name: checks.positive_number(name, getattr(scaling, name)) for name in names}
-    checks.set_fields(scaling, **numbers)
-
-
-def set_size(scaling: object, name: str) -> None:
-    """Check a field that is a positive integer."""
-    size = checks.positive_integer(name, getattr(scaling, name), most=checks.MOST_POSITIONS)
-    checks.set_fields(scaling, **{name: size})
 
 
 def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
@@ -236,25 +236,17 @@ class YaRNScaling:
     1.1386
     """
 
-    factor: float
-    original_max_position: int
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    attention_factor: float | None = None
-    mscale: float | None = None
-    mscale_all_dim: float | None = None
-    truncate: bool = True
+    factor: PositiveNumber
+    original_max_position: PositionCount
+    beta_fast: PositiveNumber = 32.0
+    beta_slow: PositiveNumber = 1.0
+    attention_factor: OptionalPositiveNumber = None
+    mscale: Annotated[float | None, checks.optional(_zero_or_positive)] = None
+    mscale_all_dim: Annotated[float | None, checks.optional(_zero_or_positive)] = None
+    truncate: Annotated[bool, checks.boolean] = True
 
     def __post_init__(self) -> None:
-        set_positive(self, "factor", "beta_fast", "beta_slow")
-        set_size(self, "original_max_position")
-        if self.attention_factor is not None:
-            set_positive(self, "attention_factor")
-        for name in ("mscale", "mscale_all_dim"):
-            given = getattr(self, name)
-            if given is not None and checks.finite_number(name, given) != 0:
-                set_positive(self, name)
-        checks.boolean("truncate", self.truncate)
+        checks.check_fields(self)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor on cosine and sine."""
@@ -313,14 +305,13 @@ class Llama3Scaling:
     (1.0, 0.125)
     """
 
-    factor: float
-    low_freq_factor: float
-    high_freq_factor: float
-    original_max_position: int
+    factor: PositiveNumber
+    low_freq_factor: PositiveNumber
+    high_freq_factor: PositiveNumber
+    original_max_position: PositionCount
 
     def __post_init__(self) -> None:
-        set_positive(self, "factor", "low_freq_factor", "high_freq_factor")
-        set_size(self, "original_max_position")
+        checks.check_fields(self)
         if self.high_freq_factor < self.low_freq_factor:
             raise wrong_value(
                 "high_freq_factor",
@@ -369,23 +360,14 @@ class LongRoPEScaling:
     ((array([1.  , 0.01]), 1.0), array([0.5   , 0.0025]))
     """
 
-    short_factor: Sequence[float]
-    long_factor: Sequence[float]
-    original_max_position: int
-    factor: float | None = None
-    attention_factor: float | None = None
+    short_factor: Annotated[Sequence[float], _positive_numbers]
+    long_factor: Annotated[Sequence[float], _positive_numbers]
+    original_max_position: PositionCount
+    factor: OptionalPositiveNumber = None
+    attention_factor: OptionalPositiveNumber = None
 
     def __post_init__(self) -> None:
-        set_size(self, "original_max_position")
-        for name in ("factor", "attention_factor"):
-            if getattr(self, name) is not None:
-                set_positive(self, name)
-        for name in ("short_factor", "long_factor"):
-            numbers = getattr(self, name)
-            if not isinstance(numbers, list | tuple):
-                raise wrong_type(name, "be a list or tuple of numbers", shown(numbers))
-            checked = tuple(checks.positive_number(name, number) for number in numbers)
-            checks.set_fields(self, **{name: checked})
+        checks.check_fields(self)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor on cosine and sine."""

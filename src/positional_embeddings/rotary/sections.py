@@ -9,8 +9,6 @@ from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
 
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
-SECTION_FREQUENCIES = ("shared", "restart")
-SECTION_ORDERS = ("contiguous", "strided")
 
 
 def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
