@@ -7,10 +7,9 @@ kind of thing is a TypeError; the wrong value or shape is a ValueError.
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from itertools import zip_longest
 from numbers import Integral
-from typing import Annotated, Any, SupportsIndex, TypeAlias, get_args
+from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from array_api_compat import is_lazy_array
 
@@ -293,7 +292,7 @@ def length_in_memory(name: str, value: SupportsIndex) -> int:
     return positive_integer(name, value, most=MOST_IN_MEMORY)
 
 
-# Types of checked fields: `check_fields` calls the function that stands in them.
+# Types of fields of a `CheckedLayer`.
 FeatureCount: TypeAlias = Annotated[int, feature_count]
 PositionCount: TypeAlias = Annotated[int, position_count]
 LengthInMemory: TypeAlias = Annotated[int, length_in_memory]
@@ -302,11 +301,23 @@ OptionalPositiveNumber: TypeAlias = Annotated[float | None, optional(positive_nu
 Rate: TypeAlias = Annotated[float, rate]
 
 
-def check_fields(layer: Any) -> None:
-    """Check the fields of a frozen dataclass while it is made, each by the check in its type."""
-    for field in fields(layer):
-        for check in getattr(field.type, "__metadata__", ()):
-            set_fields(layer, **{field.name: check(field.name, getattr(layer, field.name))})
+class CheckedLayer:
+    """Base of frozen dataclasses: a field of type `Annotated[..., check]` is checked by it."""
+
+    _field_checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
+        cls._field_checks = {name: kind.__metadata__[0] for name, kind in annotated.items()}
+
+    def check_fields(self) -> None:
+        """Set each field to what its check returns."""
+        for name, check in self._field_checks.items():
+            set_fields(self, **{name: check(name, getattr(self, name))})
+
+    def __post_init__(self) -> None:
+        self.check_fields()
 
 
 def set_fields(layer: Any, **values: Any) -> None:

@@ -9,6 +9,7 @@ from array_api_compat import is_lazy_array, is_numpy_namespace
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import is_concretely_true, search_sorted
+from positional_embeddings._core.checks import CheckedLayer
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.namespace import (
     Device,
@@ -34,7 +35,7 @@ def weight() -> Any:
     return field(default=None, repr=False, metadata={"weight": True})
 
 
-class WeightedLayer:
+class WeightedLayer(CheckedLayer):
     """Equality of immutable layers, all dataclasses: the same options, and the same arrays."""
 
     def __eq__(self, other: object) -> bool:

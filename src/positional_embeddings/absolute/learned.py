@@ -110,7 +110,7 @@ class LearnedPE(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
         padding_idx = checks.optional_index("padding_idx", self.padding_idx, self.max_len)
         checks.set_fields(

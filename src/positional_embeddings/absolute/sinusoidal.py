@@ -7,7 +7,13 @@ from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.checks import FeatureCount, PositionCount, PositiveNumber, Rate
+from positional_embeddings._core.checks import (
+    CheckedLayer,
+    FeatureCount,
+    PositionCount,
+    PositiveNumber,
+    Rate,
+)
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -256,7 +262,7 @@ def _shifted(positions: Any, start: int, xp: Namespace) -> Any:
 
 
 @dataclass(frozen=True)
-class AbsolutePE:
+class AbsolutePE(CheckedLayer):
     """Sinusoidal position encoding, added to the features.
 
     Immutable and without arrays of a library: its table is made in the library, on
@@ -314,7 +320,7 @@ class AbsolutePE:
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
         arrange = partial(_arranged_tables, dim=self.embedding_size, arrangement=self.arrangement)
         frequencies = frequencies_of(self.embedding_size, self.base)

@@ -101,7 +101,7 @@ class TokenEmbedding(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         padding_idx = checks.optional_index("padding_idx", self.padding_idx, self.vocab_size)
         checks.set_fields(self, padding_idx=padding_idx)
         shapes = {"embeddings": (self.d_model, self.vocab_size)}
@@ -200,7 +200,7 @@ class PatchEmbedding(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         image, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
         if image[0] % patch[0] or image[1] % patch[1]:
             raise wrong_value("image_size", f"be a multiple of `patch_size` = {patch}", image)

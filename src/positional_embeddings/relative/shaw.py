@@ -77,7 +77,7 @@ class RelativePE(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         shapes = {"embeddings": (2 * self.max_distance + 1, self.embedding_size)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 

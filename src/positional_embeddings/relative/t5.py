@@ -239,7 +239,7 @@ class T5Bias(WeightedLayer):
     def __post_init__(
         self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
     ) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         num_buckets, max_distance = check_buckets(
             self.bidirectional, self.num_buckets, self.max_distance
         )

@@ -12,7 +12,7 @@ from os import PathLike
 from typing import Annotated, Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.checks import PositionCount, PositiveNumber
+from positional_embeddings._core.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import read_only
 from positional_embeddings._core.namespace import (
@@ -47,7 +47,7 @@ from positional_embeddings.rotary.sections import (
 
 
 @dataclass(frozen=True)
-class RoPE:
+class RoPE(CheckedLayer):
     """Rotary position embeddings for queries and keys.
 
     Immutable and without arrays of a library: tables are made in the library, on the
@@ -152,7 +152,7 @@ class RoPE:
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
         whole = self.rotary_dim is None
         head_size = checks.feature_count("head_size", self.head_size, even=whole)

@@ -12,7 +12,12 @@ from math import isfinite
 from typing import Annotated, Any, Protocol
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.checks import OptionalPositiveNumber, PositionCount, PositiveNumber
+from positional_embeddings._core.checks import (
+    CheckedLayer,
+    OptionalPositiveNumber,
+    PositionCount,
+    PositiveNumber,
+)
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.angles.frequencies import inverse_frequencies
@@ -40,7 +45,7 @@ def _positive_numbers(name: str, values: Any) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class LinearScaling:
+class LinearScaling(CheckedLayer):
     """Position interpolation: every frequency divided by a factor.
 
     Parameters
@@ -61,9 +66,6 @@ class LinearScaling:
 
     factor: PositiveNumber
 
-    def __post_init__(self) -> None:
-        checks.check_fields(self)
-
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
         check_call(dim, base, seq_len)
@@ -71,7 +73,7 @@ class LinearScaling:
 
 
 @dataclass(frozen=True)
-class NTKScaling:
+class NTKScaling(CheckedLayer):
     """Static NTK-aware scaling: a larger base, which leaves the highest frequency as it is.
 
     Parameters
@@ -93,9 +95,6 @@ class NTKScaling:
 
     factor: PositiveNumber
 
-    def __post_init__(self) -> None:
-        checks.check_fields(self)
-
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
         check_call(dim, base, seq_len)
@@ -103,7 +102,7 @@ class NTKScaling:
 
 
 @dataclass(frozen=True)
-class DynamicNTKScaling:
+class DynamicNTKScaling(CheckedLayer):
     """NTK-aware scaling by the length of the sequence, none up to the original one.
 
     Parameters
@@ -127,9 +126,6 @@ class DynamicNTKScaling:
     factor: PositiveNumber
     original_max_position: PositionCount
 
-    def __post_init__(self) -> None:
-        checks.check_fields(self)
-
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor 1."""
         check_call(dim, base, seq_len)
@@ -139,7 +135,7 @@ class DynamicNTKScaling:
 
 
 @dataclass(frozen=True)
-class ProportionalScaling:
+class ProportionalScaling(CheckedLayer):
     """Only the highest frequencies turn; the others are zero.
 
     Unlike a partial rotation, the frequencies are those of all features.
@@ -165,7 +161,7 @@ class ProportionalScaling:
     factor: PositiveNumber = 1.0
 
     def __post_init__(self) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         if self.partial_rotary_factor > 1:
             raise wrong_value("partial_rotary_factor", "be at most 1", self.partial_rotary_factor)
 
@@ -205,7 +201,7 @@ def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
 
 
 @dataclass(frozen=True)
-class YaRNScaling:
+class YaRNScaling(CheckedLayer):
     """Yet another RoPE extension: low frequencies divided by a factor, high ones kept.
 
     Parameters
@@ -245,9 +241,6 @@ class YaRNScaling:
     mscale_all_dim: Annotated[float | None, checks.optional(_zero_or_positive)] = None
     truncate: Annotated[bool, checks.boolean] = True
 
-    def __post_init__(self) -> None:
-        checks.check_fields(self)
-
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor on cosine and sine."""
         check_call(dim, base, seq_len)
@@ -281,7 +274,7 @@ class YaRNScaling:
 
 
 @dataclass(frozen=True)
-class Llama3Scaling:
+class Llama3Scaling(CheckedLayer):
     """The scaling of Llama 3.1: by wavelength, smooth between two bounds.
 
     Parameters
@@ -311,7 +304,7 @@ class Llama3Scaling:
     original_max_position: PositionCount
 
     def __post_init__(self) -> None:
-        checks.check_fields(self)
+        self.check_fields()
         if self.high_freq_factor < self.low_freq_factor:
             raise wrong_value(
                 "high_freq_factor",
@@ -333,7 +326,7 @@ class Llama3Scaling:
 
 
 @dataclass(frozen=True)
-class LongRoPEScaling:
+class LongRoPEScaling(CheckedLayer):
     """A divisor of its own for each frequency, one list for short and one for long contexts.
 
     Parameters
@@ -365,9 +358,6 @@ class LongRoPEScaling:
     original_max_position: PositionCount
     factor: OptionalPositiveNumber = None
     attention_factor: OptionalPositiveNumber = None
-
-    def __post_init__(self) -> None:
-        checks.check_fields(self)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the factor on cosine and sine."""
