@@ -20,6 +20,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("default")
+pytest.register_assert_rewrite("wrong_inputs")
 
 # Jitted where a backend is called jax-jit, and forbidden to compute on dask.
 for name in pe.__all__:

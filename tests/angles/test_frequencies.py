@@ -240,3 +240,17 @@ def test_float32_positions_to_ten_million():
                 exact = exact_angle(position, i, 128, 10_000)
                 assert error(cos[i, j], mpmath.cos(exact)) < 3e-8
                 assert error(sin[i, j], mpmath.sin(exact)) < 3e-8
+
+
+def test_float64_where_there_is_none(backend):
+    if backend.wide == "float64":
+        assert (
+            inverse_frequencies(
+                4, xp=backend.xp, dtype=backend.xp.float64, device=backend.device
+            ).dtype
+            == backend.xp.float64
+        )
+        return
+    message = "`dtype` must be a dtype that the device has, got float64."
+    with pytest.raises(ValueError, match=message):
+        inverse_frequencies(4, xp=backend.xp, dtype=backend.xp.float64, device=backend.device)

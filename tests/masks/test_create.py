@@ -212,3 +212,13 @@ def test_mask_of_this_library_moved_as_the_error_says():
     moved = (np.permute_dims(x, (3, 2, 1, 0)) for x in (q, k, v))
     expected = scaled_dot_product_attention(*moved, mask=mask[:, :, None, :])
     np.testing.assert_allclose(got, np.permute_dims(expected, (3, 2, 1, 0)), atol=1e-14)
+
+
+def test_lengths_above_are_found_where_values_can_be_read(backend):
+    if backend.lazy:
+        # Neither dask nor a traced function has the values; the mask hides nothing then.
+        mask = create_padding_mask(backend.array([9, 2]), 4)
+        np.testing.assert_array_equal(backend.numpy(mask)[0, :, 0], [False] * 4)
+        return
+    with pytest.raises(ValueError, match="`lengths` must be between 0 and `max_len` = 4, got"):
+        create_padding_mask(backend.array([9, 2]), 4)

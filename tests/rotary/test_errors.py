@@ -1,0 +1,223 @@
+"""Wrong inputs of rotary embeddings and model configurations, and the messages of their errors."""
+
+import numpy as np
+import pytest
+
+from positional_embeddings import LinearScaling, RoPE
+from wrong_inputs import make_test
+
+
+def matrix():
+    with pytest.warns(PendingDeprecationWarning):
+        return np.matrix(np.zeros((64, 3)))
+
+
+class NoAxes(np.ndarray):
+    """An array whose library does not know one of its lengths."""
+
+    @property
+    def shape(self):
+        return (64, float("nan"))
+
+
+class ConfigObject:
+    """What transformers has configurations as."""
+
+    def to_dict(self):
+        return {"head_dim": 8}
+
+
+def hf(layer_type=None, **config):
+    """Read a configuration of a known model."""
+    config = {"model_type": "llama", "head_dim": 8} | config
+    return RoPE.from_hf_config(config, layer_type=layer_type)
+
+
+VALUE_ERRORS = {
+    "rope(zeros((64, 3)), out=zeros((64, 4)))": "`out` must have the shape of `x`, (64, 3), got (64, 4).",
+    "rope(zeros((64, 3)), out=np.frombuffer(bytes(64 * 3 * 8)).reshape(64, 3))": "`out` must be an array that can be written to, got a read-only one.",
+    "rope(zeros((64, 3)), out=np.lib.stride_tricks.as_strided(zeros(64), (64, 3), (8, 0)))": "`out` must be an array that can be written to, got one whose elements share memory.",
+    "RoPE(63, 8)": "`head_size` must be a positive even integer, got 63.",
+    "RoPE(0, 8)": "`head_size` must be a positive even integer, got 0.",
+    "RoPE(-2, 8)": "`head_size` must be a positive even integer, got -2.",
+    "RoPE(64, 0)": "`seq_len` must be a positive integer, got 0.",
+    "RoPE(64, 8, 0)": "`base` must be a positive finite number, got 0.",
+    "RoPE(64, 8, np.nan)": "`base` must be a positive finite number, got nan.",
+    "RoPE(64, 8, scale=np.inf)": "`scale` must be a positive finite number, got inf.",
+    "RoPE(64, 8, seq_axis=0)": "`feature_axis` and `seq_axis` must be two axes, got 0 for both.",
+    "rope(zeros((64, 3, 1), dtype=complex))": "`x` must have 32 features (`head_size / 2`) on axis 0, got shape (64, 3, 1).",
+    "rope(zeros(64))": "`x` must have at least 2 axes, one of features and one of the sequence, got shape (64,).",
+    "rope(zeros((32, 3, 1)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (32, 3, 1).",
+    "rope(zeros((3, 64, 1)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (3, 64, 1). x has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0.",
+    "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64). x has its features on axis 2? pass feature_axis=2 and its seq_axis.",
+    "RoPE(64, 8, feature_axis=3)(zeros((64, 3, 1)))": "`feature_axis` must be an axis of the 3-dimensional `x` (-3 to 2), got 3.",
+    "RoPE(64, 8, feature_axis=-2)(zeros((3, 64, 1)))": "`feature_axis` and `seq_axis` must be two axes, got -2 and 1 for the 3-dimensional `x`.",
+    "rope(zeros((64, 11, 1)))": "`x` must have at most 10 positions (`seq_len`) on axis 1, got 11 at offset 0.",
+    "RoPE(64, 10, feature_axis=-1, seq_axis=-2)(zeros((5, 64)), offset=6)": "`x` must have at most 10 positions (`seq_len`) on axis 0, got 5 at offset 6.",
+    "rope(zeros((64, 3)).view(NoAxes))": "`x` must have a known length on axis 1, got shape (64, nan).",
+    "rope(zeros((64, 3, 1)), offset=-1)": "`offset` must be a non-negative integer, got -1.",
+    "rope(zeros((64, 3, 1)), positions=np.arange(3), offset=1)": "`offset` must be left out where `positions` are given, got 1.",
+    "rope(zeros((64, 3, 2)), positions=zeros(2))": "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (2,).",
+    "rope(zeros((64, 3, 2)), positions=zeros(1))": "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (1,).",
+    "rope(zeros((64, 3, 2)), positions=zeros((3, 2, 1)))": "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (3, 2, 1).",
+    "rope(zeros((64, 3)), positions=zeros(()))": "`positions` must have shape (3,), got ().",
+    "RoPE(4, 3, 10**400)": f"`base` must be a positive finite number, got {10**400}.",
+    "RoPE(8, 3, layout='pairs')": "`layout` must be 'half' or 'interleaved', got 'pairs'.",
+    "RoPE(8, 3, rotary_dim=3)": "`rotary_dim` must be a positive even integer, got 3.",
+    "RoPE(8, 3, rotary_dim=10)": "`rotary_dim` must be at most `head_size` = 8, got 10.",
+    "RoPE(7, 3, rotary_dim=4)(zeros((3, 3), dtype=complex))": "`head_size` must be a positive even integer, got 7.",
+    "rope.shift(zeros((64, 3)), np.inf)": "`delta` must be a finite number, got inf.",
+    "RoPE(2, 3, scaling=NTKScaling(2))": "`dim` must be above 2 for NTK scaling, got 2.",
+    "RoPE(8, 3, scaling=LongRoPEScaling([1.0], [1.0], 8))": "`short_factor` must have 4 numbers, half of `dim`, got 1.",
+    "RoPE(8, 3, sections=(2, 1))": "`sections` must add up to 4, half of the rotated features, got (2, 1).",
+    "RoPE(8, 3, sections=(1, 3), section_order='strided')": "`sections` must have as many pairs for the first coordinate as for any other in strided order, got (1, 3).",
+    "RoPE(8, 3, sections=(2, 2), section_order='mixed')": "`section_order` must be 'contiguous' or 'strided', got 'mixed'.",
+    "RoPE(8, 3, sections=(2, 2), section_frequencies='own')": "`section_frequencies` must be 'shared' or 'restart', got 'own'.",
+    "RoPE(8, 3, sections=(2, 2), section_frequencies='restart', scaling=LinearScaling(2))": "`scaling` must be None with section_frequencies='restart'.",
+    "RoPE(8, 3, sections=(2, 2))(zeros((8, 3)), positions=zeros(3))": "`positions` must have a leading axis of 2 coordinates, as `sections` has, got shape (3,).",
+    "RoPE(8, 3, sections=(2, 2))(zeros((8, 3)), positions=zeros((3, 3)))": "`positions` must have a leading axis of 2 coordinates, as `sections` has, got shape (3, 3).",
+    "RoPE(8, 3, scaling=lambda *_: ([1.0], 1.0))": "`scaling` must return 4 finite frequencies, got [1.0].",
+    "RoPE(2, 3, scaling=lambda *_: ([np.nan], 1.0))": "`scaling` must return 1 finite frequencies, got [nan].",
+    "RoPE(16, 64, base=1.0, scaling=YaRNScaling(4.0, 32))": "`base` must be above 1 for YaRN, got 1.0.",
+    "rope.shift(zeros((64, 3)), zeros(2))": "`delta` must have shape (3,), got (2,).",
+    "RoPE(8, 5, sections=(1, 3)).shift(zeros((8, 3)), zeros(3))": "`delta` must have a leading axis of 2 coordinates, as `sections` has, got shape (3,).",
+    "RoPE(8, 2**63 + 1)": f"`seq_len` must be at most 2**63, got {2**63 + 1}.",
+    "rope.shift(zeros((64, 3)), 2.0**61)": f"`delta` must be within 2**60 positions, got {2**61}.",
+    "RoPE(10**30, 10)": f"`head_size` must be at most 2**20, got {10**30}.",
+    "RoPE(10**30, 10, rotary_dim=8)": f"`head_size` must be at most 2**20, got {10**30}.",
+    "RoPE(8, 10**30, scaling=DynamicNTKScaling(2, 8))": f"`seq_len` must be at most 2**63, got {10**30}.",
+    "RoPE(10**5000, 10)": "`head_size` must be at most 2**20, got int of more digits than can be printed.",
+    "RoPE(1024, 64)(zeros((64, 100)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 100). x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
+    "RoPE(1024, 64)(zeros((64, 1024)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024). x has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0. x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
+    "RoPE(32, 64)(zeros((64, 100)))": "`x` must have 32 features (`head_size`) on axis 0, got shape (64, 100).",
+    "apply_rope(zeros((64, 3)), zeros((32, 3)), zeros((32, 3)), out=zeros((64, 4)))": "`out` must have the shape of `x`, (64, 3), got (64, 4).",
+    "apply_rope(zeros((3, 2)), zeros((1, 2)), zeros((1, 2)))": "`x` must have an even length on axis 0, got shape (3, 2).",
+    "apply_rope(zeros((4, 2)), zeros((4, 2)), zeros((2, 2)))": "`cos` must have shape (2, 2) (as `x`, with 2 pairs on axis 0), with 1 where it broadcasts, got (4, 2).",
+    "apply_rope(zeros((4, 2)), zeros((2, 2)), zeros((1, 2)))": "`sin` must have length 2 on axis 0, got (1, 2).",
+    "apply_rope(zeros((2, 4, 3)), zeros((2, 3)), zeros((2, 3)), feature_axis=1)": "`cos` must have shape (2, 2, 3) (as `x`, with 2 pairs on axis 1), with 1 where it broadcasts, got (2, 3).",
+    "apply_rope(zeros((4, 2)), zeros((2, 2)), zeros((2, 2)), layout=None)": "`layout` must be 'half' or 'interleaved', got None.",
+    "apply_rope(zeros((4, 2)), zeros((2, 2)), zeros((2, 2)), rotary_dim=6)": "`rotary_dim` must be at most 4, the features of `x`, got 6.",
+    "apply_rope(zeros((4, 2)), zeros((1, 2)), zeros((1, 2)))": "`cos` must have length 2 on axis 0, got (1, 2).",
+    "apply_rope(zeros((2, 2, 3, 4)), zeros((2, 3, 2)), zeros((2, 3, 2)), feature_axis=-1)": "`cos` must have at most 2 axes that are not 1, or all 4 of `x`, got shape (2, 3, 2); insert axes of 1 where it is repeated, as cos[:, None].",
+    "neg_half(zeros(3))": "`x` must have an even length on axis 0, got shape (3,).",
+    "neg_half(zeros(()))": "`x` must have at least one axis, got a 0-dimensional array.",
+    "neg_half(zeros(4), 1)": "`axis` must be an axis of the 1-dimensional `x` (-1 to 0), got 1.",
+    "convert_layout(zeros(4), 'half', 'other', axis=0)": "`target` must be 'half' or 'interleaved', got 'other'.",
+    "convert_layout(zeros(6), 'half', 'interleaved', axis=0, num_heads=4)": "`array` must have a multiple of `num_heads` = 4 on axis 0, got 6.",
+    "convert_layout(zeros(6), 'half', 'interleaved', axis=0, num_heads=2)": "`rotary_dim` must be a positive even integer, got 3.",
+    "convert_layout(zeros(6), 'half', 'interleaved', axis=0, rotary_dim=8)": "`rotary_dim` must be at most 6, the head size, got 8.",
+    "LinearScaling(0)": "`factor` must be a positive finite number, got 0.",
+    "DynamicNTKScaling(2, 0)": "`original_max_position` must be a positive integer, got 0.",
+    "DynamicNTKScaling(2, 8)(8, 100, 10**30)": f"`seq_len` must be at most 2**63, got {10**30}.",
+    "DynamicNTKScaling(2, 10**30)": f"`original_max_position` must be at most 2**63, got {10**30}.",
+    "YaRNScaling(2, 8, mscale=-1)": "`mscale` must be a positive finite number, got -1.",
+    "YaRNScaling(2, 8, attention_factor=0)": "`attention_factor` must be a positive finite number, got 0.",
+    "YaRNScaling(2, 8)(10**30, 100, 8)": f"`dim` must be at most 2**20, got {10**30}.",
+    "Llama3Scaling(8, 4, 1, 8192)": "`high_freq_factor` must be `low_freq_factor` = 4 or more, got 1.",
+    "LongRoPEScaling([1.0], [1.0], 8, factor=0)": "`factor` must be a positive finite number, got 0.",
+    "ProportionalScaling(1.5)": "`partial_rotary_factor` must be at most 1, got 1.5.",
+    "xpos_scale(zeros(2), 3)": "`dim` must be a positive even integer, got 3.",
+    "xpos_scale(zeros(2), 4, center=np.nan)": "`center` must be a finite number, got nan.",
+    "xpos_scale(zeros(2), 10**30)": f"`dim` must be at most 2**20, got {10**30}.",
+    "hf(rope_scaling={'type': 'magic'})": "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got 'magic'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    "hf(rope_scaling={'type': 'linear', 'factor': 2, 'speed': 3})": "the rotary parameters of 'linear' must be of ['factor', 'max_position_embeddings', 'mrope_interleaved', 'mrope_section', 'original_max_position_embeddings', 'partial_rotary_factor', 'rope_theta', 'rope_type', 'type'], got 'speed'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    "hf(max_position_embeddings=9, rope_scaling={'type': 'linear'})": "the configuration must have 'factor', got ['partial_rotary_factor', 'rope_theta', 'type']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8, 'max_position_embeddings': 9}.",
+    "hf(head_dim=None, num_attention_heads=8)": "the configuration must have 'hidden_size', got ['model_type', 'num_attention_heads']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'num_attention_heads': 8}.",
+    "hf(rope_parameters={'full': {'factor': 1}, 'sliding': {'factor': 1}})": "`layer_type` must be one of ['full', 'sliding'], got None. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    "hf(layer_type='full')": "`layer_type` must be None or of ['chunked_attention', 'full_attention', 'sliding_attention'], got 'full'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    "hf(model_type='my_model')": "the layout of the model type 'my_model' is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'model_type': 'my_model', 'head_dim': 8}.",
+    "hf(model_type=None)": "the layout of a configuration without `model_type` is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'head_dim': 8}.",
+    "hf(rope_speed=3)": "the rotary keys must be of ['global_rope_theta', 'local_rope_theta', 'no_rope_layer_interval', 'no_rope_layers', 'partial_rotary_factor', 'qk_rope_head_dim', 'rope_embedding_base', 'rope_interleave', 'rope_local_base_freq', 'rope_parameters', 'rope_pct', 'rope_scaling', 'rope_theta', 'rotary_dim', 'rotary_emb_base', 'rotary_pct'], got 'rope_speed'. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    "hf(position_embedding_type='absolute')": "the model must have a rotary embedding, got the type 'llama' with 'absolute' positions: leave its queries and keys as they are.",
+    "hf(alibi=True)": "the model must have a rotary embedding, got the type 'llama' with 'alibi' positions: leave its queries and keys as they are.",
+    "hf(model_type='gpt2')": "the model must have a rotary embedding, got the type 'gpt2': leave its queries and keys as they are.",
+    "hf(model_type='esm')": "the model must have a rotary embedding, got the type 'esm' with 'absolute' positions: leave its queries and keys as they are.",
+    "hf(rope_scaling={'type': ['yarn']})": "`rope_type` must be one of ['default', 'dynamic', 'linear', 'llama3', 'longrope', 'mrope', 'ntk', 'proportional', 'yarn'], got ['yarn']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    "hf(rope_local_base_freq=10)": "`layer_type` must be one of ['full_attention', 'sliding_attention'], got None. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    "hf(model_type='gemma3_text')": "the rotary parameters of 'gemma3_text' must be a dict by type of layer. Or build `RoPE(...)` by hand, from {'model_type': 'gemma3_text', 'head_dim': 8}.",
+    "hf(head_dim=None, hidden_size=8, num_attention_heads=0)": "`num_attention_heads` must be a positive integer, got 0. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'hidden_size': 8, 'num_attention_heads': 0}.",
+    "hf(max_position_embeddings=9, partial_rotary_factor=0.4, model_type='phi3')": "`rotary_dim` must be a positive even integer, got 3. Or build `RoPE(...)` by hand, from {'model_type': 'phi3', 'head_dim': 8, 'max_position_embeddings': 9, 'partial_rotary_factor': 0.4}.",
+    "hf(model_type='ernie4_5_vl_moe_text', max_position_embeddings=9, rope_parameters={'rope_theta': 1e4, 'mrope_section': [1, 1, 2]})": "`mrope_section` of 'ernie4_5_vl_moe_text' has an order that is not known here. Or build `RoPE(...)` by hand, from {'model_type': 'ernie4_5_vl_moe_text', 'head_dim': 8, 'max_position_embeddings': 9}.",
+}
+TYPE_ERRORS = {
+    "rope(zeros((64, 3)), out=zeros((64, 3), 'float32'))": "`out` must have the dtype of `x`, float64, got float32.",
+    "rope(zeros((64, 3)), out=True)": "`out` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
+    "RoPE(64, 10, fused=1)": "`fused` must be True, False or None, got 1.",
+    "RoPE(64.0, 8)": "`head_size` must be a positive even integer, got 64.0 of type float.",
+    "RoPE(True, 8)": "`head_size` must be a positive even integer, got True of type bool.",
+    "RoPE(64, 8, '10')": "`base` must be a positive finite number, got '10' of type str.",
+    "RoPE(64, 8, seq_axis=1.0)": "`seq_axis` must be an integer, got 1.0 of type float.",
+    "rope([[1.0]])": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(x).",
+    "rope(1.0)": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
+    "rope(None)": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got None.",
+    "rope(np.ma.masked_array(zeros((64, 3)), mask=zeros((64, 3))))": "`x` must be a plain array, got numpy.ma.MaskedArray: its mask would be ignored. Pass x.filled(...) and a mask of its own.",
+    "rope(matrix())": "`x` must be a plain array, got numpy.matrix: its product is another one. Pass numpy.asarray(x).",
+    "rope(zeros((64, 3, 1), dtype=int))": "`x` must have a floating-point dtype, got int64.",
+    "rope(zeros((64, 3, 1)), offset=1.5)": "`offset` must be a non-negative integer, got 1.5 of type float.",
+    "rope(zeros((64, 3, 1)), inverse=1)": "`inverse` must be True or False, got 1.",
+    "rope(zeros((64, 3, 1)), positions=[0, 1, 2])": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(positions).",
+    "rope(zeros((64, 3, 1)), positions=zeros(3, dtype=bool))": "`positions` must have an integer or real dtype, got bool.",
+    "rope(zeros((64, 3, 1)), positions=zeros(3, dtype=complex))": "`positions` must have an integer or real dtype, got complex128.",
+    "rope.shift(zeros((64, 3)), '5')": "`delta` must be a finite number, got '5' of type str.",
+    "rope.shift(zeros((64, 3)), [1, 2, 3])": "`delta` must be a finite number, got [1, 2, 3] of type list.",
+    "RoPE(8, 3, scaling='yarn')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'yarn'. Pass YaRNScaling(factor, original_max_position).",
+    "RoPE(8, 3, sections=4)": "`sections` must be a list or tuple of integers, got 4.",
+    "RoPE.from_hf_config(5)": "`config` must be a dict or the path of a JSON object, got an object of type int.",
+    "RoPE.from_hf_config(ConfigObject())": "`config` must be a dict or the path of a JSON object, got an object of type ConfigObject: pass config.to_dict().",
+    "RoPE(8, 3, scaling=LinearScaling)": f"`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {LinearScaling!r}. Pass LinearScaling(factor).",
+    "RoPE(8, 3, scaling=lambda *_: [1.0, 2.0, 3.0, 4.0])": "`scaling` must return frequencies and a factor, got [1.0, 2.0, 3.0, 4.0].",
+    "rope.shift(zeros((64, 3)), zeros(3, dtype=bool))": "`delta` must have an integer or real dtype, got bool.",
+    "RoPE(8, 3, fused=zeros((2, 3)))": "`fused` must be True, False or None, got numpy.ndarray of shape (2, 3).",
+    "rope.shift(zeros((64, 3)), np.timedelta64(5, 'D'))": "`delta` must have an integer or real dtype, got timedelta64[D]. Pass delta / numpy.timedelta64(1, 'D') for days.",
+    "rope(zeros((64, 7)), positions=week - week[0])": "`positions` must have an integer or real dtype, got timedelta64[D]. Pass positions / numpy.timedelta64(1, 'D') for days.",
+    "rope(zeros((64, 3)), positions=zeros(3, ml_dtypes.int4))": "`positions` must have an integer or real dtype, got int4.",
+    "rope(zeros((64, 3)), positions=foreign('pandas', 'Series'))": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Series. Pass positions.to_numpy().",
+    "RoPE(8, 3, scaling='linear')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'linear'. Pass LinearScaling(factor).",
+    "RoPE(8, 3, scaling='ntk')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'ntk'. Pass NTKScaling(factor).",
+    "RoPE(8, 3, scaling='dynamic')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'dynamic'. Pass DynamicNTKScaling(factor, original_max_position).",
+    "RoPE(8, 3, scaling='DynamicNTK')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'DynamicNTK'. Pass DynamicNTKScaling(factor, original_max_position).",
+    "RoPE(8, 3, scaling='llama3')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'llama3'. Pass Llama3Scaling(factor, low_freq_factor, high_freq_factor, original_max_position).",
+    "RoPE(8, 3, scaling='longrope')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'longrope'. Pass LongRoPEScaling(short_factor, long_factor, original_max_position).",
+    "RoPE(8, 3, scaling='proportional')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'proportional'. Pass ProportionalScaling(partial_rotary_factor).",
+    "RoPE(8, 3, scaling='magic')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'magic'.",
+    "RoPE(8, 3, scaling=2)": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 2.",
+    "RoPE(8, 3, scaling={'type': 'linear'})": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {'type': 'linear'}. RoPE.from_hf_config reads it from a model's configuration.",
+    "apply_rope(zeros((4, 2)), zeros((2, 2), dtype=int), zeros((2, 2)))": "`cos` must have a real floating-point dtype, got int64.",
+    "neg_half(zeros(4, dtype='uint8'))": "`x` must have a dtype with negative numbers, got uint8.",
+    "neg_half(zeros(4, dtype=bool))": "`x` must have a dtype with negative numbers, got bool.",
+    "neg_half(week[:4])": "`x` must have a dtype with negative numbers, got datetime64[D].",
+    "rotate_pairs(zeros(4, dtype=bool))": "`x` must have a dtype with negative numbers, got bool.",
+    "NTKScaling('2')": "`factor` must be a positive finite number, got '2' of type str.",
+    "YaRNScaling(2, 8, truncate=None)": "`truncate` must be True or False, got None.",
+    "YaRNScaling(2, 8, mscale=[1])": "`mscale` must be a finite number, got [1] of type list.",
+    "YaRNScaling(2, 8)(8, [100], 8)": "`base` must be a positive finite number, got [100] of type list.",
+    "LongRoPEScaling(1.0, [1.0], 8)": "`short_factor` must be a list or tuple of numbers, got 1.0.",
+    "hf(text_config='a')": "`text_config` must be a dict, got 'a'.",
+    "hf(model_type=['llama'])": "`model_type` must be a string, got ['llama'].",
+    "hf(rope_scaling=[1])": "the rotary parameters must be a dict, got [1].",
+    "hf(head_dim=2.5)": "`head_dim` must be a positive integer, got 2.5 of type float.",
+    "hf(rope_scaling={'type': 'mrope', 'mrope_section': 3}, max_position_embeddings=9)": "`mrope_section` must be a list of integers, got 3.",
+    "hf(max_position_embeddings=9, layer_types=3, layer_type='full_attention')": "`layer_types` must be a list of strings, got 3.",
+    "hf(partial_rotary_factor='all')": "`partial_rotary_factor` must be a positive finite number, got 'all' of type str.",
+    "hf(rope_interleave='no')": "`rope_interleave` must be True, False or None, got 'no'.",
+    "hf(max_position_embeddings=9, rope_parameters={'mrope_section': [4], 'mrope_interleaved': 1})": "`mrope_interleaved` must be True or False, got 1.",
+}
+
+test_messages = make_test(
+    VALUE_ERRORS,
+    TYPE_ERRORS,
+    rope=RoPE(64, 10),
+    matrix=matrix,
+    NoAxes=NoAxes,
+    ConfigObject=ConfigObject,
+    hf=hf,
+)
+
+
+def test_an_object_that_raised_is_still_usable():
+    x = np.ones((64, 5, 2))
+    rope = RoPE(64, 10)
+    for wrong in (np.ones((64, 11, 2)), np.ones((3, 64, 2)), [1.0]):
+        with pytest.raises((TypeError, ValueError)):
+            rope(wrong)
+    np.testing.assert_array_equal(rope(x), RoPE(64, 10)(x))

@@ -1,0 +1,52 @@
+"""Tables of wrong inputs: calls, as text, and the messages of the errors that they raise."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+
+
+class Table:
+    """As a table of another package: no array, but something that becomes one."""
+
+    shape = (3, 2)
+
+    def to_numpy(self):
+        raise NotImplementedError
+
+    data = to_numpy
+
+
+def foreign(package, name):
+    """Return an object of a package that need not be installed."""
+    return type(name, (Table,), {"__module__": package})()
+
+
+# What every call may name; `week` is seven dates.
+NAMES = vars(pe) | {
+    "np": np,
+    "zeros": np.zeros,
+    "ones": np.ones,
+    "ml_dtypes": ml_dtypes,
+    "week": np.arange(7).astype("datetime64[D]"),
+    "foreign": foreign,
+}
+
+
+def make_test(value_errors, type_errors, **names):
+    """Return the test that every call raises this very type of error, with the whole message.
+
+    The tables are dicts from calls to messages; `names` are further names of the calls.
+    """
+    tables = {ValueError: value_errors, TypeError: type_errors}
+    cases = [(call, kind, tables[kind][call]) for kind in tables for call in tables[kind]]
+
+    @pytest.mark.parametrize(("call", "kind", "message"), cases, ids=[case[0] for case in cases])
+    def raises(call, kind, message):
+        with pytest.raises(kind) as caught:
+            eval(call, NAMES | names)
+        assert type(caught.value) is kind
+        assert str(caught.value) == message
+
+    return raises
