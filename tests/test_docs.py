@@ -174,7 +174,7 @@ def sinusoids(positions, dim):
     return np.asarray([oracles.sinusoid(p, dim) for p in positions])
 
 
-def turned_halves(x, positions, *, inverse=False):
+def rotated_halves(x, positions, *, inverse=False):
     """Rotate (..., dim); positions are of the shape x.shape[:-1]."""
     out = np.empty(x.shape)
     half = x.shape[-1] // 2
@@ -188,7 +188,7 @@ def turned_halves(x, positions, *, inverse=False):
     return out
 
 
-def turned_pairs(x, start):
+def rotated_pairs(x, start):
     """Rotate neighbours of (..., seq, dim), the first position at `start`."""
     out = np.empty(x.shape)
     for place in product(*map(range, x.shape[:-1])):
@@ -201,7 +201,7 @@ def turned_pairs(x, start):
     return out
 
 
-def quarter_turn_of_pairs(x):
+def pairs_rotated_by_90_degrees(x):
     out = x.copy()
     for i in range(x.shape[-1] // 2):
         out[..., 2 * i], out[..., 2 * i + 1] = -x[..., 2 * i + 1], x[..., 2 * i]
@@ -244,99 +244,99 @@ def hidden_after(length, least):
 
 
 @check("lean", "the learnable parameters, a structure with the field pos")
-def _(of):
+def sum_with_learned_positions(of):
     return of.x + of.pos
 
 
 @check("lean", "add_positional_encoding_spec")
-def _(of):
+def sum_row_by_row(of):
     return np.asarray(
         [[a + b for a, b in zip(*pair, strict=True)] for pair in zip(of.x, of.pos, strict=True)]
     )
 
 
 @check("lean", "the gradient (VJP) of add_positional_encoding_spec")
-def _(of):
+def gradients_of_the_sum(of):
     return of.grad, of.grad.T
 
 
 @check("lean", "θ(pos, i; embedDim)")
-def _(_of):
+def one_angle(_of):
     return 3 * 10_000 ** (-2 / 6)
 
 
 @check("lean", "the sinusoidal tensor (seqLen, embedDim) from startPos on")
-def _(_of):
+def sinusoids_from_a_start(_of):
     return sinusoids([5, 6, 7, 8], 6)
 
 
 @check("lean", "the sinusoidal tensor for odd embedDim")
-def _(_of):
+def sinusoids_of_odd_size(_of):
     return sinusoids([0, 1, 2, 3], 5)
 
 
 @check("lean", "the sum of an input and the sinusoidal tensor")
-def _(of):
+def sum_with_sinusoids_from_a_start(of):
     return of.x + sinusoids([5, 6, 7, 8], 6)
 
 
 @check("lean", "rotatePairs")
-def _(of):
-    return quarter_turn_of_pairs(of.x)
+def neighbours_rotated_by_90_degrees(of):
+    return pairs_rotated_by_90_degrees(of.x)
 
 
 @check("lean", "rotatePairs for odd headDim")
-def _(of):
-    turned = quarter_turn_of_pairs(of.x[:, :4])
-    return np.asarray([[*row, last] for row, last in zip(turned, of.x[:, 4], strict=True)])
+def neighbours_of_odd_size_rotated_by_90_degrees(of):
+    rotated = pairs_rotated_by_90_degrees(of.x[:, :4])
+    return np.asarray([[*row, last] for row, last in zip(rotated, of.x[:, 4], strict=True)])
 
 
 @check("lean", "the cosines of one position, for all of headDim")
-def _(_of):
+def cosines_of_one_position(_of):
     return np.asarray([math.cos(oracles.angle(3, j // 2, 6)) for j in range(6)])
 
 
 @check("lean", "the sines of one position, for all of headDim")
-def _(_of):
+def sines_of_one_position(_of):
     return np.asarray([math.sin(oracles.angle(3, j // 2, 6)) for j in range(6)])
 
 
 @check("lean", "rope_apply_spec")
-def _(of):
-    return turned_pairs(of.x, 5)
+def rotated_neighbours_from_a_start(of):
+    return rotated_pairs(of.x, 5)
 
 
 @check("lean", "the identity behind rope_apply_spec")
 @check("lean", "the same with tables of one's own")
-def _(of):
-    return turned_pairs(of.x, 0)
+def rotated_neighbours(of):
+    return rotated_pairs(of.x, 0)
 
 
 @check("lean", "rope_apply_spec for each of several heads")
-def _(of):
-    return np.asarray([turned_pairs(head, 5) for head in of.heads])
+def rotated_neighbours_of_each_head(of):
+    return np.asarray([rotated_pairs(head, 5) for head in of.heads])
 
 
 # A PyTorch tutorial.
 
 
 @check("tutorial", "create_sinusoidal_encodings(4, 6)")
-def _(_of):
+def table_of_sinusoids(_of):
     return sinusoids(range(4), 6)
 
 
 @check("tutorial", "sequence + positional_encodings")
-def _(of):
+def sequence_with_sinusoids(of):
     return of.sequence + sinusoids(range(4), 6)
 
 
 @check("tutorial", "LearnedPositionalEncoding(10, 6)")
-def _(of):
+def sequence_with_learned_positions(of):
     return np.asarray([[v + of.weight[p] for p, v in enumerate(one)] for one in of.sequence])
 
 
 @check("tutorial", "rotate_half")
-def _(of):
+def halves_rotated_by_90_degrees(of):
     return np.stack([*(-of.x[..., i] for i in (3, 4, 5)), *(of.x[..., i] for i in (0, 1, 2))], -1)
 
 
@@ -346,48 +346,48 @@ def placed_on_axis_1(x):
 
 @check("tutorial", "apply_rotary_pos_emb(x, cos, sin)")
 @check("tutorial", "RotaryPositionalEncoding(6)")
-def _(of):
-    return turned_halves(of.x, placed_on_axis_1(of.x))
+def rotated_halves_of_sequence(of):
+    return rotated_halves(of.x, placed_on_axis_1(of.x))
 
 
 @check("tutorial", "the rotation as the tutorial's formula has it")
-def _(of):
-    return turned_halves(of.x, placed_on_axis_1(of.x), inverse=True)
+def rotated_halves_backwards(of):
+    return rotated_halves(of.x, placed_on_axis_1(of.x), inverse=True)
 
 
 @check("tutorial", "inv_freq of RotaryPositionalEncoding")
-def _(_of):
+def inverse_frequencies(_of):
     return angles(6, [1])[0]
 
 
 @check("tutorial", "cos of RotaryPositionalEncoding")
-def _(_of):
+def cosines_of_512_positions(_of):
     return np.cos(angles(6, range(512)))
 
 
 @check("tutorial", "sin of RotaryPositionalEncoding")
-def _(_of):
+def sines_of_512_positions(_of):
     return np.sin(angles(6, range(512)))
 
 
 @check("tutorial", "RelativePositionalEncoding(2, 6)")
-def _(of):
+def relative_embeddings_of_clipped_distances(of):
     row = lambda query, key: of.relative_attention_bias[2 + max(-2, min(2, key - query))]  # noqa: E731
     return np.asarray([[row(query, key) for key in range(4)] for query in range(4)])
 
 
 @check("tutorial", "relative_position")
-def _(_of):
+def distances_from_query_to_key(_of):
     return np.asarray([[0, 1, 2, 3], [-1, 0, 1, 2], [-2, -1, 0, 1], [-3, -2, -1, 0]])
 
 
 @check("tutorial", "the factor of ALiBi for each head")
-def _(_of):
+def alibi_slopes(_of):
     return np.asarray([1 / 2 ** (8 * h / 8) for h in range(1, 9)])
 
 
 @check("tutorial", "ALiBi, scaled distances added to the scores")
-def _(_of):
+def alibi_bias(_of):
     slopes = [1 / 2**h for h in range(1, 9)]
     return np.asarray([[[m * (j - i) for m in slopes] for j in range(4)] for i in range(4)])
 
@@ -396,41 +396,41 @@ def _(_of):
 
 
 @check("attnax", "TokenEmbedding")
-def _(of):
+def token_vectors(of):
     return np.asarray([[of.vocabulary[token] for token in row] for row in of.token_ids])
 
 
 @check("attnax", "PositionalEncoding")
-def _(of):
+def batch_with_sinusoids(of):
     return of.x + sinusoids(range(4), 6)
 
 
 @check("attnax", "RotaryEmbedding")
 @check("attnax", "apply_rope")
-def _(of):
-    return turned_halves(of.x, of.position_ids)
+def rotated_halves_at_position_ids(of):
+    return rotated_halves(of.x, of.position_ids)
 
 
 @check("attnax", "RotaryEmbedding.cos_sin_for_positions")
 @check("attnax", "rope_cos_sin_from_positions")
-def _(of):
+def cosines_and_sines_at_position_ids(of):
     theta = np.asarray([angles(6, row) for row in of.position_ids])
     return np.cos(theta), np.sin(theta)
 
 
 @check("attnax", "rope_cos_sin_table")
-def _(_of):
+def cosines_and_sines_of_100_positions(_of):
     theta = angles(6, range(100))
     return np.cos(theta), np.sin(theta)
 
 
 @check("attnax", "rope_inv_freq")
-def _(_of):
+def inverse_frequencies_in_float32(_of):
     return np.asarray([10_000 ** (-2 * i / 6) for i in range(3)], dtype=np.float32)
 
 
 @check("attnax", "PatchEmbedding")
-def _(of):
+def patch_vectors(of):
     vectors = []
     for image in of.images:
         patches = [image[a : a + 2, b : b + 3] for a in (0, 2) for b in (0, 3)]
@@ -439,12 +439,12 @@ def _(of):
 
 
 @check("attnax", "LearnedPositionalEmbedding")
-def _(of):
+def batch_with_learned_positions(of):
     return np.asarray([[v + of.learned[p] for p, v in enumerate(one)] for one in of.x])
 
 
 @check("attnax", "LearnedPositionalEmbedding(..., init_std)")
-def _(_of):
+def truncated_normal_numbers(_of):
     within = [math.erf(sigmas / math.sqrt(2)) for sigmas in (1, 2)]
     return drawn_from((64, 1000), (0.5, 2 * 0.5), within[0] / within[1])
 
@@ -457,79 +457,79 @@ def along_axis_1(x):
 
 
 @check("julia", "AbsolutePE(6, 1000)(x)")
-def _(of):
+def features_first_with_sinusoids(of):
     return of.encoded + np.asarray(sinusoids(range(4), 6))[:, :, None]
 
 
 @check("julia", "AbsolutePE(6, 1000).embeddings")
-def _(_of):
+def features_first_sinusoids(_of):
     return sinusoids(range(1000), 6).T
 
 
 @check("julia", "RoPE(6, 1024)")
-def _(of):
+def features_first_rotated(of):
     return oracles.rotated(of.q, along_axis_1(of.q))
 
 
 @check("julia", "RoPE(6, 1024; base=500, scale=0.5)")
-def _(of):
+def features_first_rotated_with_base_and_scale(of):
     return oracles.rotated(of.q, along_axis_1(of.q), base=500, scale=0.5)
 
 
 @check("julia", "compute_frequencies(6, 4)")
-def _(_of):
+def angles_of_4_positions(_of):
     return angles(6, range(4)).T
 
 
 @check("julia", "compute_frequencies(6, 4, 500)")
-def _(_of):
+def angles_with_base_500(_of):
     return angles(6, range(4), base=500).T
 
 
 @check("julia", "create_causal_mask(4)")
-def _(_of):
+def causal_mask_that_masks_the_diagonal(_of):
     return hidden_after(4, 0)
 
 
 @check("julia", "create_causal_mask(4), as it is described")
-def _(_of):
+def causal_mask(_of):
     return hidden_after(4, 1)
 
 
 @check("julia", "create_padding_mask([2, 3], 4)")
-def _(_of):
+def padding_mask(_of):
     return np.asarray([[0, 0, 1, 1], [0, 0, 0, 1]], dtype=bool)[:, :, None]
 
 
 @check("julia", "create_padding_mask([2, 3], 4), to be combined")
-def _(_of):
+def padding_mask_with_query_axis(_of):
     return np.asarray([[[0, 0], [0, 0], [1, 0], [1, 1]]], dtype=bool)
 
 
 @check("julia", "causal .| padding")
-def _(_of):
+def causal_and_padding_mask(_of):
     lengths = (2, 3)
     hides = [[[j > i or j >= n for n in lengths] for j in range(4)] for i in range(4)]
     return np.asarray(hides)
 
 
 @check("julia", "neg_half(x)")
-def _(of):
+def negated_half_of_features(of):
     return np.asarray([-of.q[3], -of.q[4], -of.q[5], of.q[0], of.q[1], of.q[2]])
 
 
 @check("julia", "neg_half(x, 2)")
-def _(of):
+def negated_half_of_axis_1(of):
     return np.stack([-of.q[:, 2], -of.q[:, 3], of.q[:, 0], of.q[:, 1]], 1)
 
 
 @check("julia", "RoPEMultiHeadAttention(12, 2)")
-def _(of):
+def multi_head_attention(of):
     return oracles.multi_head(of.x, of.mha, None)
 
 
 @check("julia", "RoPEMultiHeadAttention(12, 2) with a causal mask")
-def _(of):
+def causal_multi_head_attention(of):
     """Return the outputs of the documented code: scores (key, query), True keeps."""
     original = hidden_after(4, 0)[:, :, 0]
     ours = ~original.T
@@ -537,17 +537,17 @@ def _(of):
 
 
 @check("julia", "kaiming_normal")
-def _(_of):
+def kaiming_normal_numbers(_of):
     return drawn_from((128, 128), (math.sqrt(2 / 128), math.inf), math.erf(1 / math.sqrt(2)))
 
 
 @check("julia", "Functors.@functor")
-def _(of):
+def multi_head_attention_with_mapped_weights(of):
     return 2 * oracles.multi_head(of.x, of.mha, None)
 
 
 @check("julia", "split_heads")
-def _(of):
+def split_heads(of):
     out = np.empty((6, 4, 6))
     for f, s, h, b in product(range(6), range(4), range(2), range(3)):
         out[f, s, h * 3 + b] = of.x[h * 6 + f, s, b]
@@ -555,7 +555,7 @@ def _(of):
 
 
 @check("julia", "join_heads")
-def _(of):
+def merged_heads(of):
     out = np.empty((12, 4, 3))
     for f, s, h, b in product(range(6), range(4), range(2), range(3)):
         out[h * 6 + f, s, b] = of.merged[f, s, h * 3 + b]
@@ -571,17 +571,17 @@ def hidden_where(mask, logits):
 
 
 @check("julia", "apply_mask")
-def _(of):
+def logits_masked_where_false(of):
     return hidden_where(~hidden_after(4, 0), of.logits)
 
 
 @check("julia", "apply_mask, with True for what is hidden")
-def _(of):
+def logits_masked_where_true(of):
     return hidden_where(hidden_after(4, 1), of.logits)
 
 
 @check("julia", "NNlib.batched_mul, NNlib.batched_transpose and softmax in its attention")
-def _(of):
+def attention_outputs(of):
     return oracles.attention(of.q, of.k, of.v)[0]
 
 
@@ -589,40 +589,40 @@ def _(of):
 
 
 @check("module", "PositionalEncoding(6).eval()")
-def _(of):
+def evaluated_with_sinusoids(of):
     return of.x + sinusoids(range(4), 6)
 
 
 @check("module", "PositionalEncoding(6) while training")
-def _(of):
+def dropped_sum_with_sinusoids(of):
     return dropped(of.x + sinusoids(range(4), 6), 0.1, seed=1)
 
 
 @check("module", "PositionalEncoding(6).pe")
-def _(_of):
+def batch_of_5000_sinusoids(_of):
     return sinusoids(range(5000), 6)[None]
 
 
 @check("module", "LearnedPositionalEncoding(6).eval()")
-def _(of):
+def evaluated_with_learned_positions(of):
     return of.x + of.weight[:4]
 
 
 @check("module", "LearnedPositionalEncoding(6) while training")
-def _(of):
+def dropped_sum_with_learned_positions(of):
     return dropped(of.x + of.weight[:4], 0.1, seed=1)
 
 
 @check("module", "LearnedPositionalEncoding(6).embeddings")
-def _(of):
+def learned_table(of):
     return of.weight
 
 
 @check("module", "LearnedPositionalEncoding(6, padding_idx=1)")
-def _(of):
+def learned_positions_but_for_padding_idx(of):
     return np.stack([of.x[:, p] + (0 if p == 1 else of.weight[p]) for p in range(4)], 1)
 
 
 @check("module", "nn.Dropout(p=0.1)")
-def _(of):
+def dropped_inputs(of):
     return dropped(of.x, 0.1, seed=1)
