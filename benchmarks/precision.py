@@ -10,145 +10,25 @@ module is cast as models cast theirs, its buffers included.
 import argparse
 import platform
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-import mpmath
-import numpy as np
 import torch
-from rotary_embedding_torch import RotaryEmbedding
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from cases.precision import COLUMNS, DIM, LIBRARIES, drawn_positions, errors, exact_tables
+from harness.chart import draw_errors
 
-from positional_embeddings import RoPE
-
-DIM, BASE = 128, 10_000
-DECADES = range(7)
-PER_DECADE = 12
-COLUMNS = (1_000, 131_071, 1_048_575, 10_000_000)
-RESULTS = Path(__file__).parent / "results"
-
-HostArray = np.ndarray[Any, np.dtype[Any]]
-Library = Callable[[HostArray, torch.dtype], tuple[Any, Any]]
-
-
-def ours(positions: HostArray, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Rotate pairs (1, 0), which gives cosine and sine."""
-    rope = RoPE(DIM, 1)
-    x = torch.zeros((DIM, len(positions)), dtype=dtype)
-    x[: DIM // 2] = 1
-    turned = rope(x, positions=torch.as_tensor(positions))
-    return turned[: DIM // 2], turned[DIM // 2 :]
-
-
-def transformers(positions: HostArray, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Use the rotary module of Llama."""
-    config = LlamaConfig(hidden_size=DIM, num_attention_heads=1)
-    module = LlamaRotaryEmbedding(config).to(dtype)
-    x = torch.zeros(1, dtype=dtype)
-    cos, sin = module(x, torch.as_tensor(positions)[None])
-    return cos[0, :, : DIM // 2].T, sin[0, :, : DIM // 2].T
-
-
-def rotary_embedding_torch(positions: HostArray, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Use its frequencies, every one of which it repeats."""
-    module = RotaryEmbedding(dim=DIM).to(dtype)
-    with torch.no_grad():
-        angles = module(torch.as_tensor(positions))[:, ::2].T
-    return angles.cos(), angles.sin()
-
-
-def torchtune(positions: HostArray, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Multiply positions and frequencies in float32, and cast the table."""
-    frequencies = 1.0 / (BASE ** (torch.arange(0, DIM, 2).float() / DIM))
-    angles = torch.outer(frequencies, torch.as_tensor(positions).float())
-    return angles.cos().to(dtype), angles.sin().to(dtype)
-
-
-def attnax(positions: HostArray, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Make the frequencies in the table's dtype, as its `rope_inv_freq(..., dtype)`."""
-    exponents = torch.arange(0, DIM, 2, dtype=torch.float32) / DIM
-    frequencies = (BASE**-exponents).to(dtype)
-    angles = torch.outer(frequencies, torch.as_tensor(positions).to(dtype))
-    return angles.cos(), angles.sin()
-
-
-LIBRARIES: dict[str, Library] = {
-    "this library": ours,
-    "transformers": transformers,
-    "rotary-embedding-torch": rotary_embedding_torch,
-    "torchtune's recipe": torchtune,
-    "attnax's recipe": attnax,
-}
-
-
-def drawn_positions() -> HostArray:
-    """Return random positions in each decade, and those of the printed columns."""
-    rng = np.random.default_rng(0)
-    decades = [rng.integers(10**n, 10 ** (n + 1), PER_DECADE) for n in DECADES]
-    return np.unique(np.concatenate([*decades, COLUMNS]))
-
-
-def exact_table(positions: HostArray) -> tuple[HostArray, HostArray]:
-    """Return cosine and sine by mpmath, rounded to float64."""
-    shape = (DIM // 2, len(positions))
-    cos, sin = np.zeros(shape), np.zeros(shape)
-    with mpmath.workdps(40):
-        for i in range(DIM // 2):
-            frequency = mpmath.mpf(BASE) ** (-mpmath.mpf(2 * i) / DIM)
-            for j, position in enumerate(positions.tolist()):
-                cos[i, j] = mpmath.cos(position * frequency)
-                sin[i, j] = mpmath.sin(position * frequency)
-    return cos, sin
-
-
-def errors(library: Library, positions: HostArray, dtype: torch.dtype, exact: Any) -> HostArray:
-    """Return the largest error over the frequencies at each position."""
-    tables = library(positions, dtype)
-    distances = [
-        np.abs(table.double().numpy() - truth) for table, truth in zip(tables, exact, strict=True)
-    ]
-    worst: HostArray = np.maximum(*distances).max(axis=0)
-    return worst
-
-
-def draw(path: Path, positions: HostArray, results: dict[str, dict[str, HostArray]]) -> None:
-    """Draw the errors of every library, one panel for each dtype."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - the table needs no matplotlib
-
-    figure = Figure(figsize=(12, 5), layout="constrained")
-    panels = figure.subplots(1, len(results), sharey=True)
-    for panel, (dtype, of_libraries) in zip(panels, results.items(), strict=True):
-        for (name, worst), marker in zip(of_libraries.items(), "osv^D", strict=True):
-            # The largest error so far: what a context of this length has to live with.
-            panel.loglog(
-                positions,
-                np.maximum.accumulate(worst),
-                marker,
-                linestyle="-",
-                markersize=4,
-                linewidth=2.5 if name == "this library" else 1,
-                label=name,
-            )
-        panel.set(title=dtype, xlabel="position")
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel("largest error of cosine and sine up to it")
-    panels[0].legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+PICTURE = Path(__file__).parent / "results" / "precision.png"
 
 
 def main() -> None:
     """Measure, print and draw."""
     parser = argparse.ArgumentParser(description="Error of rotary tables against position.")
-    parser.add_argument("--output", type=Path, default=RESULTS / "precision.png", help="PNG")
+    parser.add_argument("--output", type=Path, default=PICTURE, help="PNG")
     options = parser.parse_args()
     positions = drawn_positions()
     print(f"Exact values of {len(positions)} positions by mpmath ...", flush=True)
-    exact = exact_table(positions)
+    exact = exact_tables(positions)
     results = {}
     for dtype in (torch.float32, torch.bfloat16):
         name = str(dtype).removeprefix("torch.")
@@ -162,7 +42,7 @@ def main() -> None:
         for library, worst in results[name].items():
             row = (worst[positions == column][0] for column in COLUMNS)
             print(f"{library:24}" + "".join(f"{value:12.1e}" for value in row))
-    draw(options.output, positions, results)
+    draw_errors(options.output, positions, results)
     packages = ("torch", "transformers", "rotary-embedding-torch", "numpy", "mpmath")
     print(f"\n{platform.machine()}, Python {sys.version.split()[0]}, ", end="")
     print(", ".join(f"{package} {version(package)}" for package in packages), end=", ")

@@ -1,21 +1,19 @@
-"""Rotation in the loops that a user of numba writes for one layout of arrays."""
+"""numba: rotations in the loops that its user writes for one layout of arrays."""
 
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
-from bench_rotation import BSHD, DSN
+from harness.inputs import BSHD, DSN, HostArray, RotationInputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bench_rotation import Rotation
-    from contenders import HostArray
-    from timing import Run
+    from harness.timing import Run
 
 
-def features_last(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
+def features_last(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
     """Rotate (batch, heads, seq, head)."""
     batch, heads, seq, head = x.shape
     half = head // 2
@@ -30,7 +28,7 @@ def features_last(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostAr
     return out
 
 
-def heads_third(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
+def heads_third(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
     """Rotate (batch, seq, heads, head)."""
     batch, seq, heads, head = x.shape
     half = head // 2
@@ -45,7 +43,7 @@ def heads_third(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArra
     return out
 
 
-def features_first(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
+def features_first(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
     """Rotate (head, seq, heads * batch)."""
     head, seq, count = x.shape
     half = head // 2
@@ -59,8 +57,8 @@ def features_first(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostA
     return out
 
 
-def neighbours(x: "HostArray", cos: "HostArray", sin: "HostArray") -> "HostArray":
-    """Rotate (batch, heads, seq, head) with pairs of neighbours."""
+def interleaved(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
+    """Rotate (batch, heads, seq, head) in the interleaved layout."""
     batch, heads, seq, head = x.shape
     out = np.empty_like(x)
     for row in numba.prange(batch * heads):
@@ -79,12 +77,12 @@ def compiled(loops: "Callable[..., HostArray]", *, parallel: bool) -> "Run":
     return numba.njit(parallel=parallel)(loops)
 
 
-def by_hand(problem: "Rotation") -> "Run":
-    """Return the loops for this layout, parallel where there are threads for it."""
-    loops = {DSN: features_first, BSHD: heads_third}.get(problem.layout, features_last)
-    if problem.pairs == "interleaved":
-        loops = neighbours
-    kernel = compiled(loops, parallel=problem.threads > 1)
-    x = problem.x
-    cos, sin = (f(problem.angles).astype(np.float32) for f in (np.cos, np.sin))
+def rotation(inputs: RotationInputs) -> "Run":
+    """Return the loops for this layout, parallel if there are threads for it."""
+    loops = {DSN: features_first, BSHD: heads_third}.get(inputs.layout, features_last)
+    if inputs.pairs == "interleaved":
+        loops = interleaved
+    kernel = compiled(loops, parallel=inputs.threads > 1)
+    x = inputs.x
+    cos, sin = inputs.tables
     return lambda: kernel(x, cos, sin)

@@ -1,4 +1,4 @@
-"""What the figures depend on: the machine, its limits, and the versions of all libraries."""
+"""What figures depend on: the machine, limits of threads, and the versions of libraries."""
 
 import os
 import platform
@@ -52,6 +52,17 @@ def description() -> dict[str, Any]:
     }
 
 
+def one_line(machine: dict[str, Any], *packages: str) -> str:
+    """Return a description as a sentence, with the versions of all packages or of these."""
+    versions = {name: v for name, v in machine["versions"].items() if v}
+    named = ", ".join(f"{name} {versions[name]}" for name in packages or versions)
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:g} GB, "
+        f"{machine['system']} {machine['architecture']}, Python {machine['python']}, "
+        f"{named}, {machine['date']}."
+    )
+
+
 def cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -63,7 +74,7 @@ def cores() -> int:
 def limited(threads: int) -> Iterator[None]:
     """Let processes that start in here use so many threads, on as many cores.
 
-    Where a process can be bound to cores it is: some libraries heed nothing else.
+    A process is bound to cores if the system can: some libraries heed nothing else.
     """
     wanted = dict.fromkeys(THREAD_VARIABLES, str(threads))
     if threads == 1:
@@ -104,19 +115,12 @@ def _system() -> str:
 
 def _gpu() -> str | None:
     """Return the name of the GPU that CuPy or PyTorch sees."""
-    for name in (_gpu_of_cupy, _gpu_of_torch):
-        # No library, no driver, no device: each says so by an error of its own.
-        with suppress(Exception):
-            return name()
+    # No library, no driver, no device: each says so by an error of its own.
+    with suppress(Exception):
+        return str(import_module("cupy").cuda.runtime.getDeviceProperties(0)["name"].decode())
+    with suppress(Exception):
+        return str(import_module("torch").cuda.get_device_name(0))
     return None
-
-
-def _gpu_of_cupy() -> str:
-    return str(import_module("cupy").cuda.runtime.getDeviceProperties(0)["name"].decode())
-
-
-def _gpu_of_torch() -> str:
-    return str(import_module("torch").cuda.get_device_name(0))
 
 
 def _version(package: str) -> str | None:

@@ -1,26 +1,81 @@
-"""Tables for the terminal and for Markdown."""
+"""Tables for the terminal and for Markdown, and the files of a run."""
 
+import argparse
+import json
 import sys
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from targets import FUSED, OURS, PLAIN, Result, Verdict, place
 
-SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-WIDTH = 150  # where the output goes to a file
+from harness.formats import duration, markdown_rows
+from harness.machine import description, one_line
+from harness.targets import FUSED, OURS, PLAIN, Result, Verdict, case_name
+
+RESULTS = Path(__file__).parents[1] / "results"
+WIDTH = 150  # of output that goes to a file
 LONE_FIGURES = ("whole tables", "first token", "slowest token", "median token", "beyond")
-RESULTS_WITHOUT_TIMES = ("missing", "absent", "failed", "wrong")
+WITHOUT_TIMES = ("missing", "absent", "failed", "wrong")
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A table of strings, for either medium."""
+    """A table of strings, for the terminal or for Markdown."""
 
     title: str
     head: list[str]
     rows: list[list[str]]
+
+
+def parser(about: str) -> argparse.ArgumentParser:
+    """Return the options that all runs have."""
+    made = argparse.ArgumentParser(description=about)
+    made.add_argument("--quick", action="store_true", help="small sizes and few rounds, to try")
+    made.add_argument("--results", type=Path, help="folder to write to, benchmarks/results")
+    return made
+
+
+def write_report(
+    console: Console,
+    results: list[Result],
+    tables: list[Plain],
+    found: list[Verdict],
+    options: argparse.Namespace,
+    *,
+    name: str,
+    title: str,
+    whole: bool = True,
+) -> None:
+    """Print the tables, and write them, all figures, and a chart."""
+    from harness.chart import draw  # noqa: PLC0415 - a worker needs no matplotlib
+
+    for table in (*tables, verdicts_table(found)):
+        if table.rows:
+            console.print(_rich(table))
+    entries = [entry for result in results for entry in result["contenders"].values()]
+    written = {
+        "machine": description(),
+        "quick": options.quick,
+        "missing": sorted({entry["missing"] for entry in entries if "missing" in entry}),
+        "results": results,
+        "targets": [vars(verdict) for verdict in found],
+    }
+    if options.quick:
+        console.print("A quick run: its sizes are too small to judge by.")
+    for package in written["missing"]:
+        console.print(f"missing: {package} (pip install {package})")
+    # What is tried quickly must not replace what was measured.
+    partial = options.quick or not whole
+    folder = options.results or (Path(tempfile.mkdtemp()) if partial else RESULTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(written, indent=1)
+    (folder / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
+    (folder / f"{name}.md").write_text(markdown(written, found), encoding="utf-8")
+    draw(written, folder / f"{name}.png", title)
+    console.print(f"Written to {folder}: {name}.json, {name}.md, {name}.png")
 
 
 def terminal() -> Console:
@@ -28,17 +83,10 @@ def terminal() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=WIDTH)
 
 
-def print_table(console: Console, table: Plain) -> None:
-    """Print a table, unless it is empty."""
-    if table.rows:
-        console.print(_rich(table))
-
-
 def case_table(result: Result) -> Table:
     """Return the figures of one case."""
     unit = result.get("unit", "")
-    number = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
-    title = f"{result['topic']}, {place(result)}, {number}"
+    title = f"{result['topic']}, {case_name(result)}, {_threads(result)}"
     rows = [_row(name, entry, result) for name, entry in result["contenders"].items()]
     rows += [[key, duration(result[key])] for key in LONE_FIGURES if key in result]
     if "failed" in result:
@@ -48,32 +96,18 @@ def case_table(result: Result) -> Table:
 
 def _row(name: str, entry: dict[str, Any], result: Result) -> list[str]:
     if "median" not in entry:
-        return [name, *[""] * 4, excuse(entry)]
+        return [name, *[""] * 4, _excuse(entry)]
     spread = f"{duration(entry['q1'])} to {duration(entry['q3'])}"
     peak = f"{entry['peak_bytes'] / result['bytes']:.2f}" if "peak_bytes" in entry else ""
     times = [duration(entry["median"]), spread, f"{entry['ratio']:.2f}"]
     return [name, *times, peak, entry.get("note", "")]
 
 
-def excuse(entry: dict[str, Any]) -> str:
+def _excuse(entry: dict[str, Any]) -> str:
     """Return why a contender has no times."""
     if "missing" in entry:
         return f"missing (pip install {entry['missing']})"
-    return ", ".join(f"{key}: {entry[key]}" for key in RESULTS_WITHOUT_TIMES if key in entry)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds with three digits and a unit."""
-    for size, unit in SECONDS:
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds:.0f} s"
-    return f"{seconds * 1e9:.3g} ns"
-
-
-def missing(results: list[Result]) -> list[str]:
-    """Return the packages that contenders lack."""
-    entries = [entry for result in results for entry in result["contenders"].values()]
-    return sorted({entry["missing"] for entry in entries if "missing" in entry})
+    return ", ".join(f"{key}: {entry[key]}" for key in WITHOUT_TIMES if key in entry)
 
 
 def headline(results: list[Result]) -> Plain:
@@ -90,22 +124,25 @@ def headline(results: list[Result]) -> Plain:
 
 
 def _column(result: Result) -> str:
-    number = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
     name = "one token" if result["topic"] == "decoding" else result["layout"]
-    return f"{name}, {number}"
+    return f"{name}, {_threads(result)}"
+
+
+def _threads(result: Result) -> str:
+    return f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
 
 
 def _cell(result: Result, name: str) -> str:
     entry = result["contenders"].get(name, {})
     if "median" not in entry:
-        return next((key for key in RESULTS_WITHOUT_TIMES if key in entry), "")
+        return next((key for key in WITHOUT_TIMES if key in entry), "")
     if result["topic"] == "decoding":
         return duration(entry["median"])
     return f"{entry['ratio']:.2f}{'*' if 'note' in entry else ''}"
 
 
 def others(results: list[Result]) -> Plain:
-    """Return what this library does besides rotating, beside what others take for it."""
+    """Return the times of everything but rotations, of this library and of others."""
     rows = []
     for result in results:
         if result["topic"] == "decoding" or result.get("main") or "failed" in result:
@@ -114,16 +151,12 @@ def others(results: list[Result]) -> Plain:
         mine = [name for name in (FUSED, PLAIN, OURS) if name in times]
         rest = {name: time for name, time in times.items() if name not in mine}
         rest |= {name: result[name] for name in LONE_FIGURES if name in result}
-        rows.append(
-            [
-                f"{result['topic']}, {place(result)}",
-                str(result["threads"]),
-                " / ".join(duration(times[name]) for name in mine),
-                ", ".join(f"{name} {duration(time)}" for name, time in rest.items()),
-            ]
-        )
+        ours = " / ".join(duration(times[name]) for name in mine)
+        theirs = ", ".join(f"{name} {duration(time)}" for name, time in rest.items())
+        title = f"{result['topic']}, {case_name(result)}"
+        rows.append([title, str(result["threads"]), ours, theirs])
     title = "Everything else (of two figures the first is the fused path's)"
-    return Plain(title, ["", "threads", "this library", "beside it"], rows)
+    return Plain(title, ["", "threads", "this library", "others"], rows)
 
 
 def verdicts_table(verdicts: list[Verdict]) -> Plain:
@@ -145,14 +178,8 @@ def verdicts_table(verdicts: list[Verdict]) -> Plain:
 
 def markdown(written: dict[str, Any], verdicts: list[Verdict]) -> str:
     """Return the tables and what they were measured on."""
-    results, machine = written["results"], written["machine"]
+    results = written["results"]
     tables = [headline(results), others(results), verdicts_table(verdicts)]
-    versions = ", ".join(f"{name} {v}" for name, v in machine["versions"].items() if v)
-    about = (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:g} GB, "
-        f"{machine['system']} {machine['architecture']}, Python {machine['python']}, "
-        f"{versions}, {machine['date']}."
-    )
     parts = [_markdown(table) for table in tables if table.rows]
     if any("note" in e for r in results for e in r["contenders"].values()):
         parts.insert(
@@ -160,13 +187,11 @@ def markdown(written: dict[str, Any], verdicts: list[Verdict]) -> str:
         )
     if written["missing"]:
         parts.append(f"Missing: {', '.join(written['missing'])}.\n")
-    return "\n".join([*parts, f"{about}\n"])
+    return "\n".join([*parts, f"{one_line(written['machine'])}\n"])
 
 
 def _markdown(table: Plain) -> str:
-    lines = [table.head, ["---"] * len(table.head), *table.rows]
-    body = "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
-    return f"{table.title}:\n\n{body}\n"
+    return f"{table.title}:\n\n{markdown_rows(table.head, table.rows)}\n"
 
 
 def _rich(table: Plain) -> Table:

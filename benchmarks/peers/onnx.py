@@ -1,17 +1,15 @@
-"""Rotation by the RotaryEmbedding operator of ONNX, run by ONNX Runtime."""
+"""ONNX Runtime: the operator RotaryEmbedding of ONNX."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
-from bench_rotation import BHSD, BSHD
-from contenders import NoSuchLayoutError
+from harness.contenders import NotOfferedError
+from harness.inputs import BHSD, BSHD, HostArray, RotationInputs
 from onnx import TensorProto, helper
 
 if TYPE_CHECKING:
-    from bench_rotation import Rotation
-    from contenders import HostArray
-    from timing import Run
+    from harness.timing import Run
 
 OPSET, IR = 23, 11
 
@@ -38,35 +36,35 @@ def session(axes: list[str], threads: int, **attributes: int) -> Any:
     )
 
 
-def ready(problem: "Rotation") -> tuple[Any, dict[str, "HostArray"]]:
+def prepared(inputs: RotationInputs) -> tuple[Any, dict[str, HostArray]]:
     """Return the session and its inputs.
 
     The operator takes (batch, heads, seq, head), or (batch, seq, heads * head).
     """
-    attributes = {"interleaved": int(problem.pairs == "interleaved")}
-    x, axes = problem.x, ["batch", "heads", "seq", "head"]
-    if problem.layout == BSHD:
+    attributes = {"interleaved": int(inputs.pairs == "interleaved")}
+    x, axes = inputs.x, ["batch", "heads", "seq", "head"]
+    if inputs.layout == BSHD:
         attributes["num_heads"] = x.shape[2]
         x, axes = x.reshape(*x.shape[:2], -1), ["batch", "seq", "features"]
-    elif problem.layout != BHSD:
-        message = f"takes no {problem.layout}"
-        raise NoSuchLayoutError(message)
-    positions = np.arange(problem.seq)[None].repeat(len(x), 0)
-    cos, sin = (f(problem.angles).astype(np.float32) for f in (np.cos, np.sin))
+    elif inputs.layout != BHSD:
+        message = f"takes no {inputs.layout}"
+        raise NotOfferedError(message)
+    positions = np.arange(inputs.seq)[None].repeat(len(x), 0)
+    cos, sin = inputs.tables
     feed = {"x": x, "cos": cos, "sin": sin, "positions": positions}
-    return session(axes, problem.threads, **attributes), feed
+    return session(axes, inputs.threads, **attributes), feed
 
 
-def rotary(problem: "Rotation") -> "Run":
+def rotation(inputs: RotationInputs) -> "Run":
     """Return the call on NumPy arrays."""
-    rotate, feed = ready(problem)
-    run, shape = rotate.run, problem.x.shape
+    rotate, feed = prepared(inputs)
+    run, shape = rotate.run, inputs.x.shape
     return lambda: run(None, feed)[0].reshape(shape)
 
 
-def bound(problem: "Rotation") -> "Run":
-    """Return the call on arrays that were handed over before, its output left there."""
-    rotate, feed = ready(problem)
+def bound(inputs: RotationInputs) -> "Run":
+    """Return the call on arrays that were bound before, its output left there."""
+    rotate, feed = prepared(inputs)
     binding = rotate.io_binding()
     for name, array in feed.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))

@@ -4,21 +4,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench_rotation import BHSD, BSHD, DSN
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from targets import FUSED, KEPT, OURS, PLAIN, Result
+
+from harness.formats import duration
+from harness.inputs import BHSD, BSHD, DSN, HostArray
+from harness.targets import FUSED, OURS, PLAIN, WITH_OUT, Result
 
 FUSED_COLOUR, PLAIN_COLOUR, PEER_COLOUR, LINE_COLOUR = "#c0392b", "#e67e22", "#9aa0a6", "#333333"
 PALER = 0.45
 WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
-# Where bars are cut off, in multiples of the best peer or of a copy.
+# Longer bars are cut off, in multiples of the best peer or of a copy.
 LONGEST = 12
-MILLISECONDS = 1e3
 
 
 def draw(written: dict[str, Any], path: Path, title: str) -> None:
-    """Draw the results of a run, if there is anything to draw."""
+    """Draw the results of a run, if there are any to draw."""
     rows = [row for row in _rows(written["results"]) if row]
     if not rows:
         return
@@ -122,7 +124,7 @@ def _common_order(results: list[Result]) -> list[str]:
 
 
 def _rank(name: str) -> int:
-    mine = (KEPT, FUSED, PLAIN, OURS)
+    mine = (WITH_OUT, FUSED, PLAIN, OURS)
     return mine.index(name) if name in mine else len(mine) + (not name.startswith(OURS))
 
 
@@ -131,7 +133,7 @@ def _notes(result: Result) -> list[str]:
 
 
 def _longest(values: list[float]) -> float:
-    """Return where to cut bars, so that one very slow contender does not hide the others."""
+    """Return the length at which bars are cut, so that a slow contender does not hide others."""
     ordered = sorted(value for value in values if value)
     return min(ordered[-1], LONGEST * ordered[0], 1.8 * ordered[3 * len(ordered) // 4])
 
@@ -147,9 +149,25 @@ def _label(value: float, result: Result, name: str, *, cut: bool) -> str:
         return ""
     if _unit(result) == "ratio":
         text = f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-    elif result["topic"] == "decoding":
-        text = f"{value * 1e6:.3g} µs"
     else:
-        text = f"{value * MILLISECONDS:.3g} ms"
+        text = duration(value)
     star = "*" if "note" in result["contenders"][name] else ""
     return f"{text}{star}{' →' if cut else ''}"
+
+
+def draw_errors(path: Path, positions: HostArray, results: dict[str, dict[str, HostArray]]) -> None:
+    """Draw the errors of tables of every library, one panel for each dtype."""
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    panels = figure.subplots(1, len(results), sharey=True)
+    for panel, (dtype, of_libraries) in zip(panels, results.items(), strict=True):
+        for (name, worst), marker in zip(of_libraries.items(), "osv^D", strict=True):
+            # The largest error so far: what a context of this length has to live with.
+            so_far, width = np.maximum.accumulate(worst), 2.5 if name == OURS else 1
+            style = {"marker": marker, "markersize": 4, "linewidth": width}
+            panel.loglog(positions, so_far, label=name, **style)
+        panel.set(title=dtype, xlabel="position")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("largest error of cosine and sine up to it")
+    panels[0].legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)

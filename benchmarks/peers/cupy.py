@@ -1,13 +1,12 @@
-"""Rotation by hand in CuPy: as a textbook writes it, and as a kernel of one's own."""
+"""CuPy: rotations by hand, as a textbook writes them and as a kernel."""
 
 from typing import TYPE_CHECKING
 
 import cupy
-import numpy as np
 
 if TYPE_CHECKING:
-    from bench_rotation import Rotation
-    from timing import Run
+    from harness.inputs import RotationInputs
+    from harness.timing import Run
 
 # A thread for each pair. `step` is the distance of two features, `row` that of two positions.
 KERNEL = """
@@ -20,15 +19,15 @@ KERNEL = """
 """
 
 
-def copy(problem: "Rotation") -> "Run":
+def copy(inputs: "RotationInputs") -> "Run":
     """Return a copy within the device."""
-    return cupy.asarray(problem.x).copy
+    return cupy.asarray(inputs.x).copy
 
 
-def textbook(problem: "Rotation") -> "Run":
+def textbook(inputs: "RotationInputs") -> "Run":
     """Return ``x * cos + rotate_half(x) * sin``."""
-    x, cos, sin = (cupy.asarray(array) for array in (problem.x, problem.cos, problem.sin))
-    axis = problem.feature_axis
+    x, cos, sin = (cupy.asarray(array) for array in (inputs.x, *inputs.doubled_tables))
+    axis = inputs.feature_axis
 
     def rotate() -> cupy.ndarray:
         first, second = cupy.split(x, 2, axis=axis)
@@ -37,17 +36,17 @@ def textbook(problem: "Rotation") -> "Run":
     return rotate
 
 
-def kernel(problem: "Rotation") -> "Run":
+def kernel(inputs: "RotationInputs") -> "Run":
     """Return one kernel over all pairs, for contiguous arrays."""
     inputs = "raw float32 x, raw float32 cos, raw float32 sin, "
     inputs += "int32 half, int32 step, int32 row, int32 seq"
     rotate = cupy.ElementwiseKernel(inputs, "raw float32 out", KERNEL, "rotate_by_hand")
-    x = cupy.asarray(problem.x)
-    cos, sin = (cupy.asarray(f(problem.angles).astype(x.dtype)) for f in (np.cos, np.sin))
+    x = cupy.asarray(inputs.x)
+    cos, sin = map(cupy.asarray, inputs.tables)
     step, row = (
-        problem.x.strides[axis] // x.itemsize for axis in (problem.feature_axis, problem.seq_axis)
+        inputs.x.strides[axis] // x.itemsize for axis in (inputs.feature_axis, inputs.seq_axis)
     )
-    numbers = (problem.head // 2, step, row, problem.seq)
+    numbers = (inputs.head // 2, step, row, inputs.seq)
 
     def run() -> cupy.ndarray:
         out = cupy.empty_like(x)

@@ -1,0 +1,1 @@
+"""How cases are measured and reported; imports neither peers nor cases."""
