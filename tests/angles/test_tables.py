@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
 from positional_embeddings.angles import tables as _tables
 
@@ -27,19 +28,19 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
     rope = RoPE(8, 5)
     x = backend.array(np.ones((8, 5)))
     rope(x)
-    kept = {key[0] for key in rope._tables._moved}
+    kept = {kind[0] for kind in rope._tables._device_windows}
     assert kept == ({backend.xp} if backend.name.startswith(("strict", "cupy")) else set())
 
 
 def test_few_tables_are_kept(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    monkeypatch.setattr(_tables, "MOST_KEPT", 3)
+    monkeypatch.setattr(_tables, "MOST_KINDS", 3)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     for device in info.devices():
         for dtype in info.dtypes(device=device, kind="real floating"):
             x = strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
             assert rope(x).device == device
-    assert len(rope._tables._moved) == 3
+    assert len(rope._tables._device_windows) == 3
     x = np.ones((4, 3))
     np.testing.assert_array_equal(rope(x), RoPE(4, 3)(x))
 
@@ -78,80 +79,66 @@ def computed(monkeypatch):
     asked = []
     made = _tables.unit_phasors
 
-    def watched(frequencies, start, stop, factor):
+    def watched(frequencies, start, stop, *options):
         asked.append((start, stop))
-        return made(frequencies, start, stop, factor)
+        return made(frequencies, start, stop, *options)
 
     monkeypatch.setattr(_tables, "unit_phasors", watched)
     return asked
 
 
-def stretches(rope):
-    (kept,) = rope._tables._on_host.values()
-    return {first: tables[0].shape[1] for first, tables in kept.items()}
+def windows(rope):
+    (kept,) = rope._tables._windows.values()
+    return [(window.start, window.stop) for window in kept]
 
 
-def test_tables_are_where_the_positions_are():
-    """One token of a million positions builds a short table, wherever it stands."""
+def test_windows_are_where_the_positions_are(computed):
+    """One token of a million positions makes a short window, wherever it is."""
     rope, x = RoPE(4, 1_000_000), np.ones((4, 3))
-    for offset, added in (
-        (0, {0: 4096}),
-        (4094, {0: 8192}),
-        (100, {}),
-        (8192, {8192: 4096}),
-        (99_000, {98_304: 4096}),
-        (999_997, {999_424: 576}),
+    for offset, expected in (
+        (0, [(0, 4096)]),
+        (100, []),
+        (4094, [(0, 8192)]),
+        (8192, [(8192, 12_288)]),
+        (99_000, [(98_304, 102_400)]),
+        (999_997, [(999_424, 1_000_000)]),
+        (99_001, []),
     ):
-        expected = {**(stretches(rope) if offset else {}), **added}
         rope(x, offset=offset)
-        assert stretches(rope) == expected
-
-
-def test_stretches_are_merged():
-    rope = RoPE(4, 20_000)
-    for offset, length, expected in (
-        (4096, 5000, {4096: 8192}),
-        (0, 5000, {4096: 8192, 0: 8192}),
-        (9000, 9000, {0: 20_000}),  # together they would be longer than the whole table
-    ):
-        rope(np.ones((4, length)), offset=offset)
-        assert stretches(rope) == expected
-
-
-def test_no_position_is_computed_twice(computed):
-    rope = RoPE(2, 65_536)
-    for offset, length, expected in (
-        (4096, 1, [(4096, 8192)]),
-        (20_000, 1, [(16_384, 20_480)]),
-        (0, 30_000, [(0, 4096), (8192, 16_384), (20_480, 32_768)]),
-        (30_000, 9000, [(32_768, 65_536)]),
-    ):
-        rope(np.ones((2, length)), offset=offset)
         assert computed == expected
         computed.clear()
+    assert windows(rope) == [
+        (999_424, 1_000_000),
+        (98_304, 102_400),
+        (8192, 12_288),
+        (0, 8192),
+    ]
 
 
-def test_steps_across_the_ends_of_stretches():
-    """A stretch that grows grows to twice its length, so that few columns are copied."""
-    rope, lengths = RoPE(2, 300_000), []
-    for offset in range(0, 290_000, 500):
-        rope(np.ones((2, 500)), offset=offset)
-        lengths.append(tuple(stretches(rope).values()))
-    assert set(lengths) == {(2**n,) for n in range(12, 19)} | {(300_000,)}
+def test_a_window_takes_the_place_of_those_within_it():
+    rope = RoPE(4, 40_000, layout="interleaved")
+    for offset, length, expected in (
+        (4096, 5000, [(4096, 12_288)]),
+        (0, 5000, [(0, 8192), (4096, 12_288)]),
+        (0, 9000, [(0, 12_288)]),
+        (9000, 9000, [(8192, 20_480), (0, 12_288)]),
+        (0, 20_000, [(0, 20_480)]),
+    ):
+        rope(np.ones((4, length)), offset=offset)
+        assert windows(rope) == expected
 
 
-def test_few_stretches_are_kept():
+def test_few_windows_are_kept():
     rope, x = RoPE(2, 2**40), np.asarray([[1.0], [0.0]])
-    for i in range(100):
+    for i in range(10):
         rope(x, offset=i * 2**20)
-    assert list(stretches(rope)) == [i * 2**20 for i in range(36, 100)]
+    assert windows(rope) == [(i * 2**20, i * 2**20 + 4096) for i in (9, 8, 7, 6)]
     np.testing.assert_allclose(rope(x)[:, 0], [1, 0])
 
 
-def test_replaced_stretches_do_not_stay_in_memory():
-    """The tables of the latest calls do not hold what no longer is a table of the layer."""
+def test_replaced_windows_do_not_stay_in_memory():
     size = 65_536
-    rope = RoPE(64, size, fused=False)
+    rope = RoPE(64, size, fused=False, layout="interleaved")
     rope(np.zeros((64, 1, 0)))
     tracemalloc.start()
     try:
@@ -167,67 +154,40 @@ def test_replaced_stretches_do_not_stay_in_memory():
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 20_000), st.integers(0, 20_000)), max_size=8)
 )
-def test_moved_tables_are_no_longer_than_a_whole_one(asked):
+def test_windows_are_no_wider_than_a_whole_table(asked):
     strict = pytest.importorskip("array_api_strict")
     rope, whole = RoPE(2, 20_000), RoPE(2, 20_000)
-    for moved, *edges in asked:
+    for on_device, *edges in asked:
         start, stop = sorted(edges)
         x = np.asarray([[1.0], [0.0]]) * np.ones(stop - start)
-        rotated = np.asarray(rope(strict.asarray(x) if moved else x, offset=start))
+        rotated = np.asarray(rope(strict.asarray(x) if on_device else x, offset=start))
         np.testing.assert_array_equal(rotated[0], whole.cos[0, start:stop])
-        for kept in rope._tables._moved.values():
-            assert sum(tables[0].shape[1] for tables in kept.values()) <= 20_000
+        np.testing.assert_array_equal(rotated[1], whole.sin[0, start:stop])
+        for kept in (*rope._tables._device_windows.values(), *rope._tables._windows.values()):
+            assert sum(window.stop - window.start for window in kept) <= 20_000
 
 
-def test_moved_tables_make_room():
-    """Those on the host were merged meanwhile, and all that was moved would be too long."""
-    strict = pytest.importorskip("array_api_strict")
-    rope = RoPE(4, 40_960)
-    rope(strict.ones((4, 20_480)), offset=12_288)
-    rope(strict.ones((4, 16_384)))
-    rope(np.ones((4, 16_385)))
-    assert stretches(rope) == {0: 32_768}
-    rope(strict.ones((4, 8192)), offset=32_768)
-    (kept,) = rope._tables._moved.values()
-    assert {first: tables[0].shape[1] for first, tables in kept.items()} == {32_768: 8192}
-
-
-def test_threads_grow_tables():
+def test_threads_make_windows():
     whole = RoPE(8, 100_000)
     rope = RoPE(8, 100_000)
     offsets = np.random.default_rng(0).integers(0, 99_000, 400).tolist()
     x = np.concatenate([np.ones((4, 1000)), np.zeros((4, 1000))])
 
-    def turned(offset):
+    def rotated(offset):
         return rope(x, offset=offset)
 
     with ThreadPoolExecutor(8) as pool:
-        for offset, got in zip(offsets, pool.map(turned, offsets), strict=True):
+        for offset, got in zip(offsets, pool.map(rotated, offsets), strict=True):
             np.testing.assert_array_equal(got[:4], whole.cos[:, offset : offset + 1000])
-    assert sum(stretches(rope).values()) <= 100_000
-    assert len(rope._tables._latest) <= 4
+    assert len(windows(rope)) <= 4
 
 
-@given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 20_000)), max_size=8))
-def test_no_column_is_wrong_and_no_memory_is_wasted(asked):
-    rope = RoPE(2, 20_000)
-    whole = RoPE(2, 20_000)
-    for edges in asked:
-        start, stop = sorted(edges)
-        rotated = rope(np.asarray([[1.0], [0.0]]) * np.ones(stop - start), offset=start)
-        np.testing.assert_array_equal(rotated[:1], whole.cos[:, start:stop])
-        np.testing.assert_array_equal(rotated[1:], whole.sin[:, start:stop])
-        assert sum(stretches(rope).values()) <= 20_000
-
-
-def test_a_growing_table_keeps_what_it_has(computed):
-    """Every position is computed once, and gets the same numbers as in a table made at once."""
+def test_every_window_has_the_same_numbers(computed):
     rope, x = RoPE(6, 10_000), np.ones((6, 1), dtype=np.float32)
     tokens = {offset: rope(x, offset=offset) for offset in range(0, 10_000, 97)}
     assert computed == [(0, 4096), (4096, 8192), (8192, 10_000)]
     at_once = RoPE(6, 10_000)
     at_once(np.ones((6, 10_000), dtype=np.float32))
-    assert computed[3:] == [(0, 10_000)]
     for offset, token in tokens.items():
         np.testing.assert_array_equal(at_once(x, offset=offset), token)
 
@@ -243,15 +203,19 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
     for array in (x, np.asfortranarray(x)):
         got = features_first(array, positions=positions)
         np.testing.assert_allclose(got, expected, atol=1e-6 if dtype == "float32" else 4e-15)
-    (first,), (inner,) = features_first._tables._on_host, features_inner._tables._on_host
-    assert (first, inner) == ((dtype, False), (dtype, True))
-    assert features_first._tables._on_host[first][0][0].flags.c_contiguous
-    assert features_inner._tables._on_host[inner][0][0].flags.f_contiguous
+    (first, inner) = features_first._tables._windows, features_inner._tables._windows
+    ((first_kind, (first_window,)), *_), ((inner_kind, (inner_window,)),) = (
+        first.items(),
+        inner.items(),
+    )
+    assert first_kind[:2] == (dtype, 0)
+    assert inner_kind[:2] == (dtype, -1)
+    assert first_window.tables[0].shape[1] == inner_window.tables[0].shape[0] == 700
 
 
 def test_threads_share_a_layer(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    monkeypatch.setattr(_tables, "MOST_KEPT", 2)
+    monkeypatch.setattr(_tables, "MOST_KINDS", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [
         strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
@@ -277,4 +241,67 @@ def test_a_device_needs_no_hash(monkeypatch):
     monkeypatch.setattr(_tables, "device_of", lambda _: DeviceWithoutHash())
     monkeypatch.setattr(strict, "asarray", lambda a, **_: np.asarray(a))
     tables = RoPE(4, 3)._tables
-    assert len(tables.beside(strict.ones((4, 3)), None, 0, 0, 1, strict)) == 2
+    target = _tables.target_of(strict.ones((4, 3)), 0, 1, strict)
+    assert len(tables.tables_for(target, None, 0)) == 2
+
+
+SIZES = {"flat": (), "sections": (3, 5, 8)}
+
+
+@pytest.mark.parametrize("sections", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize(("feature", "seq"), [(0, 1), (-1, -2)])
+def test_positions_are_looked_up_in_the_table(backend, sections, feature, seq):
+    """Integer positions get the numbers of the table to the last bit, wherever they can be read."""
+    options = {"feature_axis": feature, "seq_axis": seq, "sections": sections or None}
+    rope = RoPE(32, 9000, **options)
+    rng = np.random.default_rng(0)
+    shape = (32, 6, 2) if feature == 0 else (2, 6, 32)
+    x = rng.standard_normal(shape)
+    count = (len(sections),) if sections else ()
+    for positions in (
+        rng.integers(0, 9000, (*count, 6)),
+        rng.integers(0, 9000, (*count, *(shape[1:] if feature == 0 else shape[:-1]))),
+    ):
+        got = backend.numpy(rope(backend.array(x), positions=backend.array(positions)))
+        cos, sin = (table.astype(backend.wide) for table in (rope.cos, rope.sin))
+        own = sections or (16,)
+        parts = positions if sections else positions[None]
+        ends = np.cumsum((0, *own))
+        pairs = [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+        c, s = (
+            np.concatenate([table[rows][:, p] for rows, p in zip(pairs, parts, strict=True)])
+            for table in (cos, sin)
+        )
+        c, s = (t[:, :, None] if positions.ndim == 1 + len(count) else t for t in (c, s))
+        if feature == -1:
+            c, s = (
+                np.moveaxis(t, 0, -1) if t.shape[-1] != 1 else t[..., 0].T[None] for t in (c, s)
+            )
+        first, second = np.split(x.astype(backend.wide), 2, axis=feature)
+        expected = np.concatenate([first * c - second * s, second * c + first * s], axis=feature)
+        np.testing.assert_allclose(got, expected, atol=backend.tolerance())
+        if backend.name == "numpy":
+            np.testing.assert_array_equal(got, expected)
+
+
+def test_positions_outside_the_table_or_far_apart_are_computed():
+    rope = RoPE(8, 2**40)
+    x = np.random.default_rng(0).standard_normal((8, 3))
+    for positions in ([0, 1, 2**39], [-1, 5, 7], [2**40, 1, 2]):
+        expected = np.concatenate(
+            [RoPE(8, 2).shift(x[:, i : i + 1], p) for i, p in enumerate(positions)], axis=1
+        )
+        np.testing.assert_allclose(rope(x, positions=np.asarray(positions)), expected, atol=1e-15)
+    assert not rope._tables._windows
+
+
+def test_computed_positions_take_bounded_memory():
+    """What is computed on the way to the tables is that of a block."""
+    rope = RoPE(64, 8, fused=False)
+    x = np.zeros((64, 1, 20_000), dtype=np.float32)
+    positions = np.random.default_rng(0).uniform(0, 1e6, (1, 20_000))
+    assert peak_memory(lambda: rope(x, positions=positions)) < 3 * x.nbytes
+    looked_up = RoPE(64, 30_000, fused=False)
+    positions = np.random.default_rng(0).integers(0, 30_000, (1, 20_000))
+    looked_up(x, positions=positions)
+    assert peak_memory(lambda: looked_up(x, positions=positions)) < 3 * x.nbytes

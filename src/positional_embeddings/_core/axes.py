@@ -110,11 +110,12 @@ def length(array: Any, axis: int, name: str = "x") -> int:
 
 def position_axes(
     positions: Any, x: Any, feature: int, seq: int, xp: Namespace, name: str = "positions"
-) -> list[int]:
+) -> tuple[int, ...]:
     """Check positions against the array that they place, and return their axes in it."""
     real(name, positions, xp)
     shape = tuple(positions.shape)
-    axes = [seq] if len(shape) == 1 else [axis for axis in range(x.ndim) if axis != feature]
+    others = tuple(axis for axis in range(len(x.shape)) if axis != feature)
+    axes = (seq,) if len(shape) == 1 else others
     lengths = [x.shape[axis] for axis in axes]
     too_few = shape == (1,) and lengths != [1]
     if too_few or len(shape) != len(axes) or not all(map(fits, shape, lengths)):
@@ -126,17 +127,17 @@ def position_axes(
 
 def expand_to_axes(table: Any, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:
     """Move axis i of a table to `axes[i]` of `ndim` axes, with length 1 on all others."""
-    order, index = _placement(tuple(axes), ndim)
+    order, index = placement(tuple(axes), ndim)
     if order is not None:
         table = xp.permute_dims(table, order)
     return table[index]
 
 
 @lru_cache(maxsize=256)
-def _placement(
+def placement(
     axes: tuple[int, ...], ndim: int
 ) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
-    """Return the order of a table's axes, None where they are in order, and the index after it."""
+    """Return the order of a table's axes, None if they are in order, and the index after it."""
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     index = tuple(slice(None) if axis in axes else None for axis in range(ndim))
     return None if order == tuple(sorted(order)) else order, index

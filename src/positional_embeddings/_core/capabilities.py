@@ -1,17 +1,90 @@
-"""What a library can do beyond the Array API standard."""
+"""What an array library can do beyond the Array API standard: one row a library.
+
+A library without a row gets the safe one, which asks for nothing beyond the standard: it is
+never written to, nothing made with it is kept, and none of its values is read.
+"""
 
 from contextlib import nullcontext
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from array_api_compat import (
-    array_namespace,
-    is_cupy_array,
-    is_dask_array,
-    is_lazy_array,
-    is_torch_array,
+from array_api_compat import array_namespace, device, is_dask_array, is_torch_array
+
+from positional_embeddings._core.namespace import (
+    HostArray,
+    Namespace,
+    host,
+    is_jax_tracer,
+    to_host,
 )
 
-from positional_embeddings._core.namespace import Namespace, _is_jax_tracer, host
+
+class _Capabilities(NamedTuple):
+    supports_inplace: bool = False  # parts of an array can be assigned
+    takes_out: bool = False  # element-wise functions take `out=`
+    caches_tables: bool = False  # an array that is made in one call may serve another one
+    reads_values: bool = False  # a value is there without computing it, or is so outside a trace
+
+
+_SAFE = _Capabilities()
+_ALL = _Capabilities(supports_inplace=True, takes_out=True, caches_tables=True, reads_values=True)
+_LIBRARIES = {
+    "numpy": _ALL,
+    "cupy": _ALL,
+    "array_api_strict": _ALL._replace(takes_out=False),
+    # What PyTorch makes in a mode (inference, fake, functional), and what JAX makes in a
+    # trace, must not outlive it.
+    "torch": _Capabilities(supports_inplace=True, reads_values=True),
+    "jax": _Capabilities(reads_values=True),
+    "jaxlib": _Capabilities(reads_values=True),
+    "dask": _SAFE,
+}
+
+
+def _row_of(array: Any) -> _Capabilities:
+    kind: Any = type(array)
+    return _row_of_type(kind)
+
+
+@lru_cache(maxsize=256)
+def _row_of_type(kind: Any) -> _Capabilities:
+    libraries = (base.__module__.partition(".")[0] for base in kind.__mro__)
+    return next((_LIBRARIES[name] for name in libraries if name in _LIBRARIES), _SAFE)
+
+
+def is_host_array(x: Any) -> bool:
+    """Tell whether `x` is an array of NumPy itself, not of a subclass."""
+    return type(x) is host.ndarray
+
+
+def supports_inplace(*arrays: Any) -> bool:
+    """Tell whether a result of these arrays may be written part after part.
+
+    Not while operations are recorded: PyTorch may differentiate, compile or transform.
+    """
+    if is_host_array(arrays[0]):
+        return True
+    if is_torch_array(arrays[0]):
+        return not is_compiling(arrays[0]) and not any(map(_is_recorded, arrays))
+    return _row_of(arrays[0]).supports_inplace
+
+
+def _is_recorded(tensor: Any) -> bool:
+    try:
+        tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return True
+    return bool(tensor.requires_grad)
+
+
+def is_writable(x: Any) -> bool:
+    """Tell whether the library of an array can write to its arrays at all."""
+    return _row_of(x).supports_inplace
+
+
+def caches_tables(x: Any) -> bool:
+    """Tell whether a table made for `x` may be kept for another call."""
+    return _row_of(x).caches_tables
 
 
 def is_compiling(array: Any) -> bool:
@@ -21,14 +94,15 @@ def is_compiling(array: Any) -> bool:
 
 def is_readable(array: Any) -> bool:
     """Tell whether the values of an array are there to be read, as far as its type shows it."""
-    return not (is_compiling(array) or is_dask_array(array) or _is_jax_tracer(array))
+    reads = _row_of(array).reads_values
+    return reads and not (is_compiling(array) or is_jax_tracer(array))
 
 
 def is_concretely_true(condition: Any) -> bool:
-    """Tell whether a 0-d boolean array is known to be True.
+    """Tell whether a 0-d boolean array is True, and there to be read.
 
-    False where its value is not there to be read: dask would have to compute it, and
-    JAX and PyTorch have none while they trace or compile.
+    False if its value is not there: dask would have to compute it, and JAX and PyTorch
+    have none while they trace or compile.
     """
     if not is_readable(condition):
         return False
@@ -36,6 +110,31 @@ def is_concretely_true(condition: Any) -> bool:
         return bool(condition)
     except Exception:  # noqa: BLE001 - every library has exceptions of its own for this
         return False
+
+
+def values_on_host(array: Any, xp: Namespace) -> HostArray | None:
+    """Return the values of an array that is in the memory of the host, None if they are not there.
+
+    A device is not waited for, and nothing lazy is computed.
+    """
+    if is_host_array(array):
+        return array  # type: ignore[no-any-return]
+    if not (is_readable(array) and on_the_host(array)):
+        return None
+    try:
+        return to_host(array, xp)
+    except Exception:  # noqa: BLE001 - within a transformation there are none
+        return None
+
+
+def on_the_host(x: Any) -> bool:
+    """Tell whether an array is in the memory of the host."""
+    return "cpu" in str(device(x)).lower()
+
+
+def strides_of(x: Any) -> Any:
+    """Return how far apart neighbours are on each axis, None if the library does not tell."""
+    return x.stride() if is_torch_array(x) else getattr(x, "strides", None)
 
 
 def without_autocast(x: Any) -> Any:
@@ -47,33 +146,12 @@ def without_autocast(x: Any) -> Any:
     return torch.autocast(kind, enabled=False) if enabled else nullcontext()
 
 
-def supports_inplace(*arrays: Any) -> bool:
-    """Tell whether a result of these arrays may be written part after part.
-
-    Not where operations are recorded: in JAX and dask, and in PyTorch where it
-    differentiates, compiles or transforms a function.
-    """
-    if type(arrays[0]) is host.ndarray:
-        return True
-    if is_torch_array(arrays[0]):
-        return not is_compiling(arrays[0]) and not any(map(_is_recorded, arrays))
-    return not is_lazy_array(arrays[0])
-
-
-def _is_recorded(tensor: Any) -> bool:
-    try:
-        tensor.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return True
-    return bool(tensor.requires_grad)
-
-
 def exp_in_place(x: Any, xp: Namespace) -> Any:
-    """Return the exponential, written over `x` where the library has a word for it.
+    """Return the exponential, written over `x` if the library can.
 
-    The standard has none. A new array would take twice the cache.
+    The standard cannot. A new array would take twice the cache.
     """
-    return xp.exp(x, out=x) if type(x) is host.ndarray or is_cupy_array(x) else xp.exp(x)
+    return xp.exp(x, out=x) if _row_of(x).takes_out else xp.exp(x)
 
 
 def search_sorted(ordered: Any, values: Any, xp: Namespace, side: str = "left") -> Any:
@@ -88,12 +166,3 @@ def search_sorted(ordered: Any, values: Any, xp: Namespace, side: str = "left") 
         values = values.contiguous() if is_torch_array(values) else values
         found = xp.searchsorted(ordered, values, side=side)
     return xp.astype(found, values.dtype, copy=False)
-
-
-def makes_tables_anew(x: Any) -> bool:
-    """Tell whether a table made beside `x` must not be kept for another call.
-
-    One that is made while JAX traces must not outlive the trace, nor one that PyTorch
-    makes in a mode (inference, fake, functional) the mode.
-    """
-    return is_lazy_array(x) or is_torch_array(x)

@@ -11,8 +11,7 @@ from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
-from array_api_compat import is_lazy_array
-
+from positional_embeddings._core.capabilities import is_writable
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import is_read_only, repeats_elements
 from positional_embeddings._core.namespace import (
@@ -206,7 +205,7 @@ def output(out: Any, x: Any) -> None:
     """Check that a result like `x` can be written to `out`, where it is given."""
     if out is None:
         return
-    if is_lazy_array(out):
+    if not is_writable(out):
         raise wrong_type(
             "out", "be an array that can be written to", f"{kind_of(out)}: leave it out"
         )

@@ -1,44 +1,34 @@
-"""How arrays lie in memory: what is near, what may be written to, and what kept."""
+"""How arrays lie in memory: strides, shared and repeated elements, blocks."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from array_api_compat import array_namespace, device, is_torch_array
+from array_api_compat import array_namespace, is_torch_array
 
-from positional_embeddings._core.namespace import HostArray, Namespace, host
+from positional_embeddings._core.capabilities import is_host_array, strides_of
+from positional_embeddings._core.namespace import HostArray, Namespace
 
 # Numbers that are added one by one.
 _PART = 2**13
 
 
 def memory_strides(x: Any) -> tuple[int, ...] | None:
-    """Return how far apart neighbours are on each axis, None where the library does not tell."""
-    strides = _strides(x)
+    """Return how far apart neighbours are on each axis, None if the library does not tell."""
+    strides = strides_of(x)
     return None if strides is None else tuple(map(abs, strides))
 
 
-def _strides(x: Any) -> Any:
-    if is_torch_array(x):
-        return x.stride()
-    return getattr(x, "strides", None)
-
-
 def has_smaller_stride(x: Any, axis: int, other: int) -> bool:
-    """Tell whether neighbours on one axis lie nearer in memory than those on another."""
-    strides = _strides(x)
+    """Tell whether neighbours on one axis are nearer in memory than those on another."""
+    strides = strides_of(x)
     return axis > other if strides is None else abs(strides[axis]) < abs(strides[other])
-
-
-def on_the_host(x: Any) -> bool:
-    """Tell whether an array lies in the memory of the host."""
-    return "cpu" in str(device(x)).lower()
 
 
 def shares_memory(array: Any, other: Any) -> bool:
     """Tell whether writing to an array may change what is still to be read of another.
 
-    It cannot where both are the same numbers in the same places, and may in a library
-    that does not tell.
+    It cannot if both are the same numbers in the same places, and may if the library does
+    not tell.
     """
     if array is other:
         return False
@@ -91,7 +81,7 @@ def row_product(rows: Any, table: Any, xp: Namespace) -> Any:
     NumPy's product of one row with a table that BLAS does not take, since neither of its
     axes is contiguous, takes ten times as long as its sum of products.
     """
-    one_row = type(table) is host.ndarray and rows.shape[-2] == 1
+    one_row = is_host_array(table) and rows.shape[-2] == 1
     if not one_row or table.itemsize in map(abs, table.strides[-2:]):
         return rows @ table
     # In parts, so that no long sum is rounded at every step.

@@ -114,19 +114,21 @@ def device_of(array: Any) -> Device:
     sharding is made for its own shape; in a trace, where it has none; or not committed
     to its device: what is made on a device by name meets no arrays on other ones.
     """
+    if type(array) is np.ndarray:
+        return "cpu"
     on = single_device(array)
     return on if on is None or getattr(array, "committed", True) else None
 
 
 def single_device(array: Any) -> Device:
     """Return the device that `array` is on, None in a trace or over several devices."""
-    if _is_jax_tracer(array):
+    if is_jax_tracer(array):
         return None
     on = _device(array)
     return None if hasattr(on, "device_set") else on
 
 
-def _is_jax_tracer(array: Any) -> bool:
+def is_jax_tracer(array: Any) -> bool:
     # What it does not know it tells by errors that take a millisecond to word.
     return any(kind.__name__ == "Tracer" for kind in type(array).__mro__)
 

@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
-from positional_embeddings._core.namespace import host
+from positional_embeddings._core.capabilities import is_host_array
 
 Piece = TypeVar("Piece")
 
@@ -63,7 +63,7 @@ class Workers:
 @contextmanager
 def workers_for(x: Any) -> Iterator[Workers]:
     """Take the threads of BLAS for work on arrays like `x`."""
-    blas = _blas() if type(x) is host.ndarray else None
+    blas = _blas() if is_host_array(x) else None
     free = _Blas.free
     if blas is None or not free.acquire(blocking=False):
         yield Workers()

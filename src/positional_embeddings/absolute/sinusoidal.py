@@ -40,7 +40,7 @@ from positional_embeddings.angles.frequencies import (
     frequencies_of,
     frequencies_to_endpoint,
 )
-from positional_embeddings.angles.tables import PositionTables
+from positional_embeddings.angles.tables import PositionTables, own_tables, target_of
 from positional_embeddings.layers.dropout import dropout
 
 Arrangement = Literal["interleaved", "concatenated"]
@@ -188,24 +188,37 @@ def sinusoidal_encoding(
 
 
 def arranged(
-    cos: Any, sin: Any, dim: int, arrangement: str, xp: Namespace, *, cos_first: bool = False
+    cos: Any,
+    sin: Any,
+    dim: int,
+    arrangement: str,
+    xp: Namespace,
+    *,
+    cos_first: bool = False,
+    axis: Literal[0, -1] = 0,
 ) -> Any:
-    """Put rows of cosines and sines into one array of `dim` rows; what lacks is zeros."""
-    on, count = device_of(sin), sin.shape[0]
+    """Put cosines and sines along an axis of `dim` features; what lacks is zeros."""
+    on, count = device_of(sin), sin.shape[axis]
     first, second = (cos, sin) if cos_first else (sin, cos)
-    rows = range(min(dim, 2 * count))
+    features = range(min(dim, 2 * count))
     interleaved = arrangement == "interleaved"
-    frequency = [i // 2 if interleaved else i % count for i in rows]
-    is_first = [i % 2 == 0 if interleaved else i < count for i in rows]
-    padding = [0] * (dim - len(rows))
-    across = (..., *(None,) * (sin.ndim - 1))
-    order = xp.asarray(frequency + padding, dtype=default_integer(xp, on), device=on)
-    choose = xp.asarray(is_first + [False] * len(padding), dtype=xp.bool, device=on)[across]
-    both = xp.where(choose, xp.take(first, order, axis=0), xp.take(second, order, axis=0))
+    frequency = [i // 2 if interleaved else i % count for i in features]
+    is_first = [i % 2 == 0 if interleaved else i < count for i in features]
+    padding = dim - len(features)
+
+    def along_axis(values: list[bool]) -> Any:
+        array = xp.asarray(values, dtype=xp.bool, device=on)
+        return array if axis == -1 else array[(..., *(None,) * (sin.ndim - 1))]
+
+    order = xp.asarray(frequency + [0] * padding, dtype=default_integer(xp, on), device=on)
+    both = xp.where(
+        along_axis(is_first + [False] * padding),
+        xp.take(first, order, axis=axis),
+        xp.take(second, order, axis=axis),
+    )
     if not padding:
         return both
-    real = xp.asarray([True] * len(rows) + [False] * len(padding), dtype=xp.bool, device=on)
-    return xp.where(real[across], both, xp.asarray(0.0, dtype=both.dtype, device=on))
+    return xp.where(along_axis([True] * len(features) + [False] * padding), both, 0.0)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -369,13 +382,64 @@ class AbsolutePE(CheckedLayer):
             If `x` or `positions` has the wrong shape, the sequence reaches past the
             table, or both `positions` and `offset` are given.
         """
-        xp = namespace_of(x=x, **drop_none(positions=positions))
-        checks.real_floating(xp, x=x)
-        offset = checks.non_negative_integer("offset", offset)
-        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
-        axes.features(x, self.embedding_size, "embedding_size", feature, seq)
-        (encoding,) = self._tables.beside(x, positions, offset, feature, seq, xp)
+        encoding, xp = self._encoding(x, positions, offset, "x")
         return dropout(add_wide(x, encoding, xp), self.dropout, rng=rng)
+
+    def encoding(
+        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+    ) -> ArrayT:
+        """Return the encoding for `add_positional_encoding`, to be made once for many calls.
+
+        Parameters
+        ----------
+        like : array
+            What it is to be added to, as a call takes it; its values are not read.
+        positions : array, optional
+            As a call takes them.
+        offset : int, default 0
+            Position of the first element if `positions` is not given.
+
+        Returns
+        -------
+        array
+            Features and positions on their axes of `like`, 1 on the others; in the library, on
+            the device and in the compute dtype of `like`: float32 for half precision. NumPy
+            arrays are read-only.
+
+        Raises
+        ------
+        TypeError
+            As the call.
+        ValueError
+            As the call.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from positional_embeddings import add_positional_encoding
+        >>> pe, x = AbsolutePE(512, 1000), np.ones((512, 100, 32))
+        >>> encoding = pe.encoding(x, offset=5)
+        >>> encoding.shape
+        (512, 100, 1)
+        >>> np.array_equal(add_positional_encoding(x, encoding), pe(x, offset=5))
+        True
+        """
+        encoding, xp = self._encoding(like, positions, offset, "like")
+        (own,) = own_tables((encoding,), xp)
+        return own  # type: ignore[no-any-return]
+
+    def _encoding(
+        self, x: Any, positions: Array | None, offset: int, name: str
+    ) -> tuple[Any, Namespace]:
+        """Check the arguments of a call, and return the encoding and the namespace."""
+        xp = namespace_of(**{name: x}, **drop_none(positions=positions))
+        checks.real_floating(xp, **{name: x})
+        offset = checks.non_negative_integer("offset", offset)
+        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
+        axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
+        target = target_of(x, feature, seq, xp, name)
+        (encoding,) = self._tables.tables_for(target, positions, offset)
+        return encoding, xp
 
     @property
     def embeddings(self) -> HostArray:
@@ -384,6 +448,6 @@ class AbsolutePE(CheckedLayer):
 
 
 def _arranged_tables(
-    cos: Any, sin: Any, xp: Namespace, *, dim: int, arrangement: str
+    cos: Any, sin: Any, xp: Namespace, row_axis: Literal[0, -1], *, dim: int, arrangement: str
 ) -> tuple[Any]:
-    return (arranged(cos, sin, dim, arrangement, xp),)
+    return (arranged(cos, sin, dim, arrangement, xp, axis=row_axis),)

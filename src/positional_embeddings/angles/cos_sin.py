@@ -36,7 +36,11 @@ BLOCK = 256  # positions of a table that are made at a time, few enough for the 
 
 
 def unit_phasors(
-    frequencies: Frequencies, start: int, stop: int, factor: float = 1.0
+    frequencies: Frequencies,
+    start: int,
+    stop: int,
+    factor: float = 1.0,
+    frequency_axis: Literal[0, -1] = 0,
 ) -> Iterator[HostArray]:
     """Yield cosine + i sine of the positions `start` to `stop` - 1, block after block.
 
@@ -54,7 +58,8 @@ def unit_phasors(
     within = exact(host.arange(min(BLOCK, stop - start), dtype=dtype))
     blocks = factor * exact(host.arange(start, stop, BLOCK, dtype=dtype))
     for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
-        yield (whole * within[: stop - begin]).T
+        phasors = whole * within[: stop - begin]
+        yield phasors if frequency_axis == -1 else phasors.T
 
 
 def cos_sin(

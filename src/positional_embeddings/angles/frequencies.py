@@ -198,6 +198,11 @@ class Frequencies:
         """Return the turns per position, rounded."""
         return _per_position(self._digits)
 
+    @property
+    def count(self) -> int:
+        """Number of frequencies."""
+        return self._digits.count(" ") + 1
+
     def highest(self) -> float:
         """Return the most turns per position."""
         return _highest(self._digits)

@@ -15,13 +15,13 @@ from positional_embeddings._core.capabilities import (
     exp_in_place,
     is_concretely_true,
     is_readable,
+    on_the_host,
     supports_inplace,
 )
 from positional_embeddings._core.memory import (
     block_lengths,
     cuts,
     memory_strides,
-    on_the_host,
     row_product,
 )
 from positional_embeddings._core.namespace import Namespace, device_of, dtype_name, without_warnings

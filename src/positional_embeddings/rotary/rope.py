@@ -27,14 +27,15 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
-from positional_embeddings.angles.tables import PositionTables
+from positional_embeddings.angles.tables import PositionTables, Target, own_tables, target_of
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.layouts import Layout
 from positional_embeddings.rotary.rotate import (
-    check_kernels,
+    find_kernel,
+    is_few,
+    kernels,
     rotate,
-    turns_vectors,
-    vectors_rotated,
+    rotate_with_doubled,
 )
 from positional_embeddings.rotary.scaling import Scaling, checked_scaling, scaling_to_pass
 from positional_embeddings.rotary.sections import (
@@ -170,7 +171,7 @@ class RoPE(CheckedLayer):
             seq_axis=seq_axis,
         )
         if self.fused:
-            check_kernels()
+            kernels().check_installed()
         frequencies, factor = self._frequencies()
         pairs = None
         if self.sections is not None:
@@ -233,7 +234,7 @@ class RoPE(CheckedLayer):
         offset : int, default 0
             Position of the first element where `positions` is not given.
         inverse : bool, default False
-            Turn back what was rotated before.
+            Rotate back what was rotated before.
         out : array, optional
             Where to write the result: an array as `x` is, or `x` itself, which is
             then rotated in place. JAX and dask have no arrays that can be written to.
@@ -261,19 +262,72 @@ class RoPE(CheckedLayer):
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
         xp = namespace_of(x=x, **drop_none(positions=positions, out=out))
-        feature, seq = self._axes(x, xp)
+        target = self._check(x, xp)
         checks.output(out, x)
-        twice = out is None and not inverse and self._turns_vectors(x)
-        cos, sin, *vectors = self._tables.beside(
-            x, positions, offset, feature, seq, xp, twice=twice
-        )
-        if vectors:
-            return vectors_rotated(x, vectors[0], vectors[1], feature, xp)
+        kernel = find_kernel(x, out, self.fused)
+        doubled = kernel is None and out is None and not inverse and self._rotates_few(x)
+        cos, sin = self._tables.tables_for(target, positions, offset, doubled=doubled)
+        if doubled:
+            return rotate_with_doubled(x, cos, sin, target.feature, xp)
         if inverse:
-            # The tables hold the attention factor once, and turning back divides by it.
+            # The tables hold the attention factor once, and rotating back divides by it.
             cos, sin = self._without_factor(cos, sin, 2)
             sin = -sin
-        return rotate(x, cos, sin, feature, self.layout, xp, out=out, fused=self.fused)
+        return rotate(x, cos, sin, target.feature, self.layout, xp, kernel=kernel, out=out)
+
+    def cos_sin(
+        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+    ) -> tuple[ArrayT, ArrayT]:
+        """Return cosine and sine for `apply_rope`, to be made once and given to many calls.
+
+        In a step of a model the queries and keys of all layers have the same positions.
+
+        Parameters
+        ----------
+        like : array
+            Queries or keys, as a call takes them; its values are not read.
+        positions : array, optional
+            As a call takes them.
+        offset : int, default 0
+            Position of the first element if `positions` is not given.
+
+        Returns
+        -------
+        cos, sin : array
+            One number for each rotated pair along `feature_axis` and each position, with 1
+            on the axes of `like` that the positions do not have; in the library, on the
+            device and in the compute dtype of `like`: float32 for half precision. They hold
+            the `attention_factor`. NumPy arrays are read-only.
+
+        Raises
+        ------
+        TypeError
+            As the call.
+        ValueError
+            As the call.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from positional_embeddings import apply_rope
+        >>> rope = RoPE(64, 1024, feature_axis=-1, seq_axis=-2)
+        >>> q, k = np.ones((2, 8, 100, 64)), np.ones((2, 4, 100, 64))
+        >>> cos, sin = rope.cos_sin(q)
+        >>> cos.shape
+        (1, 1, 100, 32)
+        >>> rotated = apply_rope(k, cos, sin, feature_axis=-1)
+        >>> np.array_equal(rotated, rope(k))
+        True
+
+        With a partial rotation, or in the other layout, `apply_rope` has to know of it:
+        ``apply_rope(k, cos, sin, layout=rope.layout, rotary_dim=rope.rotary_dim)``.
+        """
+        offset = checks.non_negative_integer("offset", offset)
+        xp = namespace_of(like=like, **drop_none(positions=positions))
+        target = self._check(like, xp, "like")
+        tables = self._tables.tables_for(target, positions, offset)
+        cos, sin = own_tables(tables, xp)
+        return cos, sin
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
         """Move what is rotated already, such as cached keys, to other positions.
@@ -301,37 +355,42 @@ class RoPE(CheckedLayer):
         """
         number = is_real_number(delta) or not hasattr(delta, "shape")
         xp = namespace_of(x=x, **({} if number else {"delta": delta}))
-        feature, seq = self._axes(x, xp)
+        target = self._check(x, xp)
         if number:
-            cos, sin = self._tables.of_number(shift_number(delta), x, feature, seq, xp)
+            cos, sin = self._tables.tables_of_number(_shift_number(delta), target)
         else:
             if delta.ndim == 0:
-                delta = xp.broadcast_to(delta, (*self._tables.coordinates, axes.length(x, seq)))
-            cos, sin = self._tables.beside(x, delta, 0, feature, seq, xp, name="delta")
+                seq_len = axes.length(x, target.seq)
+                delta = xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
+            cos, sin = self._tables.tables_for(target, delta, 0, name="delta")
         cos, sin = self._without_factor(cos, sin, 1)
-        return rotate(x, cos, sin, feature, self.layout, xp, fused=self.fused)
+        kernel = find_kernel(x, None, self.fused)
+        return rotate(x, cos, sin, target.feature, self.layout, xp, kernel=kernel)
 
-    def _axes(self, x: Any, xp: Namespace) -> tuple[int, int]:
-        """Check what is to be rotated, and return its axes of features and sequence."""
-        checks.floating(xp, x=x)
-        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x)
+    def _check(self, x: Any, xp: Namespace, name: str = "x") -> Target:
+        """Check what is to be rotated, and return what its tables have to know of it."""
+        checks.floating(xp, **{name: x})
+        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
         if is_complex(x.dtype):
             half = checks.positive_integer("head_size", self.head_size, even=True) // 2
-            axes.features(x, half, "head_size / 2", feature, seq)
-            return feature, seq
+            axes.features(x, half, "head_size / 2", feature, seq, name)
+        elif x.shape[feature] != self.head_size:
+            self._check_features(x, feature, seq, name)
+        return target_of(x, feature, seq, xp, name)
+
+    def _check_features(self, x: Any, feature: int, seq: int, name: str) -> None:
+        """Raise the error about the number of features, which tells of sizes that are swapped."""
         try:
-            axes.features(x, self.head_size, "head_size", feature, seq)
+            axes.features(x, self.head_size, "head_size", feature, seq, name)
         except ValueError as error:
             if x.shape[feature] != self.seq_len or x.shape[seq] > self.head_size:
                 raise
             sizes = f"RoPE({self.seq_len}, {self.head_size})"
-            message = f"{error} x is for {sizes}? `head_size` comes before `seq_len`."
+            message = f"{error} {name} is for {sizes}? `head_size` comes before `seq_len`."
             raise ValueError(message) from None
-        return feature, seq
 
-    def _turns_vectors(self, x: Any) -> bool:
-        whole = self._rotated_features == self.head_size
-        return whole and turns_vectors(x, self.layout, self.fused)
+    def _rotates_few(self, x: Any) -> bool:
+        return self._rotated_features == self.head_size and is_few(x, self.layout)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""
@@ -424,7 +483,7 @@ class RoPE(CheckedLayer):
 _FARTHEST = 2**60
 
 
-def shift_number(delta: Any) -> float:
+def _shift_number(delta: Any) -> float:
     """Return a number of positions to shift by; a whole one as an int, which is exact."""
     number = checks.finite_number("delta", delta)
     if number == int(number):

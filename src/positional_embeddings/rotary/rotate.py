@@ -12,13 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import supports_inplace
+from positional_embeddings._core.capabilities import is_host_array, on_the_host, supports_inplace
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.memory import (
     block_lengths,
     cuts,
     memory_strides,
-    on_the_host,
     shares_memory,
 )
 from positional_embeddings._core.namespace import (
@@ -31,6 +30,7 @@ from positional_embeddings._core.namespace import (
     is_complex,
     namespace_of,
 )
+from positional_embeddings.angles.tables import double_tables
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,
     Layout,
@@ -135,9 +135,10 @@ def apply_rope(
     dtype = compute_dtype(x.dtype, xp)
     cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), dtype, copy=False)
     sine = xp.astype(_align_table("sin", sin, x, axis, pairs), dtype, copy=False)
-    if any(map(checks.differ, cosine.shape, sine.shape)):
+    if cosine.shape != sine.shape and any(map(checks.differ, cosine.shape, sine.shape)):
         cosine, sine = xp.broadcast_arrays(cosine, sine)
-    return rotate(x, cosine, -sine if inverse else sine, axis, layout, xp, out=out)
+    kernel = find_kernel(x, out, None)
+    return rotate(x, cosine, -sine if inverse else sine, axis, layout, xp, kernel=kernel, out=out)
 
 
 def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
@@ -181,7 +182,26 @@ def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**14
 ACCELERATOR_BLOCK = 2**22
+# Up to so many numbers, products of whole arrays with doubled tables are faster than of halves.
+_FEW = 2**16
+
 Block = tuple[slice, ...]
+
+
+def find_kernel(x: Any, out: Any, fused: bool | None) -> Any:  # noqa: FBT001
+    """Return the compiled kernel that rotates `x` into `out`, None if there is none.
+
+    With a `fused` of True there must be one, with False none is asked for.
+    """
+    return None if fused is False else kernels().kernel_for(x, out, demanded=fused)
+
+
+@cache
+def kernels() -> ModuleType:
+    """Return the module of compiled kernels, which is imported when it is first asked for."""
+    from positional_embeddings.rotary.kernels import dispatch  # noqa: PLC0415 - optional
+
+    return dispatch
 
 
 def rotate(
@@ -192,84 +212,54 @@ def rotate(
     layout: str,
     xp: Namespace,
     *,
+    kernel: Any = None,
     out: Any = None,
-    fused: bool | None = False,
 ) -> ArrayT:
     """Rotate as many pairs as the tables have, which broadcast against them.
 
-    `out` has been checked; it may be `x`. With a `fused` of None a kernel is used where
-    there is one, with True there must be one.
+    `out` has been checked; it may be `x`.
     """
     if not supports_inplace(x, cos, sin):
-        if fused:
-            _fused().kernel_for(x, demanded=True)
         whole: ArrayT = _rotate_traced(x, cos, sin, axis, layout, xp)
         return whole if out is None else _filled(out, whole)
     if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
-        return _filled(out, rotate(x, cos, sin, axis, layout, xp, fused=fused))
-    if out is None and _is_one_product(x, cos, axis):
-        product = x * _complex(cos, sin, x.dtype, xp)
-        return xp.astype(product, x.dtype, copy=False)  # type: ignore[no-any-return]
-    kernel = None if fused is False else _fused().kernel_for(x, out, demanded=fused)
+        return _filled(out, rotate(x, cos, sin, axis, layout, xp, kernel=kernel))
+    is_pair = is_complex(x.dtype)
+    rotated = cos.shape[axis] * (1 if is_pair else 2)
+    if out is None and kernel is None and rotated == x.shape[axis]:
+        if is_pair and 8 * prod(cos.shape) <= prod(x.shape):
+            return xp.astype(x * _phasors(cos, sin, x.dtype, xp), x.dtype, copy=False)  # type: ignore[no-any-return]
+        if is_few(x, layout):
+            return rotate_with_doubled(x, *double_tables(cos, sin, xp, axis), axis, xp)
     target = xp.empty_like(x) if out is None else out
-    complex_numbers = is_complex(x.dtype)
     if kernel is not None:
         kernel(x, cos, sin, target, axis, layout)
-    elif complex_numbers:
+    elif is_pair:
         _rotate_complex_blocks(x, cos, sin, target, axis, xp)
     else:
         _rotate_blocks(x, cos, sin, target, axis, layout, xp)
-    turning = cos.shape[axis] * (1 if complex_numbers else 2)
-    if target is not x and turning < x.shape[axis]:
-        others = (*(slice(None),) * axis, slice(turning, None), ...)
+    if target is not x and rotated < x.shape[axis]:
+        others = (*(slice(None),) * axis, slice(rotated, None), ...)
         target[others] = x[others]
     return target  # type: ignore[no-any-return]
 
 
-def turns_vectors(x: Any, layout: str, fused: bool | None) -> bool:  # noqa: FBT001
-    """Tell whether `x` is a few vectors in halves, which no kernel rotates.
-
-    With tables of their own two products of whole arrays rotate them, not four of rows.
-    """
-    return (
-        layout == "half"
-        and type(x) is host.ndarray
-        and x.size <= HOST_BLOCK
-        and x.dtype in (host.float32, host.float64)
-        and (fused is False or not (fused or _fused().kernel_for(x)))
-    )
+def is_few(x: Any, layout: str) -> bool:
+    """Tell whether doubled tables are the fastest way to rotate `x`, if no kernel does."""
+    few = layout == "half" and is_host_array(x) and x.size <= _FEW
+    return few and x.dtype in (host.float32, host.float64)
 
 
-def vectors_rotated(x: ArrayT, factor: Any, exchanged: Any, axis: int, xp: Namespace) -> ArrayT:
-    """Rotate vectors in halves: x * factor + (second, first) * exchanged."""
+def rotate_with_doubled(x: ArrayT, cos: Any, sin: Any, axis: int, xp: Namespace) -> ArrayT:
+    """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin]."""
     before, half = (slice(None),) * axis, x.shape[axis] // 2
-    first, second = ((*before, part) for part in features_of_pairs(0, half, half, "half"))
-    turned = xp.empty_like(x)
-    turned[first] = x[second]
-    turned[second] = x[first]
-    turned *= exchanged
-    turned += x * factor
-    return turned  # type: ignore[no-any-return]
-
-
-def _is_one_product(x: Any, table: Any, axis: int) -> bool:
-    """Tell whether a product with a table of complex numbers, much smaller than x, is all."""
-    whole = x.shape[axis] == table.shape[axis]
-    return whole and is_complex(x.dtype) and 8 * prod(table.shape) <= prod(x.shape)
-
-
-def check_kernels() -> None:
-    """Check that there are kernels at all."""
-    _fused().check_installed()
-
-
-@cache
-def _fused() -> ModuleType:
-    from positional_embeddings.rotary.kernels import (  # noqa: PLC0415 - optional
-        dispatch,
-    )
-
-    return dispatch
+    first, second = (*before, slice(None, half)), (*before, slice(half, None))
+    rotated = xp.empty_like(x)
+    rotated[first] = x[second]
+    rotated[second] = x[first]
+    rotated *= sin
+    rotated += x * cos
+    return rotated  # type: ignore[no-any-return]
 
 
 def _filled(out: Any, values: ArrayT) -> ArrayT:
@@ -280,10 +270,10 @@ def _filled(out: Any, values: ArrayT) -> ArrayT:
 def _rotate_blocks(
     x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, xp: Namespace
 ) -> None:
-    """Turn real pairs, a block of them at a time."""
+    """Rotate real pairs, a block of them at a time."""
     before: Any = None
     items = _row_items(x, out, axis, cos.shape[axis], layout)
-    for block, beside in _blocks(x, cos, axis):
+    for block, table_block in _blocks(x, cos, axis):
         at_first, at_second = _features(block, axis, cos.shape[axis], layout)
         first, second = x[at_first], x[at_second]
         if items is not None:
@@ -291,9 +281,9 @@ def _rotate_blocks(
             first, second = (xp.empty_like(part) for part in rows)
             _copy_rows(rows[0], first, axis, items, xp)
             _copy_rows(rows[1], second, axis, items, xp)
-        if (beside, first.shape) != before:
-            c, s = (_as_long(table[beside], first, xp) for table in (cos, sin))
-            before = beside, first.shape
+        if (table_block, first.shape) != before:
+            c, s = (_repeated(table[table_block], first, xp) for table in (cos, sin))
+            before = table_block, first.shape
         if first.dtype != c.dtype:
             first, second = xp.astype(first, c.dtype), xp.astype(second, c.dtype)
         rotated_first = first * c
@@ -312,12 +302,12 @@ def _rotate_blocks(
 
 
 def _row_items(x: Any, out: Any, axis: int, pairs: int, layout: str) -> Any:
-    """Return a dtype that holds half a row of features, None where rows are copied as they are.
+    """Return a dtype that holds half a row of features, None if rows are copied as they are.
 
     NumPy takes ten times as long for each number of short rows; as one item each it copies
     them into a block without gaps, which it goes through as one long row.
     """
-    large = type(x) is host.ndarray and pairs <= HOST_BLOCK < x.size
+    large = is_host_array(x) and pairs <= HOST_BLOCK < x.size
     if layout != "half" or not large:
         return None
     if any(array.strides[axis] != array.itemsize for array in (x, out)):
@@ -331,9 +321,9 @@ def _copy_rows(source: Any, target: Any, axis: int, items: Any, xp: Namespace) -
     second[...] = first
 
 
-def _as_long(table: Any, block: Any, xp: Namespace) -> Any:
-    """Repeat a table's part over its block: NumPy multiplies short rows by a number slowly."""
-    if table.shape == block.shape or type(block) is not host.ndarray:
+def _repeated(table: Any, block: Any, xp: Namespace) -> Any:
+    """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
+    if table.shape == block.shape or not is_host_array(block):
         return table
     repeated = xp.empty_like(block, dtype=table.dtype)
     repeated[...] = table
@@ -341,16 +331,16 @@ def _as_long(table: Any, block: Any, xp: Namespace) -> Any:
 
 
 def _rotate_complex_blocks(x: Any, cos: Any, sin: Any, out: Any, axis: int, xp: Namespace) -> None:
-    """Turn complex numbers, a block of them at a time."""
+    """Rotate complex numbers, a block of them at a time."""
     before: Any = None
-    for block, beside in _blocks(x, cos, axis):
-        if beside != before:
-            turn = _complex(cos[beside], sin[beside], x.dtype, xp)
-            before = beside
-        out[block] = x[block] * turn
+    for block, table_block in _blocks(x, cos, axis):
+        if table_block != before:
+            phasors = _phasors(cos[table_block], sin[table_block], x.dtype, xp)
+            before = table_block
+        out[block] = x[block] * phasors
 
 
-def _complex(cos: Any, sin: Any, dtype: Any, xp: Namespace) -> Any:
+def _phasors(cos: Any, sin: Any, dtype: Any, xp: Namespace) -> Any:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
@@ -367,21 +357,17 @@ def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
     if prod(shape) <= most:
         yield tuple([slice(0, n) for n in shape]), ...
         return
-    order = _memory_order(x)
+    strides = memory_strides(x)
+    order = list(range(x.ndim))
+    if strides is not None:
+        order.sort(key=lambda a: -strides[a])
     lengths = block_lengths(shape, order, most)
     order.sort(key=lambda a: table.shape[a] == 1)
     for parts in product(*(cuts(shape[a], lengths[a]) for a in order)):
         part_of = dict(zip(order, parts, strict=True))
-        block = [part_of[a] for a in range(len(shape))]
-        beside = [slice(0, 1) if table.shape[a] == 1 else part for a, part in enumerate(block)]
-        yield tuple(block), tuple(beside)
-
-
-def _memory_order(x: Any) -> list[int]:
-    """Return the axes, from that of the farthest neighbours to that of the nearest."""
-    strides = memory_strides(x)
-    axes = list(range(x.ndim))
-    return axes if strides is None else sorted(axes, key=lambda a: -strides[a])
+        block = tuple(part_of[a] for a in range(len(shape)))
+        ones = [n == 1 for n in table.shape]
+        yield block, tuple(slice(0, 1) if o else b for o, b in zip(ones, block, strict=True))
 
 
 def _features(
@@ -394,14 +380,14 @@ def _features(
 
 
 def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
-    """Turn everything in one expression, which JAX and dask fuse."""
+    """Rotate everything in one expression, which JAX and dask fuse."""
     pairs = cos.shape[axis]
-    turning, rest = cut_along(x, axis, pairs if is_complex(x.dtype) else 2 * pairs)
+    rotated, rest = cut_along(x, axis, pairs if is_complex(x.dtype) else 2 * pairs)
     if is_complex(x.dtype):
-        turned = turning * _complex(cos, sin, x.dtype, xp)
+        rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
-        wide = xp.astype(turning, compute_dtype(x.dtype, xp), copy=False)
+        wide = xp.astype(rotated, compute_dtype(x.dtype, xp), copy=False)
         first, second = halves(wide, axis, layout)
-        turned = joined(first * cos - second * sin, second * cos + first * sin, axis, layout, xp)
-        turned = xp.astype(turned, x.dtype, copy=False)
-    return turned if rest is None else xp.concat([turned, rest], axis=axis)
+        rotated = joined(first * cos - second * sin, second * cos + first * sin, axis, layout, xp)
+        rotated = xp.astype(rotated, x.dtype, copy=False)
+    return rotated if rest is None else xp.concat([rotated, rest], axis=axis)

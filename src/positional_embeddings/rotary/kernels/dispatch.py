@@ -13,6 +13,7 @@ from typing import Any
 
 from array_api_compat import is_cupy_array, is_numpy_array
 
+from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import kind_of
 from positional_embeddings._core.namespace import Dtype, host, is_complex
 from positional_embeddings.rotary.kernels.cupy_kernel import _rotate_cupy
@@ -50,7 +51,7 @@ def kernel_for(x: Any, out: Any = None, *, demanded: bool | None = None) -> Kern
 
 
 def _kernel_to_read(x: Any) -> Kernel | None:
-    if type(x) is host.ndarray:
+    if is_host_array(x):
         return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
     return _rotate_cupy if is_cupy_array(x) and x.dtype.char in "efd" else None
 
