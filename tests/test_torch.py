@@ -28,7 +28,7 @@ from positional_embeddings import (  # noqa: E402
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
-from positional_embeddings._core import memory as _memory  # noqa: E402
+from positional_embeddings._core import capabilities as _memory  # noqa: E402
 
 
 def leaf(*shape, seed=0):

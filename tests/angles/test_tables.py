@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
+from positional_embeddings._core import axes
 from positional_embeddings.angles import tables as _tables
 
 
@@ -238,11 +239,11 @@ class DeviceWithoutHash:
 
 def test_a_device_needs_no_hash(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    monkeypatch.setattr(_tables, "device_of", lambda _: DeviceWithoutHash())
+    monkeypatch.setattr(axes, "device_of", lambda _: DeviceWithoutHash())
     monkeypatch.setattr(strict, "asarray", lambda a, **_: np.asarray(a))
     tables = RoPE(4, 3)._tables
-    target = _tables.target_of(strict.ones((4, 3)), 0, 1, strict)
-    assert len(tables.tables_for(target, None, 0)) == 2
+    target = axes.target_of(strict.ones((4, 3)), 0, 1, strict)
+    assert len(tables.tables_for(tables.check(target, None, 0))) == 2
 
 
 SIZES = {"flat": (), "sections": (3, 5, 8)}

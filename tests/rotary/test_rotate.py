@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings._core import memory as _memory
+from positional_embeddings._core import capabilities as _memory
 from positional_embeddings.rotary import rotate as _turning
 
 RNG = np.random.default_rng(0)
@@ -174,7 +174,7 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
 def test_blocks_without_strides(monkeypatch):
     """A library that does not tell how its arrays lie in memory is taken for one in C order."""
     monkeypatch.setattr(_turning, "HOST_BLOCK", 8)
-    monkeypatch.setattr(_memory, "strides_of", lambda _: None)
+    monkeypatch.setattr(_turning, "strides_of", lambda _: None)
     x = RNG.standard_normal((8, 50, 2))
     np.testing.assert_allclose(RoPE(8, 50, fused=False)(x), loop(x, 0, 1, "half", 4), atol=1e-12)
     out = np.empty_like(x)

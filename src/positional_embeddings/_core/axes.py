@@ -3,14 +3,22 @@
 Axes are given by number and never guessed from a length.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import permutations
-from typing import Any, SupportsIndex
+from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
+from positional_embeddings._core.capabilities import caches_tables, is_compiling, strides_of
 from positional_embeddings._core.checks import broadcasts, fits, integer, is_known, real
 from positional_embeddings._core.errors import shown, wrong_value
-from positional_embeddings._core.namespace import Namespace
+from positional_embeddings._core.namespace import (
+    Namespace,
+    compute_dtype,
+    default_integer,
+    device_of,
+    host,
+    widest_float,
+)
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
@@ -75,7 +83,13 @@ def distinct_axes(feature_axis: SupportsIndex, seq_axis: SupportsIndex) -> tuple
 
 
 def features(
-    array: Any, size: int, size_name: str, feature: int, seq: int, name: str = "x"
+    array: Any,
+    size: int,
+    size_name: str,
+    feature: int,
+    seq: int,
+    name: str = "x",
+    hint: str = "",
 ) -> None:
     """Check the length of the feature axis, and tell of a layout that would fit."""
     shape = tuple(array.shape)
@@ -94,7 +108,7 @@ def features(
             f" {name} has its features on axis {shape.index(size)}? "
             f"pass feature_axis={shape.index(size)} and its seq_axis."
         )
-    raise ValueError(message)
+    raise ValueError(message + hint)
 
 
 def length(array: Any, axis: int, name: str = "x") -> int:
@@ -141,6 +155,95 @@ def placement(
     order = tuple(sorted(range(len(axes)), key=axes.__getitem__))
     index = tuple(slice(None) if axis in axes else None for axis in range(ndim))
     return None if order == tuple(sorted(order)) else order, index
+
+
+RowAxis: TypeAlias = Literal[0, -1]
+
+
+class Target(NamedTuple):
+    """What tables have to know of the array that they are applied to."""
+
+    xp: Namespace
+    device: Any
+    dtype: Any  # to compute in
+    precision: str  # of tables on the host
+    shape: tuple[Any, ...]
+    feature: int
+    seq: int
+    # Tables are (*position, row) if the features of an array are nearer in memory than its
+    # positions, with -1, else (row, *position), with 0.
+    row_axis: RowAxis
+    is_cached: bool
+    is_compiling: bool
+    name: str
+
+    def from_host(self, tables: Iterable[Any], *, copy: bool | None = None) -> tuple[Any, ...]:
+        """Return NumPy tables in the target's library."""
+        if self.xp is host:
+            return tuple(tables)
+        options = {"dtype": self.dtype, "device": self.device, "copy": copy}
+        return tuple(self.xp.asarray(table, **options) for table in tables)
+
+    def expand(self, tables: Iterable[Any], position_axes: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return tables with axes that broadcast against the target."""
+        inner = self.row_axis == -1
+        own = (*position_axes, self.feature) if inner else (self.feature, *position_axes)
+        order, index = placement(own, len(self.shape))
+        if order is not None:
+            tables = [self.xp.permute_dims(table, order) for table in tables]
+        return tuple([table[index] for table in tables])
+
+
+def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") -> Target:
+    """Return what tables have to know of `x`, whose axes have been checked."""
+    if xp is host:
+        return _host_target(x.dtype, x.shape, x.strides, feature, seq, name)
+    dtype = compute_dtype(x.dtype, xp)
+    return Target(
+        xp,
+        device_of(x),
+        dtype,
+        "float32" if dtype == xp.float32 else "float64",
+        tuple(x.shape),
+        feature,
+        seq,
+        _row_axis(strides_of(x), feature, seq),
+        caches_tables(x),
+        is_compiling(x),
+        name,
+    )
+
+
+def _row_axis(strides: tuple[int, ...] | None, feature: int, seq: int) -> RowAxis:
+    inner = feature > seq if strides is None else strides[feature] < strides[seq]
+    return -1 if inner else 0
+
+
+@lru_cache(maxsize=256)
+def _host_target(
+    dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], feature: int, seq: int, name: str
+) -> Target:
+    """Return the target of a NumPy array: it takes a third of a step of one token otherwise."""
+    row_axis = _row_axis(tuple(map(abs, strides)), feature, seq)
+    compute = compute_dtype(dtype, host)
+    precision = "float32" if compute == host.float32 else "float64"
+    where = shape, feature, seq, row_axis
+    return Target(
+        host, "cpu", compute, precision, *where, is_cached=True, is_compiling=False, name=name
+    )
+
+
+def positions_from(offset: int, count: int, target: Target) -> Any:
+    """Return the positions of a sequence that begins at `offset`."""
+    dtype = default_integer(target.xp, target.device)
+    return target.xp.arange(offset, offset + count, dtype=dtype, device=target.device)
+
+
+def repeated_position(number: float, shape: tuple[int, ...], target: Target) -> Any:
+    """Return an array of one position, an integer or a real one."""
+    dtype_of = default_integer if isinstance(number, int) else widest_float
+    dtype = dtype_of(target.xp, target.device)
+    return target.xp.full(shape, number, dtype=dtype, device=target.device)
 
 
 def align_axes(

@@ -14,6 +14,7 @@ from positional_embeddings._core.namespace import (
     HostArray,
     Namespace,
     host,
+    is_dtype,
     is_jax_tracer,
     to_host,
 )
@@ -127,14 +128,71 @@ def values_on_host(array: Any, xp: Namespace) -> HostArray | None:
         return None
 
 
+def integers_on_host(array: Any, xp: Namespace) -> HostArray | None:
+    """Return the values of an array of integers, None if they are others or not there."""
+    return values_on_host(array, xp) if is_dtype(array.dtype, "integral", xp) else None
+
+
 def on_the_host(x: Any) -> bool:
     """Tell whether an array is in the memory of the host."""
     return "cpu" in str(device(x)).lower()
 
 
-def strides_of(x: Any) -> Any:
+def strides_of(x: Any) -> tuple[int, ...] | None:
     """Return how far apart neighbours are on each axis, None if the library does not tell."""
-    return x.stride() if is_torch_array(x) else getattr(x, "strides", None)
+    strides = x.stride() if is_torch_array(x) else getattr(x, "strides", None)
+    return None if strides is None else tuple(map(abs, strides))
+
+
+def shares_memory(array: Any, other: Any) -> bool:
+    """Tell whether writing to an array may change what is still to be read of another.
+
+    It cannot if both are the same numbers in the same places, and may if the library does
+    not tell.
+    """
+    if array is other:
+        return False
+    if is_torch_array(array):
+        # Not by their storages: two can be of one memory.
+        (start, stop), (other_start, other_stop) = map(_addresses, (array, other))
+        return start < other_stop and other_start < stop and _place(array) != _place(other)
+    may_share = getattr(array_namespace(array), "may_share_memory", None)
+    if may_share is None:
+        return True
+    return bool(may_share(array, other)) and _place(array) != _place(other)
+
+
+def _addresses(tensor: Any) -> tuple[int, int]:
+    """Return where the elements of a tensor begin and end in memory."""
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    start: int = tensor.data_ptr()
+    return start, start + (reach + 1) * tensor.element_size()
+
+
+def _place(array: Any) -> Any:
+    """Return address, shape and strides as one object."""
+    if is_torch_array(array):
+        return array.data_ptr(), array.shape, array.stride()
+    interface = getattr(array, "__array_interface__", None)
+    return interface or array.__cuda_array_interface__
+
+
+def is_read_only(array: Any) -> bool:
+    """Tell whether a library that has arrays to write to forbids it for this one."""
+    return not getattr(getattr(array, "flags", None), "writeable", True)
+
+
+def repeats_elements(array: Any) -> bool:
+    """Tell whether several elements of an array may be one number in memory."""
+    strides = strides_of(array)
+    if strides is None or 0 in array.shape:
+        return False
+    reach = 0
+    for stride, n in sorted(zip(strides, array.shape, strict=True)):
+        if n > 1 and stride <= reach:
+            return True
+        reach += (n - 1) * stride
+    return False
 
 
 def without_autocast(x: Any) -> Any:

@@ -11,9 +11,8 @@ from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
-from positional_embeddings._core.capabilities import is_writable
+from positional_embeddings._core.capabilities import is_read_only, is_writable, repeats_elements
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
-from positional_embeddings._core.memory import is_read_only, repeats_elements
 from positional_embeddings._core.namespace import (
     Namespace,
     device_of,

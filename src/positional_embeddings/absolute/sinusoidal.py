@@ -7,6 +7,7 @@ from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.axes import target_of
 from positional_embeddings._core.checks import (
     CheckedLayer,
     FeatureCount,
@@ -40,7 +41,7 @@ from positional_embeddings.angles.frequencies import (
     frequencies_of,
     frequencies_to_endpoint,
 )
-from positional_embeddings.angles.tables import PositionTables, own_tables, target_of
+from positional_embeddings.angles.tables import PositionTables, own_tables
 from positional_embeddings.layers.dropout import dropout
 
 Arrangement = Literal["interleaved", "concatenated"]
@@ -438,7 +439,7 @@ class AbsolutePE(CheckedLayer):
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
         axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
         target = target_of(x, feature, seq, xp, name)
-        (encoding,) = self._tables.tables_for(target, positions, offset)
+        (encoding,) = self._tables.tables_for(self._tables.check(target, positions, offset))
         return encoding, xp
 
     @property

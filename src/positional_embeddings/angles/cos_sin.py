@@ -1,10 +1,10 @@
 """Exact cosines and sines of positions times frequencies."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from math import pi, prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from positional_embeddings._core.namespace import (
     ArrayT,
@@ -20,11 +20,11 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 
-# Steps to a turn, of which an eighth on both sides is wanted, and some to spare.
+# Steps to a cycle, of which an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192
 _FARTHEST_STEP = _STEPS // 8 + 8
 
-# Cuts a float64 in two, and 2 pi so cut; the lower part has what a float64 leaves over.
+# Splits a float64 in two, and 2 pi so split; the lower part has what a float64 leaves over.
 _SPLIT = 2.0**27 + 1
 _TWO_PI_UPPER = round(2 * pi * 2**23) / 2**23
 _TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
@@ -44,10 +44,10 @@ def unit_phasors(
 ) -> Iterator[HostArray]:
     """Yield cosine + i sine of the positions `start` to `stop` - 1, block after block.
 
-    Each is a complex128 NumPy array (frequency, block), with one position beside the
-    next frequency in memory. A position in a block is turned on by the whole block's
-    angle: two short exact tables, and one multiplication for each number. `start` is a
-    multiple of the block's length, so that a position's numbers are always the same.
+    Each is a complex128 NumPy array (frequency, block), or (block, frequency) with a
+    `frequency_axis` of -1. A position's phasor is that of its place in the block, rotated by
+    that of the block: two short exact tables, and one multiplication for each number. `start`
+    is a multiple of the block's length, so that a position's numbers are always the same.
     """
 
     def exact(positions: HostArray) -> HostArray:
@@ -62,6 +62,22 @@ def unit_phasors(
         yield phasors if frequency_axis == -1 else phasors.T
 
 
+class _Work(NamedTuple):
+    """What angles are computed in."""
+
+    xp: Namespace
+    device: Any
+    dtype: Any  # float64, or float32 on a device without it
+    integer: Any  # dtype of positions that are widened
+    position_dtype: str
+    is_integral: bool
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Steps of a frequency to a cycle, and bits of a position: both together are exact."""
+        return (2**21, 31) if self.dtype == self.xp.float64 else (2**12, 11)
+
+
 def cos_sin(
     positions: ArrayT,
     frequencies: Frequencies,
@@ -74,17 +90,25 @@ def cos_sin(
 
     With a `frequency_axis` of -1 they are (*positions.shape, frequency).
 
-    Position times frequency is computed in exact parts and reduced to within an
-    eighth of a turn before the one rounding that counts, so that the error does
-    not grow with the position.
+    Position times frequency is computed in exact parts and reduced to within an eighth of a
+    cycle before the one rounding that counts, so that the error does not grow with the
+    position.
     """
-    work = widest_float(xp, device_of(positions))
-    near, rest, quarter = _reduce_phase(positions, frequencies, work, xp, frequency_axis)
-    if work == xp.float64:
-        cos, sin = _cos_sin_float64(near, rest, xp)
+    on = device_of(positions)
+    work = _Work(
+        xp,
+        on,
+        widest_float(xp, on),
+        default_integer(xp, on),
+        dtype_name(positions.dtype),
+        is_dtype(positions.dtype, "integral", xp),
+    )
+    phase_hi, phase_lo, quadrant = _reduce_phase(positions, frequencies, work, frequency_axis)
+    if work.dtype == xp.float64:
+        cos, sin = _cos_sin_float64(phase_hi, phase_lo, xp)
     else:
-        cos, sin = _cos_sin_float32(near, rest, xp)
-    quadrant = quarter - 4 * xp.floor(quarter / 4)
+        cos, sin = _cos_sin_float32(phase_hi, phase_lo, work)
+    quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     odd = (quadrant == 1) | (quadrant == 3)
     cos, sin = xp.where(odd, sin, cos), xp.where(odd, cos, sin)
     cos = xp.where((quadrant == 1) | (quadrant == 2), -cos, cos)
@@ -94,45 +118,47 @@ def cos_sin(
     return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
 
 
-def _cos_sin_float64(near: Any, rest: Any, xp: Namespace) -> tuple[Any, Any]:
-    """Return cosine and sine of an eighth of a turn at most.
+def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, Any]:
+    """Return cosine and sine of an eighth of a cycle at most.
 
     What the angle's roundings leave over gives a correction: the sum's, that of 2 pi,
-    and that of their product, whose factors are cut into halves of 26 bits for it.
+    and that of their product, whose factors are split into halves of 26 bits for it.
     """
-    turn = near + rest
-    left = rest - (turn - near)
-    angle = (2 * pi) * turn
-    upper = turn * _SPLIT
-    upper = upper - (upper - turn)
-    lower = turn - upper
-    product_left = ((_TWO_PI_UPPER * upper - angle) + _TWO_PI_UPPER * lower) + (
-        _TWO_PI_LOWER * turn
+    phase = phase_hi + phase_lo
+    residual = phase_lo - (phase - phase_hi)
+    angle = (2 * pi) * phase
+    upper = phase * _SPLIT
+    upper = upper - (upper - phase)
+    lower = phase - upper
+    product_residual = ((_TWO_PI_UPPER * upper - angle) + _TWO_PI_UPPER * lower) + (
+        _TWO_PI_LOWER * phase
     )
-    left = product_left + (2 * pi) * left
+    residual = product_residual + (2 * pi) * residual
     cos, sin = xp.cos(angle), xp.sin(angle)
-    return cos - sin * left, sin + cos * left
+    return cos - sin * residual, sin + cos * residual
 
 
-def _cos_sin_float32(near: Any, rest: Any, xp: Namespace) -> tuple[Any, Any]:
-    """Return cosine and sine of an eighth of a turn at most, with one rounding that counts.
+def _cos_sin_float32(phase_hi: Any, phase_lo: Any, work: _Work) -> tuple[Any, Any]:
+    """Return cosine and sine of an eighth of a cycle at most, with one rounding that counts.
 
     Around the nearest of many steps, whose cosine and sine are known to twice the
     digits, what remains of the angle gives but a small correction.
     """
-    on = device_of(near)
-    step = xp.where(xp.isnan(near), xp.zeros_like(near), xp.round(near * _STEPS))
-    index = xp.astype(step, default_integer(xp, on)) + _FARTHEST_STEP
-    flat = xp.reshape(index, (prod(near.shape),))
-    cos, cos_rest, sin, sin_rest = (
-        xp.reshape(xp.take(xp.asarray(row, dtype=near.dtype, device=on), flat), near.shape)
+    xp = work.xp
+    step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * _STEPS))
+    index = xp.astype(step, work.integer) + _FARTHEST_STEP
+    flat = xp.reshape(index, (prod(phase_hi.shape),))
+    cos, cos_residual, sin, sin_residual = (
+        xp.reshape(
+            xp.take(xp.asarray(row, dtype=work.dtype, device=work.device), flat), phase_hi.shape
+        )
         for row in _steps()
     )
-    angle = (2 * pi) * ((near - step / _STEPS) + rest)
-    rise, fall = angle - angle**3 / 6, angle**2 / 2
+    angle = (2 * pi) * ((phase_hi - step / _STEPS) + phase_lo)
+    sin_angle, one_minus_cos = angle - angle**3 / 6, angle**2 / 2
     return (
-        cos + (cos_rest - (cos * fall + sin * rise)),
-        sin + (sin_rest + (cos * rise - sin * fall)),
+        cos + (cos_residual - (cos * one_minus_cos + sin * sin_angle)),
+        sin + (sin_residual + (cos * sin_angle - sin * one_minus_cos)),
     )
 
 
@@ -148,63 +174,67 @@ def _steps() -> tuple[HostArray, ...]:
 
 
 def _reduce_phase(
-    positions: Any, frequencies: Frequencies, work: Dtype, xp: Namespace, frequency_axis: int
+    positions: Any, frequencies: Frequencies, work: _Work, frequency_axis: int
 ) -> tuple[Any, Any, Any]:
-    """Return the turns as an offset within an eighth of the nearest quarter, and that quarter.
+    """Return the phase within an eighth of a cycle of the nearest quadrant, and that quadrant.
 
-    The offset comes in two parts, one exact and one small. Frequencies on a grid of
-    2**-21 times limbs of 31 bits are products of 52 bits, exact in float64; a grid of
-    2**-12 and limbs of 11 bits do the same in float32. Whole turns are dropped as soon
+    The phase, in cycles, comes in two parts, one exact and one small. Frequencies on a grid
+    of 2**-21 times limbs of 31 bits are products of 52 bits, exact in float64; a grid of
+    2**-12 and limbs of 11 bits do the same in float32. Whole cycles are dropped as soon
     as they come.
     """
-    grid, bits = (2**21, 31) if work == xp.float64 else (2**12, 11)
-    first_axis = frequency_axis == 0
+    xp, (grid, bits) = work.xp, work.grid
     others = (None,) * positions.ndim
-    beside_positions = (slice(None), *others) if first_axis else (*others, slice(None))
+    first = frequency_axis == 0
+    of_frequencies = (slice(None), *others) if first else (*others, slice(None))
+    of_positions = (None, ...) if first else (..., None)
 
     def by_frequency(rows: Sequence[Sequence[float]]) -> list[Any]:
-        on = device_of(positions)
-        return [xp.asarray(row, dtype=work, device=on)[beside_positions] for row in rows]
+        arrays = (xp.asarray(row, dtype=work.dtype, device=work.device) for row in rows)
+        return [array[of_frequencies] for array in arrays]
 
-    beside_frequencies = (None, ...) if first_axis else (..., None)
-    limbs, rest = _limbs(positions, frequencies.highest(), bits, work, xp)
+    limbs, rest = _limbs(positions, frequencies.highest(), bits, work)
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
     for numbers, exponent in limbs:
-        limb = numbers[beside_frequencies]
-        first, second, third = by_frequency(frequencies.parts(grid, exponent))
-        coarse = _fractional(coarse + _fractional(limb * first, xp), xp)
-        medium = _fractional(medium + _fractional(limb * second, xp), xp)
-        fine = fine + limb * third
+        limb = numbers[of_positions]
+        upper, middle, lower = by_frequency(frequencies.parts(grid, exponent))
+        coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
+        medium = _fractional(medium + _fractional(limb * middle, xp), xp)
+        fine = fine + limb * lower
     if rest is not None:
         (whole_frequency,) = by_frequency([frequencies.per_position()])
-        fine = fine + rest[beside_frequencies] * whole_frequency
-    quarter = xp.round(4 * (coarse + medium + fine))
-    return (coarse - quarter / 4) + medium, fine, quarter
+        fine = fine + rest[of_positions] * whole_frequency
+    quadrant = xp.round(4 * (coarse + medium + fine))
+    return (coarse - quadrant / 4) + medium, fine, quadrant
 
 
 def _limbs(
-    positions: Any, highest: float, bits: int, work: Dtype, xp: Namespace
+    positions: Any, highest: float, bits: int, work: _Work
 ) -> tuple[list[tuple[Any, int]], Any]:
-    """Cut positions into integers of few bits, each with the exponent of its unit, and a rest.
+    """Split positions into integers of few bits, each with the exponent of its unit, and a rest.
 
     The rest of real positions is a small part of a cycle of the highest frequency; integer
     positions leave none.
     """
-    if is_dtype(positions.dtype, "integral", xp):
-        whole = _at_least_32_bits(positions, xp)
-        limbs = _limbs_of_whole(whole, bits, work, xp)
-        if dtype_name(positions.dtype) == "uint64":
+    xp = work.xp
+    if work.is_integral:
+        narrow = {"int32"} if work.integer == xp.int64 else {"int32", "uint32"}
+        is_narrow = work.position_dtype in narrow
+        whole = positions if is_narrow else xp.astype(positions, work.integer, copy=False)
+        width = 32 if is_narrow or work.integer == xp.int32 else 63
+        limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, work)
+        if work.position_dtype == "uint64":
             # As int64 those from 2**63 on are less by 2**64.
-            limbs.append((xp.astype(whole < 0, work), 64))
+            limbs.append((xp.astype(whole < 0, work.dtype), 64))
         return limbs, None
-    real = xp.astype(positions, work, copy=False)
-    nan = xp.asarray(float("nan"), dtype=work, device=device_of(positions))
-    real = xp.where(xp.abs(real) <= _FARTHEST, real, nan)
+    real = xp.astype(positions, work.dtype, copy=False)
+    real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
     # Towards 0, so that what is cut off is exact for negative positions, too.
     whole = xp.trunc(real)
-    limbs = _limbs_of_whole(whole, bits, work, xp)
+    # A quotient by a power of two is exact, and has a derivative.
+    limbs = _limbs_of_whole(whole, 63, bits, lambda n, power: xp.floor(n / power), work)
     rest, exponent = real - whole, 0
     while highest * 2.0**exponent > _SMALL:
         exponent -= bits
@@ -214,33 +244,18 @@ def _limbs(
     return limbs, rest
 
 
-def _limbs_of_whole(whole: Any, bits: int, work: Dtype, xp: Namespace) -> list[Any]:
-    """Cut whole positions into parts of few bits, each with the exponent of its unit."""
-    width = 32 if dtype_name(whole.dtype) in ("int32", "uint32") else 63
-    cuts = (width - 2) // bits  # the last part has room for one bit more
-    limbs = []
-    exponent = 0
-    for _ in range(cuts):
-        rest = _quotient(whole, 2**bits, xp)
-        limbs.append((xp.astype(whole - rest * 2**bits, work, copy=False), exponent))
+def _limbs_of_whole(
+    whole: Any, width: int, bits: int, divide: Callable[[Any, int], Any], work: _Work
+) -> list[tuple[Any, int]]:
+    """Split whole positions of `width` bits into limbs, each with the exponent of its unit."""
+    limbs, exponent = [], 0
+    for _ in range((width - 2) // bits):  # the last limb has room for one bit more
+        rest = divide(whole, 2**bits)
+        limb = work.xp.astype(whole - rest * 2**bits, work.dtype, copy=False)
+        limbs.append((limb, exponent))
         whole, exponent = rest, exponent + bits
-    return [*limbs, (xp.astype(whole, work, copy=False), exponent)]
+    return [*limbs, (work.xp.astype(whole, work.dtype, copy=False), exponent)]
 
 
-def _quotient(whole: Any, divisor: int, xp: Namespace) -> Any:
-    if is_dtype(whole.dtype, "integral", xp):
-        return xp.floor_divide(whole, divisor)
-    return xp.floor(whole / divisor)  # exact for a power of two, and has a derivative
-
-
-def _at_least_32_bits(positions: Any, xp: Namespace) -> Any:
-    """Widen integers in which a limb has no room; the others keep their values as they are."""
-    integer = default_integer(xp, device_of(positions))
-    name = dtype_name(positions.dtype)
-    if name == "int32" or (name == "uint32" and dtype_name(integer) == "int32"):
-        return positions
-    return xp.astype(positions, integer, copy=False)
-
-
-def _fractional(turns: Any, xp: Namespace) -> Any:
-    return turns - xp.round(turns)
+def _fractional(cycles: Any, xp: Namespace) -> Any:
+    return cycles - xp.round(cycles)

@@ -5,25 +5,23 @@ A layer keeps a few windows of positions, made when they are first asked for.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate
 from math import prod
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import caches_tables, is_compiling, values_on_host
+from positional_embeddings._core.axes import RowAxis, Target
+from positional_embeddings._core.capabilities import integers_on_host
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.memory import cuts, has_smaller_stride, read_only
+from positional_embeddings._core.memory import cuts, read_only
 from positional_embeddings._core.namespace import (
     Array,
     HostArray,
     Namespace,
-    compute_dtype,
     default_integer,
     device_of,
     host,
-    is_dtype,
-    widest_float,
 )
 from positional_embeddings.angles.cos_sin import cos_sin, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
@@ -34,13 +32,14 @@ MOST_WINDOWS = 4  # of one kind
 MOST_KINDS = 8  # of dtype, device and order in memory
 # Integer positions are looked up in a window of so many pages; others are computed.
 _MOST_PAGES = 16
-RowAxis: TypeAlias = Literal[0, -1]
 _ALL = slice(None)
 # Angles that are computed at a time.
 _BLOCK = 2**16
 
 
-# Precision, row axis and doubling.
+# From cosine, sine, a namespace and the axis of their frequencies to tables.
+Arrange: TypeAlias = Callable[[Any, Any, Namespace, RowAxis], tuple[Any, ...]]
+# Precision, row axis, and whether tables are doubled.
 Kind: TypeAlias = tuple[str, RowAxis, bool]
 
 
@@ -52,72 +51,15 @@ class Window(NamedTuple):
     tables: tuple[Any, ...]
 
 
-class Target(NamedTuple):
-    """What tables have to know of the array that they are applied to."""
+class Request(NamedTuple):
+    """Which tables a call asks for, checked."""
 
-    xp: Namespace
-    device: Any
-    dtype: Any  # to compute in
-    precision: str  # of tables on the host
-    shape: tuple[Any, ...]
-    feature: int
-    seq: int
-    # Tables are (*position, row) if the features of an array are nearer in memory than its
-    # positions, with -1, else (row, *position), with 0.
-    row_axis: RowAxis
-    is_cached: bool
-    is_compiling: bool
-    name: str
-
-    def from_host(self, tables: Iterable[Any], *, copy: bool | None = None) -> tuple[Any, ...]:
-        """Return NumPy tables in the target's library."""
-        if self.xp is host:
-            return tuple(tables)
-        options = {"dtype": self.dtype, "device": self.device, "copy": copy}
-        return tuple(self.xp.asarray(table, **options) for table in tables)
-
-    def expand(self, tables: Iterable[Any], position_axes: tuple[int, ...]) -> tuple[Any, ...]:
-        """Return tables with axes that broadcast against the target."""
-        inner = self.row_axis == -1
-        own = (*position_axes, self.feature) if inner else (self.feature, *position_axes)
-        order, index = axes.placement(own, len(self.shape))
-        if order is not None:
-            tables = [self.xp.permute_dims(table, order) for table in tables]
-        return tuple([table[index] for table in tables])
-
-
-def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") -> Target:
-    """Return what tables have to know of `x`, whose axes have been checked."""
-    if xp is host:
-        return _host_target(x.dtype, x.shape, x.strides, feature, seq, name)
-    dtype = compute_dtype(x.dtype, xp)
-    return Target(
-        xp,
-        device_of(x),
-        dtype,
-        "float32" if dtype == xp.float32 else "float64",
-        tuple(x.shape),
-        feature,
-        seq,
-        -1 if has_smaller_stride(x, feature, seq) else 0,
-        caches_tables(x),
-        is_compiling(x),
-        name,
-    )
-
-
-@lru_cache(maxsize=256)
-def _host_target(
-    dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], feature: int, seq: int, name: str
-) -> Target:
-    """Return the target of a NumPy array: it takes a third of a step of one token otherwise."""
-    row_axis: RowAxis = -1 if abs(strides[feature]) < abs(strides[seq]) else 0
-    compute = compute_dtype(dtype, host)
-    precision = "float32" if compute == host.float32 else "float64"
-    where = shape, feature, seq, row_axis
-    return Target(
-        host, "cpu", compute, precision, *where, is_cached=True, is_compiling=False, name=name
-    )
+    target: Target
+    positions: Any  # None for those from `start` to before `stop`
+    values: HostArray | None  # of integer positions, if they are there to be read
+    position_axes: tuple[int, ...]
+    start: int = 0
+    stop: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,20 +78,22 @@ class PositionTables:
     size_name : str
         The layer's name for it.
     arrange : callable, optional
-        From cosine, sine, a namespace and the axis of their frequencies to the tables, if they
-        are not cosine and sine themselves.
+        Makes the tables of cosine and sine, if they are not these themselves.
     sections : tuple of tuple of int, optional
         Which frequencies belong to each coordinate of positions that have several.
     factor : float, default 1.0
         What cosine and sine are multiplied by.
+    double : callable, optional
+        Makes another form of the tables, which is kept for calls that ask for it.
     """
 
     frequencies: Frequencies
     size: int
     size_name: str
-    arrange: Callable[[Any, Any, Namespace, RowAxis], tuple[Any, ...]] | None = None
+    arrange: Arrange | None = None
     sections: tuple[tuple[int, ...], ...] | None = None
     factor: float = 1.0
+    double: Arrange | None = None
     # By dtype, order in memory and doubling; and by library and device, too.
     _windows: dict[Kind, list[Window]] = field(default_factory=dict, init=False, repr=False)
     _device_windows: dict[tuple[Any, ...], list[Window]] = field(
@@ -158,7 +102,7 @@ class PositionTables:
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.frequencies, self.size, self.size_name, self.arrange, self.sections)
-        return PositionTables, (*fields, self.factor)
+        return PositionTables, (*fields, self.factor, self.double)
 
     @property
     def coordinates(self) -> tuple[int, ...]:
@@ -170,49 +114,46 @@ class PositionTables:
         window = self._window(0, self.size, "float64", 0, False)  # noqa: FBT003
         return tuple(map(read_only, window.tables))
 
-    def tables_for(
-        self,
-        target: Target,
-        positions: Array | None,
-        offset: int,
-        *,
-        doubled: bool = False,
-        name: str = "positions",
-    ) -> tuple[Any, ...]:
+    def check(
+        self, target: Target, positions: Array | None, offset: int, name: str = "positions"
+    ) -> Request:
+        """Check where an array is; `name` is what the caller calls the positions."""
+        checks.no_positions_and_offset(positions, offset)
+        if positions is not None:
+            own = self._position_axes(positions, target, name)
+            integers = integers_on_host(positions, target.xp)
+            return Request(target, positions, integers, own)
+        count = axes.length(target, target.seq, target.name)
+        checks.within_table(count, offset, self.size, self.size_name, target.seq, target.name)
+        if target.is_compiling:
+            # Computed in the graph, which then serves every offset.
+            shape = (*self.coordinates, count)
+            counted = axes.positions_from(offset, count, target)
+            return Request(target, target.xp.broadcast_to(counted, shape), None, (target.seq,))
+        return Request(target, None, None, (target.seq,), offset, offset + count)
+
+    def tables_for(self, request: Request, *, doubled: bool = False) -> tuple[Any, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
-        With `doubled`, for NumPy arrays, they are those that `double_tables` makes of cosine
-        and sine. `name` is what the caller calls the positions.
+        With `doubled`, for NumPy arrays, they are those that `double` makes of cosine and sine.
         """
-        checks.no_positions_and_offset(positions, offset)
-        xp = target.xp
-        if positions is None:
-            count = axes.length(target, target.seq, target.name)
-            stop = offset + count
-            checks.within_table(count, offset, self.size, self.size_name, target.seq, target.name)
-            if not target.is_compiling:
-                tables = self._slice_tables(offset, stop, target, doubled=doubled)
-                return target.expand(tables, (target.seq,))
-            # Computed in the graph, which then serves every offset.
-            integer = default_integer(xp, target.device)
-            positions = xp.arange(offset, stop, dtype=integer, device=target.device)
-            positions = xp.broadcast_to(positions, (*self.coordinates, stop - offset))
-        own = self._position_axes(positions, target, name)
-        found = self._looked_up(positions, target, doubled=doubled)
+        target = request.target
+        found: tuple[Any, ...] | None
+        if request.positions is None:
+            found = self._slice_tables(request.start, request.stop, target, doubled=doubled)
+        else:
+            found = self._looked_up(request, doubled=doubled)
         if found is None:
-            found = self._computed(positions, target)
-            found = double_tables(found[0], found[1], xp, target.row_axis) if doubled else found
-        return target.expand(found, own)
+            found = self._computed(request.positions, target)
+            found = self._doubled(found, target.xp, target.row_axis) if doubled else found
+        return target.expand(found, request.position_axes)
 
     def tables_of_number(self, number: float, target: Target) -> tuple[Any, ...]:
         """Return the tables of one position for all of an array."""
-        xp = target.xp
         if target.is_compiling:
-            dtype_of = default_integer if isinstance(number, int) else widest_float
             shape = (*self.coordinates, axes.length(target, target.seq, target.name))
-            dtype = dtype_of(xp, target.device)
-            positions = xp.full(shape, number, dtype=dtype, device=target.device)
-            return self.tables_for(target, positions, 0, name="delta")
+            positions = axes.repeated_position(number, shape, target)
+            return self.tables_for(Request(target, positions, None, (target.seq,)))
         position = host.asarray([number], dtype=host.int64 if isinstance(number, int) else None)
         dtype = getattr(host, target.precision)
         tables = cos_sin(position, self.frequencies, dtype, host, self.factor, target.row_axis)
@@ -234,12 +175,12 @@ class PositionTables:
 
     def _slice_tables(
         self, start: int, stop: int, target: Target, *, doubled: bool
-    ) -> list[Any] | tuple[Any, ...]:
+    ) -> tuple[Any, ...]:
         """Return the tables of `start` to before `stop` in the library of the target."""
         kind = target.precision, target.row_axis, doubled
         if target.is_cached and target.xp is not host:
             window = self._device_window(start, stop, target, *kind)
-            return _part(window, start, stop, target.row_axis)
+            return tuple(_part(window, start, stop, target.row_axis))
         return target.from_host(
             _part(self._window(start, stop, *kind), start, stop, target.row_axis)
         )
@@ -272,7 +213,8 @@ class PositionTables:
         at = 0
         for phasors in unit_phasors(self.frequencies, start, stop, self.factor, row_axis):
             tables = self._arranged(phasors.real, phasors.imag, host, row_axis)
-            tables = double_tables(tables[0], tables[1], host, row_axis) if doubled else tables
+            if doubled:
+                tables = self._doubled(tables, host, row_axis)
             made = made or tuple(
                 host.empty(_shape(t.shape[row_axis], (stop - start,), row_axis), dtype=precision)
                 for t in tables
@@ -283,14 +225,10 @@ class PositionTables:
             at += count
         return made
 
-    def _looked_up(
-        self, positions: Any, target: Target, *, doubled: bool
-    ) -> tuple[Any, ...] | None:
+    def _looked_up(self, request: Request, *, doubled: bool) -> tuple[Any, ...] | None:
         """Return the tables of integer positions from a window, None if no window has them."""
-        values = None
-        if is_dtype(positions.dtype, "integral", target.xp) and 0 not in positions.shape:
-            values = values_on_host(positions, target.xp)
-        if values is None:
+        target, values = request.target, request.values
+        if values is None or values.size == 0:
             return None
         low, high = int(values.min()), int(values.max())
         pages = high // PAGE - low // PAGE + 1
@@ -343,6 +281,11 @@ class PositionTables:
     def _arranged(self, cos: Any, sin: Any, xp: Namespace, row_axis: RowAxis) -> tuple[Any, ...]:
         return (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp, row_axis)
 
+    def _doubled(
+        self, tables: tuple[Any, ...], xp: Namespace, row_axis: RowAxis
+    ) -> tuple[Any, ...]:
+        return self.double(tables[0], tables[1], xp, row_axis)  # type: ignore[misc]
+
     def _cos_sin(
         self, positions: Any, dtype: Any, xp: Namespace, row_axis: RowAxis
     ) -> tuple[Any, Any]:
@@ -364,14 +307,6 @@ class PositionTables:
             for rows in zip(*parts, strict=True)
         )
         return cos, sin
-
-
-def double_tables(cos: Any, sin: Any, xp: Namespace, axis: int) -> tuple[Any, Any]:
-    """Return [cos, cos] and [-sin, sin]: the factors of both features of each pair.
-
-    ``x * [cos, cos] + [second, first] * [-sin, sin]`` is `x` in the half layout, rotated.
-    """
-    return xp.concat([cos, cos], axis=axis), xp.concat([-sin, sin], axis=axis)
 
 
 def own_tables(tables: Iterable[Any], xp: Namespace) -> tuple[Any, ...]:

@@ -16,12 +16,12 @@ from positional_embeddings._core.capabilities import (
     is_concretely_true,
     is_readable,
     on_the_host,
+    strides_of,
     supports_inplace,
 )
 from positional_embeddings._core.memory import (
     block_lengths,
     cuts,
-    memory_strides,
     row_product,
 )
 from positional_embeddings._core.namespace import Namespace, device_of, dtype_name, without_warnings
@@ -270,11 +270,11 @@ def part_of(array: Any, where: tuple[slice, ...]) -> Any:
 def _features_contiguous(array: Any, dtype: Any, xp: Namespace) -> Any:
     """Return an array of a dtype, with its features side by side in memory as BLAS wants them."""
     array = xp.astype(array, dtype, copy=False)
-    strides = memory_strides(array)
+    strides = strides_of(array)
     if strides is None or not supports_inplace(array):
         return array
     rows = xp.empty(array.shape, dtype=dtype, device=device_of(array))
-    if strides[-1] == memory_strides(rows)[-1]:  # type: ignore[index]
+    if strides[-1] == strides_of(rows)[-1]:  # type: ignore[index]
         return array
     rows[...] = array
     return rows

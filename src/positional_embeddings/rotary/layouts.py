@@ -60,6 +60,14 @@ def joined(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> An
     return xp.where(choose, xp.take(first, order, axis=axis), xp.take(second, order, axis=axis))
 
 
+def double_tables(cos: Any, sin: Any, xp: Namespace, axis: int) -> tuple[Any, Any]:
+    """Return [cos, cos] and [-sin, sin]: the factors of both features of each pair.
+
+    ``x * [cos, cos] + [second, first] * [-sin, sin]`` is `x` in the half layout, rotated.
+    """
+    return xp.concat([cos, cos], axis=axis), xp.concat([-sin, sin], axis=axis)
+
+
 def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     """Return the negated second half of the features, followed by the first half.
 

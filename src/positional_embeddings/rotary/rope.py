@@ -12,6 +12,7 @@ from os import PathLike
 from typing import Annotated, Any
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.axes import Target, target_of
 from positional_embeddings._core.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import read_only
@@ -27,9 +28,9 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
-from positional_embeddings.angles.tables import PositionTables, Target, own_tables, target_of
+from positional_embeddings.angles.tables import PositionTables, own_tables
 from positional_embeddings.rotary.hf_config import rope_arguments
-from positional_embeddings.rotary.layouts import Layout
+from positional_embeddings.rotary.layouts import Layout, double_tables
 from positional_embeddings.rotary.rotate import (
     find_kernel,
     is_few,
@@ -176,7 +177,9 @@ class RoPE(CheckedLayer):
         pairs = None
         if self.sections is not None:
             pairs = pairs_of_sections(self.sections, self.section_order)
-        tables = PositionTables(frequencies, self.seq_len, "seq_len", sections=pairs, factor=factor)
+        tables = PositionTables(
+            frequencies, self.seq_len, "seq_len", None, pairs, factor, double_tables
+        )
         checks.set_fields(self, _tables=tables)
 
     @property
@@ -264,9 +267,10 @@ class RoPE(CheckedLayer):
         xp = namespace_of(x=x, **drop_none(positions=positions, out=out))
         target = self._check(x, xp)
         checks.output(out, x)
+        request = self._tables.check(target, positions, offset)
         kernel = find_kernel(x, out, self.fused)
         doubled = kernel is None and out is None and not inverse and self._rotates_few(x)
-        cos, sin = self._tables.tables_for(target, positions, offset, doubled=doubled)
+        cos, sin = self._tables.tables_for(request, doubled=doubled)
         if doubled:
             return rotate_with_doubled(x, cos, sin, target.feature, xp)
         if inverse:
@@ -325,7 +329,7 @@ class RoPE(CheckedLayer):
         offset = checks.non_negative_integer("offset", offset)
         xp = namespace_of(like=like, **drop_none(positions=positions))
         target = self._check(like, xp, "like")
-        tables = self._tables.tables_for(target, positions, offset)
+        tables = self._tables.tables_for(self._tables.check(target, positions, offset))
         cos, sin = own_tables(tables, xp)
         return cos, sin
 
@@ -362,7 +366,8 @@ class RoPE(CheckedLayer):
             if delta.ndim == 0:
                 seq_len = axes.length(x, target.seq)
                 delta = xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
-            cos, sin = self._tables.tables_for(target, delta, 0, name="delta")
+            request = self._tables.check(target, delta, 0, "delta")
+            cos, sin = self._tables.tables_for(request)
         cos, sin = self._without_factor(cos, sin, 1)
         kernel = find_kernel(x, None, self.fused)
         return rotate(x, cos, sin, target.feature, self.layout, xp, kernel=kernel)
@@ -375,19 +380,12 @@ class RoPE(CheckedLayer):
             half = checks.positive_integer("head_size", self.head_size, even=True) // 2
             axes.features(x, half, "head_size / 2", feature, seq, name)
         elif x.shape[feature] != self.head_size:
-            self._check_features(x, feature, seq, name)
-        return target_of(x, feature, seq, xp, name)
-
-    def _check_features(self, x: Any, feature: int, seq: int, name: str) -> None:
-        """Raise the error about the number of features, which tells of sizes that are swapped."""
-        try:
-            axes.features(x, self.head_size, "head_size", feature, seq, name)
-        except ValueError as error:
-            if x.shape[feature] != self.seq_len or x.shape[seq] > self.head_size:
-                raise
+            swapped = x.shape[feature] == self.seq_len and x.shape[seq] <= self.head_size
             sizes = f"RoPE({self.seq_len}, {self.head_size})"
-            message = f"{error} {name} is for {sizes}? `head_size` comes before `seq_len`."
-            raise ValueError(message) from None
+            hint = f" {name} is for {sizes}? `head_size` comes before `seq_len`."
+            hint = hint if swapped else ""
+            axes.features(x, self.head_size, "head_size", feature, seq, name, hint)
+        return target_of(x, feature, seq, xp, name)
 
     def _rotates_few(self, x: Any) -> bool:
         return self._rotated_features == self.head_size and is_few(x, self.layout)

@@ -12,13 +12,17 @@ from types import ModuleType
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import is_host_array, on_the_host, supports_inplace
+from positional_embeddings._core.capabilities import (
+    is_host_array,
+    on_the_host,
+    shares_memory,
+    strides_of,
+    supports_inplace,
+)
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.memory import (
     block_lengths,
     cuts,
-    memory_strides,
-    shares_memory,
 )
 from positional_embeddings._core.namespace import (
     Array,
@@ -30,12 +34,12 @@ from positional_embeddings._core.namespace import (
     is_complex,
     namespace_of,
 )
-from positional_embeddings.angles.tables import double_tables
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,
     Layout,
     _check_even,
     cut_along,
+    double_tables,
     features_of_pairs,
     halves,
     joined,
@@ -357,7 +361,7 @@ def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
     if prod(shape) <= most:
         yield tuple([slice(0, n) for n in shape]), ...
         return
-    strides = memory_strides(x)
+    strides = strides_of(x)
     order = list(range(x.ndim))
     if strides is not None:
         order.sort(key=lambda a: -strides[a])
@@ -386,7 +390,7 @@ def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Names
     if is_complex(x.dtype):
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
-        wide = xp.astype(rotated, compute_dtype(x.dtype, xp), copy=False)
+        wide = xp.astype(rotated, cos.dtype, copy=False)
         first, second = halves(wide, axis, layout)
         rotated = joined(first * cos - second * sin, second * cos + first * sin, axis, layout, xp)
         rotated = xp.astype(rotated, x.dtype, copy=False)
