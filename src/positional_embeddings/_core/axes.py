@@ -249,10 +249,10 @@ def repeated_position(number: float, shape: tuple[int, ...], target: Target) -> 
 def align_axes(
     name: str, array: Any, own: Sequence[int], target: tuple[Any, ...], meaning: str
 ) -> Any:
-    """Give an array the axes that it lacks beside `target`, with length 1.
+    """Give an array the axes of `target` that it lacks, with length 1.
 
     It has its `own` axes, as they are counted in `target`, or all of the axes of `target`:
-    one further axis alone would leave open which one it is. Beside own axes that are the
+    one further axis alone would leave open which one it is. Next to own axes that are the
     first or the last ones there may be axes of length 1.
     """
     shape = tuple(array.shape)
@@ -295,8 +295,8 @@ def other_order(
         if all(fits(shape[axis], n) for axis, n in zip(order, target, strict=True))
     ]
     # Axes of length 1 may stand in for one another; queries come before keys.
-    rising = [order for order in orders if order[first] < order[last]]
-    for some in (orders, rising):
+    queries_first = [order for order in orders if order[first] < order[last]]
+    for some in (orders, queries_first):
         places = {tuple(axis if shape[axis] != 1 else None for axis in order) for order in some}
         if len(places) == 1:
             order = some[0]

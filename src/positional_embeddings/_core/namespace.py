@@ -98,7 +98,7 @@ def remedy_for(name: str, value: Any) -> str:
 
 
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:
-    """Return `xp` as a namespace that keeps the standard, NumPy's where it is None."""
+    """Return `xp` as a namespace that keeps the standard, NumPy's if None."""
     if xp is None:
         xp = host
     try:
@@ -175,7 +175,7 @@ def check_real_dtype(
 
 
 def float_dtype(dtype: Dtype | None, default: Dtype, xp: Namespace, on: Device) -> Dtype:
-    """Return `dtype` after checking that the device has it, or `default` where it is None."""
+    """Return `dtype` after checking that the device has it, or `default` if None."""
     if dtype is None:
         return default
     check_real_dtype(dtype, "a real floating-point dtype", xp)

@@ -81,8 +81,8 @@ def sinusoidal_encoding(
 ) -> Any:
     r"""Return sines and cosines of positions, one frequency for each pair of features.
 
-    The default is the encoding of Vaswani et al. A `preset` names another family;
-    every option that is given goes before it.
+    The default is the encoding of Vaswani et al. A `preset` names another family; every
+    option that is given overrides it.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def sinusoidal_encoding(
         give NaN.
     dim : int
         Number of features, positive, at most 2**20. An odd number ends with a sine of its own, or
-        with zeros where `endpoint` is True.
+        with zeros if `endpoint` is True.
     base : float, default 10_000
         Base of the frequencies, positive.
     arrangement : {"interleaved", "concatenated"}, optional
@@ -104,14 +104,14 @@ def sinusoidal_encoding(
     cos_first : bool, optional
         Each cosine, or all cosines, before the sines; False by default.
     full_turns : bool, optional
-        Multiply the angles by :math:`2\pi`: frequencies are then turns per position.
+        Multiply the angles by :math:`2\pi`: frequencies are then in cycles per position.
         False by default.
     amplitude : float, optional
         Factor on sines and cosines, positive, 1 by default.
     start : int, optional
         Added to every position, 0 by default.
     length : float, optional
-        Length that makes a full turn at frequency 1: angles are multiplied by
+        Wavelength at frequency 1: angles are multiplied by
         :math:`2\pi / \mathrm{length}`. Excludes `full_turns`.
     preset : {"vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"}, optional
         "vaswani": the default. "marian": concatenated. "tensor2tensor", "whisper":
@@ -119,8 +119,8 @@ def sinusoidal_encoding(
         amplitude :math:`\sqrt{2/\mathrm{dim}}`. "detr": positions from 1 and a
         `length` (needed), to which DETR adds 1e-6.
     dtype : dtype, optional
-        Real floating-point dtype of the result. Where it is None, that of real
-        positions, or the library's default for integer ones.
+        Real floating-point dtype of the result. If None, that of real positions, or the
+        library's default for integer ones.
 
     Returns
     -------

@@ -1,6 +1,6 @@
 """Rotary position embeddings (RoPE).
 
-Each pair of features is turned by an angle proportional to the position, so that the
+Each pair of features is rotated by an angle proportional to the position, so that the
 scalar product of two rotated vectors depends on the distance of their positions only
 (Su et al. 2021).
 """
@@ -52,8 +52,8 @@ from positional_embeddings.rotary.sections import (
 class RoPE(CheckedLayer):
     """Rotary position embeddings for queries and keys.
 
-    Immutable and without arrays of a library: tables are made in the library, on the
-    device and in the dtype of each `x` that it is called with.
+    Immutable. It holds no arrays of any library: tables of cosine and sine are made in the
+    library, on the device and in the dtype of each `x` that it is called with.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class RoPE(CheckedLayer):
         Number of features of a head, positive, at most 2**20; even unless `rotary_dim`
         is given.
     seq_len : int
-        Number of positions in the table, positive, at most 2**63: the longest sequence that can
-        be rotated without giving its `positions`.
+        Number of positions in the table, positive, at most 2**63: the longest sequence that
+        can be rotated without passing its `positions`.
     base : float, default 10_000
         Base of the frequencies, positive.
     scale : float, default 1.0
@@ -79,27 +79,25 @@ class RoPE(CheckedLayer):
         `ProportionalScaling`, or another hashable function from (dim, base, seq_len) to
         frequencies in radians per position and a factor on cosine and sine.
     sections : sequence of int, optional
-        For positions of several coordinates: number of pairs that each one turns,
-        positive; together half of `rotary_dim`. Positions then have a leading axis of
-        coordinates.
+        For positions of several coordinates: the number of pairs that each coordinate
+        rotates, positive; together half of `rotary_dim`. Positions then have a leading axis
+        of coordinates.
     section_frequencies : {"shared", "restart"}, default "shared"
         Whether the coordinates share one range of frequencies (multimodal RoPE), or
         each has a full range of its own (axial RoPE).
     section_order : {"contiguous", "strided"}, default "contiguous"
-        Whether the pairs of a coordinate lie side by side, or take turns with those of
-        the others as long as there are any, the first coordinate having the rest.
+        Whether the pairs of a coordinate are next to each other, or alternate with those of
+        the other coordinates while these last; the first coordinate has the remaining ones.
     feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `x`: -1 and -2 for
-        ``(batch, heads, seq, head)``.
+        Axes of features and positions in `x`: -1 and -2 for ``(batch, heads, seq, head)``.
     fused : bool, optional
-        Whether a compiled kernel rotates in one pass over memory: by numba (the extra
-        ``fast``) for NumPy arrays of float16, float32 and float64, on
-        ``NUMBA_NUM_THREADS`` threads, as many as there are cores where that is not set;
-        and CuPy's own for CuPy arrays. Where it is None it does where it can, with
-        False never, with True always, or a call raises. Both ways give the same
-        numbers. The first call of all, for each dtype and number of axes, takes a
-        second or two to compile what later processes find on disk. Complex numbers are
-        turned by one multiplication either way.
+        Whether a compiled kernel rotates in one pass over memory: numba's (the extra
+        ``fast``) for NumPy arrays of float16, float32 and float64, on ``NUMBA_NUM_THREADS``
+        threads, one a core by default; CuPy's for its arrays. If None, a kernel is used if
+        there is one; if True, a call without one raises. The numbers are the same either
+        way. The very first call for a dtype and a number of axes takes a second or two to
+        compile, and later processes find the kernel on disk. Complex numbers are rotated by
+        one multiplication.
 
     Raises
     ------
@@ -108,9 +106,8 @@ class RoPE(CheckedLayer):
     ImportError
         If `fused` is True and neither numba nor CuPy is installed.
     ValueError
-        If a size is not positive, odd where it may not be, or does not fit the others,
-        `base` or `scale` is not positive, a choice is unknown, or both axes are the
-        same.
+        If a size is not positive, is odd or does not fit the others, `base` or `scale` is
+        not positive, a choice is unknown, or both axes are the same.
 
     References
     ----------
@@ -125,7 +122,7 @@ class RoPE(CheckedLayer):
     >>> rope(q).shape
     (64, 100, 8)
 
-    The next token of a cached sequence stands at position 100:
+    The next token of a cached sequence is at position 100:
 
     >>> token = q[:, :1, :]
     >>> np.allclose(rope(token, offset=100), rope(token, positions=np.asarray([100])))
@@ -228,19 +225,18 @@ class RoPE(CheckedLayer):
             `feature_axis` and a sequence along `seq_axis`; or complex ones with
             ``head_size / 2`` features, each of which is a pair.
         positions : array, optional
-            Integer or real positions of any sign and order; real ones beyond
-            2**63 give NaN. One axis belongs to the sequence; two or more are
-            those of `x` without the features, each as long as in `x` or 1. With
-            `sections` an axis of coordinates goes before; without positions all
-            coordinates count the sequence. The table's length does not bound
-            them.
+            Integer or real positions of any sign and order, also beyond the table; real
+            ones beyond 2**63 give NaN. One axis is that of the sequence; two or more are
+            those of `x` without the features, each as long as in `x` or 1. With `sections`
+            the first axis is that of the coordinates; without positions every coordinate
+            counts the sequence.
         offset : int, default 0
-            Position of the first element where `positions` is not given.
+            Position of the first element if `positions` is not given.
         inverse : bool, default False
             Rotate back what was rotated before.
         out : array, optional
-            Where to write the result: an array as `x` is, or `x` itself, which is
-            then rotated in place. JAX and dask have no arrays that can be written to.
+            Array to write the result to, in the shape and dtype of `x`; with `x` itself it
+            is rotated in place. JAX and dask have no arrays that can be written to.
 
         Returns
         -------
@@ -251,16 +247,14 @@ class RoPE(CheckedLayer):
         Raises
         ------
         TypeError
-            If `x` does not hold floating-point numbers, `positions` come from
-            another library or are not numbers, `out` has another dtype or cannot be
-            written to, an option is of the wrong kind, or `fused` is True and there
-            is no kernel for `x`.
+            If `x` does not hold floating-point numbers, `positions` come from another library
+            or are not numbers, `out` has another dtype or cannot be written to, an option is
+            of the wrong kind, or `fused` is True and there is no kernel for `x`.
         ImportError
             If `fused` is True and the kernel for `x` is not installed.
         ValueError
-            If `x` or `positions` has the wrong shape, the sequence reaches past the
-            table, both `positions` and `offset` are given, or `out` has another shape
-            or is read-only.
+            If `x` or `positions` has the wrong shape, the sequence reaches past the table,
+            both `positions` and `offset` are given, or `out` has another shape or is read-only.
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
@@ -334,7 +328,7 @@ class RoPE(CheckedLayer):
         return cos, sin
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
-        """Move what is rotated already, such as cached keys, to other positions.
+        """Rotate what is rotated already, such as cached keys, to other positions.
 
         Parameters
         ----------

@@ -1,8 +1,4 @@
-"""Rotation of pairs of features, in the two layouts that models have.
-
-In the half layout feature i forms a pair with feature i + n/2, in the interleaved
-layout feature 2i with feature 2i + 1.
-"""
+"""Rotation of pairs of features: traced in one expression, in blocks, or by a compiled kernel."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -66,24 +62,23 @@ def apply_rope(
         Real floating-point numbers with n features, n even, along `feature_axis`; or
         complex ones with n/2, each of which is a pair.
     cos, sin : array
-        Cosine and sine of the angles: one for each pair along `feature_axis`, and on
-        every other axis the length of `x`, or 1. With one or two axes, beside any of 1,
-        they are repeated over the others of `x`: over the trailing ones where the
-        features lie first, over the leading ones where they lie last. No axis is taken
-        for that of the sequence: give them all axes where the sequence does not lie
-        beside the features.
+        Cosine and sine of the angles, such as `RoPE.cos_sin` returns: one for each pair
+        along `feature_axis`, and on every other axis the length of `x`, or 1. Tables of one
+        or two axes (and any of length 1) are repeated over the other axes of `x`: the
+        trailing ones if features come first, the leading ones if they come last. If the
+        sequence is not next to the features, give the tables all axes.
     layout : {"half", "interleaved"}, default "half"
         Whether features i and i + n/2 form a pair, or 2i and 2i + 1. A complex number
         is a pair in itself.
     rotary_dim : int, optional
         Number of features that are rotated, the first ones, positive and even; all
-        where it is None. The others stay as they are. A complex number counts for two.
+        if None. The others stay as they are. A complex number counts for two.
     feature_axis : int, default 0
         Axis of the features in `x`.
     inverse : bool, default False
-        Turn back instead.
+        Rotate back instead.
     out : array, optional
-        Where to write the result: an array as `x` is, or `x` itself, which is then
+        Array to write the result to, in the shape and dtype of `x`; with `x` itself it is
         rotated in place. JAX and dask have no arrays that can be written to.
 
     Returns
@@ -107,7 +102,7 @@ def apply_rope(
 
     Examples
     --------
-    A quarter turn takes the first half of the features to the second:
+    Rotated by 90 degrees, the first half of the features becomes the second:
 
     >>> import numpy as np
     >>> x = np.asarray([[1.0, 2.0], [0.0, 0.0]])
@@ -170,17 +165,17 @@ def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
             f"shape {tuple(table.shape)}; insert axes of 1 where it is repeated, "
             f"as {name}[:, None]",
         )
-    lined_up = table
+    aligned = table
     if lacking and table.ndim > 0 and axis == 0:
-        lined_up = table[(..., *lacking)]
+        aligned = table[(..., *lacking)]
     elif lacking and table.ndim > 0 and axis == x.ndim - 1:
-        lined_up = table[(*lacking, ...)]
+        aligned = table[(*lacking, ...)]
     shape = (*x.shape[:axis], pairs, *x.shape[axis + 1 :])
     meaning = f"as `x`, with {pairs} pairs on axis {axis}"
-    checks.broadcasts(name, tuple(lined_up.shape), shape, meaning, tuple(table.shape))
-    if lined_up.shape[axis] != pairs:
+    checks.broadcasts(name, tuple(aligned.shape), shape, meaning, tuple(table.shape))
+    if aligned.shape[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", tuple(table.shape))
-    return lined_up
+    return aligned
 
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
