@@ -1,7 +1,7 @@
-"""Pictures of encodings, masks and biases, drawn by Matplotlib.
+"""Plots of encodings, masks and biases by Matplotlib.
 
-Optional: neither the package nor any other module imports this one, and Matplotlib, the
-extra "plot", is imported by the first picture.
+Optional: no other module imports this one, and Matplotlib, the extra "plot", is imported by
+the first plot.
 """
 
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -28,30 +28,30 @@ __all__ = ["plot_bias", "plot_encoding", "plot_mask"]
 # Cells along an axis; beyond, each cell is the mean of a block.
 _MOST_CELLS = 1000
 
-# Beyond this ratio of its sides a picture of square cells would be a line.
+# Beyond this ratio of its sides a plot of square cells would be a line.
 _LONGEST_SHAPE = 4
-_ATTENDS, _MASKED = "#2b5c8a", "#e6e6e6"  # dark and light: told apart without colours, too
+_ATTENDS, _MASKED = "#2b5c8a", "#e6e6e6"  # dark and light, also without colours
 _NOT_FINITE = "#d9d9d9"
 
 
 def plot_encoding(encoding: Array, /, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw an encoding, one row for each feature and one column for each position.
+    """Plot an encoding, one row for each feature and one column for each position.
 
     Colours are centred at 0. Beyond 1,000 features or positions each cell is the mean of
-    a block of them, so that fast waves fade and do not look like slow ones.
+    a block of them, so that fast waves fade instead of looking like slow ones.
 
     Parameters
     ----------
     encoding : array of numbers, shape (features, positions)
-        What to draw, of any array library; one of shape (positions, features) is passed
-        as ``encoding.T``.
+        The encoding, of any array library. Pass one of shape (positions, features) as
+        ``encoding.T``.
     ax : matplotlib.axes.Axes, optional
-        Where to draw, a new figure if None.
+        Axes to draw on, those of a new figure if None.
 
     Returns
     -------
     matplotlib.axes.Axes
-        `ax`, with the encoding as its last image and a colour bar beside it.
+        `ax`, with the encoding as its last image, and a colour bar.
 
     Raises
     ------
@@ -96,10 +96,9 @@ def plot_mask(
     batch: SupportsIndex = 0,
     key_axis: int | None = None,
 ) -> "Axes":
-    """Draw a mask, one row for each query and one column for each key.
+    """Plot a mask, one row for each query and one column for each key.
 
-    Beyond 1,000 queries or keys each cell is a block of them, the paler the more of it is
-    masked.
+    Beyond 1,000 queries or keys each cell is a block, and the paler the more of it is masked.
 
     Parameters
     ----------
@@ -107,7 +106,7 @@ def plot_mask(
         True where a query may not attend to a key, of any array library. With `key_axis`
         -1, shape (query, key) or (batch, ..., query, key).
     ax : matplotlib.axes.Axes, optional
-        Where to draw, a new figure if None.
+        Axes to draw on, those of a new figure if None.
     batch : int, default 0
         Which sequence to draw; a mask of length 1 there is the same for all.
     key_axis : int, optional
@@ -117,7 +116,7 @@ def plot_mask(
     Returns
     -------
     matplotlib.axes.Axes
-        `ax`, with the mask as its last image (1 where masked) and a legend beside it.
+        `ax`, with the mask as its last image (1 where masked), and a legend.
 
     Raises
     ------
@@ -164,7 +163,7 @@ def plot_mask(
 
 
 def plot_bias(bias: Array, /, *, ax: "Axes | None" = None, head: SupportsIndex = 0) -> "Axes":
-    """Draw a bias of attention scores, one row for each query and one column for each key.
+    """Plot a bias of attention scores, one row for each query and one column for each key.
 
     Cells that are not finite, such as the minus infinity of a mask, are grey. Beyond 1,000
     queries or keys each cell is the mean of a block.
@@ -172,16 +171,16 @@ def plot_bias(bias: Array, /, *, ax: "Axes | None" = None, head: SupportsIndex =
     Parameters
     ----------
     bias : array of numbers, shape (query, key) or (query, key, heads)
-        What is added to the scores, of any array library.
+        The bias, of any array library.
     ax : matplotlib.axes.Axes, optional
-        Where to draw, a new figure if None.
+        Axes to draw on, those of a new figure if None.
     head : int, default 0
         Which head to draw; a bias of length 1 there is the same for all.
 
     Returns
     -------
     matplotlib.axes.Axes
-        `ax`, with the bias as its last image and a colour bar beside it.
+        `ax`, with the bias as its last image, and a colour bar.
 
     Raises
     ------
@@ -190,8 +189,7 @@ def plot_bias(bias: Array, /, *, ax: "Axes | None" = None, head: SupportsIndex =
     TypeError
         If `bias` is not an array of real numbers, or `ax` is no Axes.
     ValueError
-        If `bias` has neither two nor three axes or an empty one, or `head` is out of
-        range.
+        If `bias` has neither two nor three axes or an empty one, or `head` is out of range.
 
     Examples
     --------

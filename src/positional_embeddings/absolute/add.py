@@ -1,4 +1,4 @@
-"""Adding an encoding to the features, and its gradient."""
+"""Adding a positional encoding to features, and its gradient."""
 
 from typing import Any
 
@@ -20,25 +20,22 @@ def add_positional_encoding(
     Parameters
     ----------
     x : array
-        Real floating-point numbers with features along `feature_axis` and a sequence
-        along `seq_axis`.
+        Real floating-point numbers, features on `feature_axis`, positions on `seq_axis`.
     encoding : array, shape (features, seq), or that of `x`
-        What to add, the same for every further axis of `x`, or in the layout of `x`
-        with 1 where it broadcasts. One of two axes is always (features, seq), whatever
-        the layout of `x`.
+        The encoding, the same along every further axis of `x`; or in the layout of `x`, with 1
+        where it broadcasts. With two axes it is always (features, seq), whatever the layout of `x`.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`.
 
     Returns
     -------
     array
-        Shape and dtype of `x`. Half precision is added to in float32.
+        Shape and dtype of `x`. The sum for half precision is computed in float32.
 
     Raises
     ------
     TypeError
-        If an argument is not an array of real floating-point numbers, or they come
-        from different libraries.
+        If an argument is not an array of real floating-point numbers, or their libraries differ.
     ValueError
         If the shapes do not fit.
 
@@ -74,7 +71,7 @@ def add_positional_encoding_vjp(
     grad : array
         Gradient with respect to the result, in its shape.
     encoding : array, shape (features, seq), or that of `grad`
-        What was added.
+        The encoding that was added.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `grad`.
 
@@ -83,14 +80,12 @@ def add_positional_encoding_vjp(
     grad_x : array
         `grad` itself.
     grad_encoding : array
-        `grad`, added up over the axes that `encoding` was repeated along; in the
-        shape of `encoding`.
+        Shape of `encoding`: the sum of `grad` over the axes that `encoding` was repeated along.
 
     Raises
     ------
     TypeError
-        If an argument is not an array of real floating-point numbers, or they come
-        from different libraries.
+        If an argument is not an array of real floating-point numbers, or their libraries differ.
     ValueError
         If the shapes do not fit.
 
@@ -116,7 +111,7 @@ def add_positional_encoding_vjp(
 
 
 def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace) -> Any:
-    """Give an encoding the axes of `x`."""
+    """Return an encoding with the axes of `x`."""
     if encoding.ndim == 2:
         target = (x.shape[feature], x.shape[seq])
         checks.broadcasts("encoding", tuple(encoding.shape), target, "features, seq")
@@ -126,7 +121,7 @@ def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace
 
 
 def add_wide(x: ArrayT, encoding: Any, xp: Namespace) -> ArrayT:
-    """Add in float32 where `x` is of half precision, and return the dtype of `x`."""
+    """Add in float32 if `x` is of half precision, and return the dtype of `x`."""
     dtype = compute_dtype(x.dtype, xp)
     wide = xp.astype(x, dtype, copy=False) + xp.astype(encoding, dtype, copy=False)
     encoded: ArrayT = xp.astype(wide, x.dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Combining and converting attention masks."""
+"""Attention masks: their union, their bias, and queries without keys."""
 
 import operator
 from functools import reduce
@@ -24,16 +24,15 @@ from positional_embeddings._core.namespace import (
 def combine_masks(*masks: Array | None) -> Any:
     """Return the mask that hides what any of the given masks hides.
 
-    Masks with the same number of axes are lined up axis by axis. A mask of two axes is
-    (query, key), as an attention reads it, and gets a third axis if others are
-    (query, key, batch). (``|`` of arrays lines up their last axes: use it for masks with
-    the same number of axes.)
+    Masks with the same number of axes broadcast axis by axis. A mask of two axes is (query, key),
+    as in attention, and gets a third axis if others are (query, key, batch). (``|`` would align
+    their last axes instead: use it for masks with the same number of axes.)
 
     Parameters
     ----------
     *masks : array of bool or None
-        Masks of shape (query, key) or (query, key, batch), with 1 where they broadcast,
-        or all of another number of axes; None is skipped. The attention mask of a
+        Masks of shape (query, key) or (query, key, batch), with 1 where they broadcast, or
+        all with another number of axes; None is skipped. The attention mask of a
         tokenizer, (batch, key) with 0 at padding, is ``(attention_mask == 0).T[None]``.
 
     Returns
@@ -44,10 +43,9 @@ def combine_masks(*masks: Array | None) -> Any:
     Raises
     ------
     TypeError
-        If a mask is not a boolean array, or they come from different libraries.
+        If a mask is not a boolean array, or their libraries differ.
     ValueError
-        If their shapes do not broadcast, or their numbers of axes differ and are not two
-        and three.
+        If their shapes do not broadcast, or their numbers of axes differ and are not two and three.
 
     Examples
     --------
@@ -56,7 +54,7 @@ def combine_masks(*masks: Array | None) -> Any:
     >>> both.shape
     (5, 5, 2)
 
-    One's own mask (query, key) hides the same for the whole batch:
+    A mask of your own, (query, key), applies to the whole batch:
 
     >>> import numpy as np
     >>> own = np.zeros((5, 5), dtype=bool)
@@ -86,7 +84,7 @@ def combine_masks(*masks: Array | None) -> Any:
 
 
 def _different_axes(shapes: dict[str, tuple[Any, ...]]) -> ValueError:
-    """Return the error about masks whose axes may be lined up in more than one way."""
+    """Return the error about masks whose axes could be aligned in more than one way."""
     most = max(map(len, shapes.values()))
     name, shape = min(shapes.items(), key=lambda item: len(item[1]))
     message = (
@@ -105,7 +103,7 @@ def _different_axes(shapes: dict[str, tuple[Any, ...]]) -> ValueError:
 
 
 def _other_readings(shapes: dict[str, tuple[Any, ...]]) -> str:
-    """Return what masks of two axes must be turned into if their axes are others."""
+    """Return how to pass masks of two axes whose axes may not be (query, key)."""
     hints = []
     for name, shape in shapes.items():
         rest = [(*other, 1)[:3] for key, other in shapes.items() if key != name]
@@ -128,18 +126,17 @@ def _other_readings(shapes: dict[str, tuple[Any, ...]]) -> str:
 
 
 def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
-    """Return the bias that a mask is: minus infinity where it hides, 0 elsewhere.
+    """Return a mask as a bias: minus infinity where True, 0 elsewhere.
 
-    For attentions that add a mask to the scores. Many of them give NaN for a query
-    that is masked everywhere: see `fully_masked_rows`.
+    For implementations of attention that add a mask to the scores. Many of them give NaN
+    for a query that may attend to no key: see `fully_masked_rows`.
 
     Parameters
     ----------
     mask : array of bool
         True where a query may not attend to a key.
     dtype : dtype, optional
-        Real floating-point dtype of the result, the library's default where it is
-        None.
+        Real floating-point dtype of the result, the library's default if None.
 
     Returns
     -------
@@ -165,19 +162,18 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     on = device_of(mask)
     dtype = float_dtype(dtype, default_float(xp, on), xp, on)
     hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
-    free = xp.asarray(0.0, dtype=dtype, device=on)
-    bias: ArrayT = select(mask, hidden, free, xp)
+    bias: ArrayT = select(mask, hidden, 0.0, xp)
     return bias
 
 
 def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
-    """Tell which queries may attend to nothing.
+    """Return which queries may attend to no key.
 
     Parameters
     ----------
     mask : array of bool
-        True where a query may not attend to a key, over all keys: a mask of
-        length 1 on its key axis is taken as one key.
+        True where a query may not attend to a key, with all keys on the key axis: length 1
+        there means one key.
     key_axis : int, default 1
         Axis of the keys; -1 for masks of shape (..., query, key).
 
@@ -207,7 +203,7 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
 
 
 def check_mask(name: str, mask: Any, xp: Namespace) -> None:
-    """Check that a mask is boolean, and tell of the polarity where it is not."""
+    """Check that a mask is boolean, with a hint about masks that are 1 where to attend."""
     if not is_dtype(mask.dtype, "bool", xp):
         # A tokenizer's attention mask is 1 at tokens.
         hint = f" Pass {name} == 0 if 1 marks what may be attended to."

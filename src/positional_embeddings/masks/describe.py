@@ -1,4 +1,4 @@
-"""A picture of a mask to print."""
+"""Masks drawn in characters."""
 
 from typing import Any
 
@@ -11,36 +11,34 @@ from positional_embeddings.masks.convert import check_mask
 def describe_mask(
     mask: Array, /, *, batch: int = 0, key_axis: int | None = None, most: int = 32
 ) -> str:
-    """Return a picture of a mask to print: one character for each query and key.
+    """Return a mask drawn in characters, one for each query and key.
 
     Parameters
     ----------
     mask : array of bool, shape (query, key) or (query, key, batch)
-        True where a query may not attend to a key. With `key_axis` -1, shape
-        (query, key) or (batch, ..., query, key); with `key_axis` 1, (query, key) or
-        (query, key, batch, ...).
+        True where a query may not attend to a key. With `key_axis` -1, shape (query, key) or
+        (batch, ..., query, key); with `key_axis` 1, (query, key) or (query, key, batch, ...).
     batch : int, default 0
         Which sequence to draw; a mask of length 1 there is the same for all.
     key_axis : int, optional
         Axis of the keys, next to that of the queries: 1 or -1. If None, it is 1, and
         `mask` has two or three axes.
     most : int, default 32
-        Most queries and keys that are drawn, 4 or more; the middle of a longer
+        Largest number of queries and of keys to draw, 4 or more; the middle of a longer
         mask is left out.
 
     Returns
     -------
     str
-        A line for each query with its number, ``#`` where it attends and ``.`` where
-        it may not; above them the numbers of the keys.
+        A line for each query with its index, ``#`` where it attends and ``.`` where it may
+        not, below the indices of the keys.
 
     Raises
     ------
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If `mask` has too few axes, or four or more without `key_axis`, or `batch` is out
-        of range.
+        If `mask` has too few axes, or four or more without `key_axis`, or `batch` is out of range.
 
     Examples
     --------
@@ -102,7 +100,7 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
 
 
 def _drawn(size: int, most: int) -> list[int | None]:
-    """Return the indices to draw, None for those left out in the middle."""
+    """Return the indices to draw, None for those that are left out in the middle."""
     if size <= most:
         return list(range(size))
     half = (most - 1) // 2
@@ -110,7 +108,7 @@ def _drawn(size: int, most: int) -> list[int | None]:
 
 
 def _key_numbers(columns: list[int | None]) -> list[str]:
-    """Return the numbers of the keys, written downwards, one line for each digit."""
+    """Return the indices of the keys, written downwards, one line for each digit."""
     width = max((len(str(j)) for j in columns if j is not None), default=0)
     texts = [":" * width if j is None else str(j).rjust(width) for j in columns]
     return ["      " + "".join(text[line] for text in texts) for line in range(width)]
