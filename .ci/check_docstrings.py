@@ -22,7 +22,8 @@ def documented_names() -> list[str]:
             names.append(name)
         # What every scaling is called with is said once, in its module.
         scaling = getattr(target, "__module__", "").endswith("scaling")
-        if isinstance(target, type) and "__call__" in vars(target) and not scaling:
+        called = any("__call__" in vars(kind) for kind in getattr(target, "__mro__", ()))
+        if called and not scaling:
             names.append(f"{name}.__call__")
         if isinstance(target, type):
             names += [

@@ -1,7 +1,7 @@
-"""Positions of queries and keys, from lengths, offsets and arrays."""
+"""Positions of queries and keys, and lengths of sequences, as arrays."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.capabilities import is_concretely_true
@@ -20,17 +20,14 @@ from positional_embeddings._core.namespace import (
 
 
 def farthest_position(dtype: Any, xp: Namespace) -> int:
-    """Return the farthest position from 0: any distance, and as much again, is still a number."""
+    """Return the farthest position from 0 at which distances, and their doubles, fit a dtype."""
     return int(xp.iinfo(dtype).max) // 4
 
 
-def query_and_key_positions(
+def positions_from_lengths(
     q_len: int, k_len: int | None, offset: int | None, xp: Namespace, device: Device | None
 ) -> tuple[Any, Any]:
-    """Return the positions of queries and of keys.
-
-    The first query is at `offset`; if None, the last query is at the last key.
-    """
+    """Return the positions of queries, from `offset` on, and of keys, from 0 on."""
     queries = checks.positive_integer("q_len", q_len)
     keys = queries if k_len is None else checks.positive_integer("k_len", k_len)
     start = keys - queries if offset is None else checks.integer("offset", offset)
@@ -42,72 +39,62 @@ def query_and_key_positions(
             raise wrong_value(name, f"be at most {farthest}, {why}", n)
     if not -farthest <= start <= farthest - queries:
         raise wrong_value("offset", f"keep positions within {farthest}, {why}", start)
-    return (
-        xp.arange(start, start + queries, dtype=dtype, device=device),
-        xp.arange(keys, dtype=dtype, device=device),
-    )
+    query = xp.arange(start, start + queries, dtype=dtype, device=device)
+    return query, xp.arange(keys, dtype=dtype, device=device)
 
 
-def both_positions(
+def resolve_positions(
     q_len: int | None,
     k_len: int | None,
     offset: int | None,
     query_positions: Array | None,
     key_positions: Array | None,
-    like: Array | None = None,
     *,
     xp: Namespace | None = None,
     device: Device | None = None,
-) -> tuple[Any, Any]:
-    """Return the positions of queries and keys from what a caller gave of them."""
+    **parameters: Array,
+) -> tuple[Namespace, Any, Any]:
+    """Return the namespace and the positions of queries and keys, from lengths or from arrays.
+
+    The namespace is that of the positions and the learned `parameters`; without any, `xp`.
+    """
     if query_positions is not None:
         for name, value in (("q_len", q_len), ("k_len", k_len), ("offset", offset)):
             if value is not None:
                 raise wrong_value(name, "be left out with `query_positions`", value)
-        if like is None and (xp is not None or device is not None):
+        if xp is not None or device is not None:
             message = "`xp` and `device` must be left out with `query_positions`."
             raise TypeError(message)
-        key = query_positions if key_positions is None else key_positions
-        namespace_of(query_positions=query_positions, key_positions=key, **drop_none(like=like))
-        return query_positions, key
+        given = drop_none(query_positions=query_positions, key_positions=key_positions)
+        xp = namespace_of(**parameters, **given)
+        return xp, query_positions, given.get("key_positions", query_positions)
     if key_positions is not None:
         raise wrong_type("query_positions", "be given with `key_positions`", "None")
     if q_len is None:
         message = "`q_len` or `query_positions` must be given, got neither."
         raise TypeError(message)
-    if like is not None:
-        xp, device = namespace_of(like=like), device_of(like)
-    xp = namespace_or_numpy(xp)
-    return query_and_key_positions(q_len, k_len, offset, xp, device)
-
-
-class Bounds(NamedTuple):
-    """What lengths may be, and what the upper bound is called."""
-
-    least: int = 0
-    most: int | None = None
-    most_name: str = ""
-
-    def check(self, name: str, lengths: Sequence[int]) -> None:
-        """Raise at the first length out of bounds."""
-        for i, n in enumerate(lengths):
-            if n < self.least or (self.most is not None and n > self.most):
-                bound = f"between {self.least} and {self.most_name} = {self.most}"
-                bound = f"{self.least} or more" if self.most is None else bound
-                raise wrong_value(name, f"be {bound}", f"{n} at index {i}")
+    if parameters:
+        xp, device = namespace_of(**parameters), device_of(next(iter(parameters.values())))
+    else:
+        xp = namespace_or_numpy(xp)
+    return xp, *positions_from_lengths(q_len, k_len, offset, xp, device)
 
 
 def length_array(
-    name: str, lengths: Any, bounds: Bounds, xp: Namespace | None, device: Device | None
+    name: str,
+    lengths: Any,
+    xp: Namespace | None,
+    device: Device | None,
+    most: int | None = None,
+    most_name: str = "",
 ) -> tuple[Namespace, Any]:
-    """Return the namespace of the lengths, and the lengths as one of its arrays."""
+    """Check lengths, from 0 to `most`; return their namespace, and them as default integers."""
     if isinstance(lengths, list | tuple | range):
         xp = namespace_or_numpy(xp)
         numbers = checks.integers(name, lengths)
         dtype = default_integer(xp, device)
-        bounds.check(name, numbers)
-        most = int(xp.iinfo(dtype).max)
-        Bounds(bounds.least, most, f"the largest {dtype_name(dtype)}").check(name, numbers)
+        _check_lengths(name, numbers, most, most_name)
+        _check_lengths(name, numbers, int(xp.iinfo(dtype).max), f"the largest {dtype_name(dtype)}")
         return xp, xp.asarray(numbers, dtype=dtype, device=device)
     if xp is not None or device is not None:
         message = f"`xp` and `device` must be left out where `{name}` is an array."
@@ -116,12 +103,20 @@ def length_array(
     checks.integral(name, lengths, xp)
     if lengths.ndim != 1:
         raise wrong_value(name, "have shape (batch,)", tuple(lengths.shape))
-    # uint64 does not compare with Python's integers everywhere, and wraps when it is cast.
+    # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
     wide = xp.astype(lengths, default_integer(xp, device_of(lengths)), copy=False)
-    most = xp.iinfo(wide.dtype).max if bounds.most is None else bounds.most
-    if is_concretely_true(xp.any((wide < bounds.least) | (wide > most))):
-        bounds.check(name, [int(lengths[i]) for i in range(lengths.shape[0])])
-    return xp, lengths
+    largest = xp.iinfo(wide.dtype).max if most is None else most
+    if is_concretely_true(xp.any((wide < 0) | (wide > largest))):
+        numbers = [int(lengths[i]) for i in range(lengths.shape[0])]
+        _check_lengths(name, numbers, most, most_name)
+    return xp, wide
+
+
+def _check_lengths(name: str, lengths: Sequence[int], most: int | None, most_name: str) -> None:
+    bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"
+    for i, n in enumerate(lengths):
+        if n < 0 or (most is not None and n > most):
+            raise wrong_value(name, f"be {bound}", f"{n} at index {i}")
 
 
 def sequence_axis(name: str, array: Any, seq_axis: int) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
-from math import prod
 from typing import Any
 
 from array_api_compat import is_lazy_array, is_numpy_namespace
@@ -36,7 +35,7 @@ def weight() -> Any:
 
 
 class WeightedLayer(CheckedLayer):
-    """Equality of immutable layers, all dataclasses: the same options, and the same arrays."""
+    """Base of frozen dataclasses that are equal if their options and their arrays are."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -61,27 +60,44 @@ def set_weights(
     xp: Namespace | None,
     dtype: Dtype | None,
     device: Device | None,
-) -> None:
-    """Check the arrays that a layer was given, and draw those that it was not.
+) -> Namespace:
+    """Check the arrays that a layer was given, draw the others, and return their namespace.
 
-    What is drawn follows the given ones to their library, dtype and device. The
-    layer keeps its seed only where the seed tells all of its arrays.
+    Arrays are drawn in the library and dtype, and on the device, of the given ones. The
+    layer keeps its seed only if the seed alone determines all of its arrays.
     """
     generator = random_generator(layer.rng)
     given = {name: getattr(layer, name) for name in shapes if getattr(layer, name) is not None}
     if given:
         xp, dtype, device = _library_of(given, shapes, xp, dtype, device)
-    if len(given) < len(shapes):
+    else:
         xp = namespace_or_numpy(xp)
+    if len(given) < len(shapes):
         dtype = float_dtype(dtype, xp.float32, xp, device)
         for name, shape in shapes.items():
-            # Drawn even where it is given, so that a seed gives each array its own numbers.
+            # Also for given arrays, so that a seed draws each array the same whatever is given.
             drawn = draw(generator, shape)
             if name not in given:
                 checks.set_fields(layer, **{name: xp.asarray(drawn, dtype=dtype, device=device)})
-    seed_tells_all = not given and is_numpy_namespace(xp) and dtype_name(dtype) == "float32"
-    seed = int(layer.rng) if seed_tells_all and hasattr(layer.rng, "__index__") else None
+    from_seed = not given and is_numpy_namespace(xp) and dtype_name(dtype) == "float32"
+    seed = int(layer.rng) if from_seed and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)
+    return xp
+
+
+def set_padded_table(
+    layer: Any,
+    shape: tuple[int, int],
+    draw: Draw,
+    xp: Namespace | None,
+    dtype: Dtype | None,
+    device: Device | None,
+) -> None:
+    """Check or draw the table (features, entries) of a layer, zero at its `padding_idx`."""
+    padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
+    xp = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
+    table = zero_padding_idx(layer.embeddings, padding_idx, xp)
+    checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)
 
 
 def _library_of(
@@ -91,7 +107,7 @@ def _library_of(
     dtype: Dtype | None,
     device: Device | None,
 ) -> tuple[Namespace, Dtype, Device]:
-    """Check arrays that were given, and return where to draw the others."""
+    """Check arrays that were given; return the namespace, dtype and device of the others."""
     theirs = namespace_of(**given)
     checks.real_floating(theirs, **given)
     for name, array in given.items():
@@ -108,7 +124,7 @@ def _library_of(
 
 
 def truncated_normal(std: float) -> Draw:
-    """Return a source of normal numbers that are drawn again beyond two deviations."""
+    """Return a function that draws normal numbers, those beyond two deviations anew."""
 
     def draw(generator: Any, shape: tuple[int, ...]) -> HostArray:
         numbers: HostArray = generator.standard_normal(shape)
@@ -120,43 +136,45 @@ def truncated_normal(std: float) -> Draw:
 
 
 def normal(std: float) -> Draw:
-    """Return a source of normal numbers."""
+    """Return a function that draws normal numbers."""
     return lambda generator, shape: generator.standard_normal(shape) * std
 
 
-def zero_padding_idx(table: Any, column: int | None, axis: int, xp: Namespace) -> Any:
-    """Set one entry along an axis to zero, and its gradient with it."""
-    if column is None:
+def zero_padding_idx(table: Any, padding_idx: int | None, xp: Namespace) -> Any:
+    """Set one column of a table (features, entries) to zero, and its gradient with it."""
+    if padding_idx is None:
         return table
     on = device_of(table)
-    number = xp.arange(table.shape[axis], dtype=default_integer(xp, on), device=on)
-    number = number[(..., *(None,) * (table.ndim - 1 - axis))]
-    zero = xp.asarray(0.0, dtype=table.dtype, device=on)
-    return select(number == column, zero, table, xp)
+    column = xp.arange(table.shape[1], dtype=default_integer(xp, on), device=on)
+    # The table second, for `select` returns the dtype of the first.
+    return select(column != padding_idx, table, 0.0, xp)
 
 
-def embedding_lookup(name: str, indices: Any, table: Any, axis: int, xp: Namespace) -> Any:
-    """Return the entries of a table, in place of `axis` the axes of the indices.
+def embedding_lookup(name: str, indices: Any, table: Any, xp: Namespace) -> Any:
+    """Return the columns of a table (features, entries), as (features, *indices.shape).
 
-    An index out of range is an error where it can be read. Elsewhere its entry is NaN:
-    libraries wrap it, clip it or take another entry.
+    An index out of range is an error where it can be read. Elsewhere its column is NaN;
+    libraries themselves would wrap or clip it.
     """
-    size, on = table.shape[axis], device_of(indices)
-    flat = xp.reshape(checked_indices(name, indices, size, xp), (prod(indices.shape),))
-    wrong = None
-    if is_lazy_array(flat):
-        wrong = (flat < 0) | (flat >= size)
-        flat = xp.where(wrong, xp.asarray(0, dtype=flat.dtype, device=on), flat)
-    taken = xp.take(table, flat, axis=axis)
-    if wrong is not None:
-        nan = xp.asarray(float("nan"), dtype=table.dtype, device=on)
-        taken = select(wrong[(..., *(None,) * (table.ndim - 1 - axis))], nan, taken, xp)
-    shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
-    return taken if indices.ndim == 1 else xp.reshape(taken, shape)
+    size = table.shape[1]
+    indices = checked_indices(name, indices, size, xp)
+    if not is_lazy_array(indices):
+        return take_entries(table, indices, 1, xp)
+    inside = (indices >= 0) & (indices < size)
+    taken = take_entries(table, xp.where(inside, indices, 0), 1, xp)
+    return select(inside, taken, float("nan"), xp)
+
+
+def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
+    """Return the entries of a table along an axis, which becomes the axes of the indices."""
+    if indices.ndim == 1:
+        return xp.take(table, indices, axis=axis)
+    taken = xp.take(table, xp.reshape(indices, (-1,)), axis=axis)
+    return xp.reshape(taken, (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]))
 
 
 def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
-    """Check indices of a table where they can be read, and return them as wide integers."""
+    """Check indices of a table where they can be read; return them in the default integer."""
     checks.integral(name, indices, xp)
     wide = xp.astype(indices, default_integer(xp, device_of(indices)), copy=False)
     for index, wrong in ((xp.min, wide < 0), (xp.max, wide >= size)):
@@ -165,25 +183,24 @@ def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
     return wide
 
 
-def sums_by_column(values: Any, columns: Any, size: int, xp: Namespace) -> Any:
-    """Return (features, size): of each column the sum of the values (features, n) sent to it.
+def segment_sum(values: Any, segment_ids: Any, num_segments: int, xp: Namespace) -> Any:
+    """Return (features, segments): sums of the values (features, n) of each segment.
 
-    Sorted by column, the values of a column are a range. It is put together from sums of
-    2, 4, 8, ... neighbours that lie within it, so that nothing else reaches the column.
+    Sorted, the values of a segment are a range. Its sum is that of blocks of 1, 2, 4, ...
+    values that lie within the range, so that what is not finite stays in its own segment.
     """
-    on = device_of(columns)
-    order = xp.argsort(columns)
+    order = xp.argsort(segment_ids)
     level = xp.take(values, order, axis=1)
-    edges = xp.arange(size + 1, dtype=columns.dtype, device=on)
-    edges = search_sorted(xp.take(columns, order), edges, xp)
+    on = device_of(segment_ids)
+    edges = xp.arange(num_segments + 1, dtype=segment_ids.dtype, device=on)
+    edges = search_sorted(xp.take(segment_ids, order), edges, xp)
     start, stop = edges[:-1], edges[1:]
-    zero = xp.asarray(0, dtype=values.dtype, device=on)
-    total = xp.zeros((values.shape[0], size), dtype=values.dtype, device=on)
+    total = xp.zeros((values.shape[0], num_segments), dtype=values.dtype, device=on)
     while level.shape[1] > 0:
         for end, index in ((start, start), (stop, stop - 1)):
             alone = (start < stop) & (end % 2 == 1)
-            taken = xp.take(level, xp.where(alone, index, index * 0), axis=1)
-            total = total + xp.where(alone, taken, zero)
+            taken = xp.take(level, xp.where(alone, index, 0), axis=1)
+            total = total + xp.where(alone, taken, 0)
         start, stop = (start + 1) // 2, stop // 2
         pairs = 2 * (level.shape[1] // 2)
         level = level[:, 0:pairs:2] + level[:, 1:pairs:2]
@@ -191,7 +208,7 @@ def sums_by_column(values: Any, columns: Any, size: int, xp: Namespace) -> Any:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Tell whether two arrays are of one kind and hold the same numbers."""
+    """Tell whether two arrays are of one library, device and dtype, and hold the same numbers."""
     if first is second:
         return True
     try:

@@ -24,8 +24,8 @@ from positional_embeddings._core.weights import (
     WeightedLayer,
     checked_indices,
     embedding_lookup,
-    set_weights,
-    sums_by_column,
+    segment_sum,
+    set_padded_table,
     truncated_normal,
     weight,
     zero_padding_idx,
@@ -49,32 +49,27 @@ class LearnedPE(WeightedLayer):
     max_len : int
         Number of positions, positive, at most 2**48.
     init_std : float, default 0.02
-        Standard deviation of the normal numbers that the table starts from; numbers
-        beyond two of it are drawn again.
+        Standard deviation of the normal distribution that the table is drawn from;
+        numbers beyond two deviations are drawn again.
     padding_idx : int, optional
         Position whose vector is zero, and gets no gradient.
     dropout : float, default 0.0
-        Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
+        Probability that a call with `rng` sets a feature to zero, 0 or more and below 1.
     rng : int or numpy.random.Generator, optional
-        Seed or generator of the table where it is not given.
+        Seed or generator for drawing the table.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`.
     embeddings : array, shape (embedding_size, max_len), optional
-        The table, of any library.
-    xp : namespace, optional
-        Array library of a drawn table, NumPy where it is None.
-    dtype : dtype, optional
-        Real floating-point dtype of a drawn table, float32 where it is None.
-    device : device, optional
-        Device of a drawn table.
+        The table, of any library; drawn if None.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a size is not positive, `padding_idx` is out of range, or the table has the
-        wrong shape.
+        If a size is not positive, `padding_idx` is out of range, or the table has the wrong shape.
 
     References
     ----------
@@ -107,20 +102,12 @@ class LearnedPE(WeightedLayer):
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
-    def __post_init__(
-        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
-    ) -> None:
+    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
-        padding_idx = checks.optional_index("padding_idx", self.padding_idx, self.max_len)
-        checks.set_fields(
-            self, feature_axis=feature_axis, seq_axis=seq_axis, padding_idx=padding_idx
-        )
-        shapes = {"embeddings": (self.embedding_size, self.max_len)}
-        set_weights(self, shapes, truncated_normal(self.init_std), xp, dtype, device)
-        xp = namespace_of(embeddings=self.embeddings)
-        table = zero_padding_idx(self.embeddings, self.padding_idx, 1, xp)
-        checks.set_fields(self, embeddings=table)
+        checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis)
+        shape = (self.embedding_size, self.max_len)
+        set_padded_table(self, shape, truncated_normal(self.init_std), xp, dtype, device)
 
     def __call__(
         self,
@@ -156,21 +143,15 @@ class LearnedPE(WeightedLayer):
         Raises
         ------
         TypeError
-            If `x` does not hold real floating-point numbers, `positions` are not
-            integers, or either is of another library than the table.
+            If `x` is not real floating-point, `positions` are not integers, or either is of
+            another library than the table.
         ValueError
-            If `x` or `positions` has the wrong shape, a position lies outside the
-            table, or both `positions` and `offset` are given. Positions whose values
-            cannot be read give NaN.
+            If `x` or `positions` has the wrong shape, a position lies outside the table, or both
+            `positions` and `offset` are given. Positions whose values cannot be read give NaN.
         """
         xp = namespace_of(x=x, **drop_none(positions=positions), embeddings=self.embeddings)
-        columns, places = self._columns(x, positions, offset, xp)
-        if positions is None:
-            vectors = self.embeddings[:, columns]
-        else:
-            vectors = embedding_lookup("positions", positions, self.embeddings, 1, xp)
-        vectors = axes.expand_to_axes(vectors, places, x.ndim, xp)
-        return dropout(add_wide(x, vectors, xp), self.dropout, rng=rng)
+        encoded = add_wide(x, self._vectors(x, positions, offset, xp), xp)
+        return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def vjp(
         self, grad: ArrayT, /, *, positions: Array | None = None, offset: int = 0
@@ -191,44 +172,41 @@ class LearnedPE(WeightedLayer):
         grad_x : array
             `grad` itself.
         grad_embeddings : array, shape (embedding_size, max_len)
-            Gradient of the table in its dtype; repeated positions are added up, and
-            that of `padding_idx` is zero.
+            Gradient of the table, in its dtype: summed over repeated positions, and zero at
+            `padding_idx`.
 
         Raises
         ------
         TypeError
             As the call.
         ValueError
-            As the call; positions outside the table whose values cannot be read get no
-            gradient.
+            As the call; positions outside the table whose values cannot be read get no gradient.
         """
         xp = namespace_of(grad=grad, **drop_none(positions=positions), embeddings=self.embeddings)
-        columns, places = self._columns(grad, positions, offset, xp, "grad")
-        on, dtype = device_of(grad), compute_dtype(grad.dtype, xp)
-        # Added up over the axes that the positions are repeated along, then sent to their column.
-        others = tuple(i for i in range(grad.ndim) if i not in places)
-        wide = xp.astype(grad, dtype, copy=False)
+        columns, own = self._columns(grad, positions, offset, xp, "grad")
+        # The sum over the axes that the vectors were repeated along.
+        others = tuple(i for i in range(grad.ndim) if i not in own)
+        wide = xp.astype(grad, compute_dtype(grad.dtype, xp), copy=False)
         wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
-        order = (*places, *others)
-        lengths = tuple(grad.shape[axis] for axis in places[1:])
-        flat = xp.reshape(xp.permute_dims(wide, order), (self.embedding_size, prod(lengths)))
+        lengths = tuple(grad.shape[axis] for axis in own[1:])
+        flat = xp.permute_dims(wide, (*own, *others))
+        flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
         if positions is None:
-            around = (columns.start, self.max_len - columns.stop)
-            before, after = (
-                xp.zeros((self.embedding_size, n), dtype=dtype, device=on) for n in around
-            )
+            size, kind = self.embedding_size, {"dtype": flat.dtype, "device": device_of(grad)}
+            before = xp.zeros((size, columns.start), **kind)
+            after = xp.zeros((size, self.max_len - columns.stop), **kind)
             total = xp.concat([before, flat, after], axis=1)
         else:
-            columns_ = checked_indices("positions", positions, self.max_len, xp)
-            columns_ = xp.reshape(xp.broadcast_to(columns_, lengths), (prod(lengths),))
-            total = sums_by_column(flat, columns_, self.max_len, xp)
-        total = zero_padding_idx(total, self.padding_idx, 1, xp)
+            indices = checked_indices("positions", positions, self.max_len, xp)
+            indices = xp.reshape(xp.broadcast_to(indices, lengths), (-1,))
+            total = segment_sum(flat, indices, self.max_len, xp)
+        total = zero_padding_idx(total, self.padding_idx, xp)
         return grad, xp.astype(total, self.embeddings.dtype, copy=False)
 
     def resize(self, max_len: int) -> "LearnedPE":
         """Return the encoding for another length, by linear interpolation of the table.
 
-        The first and the last vector stay what they are.
+        The first and the last vector stay as they are.
 
         Parameters
         ----------
@@ -260,26 +238,37 @@ class LearnedPE(WeightedLayer):
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         xp = namespace_of(embeddings=self.embeddings)
         on, dtype = device_of(self.embeddings), compute_dtype(self.embeddings.dtype, xp)
-        # New position j stands at j * (old - 1) / (new - 1) of the old ones.
+        # New position j is at j * (old - 1) / (new - 1) among the old ones.
         steps = max(max_len - 1, 1)
         left, rest = host.divmod(host.arange(max_len) * (self.max_len - 1), steps)
         right = host.minimum(left + 1, self.max_len - 1)
-        share = xp.asarray(rest / steps, dtype=dtype, device=on)
+        fraction = xp.asarray(rest / steps, dtype=dtype, device=on)
         wide, integer = xp.astype(self.embeddings, dtype, copy=False), default_integer(xp, on)
         before, after = (
             xp.take(wide, xp.asarray(index, dtype=integer, device=on), axis=1)
             for index in (left, right)
         )
-        # A share of zero takes nothing, of what is not finite either.
-        after = xp.where(share > 0, after, xp.asarray(0.0, dtype=dtype, device=on))
-        table = before * (1 - share) + after * share
+        # Zero times infinity would be NaN.
+        after = xp.where(fraction > 0, after, 0)
+        table = before * (1 - fraction) + after * fraction
         table = xp.astype(table, self.embeddings.dtype, copy=False)
         return replace(self, max_len=max_len, embeddings=table)
+
+    def _vectors(
+        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
+    ) -> Any:
+        """Return the vectors of the positions of `x`, on its axes."""
+        columns, own = self._columns(x, positions, offset, xp, name)
+        if positions is None:
+            vectors = self.embeddings[:, columns]
+        else:
+            vectors = embedding_lookup("positions", positions, self.embeddings, xp)
+        return axes.expand_to_axes(vectors, own, x.ndim, xp)
 
     def _columns(
         self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
     ) -> tuple[slice, list[int]]:
-        """Check an input, and return the columns of its offset and the axes of its positions."""
+        """Check an input; return the columns at its offset, and its axes that the table has."""
         checks.real_floating(xp, **{name: x})
         offset = checks.non_negative_integer("offset", offset)
         checks.no_positions_and_offset(positions, offset)

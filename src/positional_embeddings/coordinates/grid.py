@@ -30,18 +30,14 @@ def grid_positions(
     ----------
     shape : sequence of int
         Number of points along each coordinate, positive; at most 2**48 in all.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    dtype : dtype, optional
-        Integer or real dtype of the result, the library's default integer where it is
-        None.
-    device : device, optional
-        Device of the result.
+    xp, dtype, device : optional
+        Array library (NumPy if None), integer or real dtype (the library's default integer
+        if None) and device of the result.
 
     Returns
     -------
     array, shape (len(shape), prod(shape))
-        The coordinates, the last one running fastest, as the patches of an image are
+        The coordinates, the last one changing fastest, as the patches of an image are
         numbered: positions for a `RoPE` with as many `sections`.
 
     Raises

@@ -1,4 +1,4 @@
-"""Dropout, with random numbers from wherever the caller has them."""
+"""Dropout, by any source of random numbers."""
 
 from typing import Any
 
@@ -14,24 +14,22 @@ from positional_embeddings._core.namespace import (
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
-    """Set a random part of the numbers to zero, and scale the others up.
+    """Set random elements to zero, and scale the others up.
 
     Parameters
     ----------
     x : array
         Real floating-point numbers.
     rate : float
-        Expected part that is set to zero, 0 or more and below 1.
+        Probability that an element is set to zero, 0 or more and below 1.
     rng : numpy.random.Generator, cupy.random.Generator or callable, optional
-        Source of the random numbers: a generator, or a function from a shape to an
-        array of numbers from 0 to below 1, such as ``torch.rand``. Without it `x` is
-        returned as it is.
+        Source of the random numbers: a generator, or a function from a shape to an array of numbers
+        from 0 to below 1, such as ``torch.rand``. If None, `x` is returned as it is.
 
     Returns
     -------
     array
-        Shape and dtype of `x`: zeros, and elsewhere ``x / (1 - rate)``, so that the
-        expected value is `x`.
+        Shape and dtype of `x`: zeros, else ``x / (1 - rate)``. The expected value is `x`.
 
     Raises
     ------
@@ -58,21 +56,15 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     if rng is None or rate == 0:
         return x
     dtype = compute_dtype(x.dtype, xp)
-    drawn = _drawn(rng, tuple(x.shape))
+    draw = getattr(rng, "random", rng)
+    if not callable(draw):
+        raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
+    drawn = draw(tuple(x.shape))
     if isinstance(drawn, host.ndarray):
         drawn = xp.asarray(drawn, dtype=dtype, device=device_of(x))
     namespace_of(x=x, rng=drawn)
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
-    zero = xp.asarray(0.0, dtype=dtype, device=device_of(x))
     scaled = xp.astype(x, dtype, copy=False) / (1 - rate)
-    kept: ArrayT = xp.astype(xp.where(drawn >= rate, scaled, zero), x.dtype, copy=False)
+    kept: ArrayT = xp.astype(xp.where(drawn >= rate, scaled, 0), x.dtype, copy=False)
     return kept
-
-
-def _drawn(rng: Any, shape: tuple[int, ...]) -> Any:
-    """Return numbers from 0 to 1 of a generator or a function."""
-    draw = getattr(rng, "random", rng)
-    if not callable(draw):
-        raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
-    return draw(shape)

@@ -1,7 +1,7 @@
 """Embeddings of tokens and of image patches, features first."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from math import sqrt
+from math import prod, sqrt
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks
@@ -20,16 +20,16 @@ from positional_embeddings._core.weights import (
     WeightedLayer,
     embedding_lookup,
     normal,
+    set_padded_table,
     set_weights,
     weight,
-    zero_padding_idx,
 )
 
 Size = int | tuple[int, int]
 
 
 def _pair(name: str, size: Any) -> tuple[int, int]:
-    """Return height and width, of an int for both."""
+    """Return height and width; an integer stands for both."""
     if not isinstance(size, tuple | list):
         size = (size, size)
     if len(size) != 2:
@@ -54,25 +54,20 @@ class TokenEmbedding(WeightedLayer):
     padding_idx : int, optional
         Token whose vector is zero, and gets no gradient.
     init_std : float, default 0.02
-        Standard deviation of the normal numbers that the table starts from.
+        Standard deviation of the normal distribution that the table is drawn from.
     rng : int or numpy.random.Generator, optional
-        Seed or generator of the table where it is not given.
+        Seed or generator for drawing the table.
     embeddings : array, shape (d_model, vocab_size), optional
-        The table, of any library.
-    xp : namespace, optional
-        Array library of a drawn table, NumPy where it is None.
-    dtype : dtype, optional
-        Real floating-point dtype of a drawn table, float32 where it is None.
-    device : device, optional
-        Device of a drawn table.
+        The table, of any library; drawn if None.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a size is not positive, `padding_idx` is out of range, or the table has the
-        wrong shape.
+        If a size is not positive, `padding_idx` is out of range, or the table has the wrong shape.
 
     References
     ----------
@@ -98,17 +93,10 @@ class TokenEmbedding(WeightedLayer):
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
-    def __post_init__(
-        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
-    ) -> None:
+    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
-        padding_idx = checks.optional_index("padding_idx", self.padding_idx, self.vocab_size)
-        checks.set_fields(self, padding_idx=padding_idx)
-        shapes = {"embeddings": (self.d_model, self.vocab_size)}
-        set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
-        xp = namespace_of(embeddings=self.embeddings)
-        table = zero_padding_idx(self.embeddings, self.padding_idx, 1, xp)
-        checks.set_fields(self, embeddings=table)
+        shape = (self.d_model, self.vocab_size)
+        set_padded_table(self, shape, normal(self.init_std), xp, dtype, device)
 
     def __call__(self, ids: ArrayT, /) -> ArrayT:
         """Return the vectors of tokens.
@@ -131,7 +119,7 @@ class TokenEmbedding(WeightedLayer):
             If a token is out of range. Tokens whose values cannot be read give NaN.
         """
         xp = namespace_of(ids=ids, embeddings=self.embeddings)
-        vectors: ArrayT = embedding_lookup("ids", ids, self.embeddings, 1, xp)
+        vectors: ArrayT = embedding_lookup("ids", ids, self.embeddings, xp)
         return vectors
 
 
@@ -147,31 +135,24 @@ class PatchEmbedding(WeightedLayer):
         Height and width of an image, positive, at most 2**20; an int for both.
     patch_size : int or tuple of int
         Height and width of a patch, divisors of those of the image.
-    num_channels : int
-        Number of channels, positive, at most 2**20.
-    d_model : int
-        Number of features, positive, at most 2**20.
+    num_channels, d_model : int
+        Numbers of channels and of features, positive, at most 2**20.
     rng : int or numpy.random.Generator, optional
-        Seed or generator of the kernel where it is not given: normal numbers of
-        variance 1 over the numbers of a patch. The bias starts from zero.
+        Seed or generator for drawing the kernel: normal numbers of variance 1 over the
+        number of elements of a patch. The bias starts from zero.
     kernel : array, shape (d_model, num_channels, patch height, patch width), optional
-        Weights of the projection, as a two-dimensional convolution has them.
+        Weights of the projection, in the layout of a two-dimensional convolution.
     bias : array, shape (d_model,), optional
-        What is added to every patch.
-    xp : namespace, optional
-        Array library of drawn weights, NumPy where it is None.
-    dtype : dtype, optional
-        Real floating-point dtype of drawn weights, float32 where it is None.
-    device : device, optional
-        Device of drawn weights.
+        Bias of the projection.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (float32 if None) and device of drawn weights.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a size is not positive, the patch does not divide the image, or a weight has
-        the wrong shape.
+        If a size is not positive or does not divide another, or a weight has a wrong shape.
 
     References
     ----------
@@ -197,14 +178,12 @@ class PatchEmbedding(WeightedLayer):
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
-    def __post_init__(
-        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
-    ) -> None:
+    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
-        image, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
+        image, patch = self._sizes
         if image[0] % patch[0] or image[1] % patch[1]:
             raise wrong_value("image_size", f"be a multiple of `patch_size` = {patch}", image)
-        std = 1 / sqrt(self.num_channels * patch[0] * patch[1])
+        std = 1 / sqrt(self.num_channels * prod(patch))
 
         def draw(generator: Any, shape: tuple[int, ...]) -> Any:
             return generator.standard_normal(shape) * (std if len(shape) > 1 else 0.0)
@@ -215,8 +194,8 @@ class PatchEmbedding(WeightedLayer):
     @property
     def num_patches(self) -> int:
         """Number of patches of an image."""
-        rows, columns = self._grid
-        return rows * columns
+        image, patch = self._sizes
+        return (image[0] // patch[0]) * (image[1] // patch[1])
 
     def __call__(self, images: ArrayT, /) -> ArrayT:
         """Return the vectors of the patches of images.
@@ -229,44 +208,37 @@ class PatchEmbedding(WeightedLayer):
         Returns
         -------
         array, shape (d_model, patches, batch)
-            The patches row by row, in the dtype of `images`. Half precision is
-            computed in float32.
+            The patches row by row, in the dtype of `images`. Half precision is computed in float32.
 
         Raises
         ------
         TypeError
-            If `images` does not hold real floating-point numbers, or is of another
-            library than the weights.
+            If `images` has no real floating-point dtype, or another library than the weights.
         ValueError
             If `images` has the wrong shape.
         """
         xp = namespace_of(images=images, kernel=self.kernel, bias=self.bias)
         checks.real_floating(xp, images=images)
-        size, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
-        if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, *size):
-            raise wrong_value(
-                "images",
-                f"have shape ({self.num_channels}, {size[0]}, {size[1]}, batch)",
-                tuple(images.shape),
-            )
+        (height, width), patch = self._sizes
+        if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, height, width):
+            wanted = f"have shape ({self.num_channels}, {height}, {width}, batch)"
+            raise wrong_value("images", wanted, tuple(images.shape))
         dtype = xp.result_type(
             compute_dtype(images.dtype, xp), compute_dtype(self.kernel.dtype, xp)
         )
         kernel, bias, wide = (
             xp.astype(array, dtype, copy=False) for array in (self.kernel, self.bias, images)
         )
-        rows, columns = self._grid
-        batch = images.shape[3]
+        rows, columns, batch = height // patch[0], width // patch[1], images.shape[3]
         split = (self.num_channels, rows, patch[0], columns, patch[1], batch)
-        cut = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
-        numbers = self.num_channels * patch[0] * patch[1]
-        flat = xp.reshape(cut, (numbers, rows * columns, batch))
+        patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
+        elements = self.num_channels * prod(patch)
+        flat = xp.reshape(patches, (elements, rows * columns, batch))
         with without_autocast(flat):
-            projected = xp.tensordot(xp.reshape(kernel, (self.d_model, numbers)), flat, axes=1)
+            projected = xp.tensordot(xp.reshape(kernel, (self.d_model, elements)), flat, axes=1)
         embedded: ArrayT = xp.astype(projected + bias[:, None, None], images.dtype, copy=False)
         return embedded
 
     @property
-    def _grid(self) -> tuple[int, int]:
-        image, patch = _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)
-        return image[0] // patch[0], image[1] // patch[1]
+    def _sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        return _pair("image_size", self.image_size), _pair("patch_size", self.patch_size)

@@ -1,8 +1,8 @@
-"""Attention masks: boolean, True where a query may not attend to a key.
+"""Causal, padding, prefix and segment masks: True where a query may not attend to a key.
 
-A mask has shape (query, key, batch), with 1 where it broadcasts, so that masks
-combine with ``|``; one of another number of axes goes through `combine_masks`. Query i
-stands at position i + offset, key j at position j.
+A mask has shape (query, key, batch), with 1 where it broadcasts, so that masks combine with
+``|``; `combine_masks` takes masks with other numbers of axes. Query i is at position
+i + offset, key j at position j.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,14 @@ from positional_embeddings._core.namespace import (
     Array,
     Device,
     Namespace,
-    default_integer,
     device_of,
     drop_none,
     namespace_of,
     namespace_or_numpy,
 )
 from positional_embeddings._core.positions import (
-    Bounds,
     length_array,
-    query_and_key_positions,
+    positions_from_lengths,
     sequence_axis,
     sequence_first,
 )
@@ -41,32 +39,27 @@ def create_causal_mask(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the mask that lets each query attend to its own position and earlier ones.
+    """Return the mask that lets each query attend to its own and earlier positions.
 
-    Query i stands at position i + `offset`, key j at position j.
+    Query i is at position i + `offset`, key j at position j.
 
     Parameters
     ----------
-    q_len : int
-        Number of queries, positive.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
+    q_len, k_len : int
+        Numbers of queries and keys, positive; as many keys as queries if `k_len` is None.
     offset : int, optional
-        Position of the first query among the keys. Where it is None,
-        ``k_len - q_len``: the last query sees the last key, as with cached
-        keys. With fewer keys than queries the first queries then see nothing.
+        Position of the first query among the keys. If None, ``k_len - q_len``: the last
+        query is at the last key, as with cached keys. With fewer keys than queries the
+        first queries then attend to nothing.
     mask_diagonal : bool, default False
-        Mask each query's own position too. The query at position 0 then attends to
-        nothing.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    device : device, optional
-        Device of the result.
+        Also mask each query's own position. The query at position 0 then attends to nothing.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result.
 
     Returns
     -------
     array of bool, shape (q_len, k_len, 1)
-        True where key j stands after query i, and may not be attended to.
+        True where key j comes after query i.
 
     Raises
     ------
@@ -113,34 +106,28 @@ def create_padding_mask(
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (batch,)
-        Number of real elements of each sequence, 0 to `max_len`, of any integer
-        dtype.
+        Lengths of the sequences without padding, 0 to `max_len`.
     max_len : int
         Length that the sequences are padded to, positive, at most 2**48.
     side : {"right", "left"}, default "right"
         Side that the padding is on.
     batch_first : bool, default False
         Return shape (batch, max_len, 1) instead.
-    xp : namespace, optional
-        Array library of the result where `lengths` is a list or a tuple, NumPy
-        where it is None. An array has a library of its own.
-    device : device, optional
-        Device of the result where `lengths` is a list or a tuple.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result, if `lengths` is no array.
 
     Returns
     -------
     array of bool, shape (1, max_len, batch)
-        True where a key is padding, and may not be attended to. Combines with a
-        causal mask by ``|``.
+        True where a key is padding. Combines with a causal mask by ``|``.
 
     Raises
     ------
     TypeError
         If `lengths` are not integers, or another argument is of the wrong kind.
     ValueError
-        If `lengths` is not one-dimensional, or one of them is negative or above
-        `max_len`. Lengths whose values cannot be read, in a dask array or while
-        JAX traces, are not checked.
+        If `lengths` is not one-dimensional, or one of them is negative or above `max_len`.
+        Lengths that cannot be read, in a dask array or while JAX traces, are not checked.
 
     Examples
     --------
@@ -156,12 +143,8 @@ def create_padding_mask(
     max_len = checks.positive_integer("max_len", max_len, most=checks.MOST_IN_MEMORY)
     checks.choice("side", side, ("right", "left"))
     batch_first = checks.boolean("batch_first", batch_first)
-    bounds = Bounds(0, max_len, "`max_len`")
-    xp, real = length_array("lengths", lengths, bounds, xp, device)
-    on = device_of(real)
-    dtype = default_integer(xp, on)
-    real = xp.astype(real, dtype, copy=False)
-    key = xp.arange(max_len, dtype=dtype, device=on)[None, :, None]
+    xp, real = length_array("lengths", lengths, xp, device, max_len, "`max_len`")
+    key = xp.arange(max_len, dtype=real.dtype, device=device_of(real))[None, :, None]
     real = real[:, None, None] if batch_first else real[None, None, :]
     return key >= real if side == "right" else key < max_len - real
 
@@ -182,30 +165,24 @@ def create_prefix_mask(
     q_len : int
         Number of queries, positive.
     prefix_len : int, or list, tuple or array of int, shape (batch,)
-        Number of keys of the prefix, zero or more, the same or one for each
-        sequence.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it
-        is None: the last query stands at the last key.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None. An array `prefix_len`
-        has a library of its own.
-    device : device, optional
-        Device of the result where `prefix_len` is not an array.
+        Number of keys of the prefix, zero or more, the same for all sequences or one for each.
+    k_len, offset : int, optional
+        Number of keys, and position of the first query among them. If None, there are as
+        many keys as queries, and the last query is at the last key.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result, if `prefix_len` is no array.
 
     Returns
     -------
     array of bool, shape (q_len, k_len, 1 or batch)
-        True where key j stands after query i and outside the prefix.
+        True where key j comes after query i and is not in the prefix.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a length is not positive, or a prefix negative or above `k_len`, where
+        If a length is not positive, or a prefix is negative or longer than `k_len`, where
         its value can be read.
 
     References
@@ -225,12 +202,10 @@ def create_prefix_mask(
         lengths = [checks.integer("prefix_len", lengths, what)]  # type: ignore[arg-type]
     elif getattr(lengths, "shape", None) == ():
         lengths = lengths[None]
-    keys = ("q_len", q_len) if k_len is None else ("k_len", k_len)
-    bounds = Bounds(0, checks.positive_integer(*keys), "the number of keys")
-    xp, prefix = length_array("prefix_len", lengths, bounds, xp, device)
+    keys = checks.positive_integer(*(("q_len", q_len) if k_len is None else ("k_len", k_len)))
+    xp, prefix = length_array("prefix_len", lengths, xp, device, keys, "the number of keys")
     query, key = query_and_key(q_len, k_len, offset, xp, device_of(prefix))
-    prefix = xp.astype(prefix, key.dtype, copy=False)[None, None, :]
-    return (key > query) & (key >= prefix)
+    return (key > query) & (key >= prefix[None, None, :])
 
 
 def create_segment_mask(
@@ -243,26 +218,22 @@ def create_segment_mask(
     segment_ids : array of int, shape (query,) or (query, batch)
         The document that each query belongs to; a negative number is padding.
     key_segment_ids : array of int, shape (key,) or (key, batch), optional
-        The document that each key belongs to; those of the queries where it is
-        None. With cached keys, those of all of them: they stand for the number of
-        keys and the offset that other masks take.
+        The document that each key belongs to, `segment_ids` if None. With cached keys,
+        those of all keys: they take the place of the `k_len` and `offset` of other masks.
     seq_axis : int, default 0
         Axis of the sequence in both: 1 for shapes (batch, query) and (batch, key).
 
     Returns
     -------
     array of bool, shape (query, key, 1 or batch)
-        True where query and key belong to different documents, or either is
-        padding.
+        True where query and key belong to different documents, or either is padding.
 
     Raises
     ------
     TypeError
-        If an argument is not an array of signed integers, or they come from
-        different libraries.
+        If an argument is not an array of signed integers, or their libraries differ.
     ValueError
-        If an array has the wrong number of axes or no axis `seq_axis`, or the batches
-        differ.
+        If an array has the wrong number of axes or no axis `seq_axis`, or the batches differ.
 
     See Also
     --------
@@ -302,14 +273,10 @@ def create_segment_mask(
 
 
 def query_and_key(
-    q_len: int,
-    k_len: int | None,
-    offset: int | None,
-    xp: Namespace,
-    device: Device | None,
+    q_len: int, k_len: int | None, offset: int | None, xp: Namespace, device: Device | None
 ) -> tuple[Any, Any]:
-    """Return the positions of queries and keys, on the first and the second of three axes."""
-    query, key = query_and_key_positions(q_len, k_len, offset, xp, device)
+    """Return positions of queries and keys that broadcast to (query, key, 1)."""
+    query, key = positions_from_lengths(q_len, k_len, offset, xp, device)
     return query[:, None, None], key[None, :, None]
 
 
@@ -321,7 +288,7 @@ def _checked_segments(name: str, ids: Any, seq_axis: int, xp: Namespace) -> Any:
 
 
 def _transposed_segments(query: Any, key: Any, seq_axis: int) -> str:
-    """Tell what to pass if the batches agree once arrays of (sequence, batch) are transposed."""
+    """Return a hint if the batches agree once arrays of (sequence, batch) are transposed."""
     if query.shape[0] == key.shape[0]:
         other = 1 - seq_axis % 2
         return f" The sequence is on axis {other} of both? Pass seq_axis={other}."

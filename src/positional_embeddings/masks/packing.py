@@ -1,7 +1,7 @@
-"""The bookkeeping of padded and packed sequences: lengths, segments, positions.
+"""Lengths, segments and positions of padded and packed sequences.
 
-Arrays of segments, positions and padding have shape (sequence,) or (sequence, batch), or
-(batch, sequence) with ``seq_axis=1``.
+Arrays of segments, positions and padding have shape (seq,) or (seq, batch), or (batch, seq)
+with ``seq_axis=1``.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,6 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import (
-    Bounds,
     length_array,
     sequence_axis,
     sequence_first,
@@ -38,19 +37,17 @@ def segment_ids_from_lengths(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the number of the document that each packed position belongs to.
+    """Return the index of the document that each packed position belongs to.
 
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (documents,)
         Lengths of the documents, zero or more, packed one after another.
     total_len : int, optional
-        Length of the packed sequence; what remains is padding. Needed where
-        `lengths` is an array; the sum of a list or tuple where it is None.
-    xp : namespace, optional
-        Array library of the result where `lengths` is a list or a tuple.
-    device : device, optional
-        Device of the result where `lengths` is a list or a tuple.
+        Length of the packed sequence; what remains is padding. If None, the sum of
+        `lengths`, which must not be an array.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result, if `lengths` is no array.
 
     Returns
     -------
@@ -62,8 +59,7 @@ def segment_ids_from_lengths(
     TypeError
         If `lengths` are not integers, or `total_len` is missing.
     ValueError
-        If a length is negative or their sum above `total_len`, where values can be
-        read.
+        If a length is negative, or their sum is above `total_len`, where values can be read.
 
     Examples
     --------
@@ -76,26 +72,23 @@ def segment_ids_from_lengths(
             raise TypeError(message)
         total_len = sum(checks.integers("lengths", lengths))
     total_len = checks.positive_integer("total_len", total_len, most=checks.MOST_IN_MEMORY)
-    ends = cumulative_lengths(lengths, xp=xp, device=device)
-    xp, on = namespace_of(lengths=ends), device_of(ends)
+    xp, ends = _cumulative_lengths(lengths, xp, device)
     if is_concretely_true(ends[-1] > total_len):
         raise wrong_value(
             "total_len", f"be the sum of `lengths`, {int(ends[-1])}, or more", total_len
         )
-    position = xp.arange(total_len, dtype=ends.dtype, device=on)
+    position = xp.arange(total_len, dtype=ends.dtype, device=device_of(ends))
     ended = search_sorted(ends[1:], position, xp, side="right")
-    none = xp.asarray(-1, dtype=ends.dtype, device=on)
-    return xp.where(position < ends[-1], ended, none)
+    return xp.where(position < ends[-1], ended, -1)
 
 
 def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
-    """Return positions that start anew in each document.
+    """Return positions that restart from 0 in each document.
 
     Parameters
     ----------
     segment_ids : array of int, shape (seq,) or (seq, batch)
-        The document of each position, each document in one piece; a negative
-        number is padding.
+        The document of each position, each document contiguous; a negative number is padding.
     seq_axis : int, default 0
         Axis of the sequence: 1 for shape (batch, seq).
 
@@ -109,7 +102,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     TypeError
         If `segment_ids` is not an array of signed integers.
     ValueError
-        If it has another number of axes, or `seq_axis` is none of them.
+        If it does not have one or two axes, or `seq_axis` is none of them.
 
     Examples
     --------
@@ -120,42 +113,43 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     xp = namespace_of(segment_ids=segment_ids)
     checks.signed_integers("segment_ids", segment_ids, xp)
     axis = sequence_axis("segment_ids", segment_ids, seq_axis)
-    on, dtype = device_of(segment_ids), default_integer(xp, device_of(segment_ids))
-    # The sequence last, so that documents follow one another where all are laid end to end.
+    on = device_of(segment_ids)
+    dtype = default_integer(xp, on)
+    # The sequence last, so that each document stays contiguous when the array is flattened.
     order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
     ids: Any = xp.permute_dims(segment_ids, order)
-    first = ids[..., :1] == ids[..., :1]
+    first = ids[..., :1] == ids[..., :1]  # True
     start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), dtype=dtype)
     index = xp.arange(document.shape[0], dtype=dtype, device=on)
     since = index - search_sorted(document, document, xp)
-    since = xp.where(ids < 0, xp.asarray(0, dtype=dtype, device=on), xp.reshape(since, ids.shape))
+    since = xp.where(ids < 0, 0, xp.reshape(since, ids.shape))
     positions: ArrayT = xp.permute_dims(since, order)
     return positions
 
 
 def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
-    """Return positions that count what is not padding, for padding on either side.
+    """Return positions that count the elements that are not padding, on whichever side it is.
 
     Parameters
     ----------
     mask : array of bool, shape (seq,) or (seq, batch)
-        True at padding: ``mask[0]`` of what `create_padding_mask` returns.
+        True at padding, such as ``create_padding_mask(...)[0]``.
     seq_axis : int, default 0
         Axis of the sequence: 1 for shape (batch, seq).
 
     Returns
     -------
     array of int
-        Shape of `mask`: 0, 1, ... at what is not padding, and 0 in padding before
-        it. Padding after or between repeats the last position.
+        Shape of `mask`: 0, 1, ... at elements, and 0 in padding before the first one.
+        Padding after an element repeats its position.
 
     Raises
     ------
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If it has another number of axes, or `seq_axis` is none of them.
+        If it does not have one or two axes, or `seq_axis` is none of them.
 
     Examples
     --------
@@ -173,12 +167,10 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     """
     xp = namespace_of(mask=mask)
     check_mask("mask", mask, xp)
-    axis, on = sequence_axis("mask", mask, seq_axis), device_of(mask)
-    dtype = default_integer(xp, on)
+    axis, dtype = sequence_axis("mask", mask, seq_axis), default_integer(xp, device_of(mask))
     real = xp.astype(xp.logical_not(mask), dtype)
     count = xp.cumulative_sum(real, axis=axis, dtype=dtype)
-    zero = xp.asarray(0, dtype=dtype, device=on)
-    positions: ArrayT = xp.where(count > 0, count - 1, zero)
+    positions: ArrayT = xp.where(count > 0, count - 1, 0)
     return positions
 
 
@@ -189,49 +181,51 @@ def cumulative_lengths(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return where each packed document begins, and where the last one ends.
+    """Return the index where each packed document begins, and where the last one ends.
 
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (documents,)
         Lengths of the documents, zero or more.
-    xp : namespace, optional
-        Array library of the result where `lengths` is a list or a tuple.
-    device : device, optional
-        Device of the result where `lengths` is a list or a tuple.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result, if `lengths` is no array.
 
     Returns
     -------
     array of int, shape (documents + 1,)
-        0 and the running sum, known as ``cu_seqlens`` elsewhere.
+        0 and the cumulative sums of `lengths`, elsewhere called ``cu_seqlens``.
 
     Raises
     ------
     TypeError
         If `lengths` are not integers.
     ValueError
-        If `lengths` is not one-dimensional, one is negative, or their sum is larger than
-        any integer of the library, where values can be read.
+        If `lengths` is not one-dimensional, or where values can be read, one is negative or
+        their sum overflows the library's integers.
 
     Examples
     --------
     >>> cumulative_lengths([2, 1, 3])
     array([0, 2, 3, 6])
     """
-    xp, real = length_array("lengths", lengths, Bounds(), xp, device)
-    on = device_of(real)
-    real = xp.astype(real, default_integer(xp, on), copy=False)
-    start = xp.asarray([0], dtype=real.dtype, device=on)
+    return _cumulative_lengths(lengths, xp, device)[1]
+
+
+def _cumulative_lengths(
+    lengths: Any, xp: Namespace | None, device: Device | None
+) -> tuple[Namespace, Any]:
+    xp, real = length_array("lengths", lengths, xp, device)
+    start = xp.zeros(1, dtype=real.dtype, device=device_of(real))
     ends = xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
     if is_concretely_true(xp.any(ends[1:] < ends[:-1])):
         most = xp.iinfo(ends.dtype).max
         message = f"`lengths` must add up to at most {most}, which {dtype_name(ends.dtype)} holds."
         raise ValueError(message)
-    return ends
+    return xp, ends
 
 
 def lengths_from_cumulative(cumulative: ArrayT, /) -> ArrayT:
-    """Return the lengths of packed documents from where each begins.
+    """Return the lengths of packed documents from their cumulative sums.
 
     Parameters
     ----------
@@ -273,8 +267,7 @@ def lengths_from_segment_ids(
     segment_ids : array of int, shape (seq,) or (seq, batch)
         The document of each position, from 0; a negative number is padding.
     num_segments : int
-        Number of documents, positive. It is asked for since a shape may not depend
-        on values.
+        Number of documents, positive; given, because shapes may not depend on values.
     seq_axis : int, default 0
         Axis of the sequence: 1 for shape (batch, seq).
 
@@ -288,9 +281,8 @@ def lengths_from_segment_ids(
     TypeError
         If `segment_ids` is not an array of signed integers.
     ValueError
-        If `segment_ids` has another number of axes or no axis `seq_axis`, or if
-        `num_segments` is not positive, or not above every id, where values can be
-        read.
+        If `segment_ids` does not have one or two axes, or no axis `seq_axis`, or if
+        `num_segments` is not positive, or not above all ids, where these can be read.
 
     Examples
     --------
@@ -307,12 +299,11 @@ def lengths_from_segment_ids(
     ids: Any = xp.astype(sequence_first(segment_ids, axis, xp), dtype, copy=False)
     if is_concretely_true(xp.any(ids >= num_segments)):
         raise wrong_value("num_segments", "be above every one of `segment_ids`", num_segments)
-    # Each pair of document and column has a number; the sorted numbers begin where they are found.
+    # Number the pairs of document and column; once sorted, those of a pair are a range.
     batch = ids.shape[1:]
     columns, pairs = prod(batch), num_segments * prod(batch)
     pair = ids * columns + xp.arange(columns, dtype=dtype, device=on)
-    counted = (ids >= 0) & (ids < num_segments)
-    pair = xp.where(counted, pair, xp.asarray(pairs, dtype=dtype, device=on))
+    pair = xp.where((ids >= 0) & (ids < num_segments), pair, pairs)
     ordered = xp.sort(xp.reshape(pair, (-1,)))
     begin = search_sorted(ordered, xp.arange(pairs + 1, dtype=dtype, device=on), xp)
     lengths: ArrayT = xp.reshape(begin[1:] - begin[:-1], (num_segments, *batch))

@@ -1,7 +1,6 @@
 """Sparse attention masks: windows, chunks and dilation.
 
-Boolean, True where a query may not attend to a key; query i stands at position
-i + offset, key j at position j.
+True where a query may not attend to a key; query i is at position i + offset, key j at position j.
 """
 
 from typing import Any
@@ -31,23 +30,18 @@ def create_sliding_window_mask(
     q_len : int
         Number of queries, positive.
     window : tuple of two int or None
-        How many keys to the left and to the right of its own position a query
-        attends to, beside its own; None for all of them. ``(w - 1, 0)`` is the
-        causal window of w keys.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it
-        is None: the last query stands at the last key.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    device : device, optional
-        Device of the result.
+        Numbers of keys before and after its own position that a query attends to, None for
+        all. ``(w - 1, 0)`` is the causal window of w keys.
+    k_len, offset : int, optional
+        Number of keys, and position of the first query among them. If None, there are as
+        many keys as queries, and the last query is at the last key.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result.
 
     Returns
     -------
     array of bool, shape (q_len, k_len, 1)
-        True where key j lies outside ``i - left <= j <= i + right``.
+        True where key j is outside ``i - left <= j <= i + right``.
 
     Raises
     ------
@@ -100,22 +94,18 @@ def create_chunked_mask(
     q_len : int
         Number of queries, positive.
     chunk_size : int
-        Number of positions of a chunk, positive.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it
-        is None: the last query stands at the last key.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    device : device, optional
-        Device of the result.
+        Number of positions in a chunk, positive.
+    k_len, offset : int, optional
+        Number of keys, and position of the first query among them. If None, there are as
+        many keys as queries, and the last query is at the last key.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result.
 
     Returns
     -------
     array of bool, shape (q_len, k_len, 1)
-        True where ``i // chunk_size`` and ``j // chunk_size`` differ. Combine with
-        a causal mask for causal chunks.
+        True where ``i // chunk_size`` and ``j // chunk_size`` differ. Combine with a
+        causal mask for causal chunks.
 
     Raises
     ------
@@ -126,8 +116,7 @@ def create_chunked_mask(
 
     References
     ----------
-    Child et al. (2019), Generating Long Sequences with Sparse Transformers,
-    section 4.
+    Child et al. (2019), Generating Long Sequences with Sparse Transformers, section 4.
 
     Examples
     --------
@@ -153,29 +142,25 @@ def create_dilated_mask(
     xp: Namespace | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the mask that lets each query attend to every so many positions.
+    """Return the mask that lets each query attend to every `dilation`-th position.
 
     Parameters
     ----------
     q_len : int
         Number of queries, positive.
     dilation : int
-        Step between the keys of a query, positive; 1 hides nothing.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it
-        is None: the last query stands at the last key.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    device : device, optional
-        Device of the result.
+        Step between the keys that a query attends to, positive; 1 masks nothing.
+    k_len, offset : int, optional
+        Number of keys, and position of the first query among them. If None, there are as
+        many keys as queries, and the last query is at the last key.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result.
 
     Returns
     -------
     array of bool, shape (q_len, k_len, 1)
-        True where ``i - j`` is not a multiple of `dilation`. Combine with a
-        sliding-window or causal mask to bound it.
+        True where ``i - j`` is not a multiple of `dilation`. Combine with a sliding-window
+        or causal mask to limit it.
 
     Raises
     ------
@@ -207,7 +192,7 @@ def _window(window: Any) -> Window:
     if not (isinstance(window, tuple | list) and len(window) == 2):
         raise wrong_type(
             "window",
-            "be a pair (left, right) of counts beside the own position, None for all",
+            "be a pair (left, right) of numbers of keys, None for all of a side",
             shown(window),
         )
     left, right = (

@@ -1,4 +1,4 @@
-"""The linear bias of ALiBi."""
+"""ALiBi: a bias linear in the relative position."""
 
 from math import floor, log2
 from typing import Any
@@ -14,7 +14,8 @@ from positional_embeddings._core.namespace import (
     float_dtype,
     namespace_or_numpy,
 )
-from positional_embeddings.relative.positions import by_head, by_key, distances, in_real_dtype
+from positional_embeddings._core.positions import resolve_positions
+from positional_embeddings.relative.positions import by_head, real_relative_positions
 
 
 def alibi_slopes(
@@ -24,20 +25,15 @@ def alibi_slopes(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Any:
-    r"""Return the slopes of ALiBi.
+    r"""Return the slope of each head in ALiBi.
 
     Parameters
     ----------
     num_heads : int
-        Number of heads, positive, at most 2**20. Where it is no power of two, the
-        slopes of the next lower power come first, then every other one of twice that
-        power.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    dtype : dtype, optional
-        Real floating-point dtype of the result, the library's default where it is None.
-    device : device, optional
-        Device of the result.
+        Number of heads, positive, at most 2**20. Unless it is a power of two, the slopes
+        are those of the next lower power, then every other one of twice that power.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (its default if None) and device of the result.
 
     Returns
     -------
@@ -64,10 +60,7 @@ def alibi_slopes(
     num_heads = checks.feature_count("num_heads", num_heads)
     xp = namespace_or_numpy(xp)
     dtype = float_dtype(dtype, default_float(xp, device), xp, device)
-    power = 2 ** floor(log2(num_heads))
-    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
-    return xp.asarray((slopes + between)[:num_heads], dtype=dtype, device=device)
+    return xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
 
 
 def alibi_bias(
@@ -89,41 +82,30 @@ def alibi_bias(
     ----------
     num_heads : int
         Number of heads, positive, at most 2**20.
-    q_len : int, optional
-        Number of queries, positive. Left out where `query_positions` are given.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it is
-        None: the last query stands at the last key.
-    query_positions : array, shape (query,) or (query, batch), optional
-        Integer or real positions of the queries.
-    key_positions : array, shape (key,) or (key, batch), optional
-        Integer or real positions of the keys, those of the queries where it is None.
+    q_len, k_len, offset : int, optional
+        Numbers of queries and keys, and position of the first query among the keys. If None,
+        there are as many keys as queries, and the last query is at the last key.
+    query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+        Positions instead of lengths, integer or real; keys have those of the queries if None.
     causal : bool, default True
-        Slope times (key - query), for use under a causal mask: the keys after a
-        query, which the mask hides, get a positive bias. Otherwise minus slope times
-        the distance, the same on both sides.
-    xp : namespace, optional
-        Array library of the result where no positions are given, NumPy where it is
-        None.
-    dtype : dtype, optional
-        Real floating-point dtype of the result, the library's default where it is None.
-    device : device, optional
-        Device of the result where no positions are given.
+        Slope times (key - query), for use with a causal mask: the keys after a query,
+        which the mask hides, get a positive bias. Otherwise minus slope times the
+        distance, the same on both sides.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (its default if None) and device of the result;
+        `xp` and `device` only without positions.
 
     Returns
     -------
     array, shape (query, key, heads) or (query, key, heads, batch)
-        Zero at the query's own position, lower for keys farther before it.
+        Zero at the query's own position, and more negative the farther a key is before it.
 
     Raises
     ------
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a number is not positive, shapes do not fit, or both lengths and positions
-        are given.
+        If a number is not positive, shapes do not fit, or both lengths and positions are given.
 
     References
     ----------
@@ -136,9 +118,19 @@ def alibi_bias(
            [-0.25,  0.  ,  0.25],
            [-0.5 , -0.25,  0.  ]])
     """
+    num_heads = checks.feature_count("num_heads", num_heads)
     causal = checks.boolean("causal", causal)
-    relative = distances(q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device)
-    xp, relative, dtype = in_real_dtype(relative, dtype)
-    slopes = alibi_slopes(num_heads, xp=xp, dtype=relative.dtype, device=device_of(relative))
-    bias = by_head(slopes, relative.ndim) * by_key(relative if causal else -xp.abs(relative))
-    return xp.astype(bias, dtype, copy=False)
+    xp, query, key = resolve_positions(
+        q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device
+    )
+    relative, dtype = real_relative_positions(query, key, dtype, xp)
+    slopes = xp.asarray(_slopes(num_heads), dtype=relative.dtype, device=device_of(relative))
+    relative = (relative if causal else -xp.abs(relative))[:, :, None, ...]
+    return xp.astype(by_head(slopes, relative) * relative, dtype, copy=False)
+
+
+def _slopes(num_heads: int) -> list[float]:
+    power = 2 ** floor(log2(num_heads))
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
+    return (slopes + between)[:num_heads]

@@ -1,4 +1,4 @@
-"""The bias of FIRE."""
+"""FIRE: a bias by a small learned network of normalized distances."""
 
 from typing import Any
 
@@ -6,12 +6,19 @@ from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import is_concretely_true, without_autocast
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import Array, device_of, is_real_number, namespace_of
-from positional_embeddings._core.positions import both_positions
+from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings.relative.positions import (
-    _check_parameters,
-    in_real_dtype,
-    relative_positions,
+    check_parameters,
+    heads_on_axis_2,
+    real_relative_positions,
 )
+
+_SHAPES = {
+    "hidden_weight": ("hidden",),
+    "hidden_bias": ("hidden",),
+    "output_weight": ("heads", "hidden"),
+    "output_bias": ("heads",),
+}
 
 
 def fire_bias(
@@ -39,21 +46,15 @@ def fire_bias(
         Second layer of the network.
     output_bias : array, shape (heads,)
         Its bias.
-    q_len : int, optional
-        Number of queries, positive. Left out where `query_positions` are given.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it is
-        None: the last query stands at the last key.
-    query_positions : array, shape (query,) or (query, batch), optional
-        Integer or real positions of the queries.
-    key_positions : array, shape (key,) or (key, batch), optional
-        Integer or real positions of the keys, those of the queries where it is None.
+    q_len, k_len, offset : int, optional
+        Numbers of queries and keys, and position of the first query among the keys. If None,
+        there are as many keys as queries, and the last query is at the last key.
+    query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+        Positions instead of lengths, integer or real; keys have those of the queries if None.
     c : float or 0-d array
-        How the logarithm compresses distances, positive.
+        How strongly the logarithm compresses distances, positive.
     threshold : float or 0-d array
-        Query position below which distances are divided by a constant, positive.
+        Query position L below which distances are divided by a constant, positive.
 
     Returns
     -------
@@ -65,8 +66,7 @@ def fire_bias(
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a number is not positive, shapes do not fit, or both lengths and positions
-        are given.
+        If a number is not positive, shapes do not fit, or both lengths and positions are given.
 
     References
     ----------
@@ -82,35 +82,25 @@ def fire_bias(
     >>> bias.shape, float(bias[0, 0, 0])
     ((4, 4, 2), 0.0)
     """
-    parameters = {
-        "hidden_weight": hidden_weight,
-        "hidden_bias": hidden_bias,
-        "output_weight": output_weight,
-        "output_bias": output_bias,
-    }
-    namespace_of(**parameters)
-    shapes = {
-        "hidden_weight": ("hidden",),
-        "hidden_bias": ("hidden",),
-        "output_weight": ("heads", "hidden"),
-        "output_bias": ("heads",),
-    }
-    _check_parameters(parameters, shapes)
-    query, key = both_positions(q_len, k_len, offset, query_positions, key_positions, hidden_weight)
-    xp, distance, dtype = in_real_dtype(relative_positions(query, key), hidden_weight.dtype)
-    work, on = distance.dtype, device_of(distance)
-    w1, b1, w2, b2 = (xp.astype(array, work, copy=False) for array in parameters.values())
+    arrays = (hidden_weight, hidden_bias, output_weight, output_bias)
+    parameters = dict(zip(_SHAPES, arrays, strict=True))
+    xp, query, key = resolve_positions(
+        q_len, k_len, offset, query_positions, key_positions, **parameters
+    )
+    check_parameters(_SHAPES, xp, **parameters)
+    relative, dtype = real_relative_positions(query, key, hidden_weight.dtype, xp)
+    work, on = relative.dtype, device_of(relative)
+    w1, b1, w2, b2 = (xp.astype(array, work, copy=False) for array in arrays)
     slope, limit = (
         xp.asarray(_number_or_array(name, value), dtype=work, device=on)
         for name, value in (("c", c), ("threshold", threshold))
     )
     start = xp.maximum(xp.astype(query, work, copy=False), limit)[:, None, ...]
-    ratio = xp.log1p(slope * xp.abs(distance)) / xp.log1p(slope * start)
-    hidden = ratio[..., None] * w1 + b1
-    hidden = xp.maximum(hidden, xp.zeros_like(hidden))
+    ratio = xp.log1p(slope * xp.abs(relative)) / xp.log1p(slope * start)
+    hidden = xp.maximum(ratio[..., None] * w1 + b1, 0.0)
     with without_autocast(hidden):
         bias = xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
-    return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
+    return heads_on_axis_2(bias, xp)
 
 
 def _number_or_array(name: str, value: Any) -> Any:

@@ -1,15 +1,14 @@
-"""The bias of KERPLE."""
+"""KERPLE: a logarithmic or power bias with learned parameters."""
 
 from typing import Any, Literal
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.namespace import Array, namespace_of
+from positional_embeddings._core.namespace import Array
+from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings.relative.positions import (
-    _check_parameters,
     by_head,
-    by_key,
-    distances,
-    in_real_dtype,
+    check_parameters,
+    real_relative_positions,
 )
 
 Variant = Literal["logarithmic", "power"]
@@ -33,17 +32,11 @@ def kerple_bias(
     ----------
     r1, r2 : array, shape (heads,)
         Real floating-point and positive; `r2` at most 2 in the variant "power".
-    q_len : int, optional
-        Number of queries, positive. Left out where `query_positions` are given.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it is
-        None: the last query stands at the last key.
-    query_positions : array, shape (query,) or (query, batch), optional
-        Integer or real positions of the queries.
-    key_positions : array, shape (key,) or (key, batch), optional
-        Integer or real positions of the keys, those of the queries where it is None.
+    q_len, k_len, offset : int, optional
+        Numbers of queries and keys, and position of the first query among the keys. If None,
+        there are as many keys as queries, and the last query is at the last key.
+    query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+        Positions instead of lengths, integer or real; keys have those of the queries if None.
     variant : {"logarithmic", "power"}, default "logarithmic"
         :math:`-r_1 \ln(1 + r_2 d)` or :math:`-r_1 d^{r_2}` at distance d.
 
@@ -57,8 +50,7 @@ def kerple_bias(
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a number is not positive, shapes do not fit, or both lengths and positions
-        are given.
+        If a number is not positive, shapes do not fit, or both lengths and positions are given.
 
     References
     ----------
@@ -70,17 +62,13 @@ def kerple_bias(
     >>> kerple_bias(np.asarray([1.0]), np.asarray([2.0]), 1, 3, variant="power")[0, :, 0]
     array([-4., -1., -0.])
     """
-    namespace_of(r1=r1, r2=r2)
-    _check_parameters({"r1": r1, "r2": r2}, {"r1": ("heads",), "r2": ("heads",)})
-    checks.choice("variant", variant, ("logarithmic", "power"))
-    relative = distances(q_len, k_len, offset, query_positions, key_positions, r1)
-    xp, relative, dtype = in_real_dtype(relative, r1.dtype)
-    distance = by_key(xp.abs(relative))
-    first, second = (
-        by_head(xp.astype(r, relative.dtype, copy=False), relative.ndim) for r in (r1, r2)
+    xp, query, key = resolve_positions(
+        q_len, k_len, offset, query_positions, key_positions, r1=r1, r2=r2
     )
-    if variant == "logarithmic":
-        bias = -first * xp.log1p(second * distance)
-    else:
-        bias = -first * distance**second
-    return xp.astype(bias, dtype, copy=False)
+    check_parameters({"r1": ("heads",), "r2": ("heads",)}, xp, r1=r1, r2=r2)
+    checks.choice("variant", variant, ("logarithmic", "power"))
+    relative, dtype = real_relative_positions(query, key, r1.dtype, xp)
+    distance = xp.abs(relative)[:, :, None, ...]
+    scale, shape = (by_head(xp.astype(r, distance.dtype, copy=False), distance) for r in (r1, r2))
+    kernel = xp.log1p(shape * distance) if variant == "logarithmic" else distance**shape
+    return xp.astype(-scale * kernel, dtype, copy=False)

@@ -1,5 +1,6 @@
-"""Relative positions of queries and keys."""
+"""Relative positions, and what the biases by them share."""
 
+from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -7,7 +8,6 @@ from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
-    Device,
     Dtype,
     Namespace,
     compute_dtype,
@@ -18,30 +18,28 @@ from positional_embeddings._core.namespace import (
     is_real_floating,
     namespace_of,
 )
-from positional_embeddings._core.positions import both_positions
+from positional_embeddings._core.positions import resolve_positions
+from positional_embeddings._core.weights import WeightedLayer
 
 
 def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> ArrayT:
-    """Return the position of each key as seen from each query.
+    """Return the position of each key relative to each query.
 
     Parameters
     ----------
-    query_positions : array, shape (query,) or (query, batch)
-        Integer or real positions of the queries.
-    key_positions : array, shape (key,) or (key, batch)
-        Integer or real positions of the keys.
+    query_positions, key_positions : array, shape (seq,) or (seq, batch)
+        Positions of queries and of keys, integer or real.
 
     Returns
     -------
     array, shape (query, key) or (query, key, batch)
-        Key minus query. Integers come as the library's default integer, so that
-        unsigned ones do not wrap; half precision as float32.
+        Key minus query: for integers in the default integer dtype of the library, so
+        that unsigned ones do not wrap; for half precision in float32.
 
     Raises
     ------
     TypeError
-        If an argument is not an array of numbers, or they come from different
-        libraries.
+        If an argument is not an array of real numbers, or their libraries differ.
     ValueError
         If the shapes do not fit.
 
@@ -53,13 +51,14 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
            [-3, -2, -1,  0]])
     """
     xp = namespace_of(query_positions=query_positions, key_positions=key_positions)
-    query, key = (
-        _signed(name, array, xp)
-        for name, array in (("query_positions", query_positions), ("key_positions", key_positions))
-    )
-    if query.ndim != key.ndim or (
-        query.ndim == 2 and not checks.shapes_broadcast([query.shape[1:], key.shape[1:]])
-    ):
+    relative: ArrayT = subtract_positions(query_positions, key_positions, xp)
+    return relative
+
+
+def subtract_positions(query: Any, key: Any, xp: Namespace) -> Any:
+    """Check positions, and return key minus query for each pair."""
+    query, key = _signed("query_positions", query, xp), _signed("key_positions", key, xp)
+    if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
         raise wrong_value(
             "key_positions",
             "have shape (key,), or (key, batch) with the batch of `query_positions` "
@@ -70,30 +69,11 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     if real:
         dtype = xp.result_type(*(compute_dtype(kind, xp) for kind in real))
         query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
-    relative: ArrayT = key[None, ...] - query[:, None, ...]
-    return relative
-
-
-def distances(
-    q_len: int | None,
-    k_len: int | None,
-    offset: int | None,
-    query_positions: Array | None,
-    key_positions: Array | None,
-    like: Array | None = None,
-    *,
-    xp: Namespace | None = None,
-    device: Device | None = None,
-) -> Any:
-    """Return the relative positions of lengths or of positions, beside the array `like`."""
-    query, key = both_positions(
-        q_len, k_len, offset, query_positions, key_positions, like, xp=xp, device=device
-    )
-    return relative_positions(query, key)
+    return key[None, ...] - query[:, None, ...]
 
 
 def _signed(name: str, array: Any, xp: Namespace) -> Any:
-    """Check positions, and return integers as ones that may be negative."""
+    """Check positions, and return integers in a signed dtype."""
     checks.real(name, array, xp)
     if array.ndim not in (1, 2):
         raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
@@ -102,39 +82,81 @@ def _signed(name: str, array: Any, xp: Namespace) -> Any:
     return xp.astype(array, default_integer(xp, device_of(array)), copy=False)
 
 
-def in_real_dtype(relative: Any, dtype: Dtype | None) -> tuple[Namespace, Any, Dtype]:
-    """Return the namespace, relative positions in the dtype to compute in, and that to return."""
-    xp = namespace_of(relative=relative)
+def real_relative_positions(
+    query: Any, key: Any, dtype: Dtype | None, xp: Namespace
+) -> tuple[Any, Dtype]:
+    """Return relative positions in the dtype to compute in, and the dtype of the bias."""
+    relative = subtract_positions(query, key, xp)
     on = device_of(relative)
     dtype = float_dtype(dtype, default_float(xp, on), xp, on)
-    return xp, xp.astype(relative, compute_dtype(dtype, xp), copy=False), dtype
+    return xp.astype(relative, compute_dtype(dtype, xp), copy=False), dtype
 
 
-def by_key(relative: Any) -> Any:
-    """From (query, key, ...) to (query, key, 1, ...)."""
-    return relative[:, :, None, ...]
+def by_head(numbers: Any, relative: Any) -> Any:
+    """Reshape (heads,) so that it broadcasts with `relative` of shape (query, key, 1, ...)."""
+    return numbers[(slice(None), *(None,) * (relative.ndim - 3))]
 
 
-def by_head(numbers: Any, ndim: int) -> Any:
-    """From (heads,) to (heads, 1, ...), with the axes that follow query and key."""
-    return numbers[(slice(None), *(None,) * (ndim - 2))]
+def heads_on_axis_2(bias: Any, xp: Namespace) -> Any:
+    """Permute (query, key, batch, heads) to (query, key, heads, batch), if there is a batch."""
+    return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
 
-def _check_parameters(parameters: dict[str, Any], shapes: dict[str, tuple[str, ...]]) -> None:
-    """Check that parameters are real and agree in the lengths that share a name."""
-    xp = namespace_of(**parameters)
+def check_parameters(shapes: dict[str, tuple[str, ...]], xp: Namespace, **parameters: Any) -> None:
+    """Check that parameters are real, and of the same length on axes of the same name."""
     checks.real_floating(xp, **parameters)
     lengths: dict[str, int] = {}
     for name, array in parameters.items():
-        shape, wanted = tuple(array.shape), shapes[name]
-        if len(shape) != len(wanted) or any(
-            lengths.get(axis, n) != n for axis, n in zip(wanted, shape, strict=True)
+        shape, axes = tuple(array.shape), shapes[name]
+        if len(shape) != len(axes) or any(
+            lengths.get(axis, n) != n for axis, n in zip(axes, shape, strict=True)
         ):
-            known = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in wanted)
-            raise wrong_value(name, f"have shape ({', '.join(known)})", shape)
-        lengths.update(zip(wanted, shape, strict=True))
+            wanted = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in axes)
+            raise wrong_value(name, f"have shape ({', '.join(wanted)})", shape)
+        lengths.update(zip(axes, shape, strict=True))
 
 
-def _features_third(array: Any, xp: Namespace) -> Any:
-    """Move the last axis next to those of query and key."""
-    return xp.permute_dims(array, (0, 1, 3, 2)) if array.ndim == 4 else array
+class RelativeTable(WeightedLayer):
+    """Base of layers that own a table `embeddings`, with a row for each relative position."""
+
+    embeddings: Any
+    _rows: Callable[[Any, Namespace], Any]
+
+    def __call__(
+        self,
+        q_len: int | None = None,
+        k_len: int | None = None,
+        *,
+        offset: int | None = None,
+        query_positions: Array | None = None,
+        key_positions: Array | None = None,
+    ) -> Any:
+        """Return the row of the table for each pair of query and key.
+
+        Parameters
+        ----------
+        q_len, k_len, offset : int, optional
+            Numbers of queries and keys, and position of the first query among the keys. If
+            None, there are as many keys as queries, and the last query is at the last key.
+        query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+            Integer positions instead of lengths; keys have those of the queries if None.
+
+        Returns
+        -------
+        array, shape (query, key, n) or (query, key, n, batch)
+            In the library and the dtype of the table; n is the `num_heads` of a `T5Bias`,
+            the `embedding_size` of a `RelativePE`.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong kind.
+        ValueError
+            If a number is not positive, shapes do not fit, or both lengths and positions are given.
+        """
+        xp, query, key = resolve_positions(
+            q_len, k_len, offset, query_positions, key_positions, embeddings=self.embeddings
+        )
+        relative = subtract_positions(query, key, xp)
+        checks.signed_integers("query_positions", relative, xp)
+        return heads_on_axis_2(self._rows(relative, xp), xp)

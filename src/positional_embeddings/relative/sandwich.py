@@ -1,4 +1,4 @@
-"""The bias of Sandwich."""
+"""Sandwich: a bias by products of sinusoidal encodings."""
 
 from typing import Any
 
@@ -12,14 +12,9 @@ from positional_embeddings._core.namespace import (
     device_of,
     widest_float,
 )
-from positional_embeddings._core.positions import both_positions
+from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
-from positional_embeddings.relative.positions import (
-    by_head,
-    by_key,
-    in_real_dtype,
-    relative_positions,
-)
+from positional_embeddings.relative.positions import by_head, real_relative_positions
 
 
 def sandwich_bias(
@@ -36,34 +31,24 @@ def sandwich_bias(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Any:
-    r"""Return the bias of Sandwich: scalar products of sinusoidal encodings.
+    r"""Return the bias of Sandwich: inner products of sinusoidal encodings.
 
     Parameters
     ----------
     num_heads : int
         Number of heads, positive, at most 2**20.
-    q_len : int, optional
-        Number of queries, positive. Left out where `query_positions` are given.
-    k_len : int, optional
-        Number of keys, positive; as many as queries where it is None.
-    offset : int, optional
-        Position of the first query among the keys, ``k_len - q_len`` where it is
-        None: the last query stands at the last key.
-    query_positions : array, shape (query,) or (query, batch), optional
-        Integer or real positions of the queries.
-    key_positions : array, shape (key,) or (key, batch), optional
-        Integer or real positions of the keys, those of the queries where it is None.
+    q_len, k_len, offset : int, optional
+        Numbers of queries and keys, and position of the first query among the keys. If None,
+        there are as many keys as queries, and the last query is at the last key.
+    query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+        Positions instead of lengths, integer or real; keys have those of the queries if None.
     dim : int, default 128
         Number of features of the encoding, positive and even, at most 2**20.
     base : float, default 10_000
         Base of its frequencies, positive.
-    xp : namespace, optional
-        Array library of the result where no positions are given, NumPy where it is
-        None.
-    dtype : dtype, optional
-        Real floating-point dtype of the result, the library's default where it is None.
-    device : device, optional
-        Device of the result where no positions are given.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (its default if None) and device of the result;
+        `xp` and `device` only without positions.
 
     Returns
     -------
@@ -76,8 +61,7 @@ def sandwich_bias(
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If a number is not positive, shapes do not fit, or both lengths and positions
-        are given.
+        If a number is not positive, shapes do not fit, or both lengths and positions are given.
 
     References
     ----------
@@ -91,20 +75,21 @@ def sandwich_bias(
     """
     num_heads = checks.feature_count("num_heads", num_heads)
     dim = checks.feature_count("dim", dim, even=True)
-    query, key = both_positions(
+    xp, query, key = resolve_positions(
         q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device
     )
-    xp, relative, dtype = in_real_dtype(relative_positions(query, key), dtype)
-    wide = widest_float(xp, device_of(relative))
-    codes = [
-        sinusoidal_encoding(positions, dim, base=base, dtype=wide) for positions in (query, key)
-    ]
-    of_query, of_key = (xp.permute_dims(code, (*range(2, code.ndim), 1, 0)) for code in codes)
+    relative, dtype = real_relative_positions(query, key, dtype, xp)
+    on = device_of(relative)
+    wide = widest_float(xp, on)
+    batch = relative.ndim == 3
+    rows = (2, 1, 0) if batch else (1, 0)  # (batch, seq, dim) or (seq, dim)
+    of_query, of_key = (
+        xp.permute_dims(sinusoidal_encoding(positions, dim, base=base, dtype=wide), rows)
+        for positions in (query, key)
+    )
     with without_autocast(of_query):
         product = of_query @ xp.matrix_transpose(of_key)
-    product = xp.permute_dims(
-        product, (product.ndim - 2, product.ndim - 1, *range(product.ndim - 2))
-    )
+    product = (xp.permute_dims(product, (1, 2, 0)) if batch else product)[:, :, None, ...]
     ratios = [num_heads / (8 * h) for h in range(1, num_heads + 1)]
-    heads = xp.asarray(ratios, dtype=wide, device=device_of(relative))
-    return xp.astype(by_head(heads, relative.ndim) * by_key(product), dtype, copy=False)
+    heads = xp.asarray(ratios, dtype=wide, device=on)
+    return xp.astype(by_head(heads, product) * product, dtype, copy=False)

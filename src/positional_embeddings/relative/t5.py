@@ -12,7 +12,6 @@ from positional_embeddings._core.capabilities import search_sorted
 from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
-    Array,
     ArrayT,
     Device,
     Dtype,
@@ -21,16 +20,10 @@ from positional_embeddings._core.namespace import (
     device_of,
     namespace_of,
 )
-from positional_embeddings._core.weights import (
-    WeightedLayer,
-    embedding_lookup,
-    normal,
-    set_weights,
-    weight,
-)
-from positional_embeddings.relative.positions import _features_third, distances
+from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
+from positional_embeddings.relative.positions import RelativeTable
 
-# The limits of more take seconds to find: they are compared as exact powers.
+# Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
 
 
@@ -45,22 +38,20 @@ def relative_position_bucket(
     r"""Return the bucket of T5 for each relative position.
 
     Half of the buckets hold one distance each, the others ranges that grow with the
-    distance. Their limits are exact integers, so that the rounding of a logarithm
-    moves no bucket.
+    distance. Their limits are exact integers, free of the rounding of a logarithm.
 
     Parameters
     ----------
     relative_position : array of int
         Key minus query, of any shape.
     bidirectional : bool, default True
-        Use the upper half of the buckets for keys after the query. Otherwise all
-        of these fall into bucket 0, with the query's own position.
+        Use the upper half of the buckets for keys after the query. Otherwise all of
+        these fall into bucket 0, with the query's own position.
     num_buckets : int, default 32
-        Number of buckets, at most 1024; with `bidirectional` even and 4 or more, else
-        2 or more.
+        Number of buckets, at most 1024; with `bidirectional` even and 4 or more, else 2 or more.
     max_distance : int, default 128
-        Distance from which on all share the last bucket; above half of the buckets of
-        a direction.
+        Distance from which on all share the last bucket; greater than half of the number
+        of buckets of a direction.
 
     Returns
     -------
@@ -87,21 +78,14 @@ def relative_position_bucket(
     """
     xp = namespace_of(relative_position=relative_position)
     checks.signed_integers("relative_position", relative_position, xp)
-    num_buckets, max_distance = check_buckets(bidirectional, num_buckets, max_distance)
-    index, buckets = bucket_index(
-        relative_position,
-        xp,
-        bidirectional=bidirectional,
-        num_buckets=num_buckets,
-        max_distance=max_distance,
-    )
-    bucket: ArrayT = index
-    if buckets is not None:
-        bucket = xp.reshape(xp.take(buckets, xp.reshape(index, (-1,))), index.shape)
+    num_buckets, max_distance = _check_buckets(bidirectional, num_buckets, max_distance)
+    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
+    index, buckets = _bucket_index(relative_position, limits, xp, bidirectional=bidirectional)
+    bucket: ArrayT = index if buckets is None else take_entries(buckets, index, 0, xp)
     return bucket
 
 
-def check_buckets(
+def _check_buckets(
     bidirectional: bool,  # noqa: FBT001 - checked here
     num_buckets: int,
     max_distance: int,
@@ -121,17 +105,16 @@ def check_buckets(
     return num_buckets, max_distance
 
 
-def bucket_index(
-    relative: Any, xp: Namespace, *, bidirectional: bool, num_buckets: int, max_distance: int
+def _bucket_index(
+    relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool
 ) -> tuple[Any, Any | None]:
-    """Return where to look up each relative position, and the buckets that lie there.
+    """Return indices into an array of buckets, and that array.
 
-    These are the buckets of the few distances that differ, for one gather. They are None
-    where that does not pay, and the first array holds the buckets themselves.
+    It has the buckets of the few relative positions that differ in their buckets, so that
+    all others take one gather. It is None, and the indices are the buckets themselves,
+    where that is not faster.
     """
-    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
-    on = device_of(relative)
-    dtype = default_integer(xp, on)
+    dtype, on = default_integer(xp, device_of(relative)), device_of(relative)
     relative = xp.astype(relative, dtype, copy=False)
     last = limits[-1]
     if is_dask_array(relative) or prod(relative.shape) <= 2 * last + 1:
@@ -142,9 +125,9 @@ def bucket_index(
 
 
 def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
-    """Return the bucket of each relative position, by a search among the ends of buckets."""
+    """Return the bucket of each relative position, by binary search among the limits."""
     info, on = xp.iinfo(relative.dtype), device_of(relative)
-    # What no number of the dtype reaches, or all do, tells nothing apart.
+    # Limits that the dtype cannot hold separate none of its numbers.
     before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
     after = [limit for limit in limits if bidirectional and limit <= info.max]
     starts = xp.asarray([*before, *after], dtype=relative.dtype, device=on)
@@ -177,7 +160,7 @@ def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class T5Bias(WeightedLayer):
+class T5Bias(RelativeTable):
     """The relative bias of T5: a number for each head and bucket of distances.
 
     Immutable: `dataclasses.replace` gives a copy with another table.
@@ -194,17 +177,13 @@ class T5Bias(WeightedLayer):
     max_distance : int, default 128
         Distance from which on all share the last bucket.
     init_std : float, default 0.02
-        Standard deviation of the normal numbers that the table starts from.
+        Standard deviation of the normal distribution that the table is drawn from.
     rng : int or numpy.random.Generator, optional
-        Seed or generator of the table where it is not given.
+        Seed or generator for drawing the table.
     embeddings : array, shape (num_buckets, num_heads), optional
-        The table, as checkpoints have it.
-    xp : namespace, optional
-        Array library of a drawn table, NumPy where it is None.
-    dtype : dtype, optional
-        Real floating-point dtype of a drawn table, float32 where it is None.
-    device : device, optional
-        Device of a drawn table.
+        The table, as checkpoints have it; drawn if None.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
     Raises
     ------
@@ -236,64 +215,18 @@ class T5Bias(WeightedLayer):
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
-    def __post_init__(
-        self, xp: Namespace | None, dtype: Dtype | None, device: Device | None
-    ) -> None:
+    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
-        num_buckets, max_distance = check_buckets(
+        num_buckets, max_distance = _check_buckets(
             self.bidirectional, self.num_buckets, self.max_distance
         )
         checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)
         shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
-    def __call__(
-        self,
-        q_len: int | None = None,
-        k_len: int | None = None,
-        *,
-        offset: int | None = None,
-        query_positions: Array | None = None,
-        key_positions: Array | None = None,
-    ) -> Any:
-        """Return the bias of each query, key and head.
-
-        Parameters
-        ----------
-        q_len : int, optional
-            Number of queries, positive. Left out where `query_positions` are given.
-        k_len : int, optional
-            Number of keys, positive; as many as queries where it is None.
-        offset : int, optional
-            Position of the first query among the keys, ``k_len - q_len`` where it is
-            None: the last query stands at the last key.
-        query_positions : array, shape (query,) or (query, batch), optional
-            Integer positions of the queries.
-        key_positions : array, shape (key,) or (key, batch), optional
-            Integer positions of the keys, those of the queries where it is None.
-
-        Returns
-        -------
-        array, shape (query, key, heads) or (query, key, heads, batch)
-            In the library and the dtype of the table.
-
-        Raises
-        ------
-        TypeError
-            If an argument is of the wrong kind.
-        ValueError
-            If a number is not positive, shapes do not fit, or both lengths and positions
-            are given.
-        """
-        relative = distances(q_len, k_len, offset, query_positions, key_positions, self.embeddings)
-        xp = namespace_of(relative=relative)
-        checks.signed_integers("query_positions", relative, xp)
-        index, buckets = bucket_index(
-            relative,
-            xp,
-            bidirectional=self.bidirectional,
-            num_buckets=self.num_buckets,
-            max_distance=self.max_distance,
-        )
+    def _rows(self, relative: Any, xp: Namespace) -> Any:
+        per_direction = self.num_buckets // 2 if self.bidirectional else self.num_buckets
+        limits = bucket_limits(per_direction, self.max_distance)
+        index, buckets = _bucket_index(relative, limits, xp, bidirectional=self.bidirectional)
         table = self.embeddings if buckets is None else xp.take(self.embeddings, buckets, axis=0)
-        return _features_third(embedding_lookup("positions", index, table, 0, xp), xp)
+        return take_entries(table, index, 0, xp)
