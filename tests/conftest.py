@@ -33,6 +33,7 @@ for name in pe.__all__:
     if isinstance(layer, type):
         lazy_xp_function((layer, "__call__"))
 lazy_xp_function((pe.LearnedPE, "vjp"))
+lazy_xp_function((pe.LearnedPE, "encoding"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

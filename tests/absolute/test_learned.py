@@ -1,6 +1,7 @@
 import copy
 import math
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -51,6 +52,94 @@ def test_positions_of_a_batch(backend):
         layer(backend.array(np.zeros((3, 2, 2))), positions=backend.array(positions))
     )
     np.testing.assert_array_equal(got, backend.numpy(layer.embeddings)[:, positions])
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (-1, -2), (2, 0)])
+@pytest.mark.parametrize("positions", [None, [5, 0, 5, 1], [[5, 1], [0, 1], [5, 2], [1, 1]]])
+def test_encoding_is_what_a_call_adds(backend, axes, positions):
+    layer = layer_on(backend, feature_axis=axes[0], seq_axis=axes[1])
+    table = backend.numpy(layer.embeddings)
+    host = np.moveaxis(np.random.default_rng(0).standard_normal((3, 4, 2)), (0, 1), axes)
+    x = backend.array(host)
+    if positions is None:
+        options, expected = {"offset": 1}, table[:, 1:5, None]
+    else:
+        own = np.asarray(positions)
+        options = {"positions": backend.array(own.T if axes == (-1, -2) else own)}
+        expected = table[:, positions].reshape(3, 4, -1)
+    encoding = layer.encoding(x, **options)
+    assert encoding.dtype == x.dtype
+    got = backend.numpy(encoding)
+    np.testing.assert_array_equal(got, np.moveaxis(expected, (0, 1), axes))
+    called = backend.numpy(layer(x, **options))
+    np.testing.assert_array_equal(backend.numpy(add_positional_encoding(x, encoding)), called)
+    np.testing.assert_array_equal(backend.numpy(x + encoding), called)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_encoding_for_two_axes(backend, axes):
+    layer = layer_on(backend, feature_axis=axes[0], seq_axis=axes[1])
+    x = backend.array(np.ones((3, 3)))
+    encoding = layer.encoding(x)
+    expected = np.moveaxis(backend.numpy(layer.embeddings)[:, :3], (0, 1), axes)
+    np.testing.assert_array_equal(backend.numpy(encoding), expected)
+    added = backend.numpy(add_positional_encoding(x, encoding))
+    np.testing.assert_array_equal(added, backend.numpy(layer(x)))
+
+
+def test_encoding_for_half_precision_is_float32(backend):
+    layer = layer_on(backend)
+    for dtype in backend.half_dtypes:
+        x = backend.array(np.full((3, 2, 1), 0.3), dtype)
+        encoding = layer.encoding(x)
+        assert encoding.dtype == backend.xp.float32
+        got, expected = (
+            backend.numpy(a).astype("float32")
+            for a in (add_positional_encoding(x, encoding), layer(x))
+        )
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_encoding_of_positions_outside_the_table(backend):
+    layer, like = layer_on(backend), backend.array(np.zeros((3, 2)))
+    positions = backend.array([0, 6])
+    if backend.lazy:
+        got = backend.numpy(layer.encoding(like, positions=positions))
+        np.testing.assert_array_equal(np.isnan(got), [[False, True]] * 3)
+    else:
+        with pytest.raises(ValueError, match="`positions` must be from 0 to 5, got 6"):
+            layer.encoding(like, positions=positions)
+
+
+@pytest.mark.parametrize(
+    ("like", "options", "error", "message"),
+    [
+        ((4, 2), {}, ValueError, "`like` must have 3 features (`embedding_size`) on axis 0"),
+        (
+            (3, 7),
+            {},
+            ValueError,
+            "`like` must have at most 6 positions (`max_len`) on axis 1, got 7 at offset 0.",
+        ),
+        (
+            (3, 2),
+            {"offset": 1, "positions": np.arange(2)},
+            ValueError,
+            "`offset` must be left out where `positions` are given, got 1.",
+        ),
+        (
+            (3, 2),
+            {"positions": np.ones(2)},
+            TypeError,
+            "`positions` must have an integer dtype, got float64.",
+        ),
+    ],
+)
+def test_encoding_refuses_what_a_call_refuses(like, options, error, message):
+    with pytest.raises(error, match="^" + re.escape(message)):
+        LearnedPE(3, 6).encoding(np.zeros(like), **options)
+    with pytest.raises(TypeError, match="`like` must have a real floating-point dtype, got int64"):
+        LearnedPE(3, 6).encoding(np.zeros(like, dtype="int64"), **options)
 
 
 def test_agrees_with_torchs_embedding():

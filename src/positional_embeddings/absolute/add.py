@@ -24,6 +24,7 @@ def add_positional_encoding(
     encoding : array, shape (features, seq), or that of `x`
         The encoding, the same along every further axis of `x`; or in the layout of `x`, with 1
         where it broadcasts. With two axes it is always (features, seq), whatever the layout of `x`.
+        What `LearnedPE.encoding` returns is in the layout of `x`: leave the axes out for it.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`.
 

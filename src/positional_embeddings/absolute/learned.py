@@ -153,6 +153,50 @@ class LearnedPE(WeightedLayer):
         encoded = add_wide(x, self._vectors(x, positions, offset, xp), xp)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
+    def encoding(
+        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+    ) -> ArrayT:
+        """Return the vector of each position, to be added to arrays like a given one.
+
+        Made once, it serves all arrays with the same positions: ``pe(x)`` is
+        ``add_positional_encoding(x, pe.encoding(x))``.
+
+        Parameters
+        ----------
+        like : array
+            Array in the shape, library and dtype of what the encoding is for.
+        positions : array, optional
+            The positions, as in a call.
+        offset : int, default 0
+            Position of the first element if `positions` is None.
+
+        Returns
+        -------
+        array
+            In the layout of `like`, with length 1 on axes along which the vectors are the
+            same; in the dtype of `like`, float32 for half precision.
+
+        Raises
+        ------
+        TypeError
+            As the call, with `like` for `x`.
+        ValueError
+            As the call, with `like` for `x`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> pe = LearnedPE(4, 10, rng=0, feature_axis=-1, seq_axis=-2)
+        >>> x = np.zeros((2, 3, 4), dtype=np.float32)
+        >>> encoding = pe.encoding(x)
+        >>> encoding.shape, np.array_equal(x + encoding, pe(x))
+        ((1, 3, 4), True)
+        """
+        xp = namespace_of(like=like, **drop_none(positions=positions), embeddings=self.embeddings)
+        vectors = self._vectors(like, positions, offset, xp, "like")
+        encoding: ArrayT = xp.astype(vectors, compute_dtype(like.dtype, xp), copy=False)
+        return encoding
+
     def vjp(
         self, grad: ArrayT, /, *, positions: Array | None = None, offset: int = 0
     ) -> tuple[ArrayT, Array]:
@@ -277,6 +321,6 @@ class LearnedPE(WeightedLayer):
         if positions is not None:
             own = [feature, *axes.position_axes(positions, x, feature, seq, xp)]
             return slice(0, self.max_len), own
-        size = axes.length(x, seq)
+        size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
         return slice(offset, offset + size), [feature, seq]
