@@ -128,6 +128,7 @@ def sequence_axis(name: str, array: Any, seq_axis: int) -> int:
     return axes.axis_of("seq_axis", seq_axis, array.ndim, name)
 
 
-def sequence_first(array: Any, axis: int, xp: Namespace) -> Any:
-    """Return an array with its sequence on axis `axis` as (seq,) or (seq, batch)."""
+def sequence_first(name: str, array: Any, seq_axis: int, xp: Namespace) -> Any:
+    """Return an array with or without a batch as (seq,) or (seq, batch)."""
+    axis = sequence_axis(name, array, seq_axis)
     return xp.permute_dims(array, (1, 0)) if axis == 1 else array

@@ -27,6 +27,7 @@ from positional_embeddings._core.namespace import (
 )
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 def weight() -> Any:
@@ -54,12 +55,7 @@ class WeightedLayer(CheckedLayer):
 
 
 def set_weights(
-    layer: Any,
-    shapes: Mapping[str, tuple[int, ...]],
-    draw: Draw,
-    xp: Namespace | None,
-    dtype: Dtype | None,
-    device: Device | None,
+    layer: Any, shapes: Shapes, draw: Draw, xp: Any, dtype: Any, device: Any
 ) -> Namespace:
     """Check the arrays that a layer was given, draw the others, and return their namespace.
 
@@ -86,12 +82,7 @@ def set_weights(
 
 
 def set_padded_table(
-    layer: Any,
-    shape: tuple[int, int],
-    draw: Draw,
-    xp: Namespace | None,
-    dtype: Dtype | None,
-    device: Device | None,
+    layer: Any, shape: tuple[int, int], draw: Draw, xp: Any, dtype: Any, device: Any
 ) -> None:
     """Check or draw the table (features, entries) of a layer, zero at its `padding_idx`."""
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
@@ -101,11 +92,7 @@ def set_padded_table(
 
 
 def _library_of(
-    given: dict[str, Any],
-    shapes: Mapping[str, tuple[int, ...]],
-    xp: Namespace | None,
-    dtype: Dtype | None,
-    device: Device | None,
+    given: dict[str, Any], shapes: Shapes, xp: Any, dtype: Any, device: Any
 ) -> tuple[Namespace, Dtype, Device]:
     """Check arrays that were given; return the namespace, dtype and device of the others."""
     theirs = namespace_of(**given)
@@ -124,7 +111,7 @@ def _library_of(
 
 
 def truncated_normal(std: float) -> Draw:
-    """Return a function that draws normal numbers, those beyond two deviations anew."""
+    """Return a function that draws normal numbers, again if beyond two deviations."""
 
     def draw(generator: Any, shape: tuple[int, ...]) -> HostArray:
         numbers: HostArray = generator.standard_normal(shape)

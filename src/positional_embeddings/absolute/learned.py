@@ -1,4 +1,4 @@
-"""Learned position encodings: a table of vectors that is added to the features."""
+"""Learned positional encodings: a table of vectors to add to the features."""
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import prod
@@ -36,11 +36,11 @@ from positional_embeddings.layers.dropout import dropout
 
 @dataclass(frozen=True, eq=False)
 class LearnedPE(WeightedLayer):
-    """Learned position encoding, added to the features.
+    """Learned positional encoding, added to the features.
 
-    Immutable: `dataclasses.replace` gives a copy with another table. The table of a
-    checkpoint is loaded by ``LearnedPE(size, length, embeddings=table)``; one that
-    is stored as (position, feature) is passed transposed.
+    Immutable: `dataclasses.replace` gives a copy with another table. Load the table of a
+    checkpoint by ``LearnedPE(size, length, embeddings=table)``, transposed if it is stored as
+    (position, feature).
 
     Parameters
     ----------
@@ -110,35 +110,28 @@ class LearnedPE(WeightedLayer):
         set_padded_table(self, shape, truncated_normal(self.init_std), xp, dtype, device)
 
     def __call__(
-        self,
-        x: ArrayT,
-        /,
-        *,
-        positions: Array | None = None,
-        offset: int = 0,
-        rng: Any = None,
+        self, x: ArrayT, /, *, positions: Array | None = None, offset: int = 0, rng: Any = None
     ) -> ArrayT:
         """Add the vector of each position to its features.
 
         Parameters
         ----------
         x : array
-            Real floating-point numbers with `embedding_size` features along
-            `feature_axis` and a sequence along `seq_axis`, in the library of the table.
+            Real floating-point numbers in the library of the table, with `embedding_size` features
+            on `feature_axis` and positions on `seq_axis`.
         positions : array, optional
-            Integer positions from 0 to `max_len` - 1 in any order. One axis belongs
-            to the sequence; otherwise one axis fewer than `x` (the features left out),
-            each as long as in `x` or 1.
+            Integers from 0 to `max_len` - 1 in any order, of shape (seq,), or with all axes of `x`
+            but that of the features, each of the length in `x` or 1.
         offset : int, default 0
-            Position of the first element where `positions` is not given.
+            Position of the first element if `positions` is None.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional
-            Source of the random numbers of `dropout`: a generator, or a function from a
-            shape to an array of numbers between 0 and 1. Without it nothing is dropped.
+            Random numbers for `dropout`: a generator, or a function from a shape to an array of
+            numbers from 0 to below 1. If None, nothing is dropped.
 
         Returns
         -------
         array
-            Shape and dtype of `x`. Half precision is added to in float32.
+            Shape and dtype of `x`. The sum for half precision is computed in float32.
 
         Raises
         ------
@@ -156,32 +149,28 @@ class LearnedPE(WeightedLayer):
     def encoding(
         self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
     ) -> ArrayT:
-        """Return the vector of each position, to be added to arrays like a given one.
+        """Return the vectors of the positions, ready to be added to arrays like a given one.
 
-        Made once, it serves all arrays with the same positions: ``pe(x)`` is
-        ``add_positional_encoding(x, pe.encoding(x))``.
+        Computed once, they serve all arrays with the same positions: without dropout, ``pe(x)``
+        is ``add_positional_encoding(x, pe.encoding(x))``.
 
         Parameters
         ----------
         like : array
-            Array in the shape, library and dtype of what the encoding is for.
-        positions : array, optional
-            The positions, as in a call.
-        offset : int, default 0
-            Position of the first element if `positions` is None.
+            Array of the shape, library and dtype of those to add the encoding to.
+        positions, offset : optional
+            As in a call.
 
         Returns
         -------
         array
-            In the layout of `like`, with length 1 on axes along which the vectors are the
-            same; in the dtype of `like`, float32 for half precision.
+            In the layout of `like`, with length 1 on axes along which the vectors are the same, and
+            in its dtype, or in float32 for half precision.
 
         Raises
         ------
-        TypeError
-            As the call, with `like` for `x`.
-        ValueError
-            As the call, with `like` for `x`.
+        TypeError, ValueError
+            As a call.
 
         Examples
         --------
@@ -206,10 +195,8 @@ class LearnedPE(WeightedLayer):
         ----------
         grad : array
             Gradient with respect to the result of the call, in its shape.
-        positions : array, optional
-            The positions of the call.
-        offset : int, default 0
-            The offset of the call.
+        positions, offset : optional
+            Those of the call.
 
         Returns
         -------
@@ -221,9 +208,7 @@ class LearnedPE(WeightedLayer):
 
         Raises
         ------
-        TypeError
-            As the call.
-        ValueError
+        TypeError, ValueError
             As the call; positions outside the table whose values cannot be read get no gradient.
         """
         xp = namespace_of(grad=grad, **drop_none(positions=positions), embeddings=self.embeddings)
@@ -267,8 +252,8 @@ class LearnedPE(WeightedLayer):
         TypeError
             If `max_len` is not an integer.
         ValueError
-            If `max_len` is not positive, or the layer has a `padding_idx`, whose
-            zeros would be mixed into its neighbours.
+            If `max_len` is not positive, or the layer has a `padding_idx`, whose zeros would mix
+            into its neighbours.
 
         Examples
         --------

@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.errors import wrong_type
+from positional_embeddings._core.errors import wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
@@ -70,16 +70,14 @@ def combine_masks(*masks: Array | None) -> Any:
     for name, mask in given.items():
         check_mask(name, mask, xp)
     shapes = {name: tuple(mask.shape) for name, mask in given.items()}
-    axes = {len(shape) for shape in shapes.values()}
-    if axes == {2, 3}:
+    ranks = {len(shape) for shape in shapes.values()}
+    if ranks == {2, 3}:
         given = {name: m if m.ndim == 3 else m[:, :, None] for name, m in given.items()}
-    elif len(axes) > 1:
+    elif len(ranks) > 1:
         raise _different_axes(shapes)
     if not checks.shapes_broadcast([tuple(mask.shape) for mask in given.values()]):
-        message = (
-            f"`masks` must have shapes that broadcast, got {', '.join(map(str, shapes.values()))}."
-        )
-        raise ValueError(message + _other_readings(shapes))
+        came = ", ".join(map(str, shapes.values()))
+        raise wrong_value("masks", "have shapes that broadcast", came, _other_readings(shapes))
     return reduce(operator.or_, given.values())
 
 
@@ -87,19 +85,17 @@ def _different_axes(shapes: dict[str, tuple[Any, ...]]) -> ValueError:
     """Return the error about masks whose axes could be aligned in more than one way."""
     most = max(map(len, shapes.values()))
     name, shape = min(shapes.items(), key=lambda item: len(item[1]))
-    message = (
-        "`masks` must have as many axes each, or 2 (query, key) and 3 (query, key, batch), "
-        f"got {', '.join(map(str, shapes.values()))}."
-    )
-    if len(shape) < 2:
-        return ValueError(message)
-    new = ["None"] * (most - len(shape))
-    first = ", ".join([":", ":", *new])
-    last = ", ".join([*[":"] * (len(shape) - 2), *new])
-    return ValueError(
-        f"{message} Insert axes of length 1: {name}[{first}] if queries and keys come first, "
-        f"{name}[{last}] if they come last."
-    )
+    hint = ""
+    if len(shape) >= 2:
+        new = ["None"] * (most - len(shape))
+        first = ", ".join([":", ":", *new])
+        last = ", ".join([*[":"] * (len(shape) - 2), *new])
+        hint = (
+            f" Insert axes of length 1: {name}[{first}] if queries and keys come first, "
+            f"{name}[{last}] if they come last."
+        )
+    requirement = "have as many axes each, or 2 (query, key) and 3 (query, key, batch)"
+    return wrong_value("masks", requirement, ", ".join(map(str, shapes.values())), hint)
 
 
 def _other_readings(shapes: dict[str, tuple[Any, ...]]) -> str:

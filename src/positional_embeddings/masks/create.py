@@ -23,7 +23,6 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings._core.positions import (
     length_array,
     positions_from_lengths,
-    sequence_axis,
     sequence_first,
 )
 
@@ -283,8 +282,8 @@ def query_and_key(
 def _checked_segments(name: str, ids: Any, seq_axis: int, xp: Namespace) -> Any:
     """Return segment ids as (sequence, batch)."""
     checks.signed_integers(name, ids, xp)
-    axis = sequence_axis(name, ids, seq_axis)
-    return ids[:, None] if ids.ndim == 1 else sequence_first(ids, axis, xp)
+    ids = sequence_first(name, ids, seq_axis, xp)
+    return ids[:, None] if ids.ndim == 1 else ids
 
 
 def _transposed_segments(query: Any, key: Any, seq_axis: int) -> str:

@@ -21,11 +21,7 @@ from positional_embeddings._core.namespace import (
     dtype_name,
     namespace_of,
 )
-from positional_embeddings._core.positions import (
-    length_array,
-    sequence_axis,
-    sequence_first,
-)
+from positional_embeddings._core.positions import length_array, sequence_axis, sequence_first
 from positional_embeddings.masks.convert import check_mask
 
 
@@ -175,11 +171,7 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
 
 
 def cumulative_lengths(
-    lengths: Sequence[int] | Array,
-    /,
-    *,
-    xp: Namespace | None = None,
-    device: Device | None = None,
+    lengths: Sequence[int] | Array, /, *, xp: Namespace | None = None, device: Device | None = None
 ) -> Any:
     """Return the index where each packed document begins, and where the last one ends.
 
@@ -294,9 +286,10 @@ def lengths_from_segment_ids(
     checks.signed_integers("segment_ids", segment_ids, xp)
     most = checks.MOST_IN_MEMORY
     num_segments = checks.positive_integer("num_segments", num_segments, most=most)
-    axis, on = sequence_axis("segment_ids", segment_ids, seq_axis), device_of(segment_ids)
+    on = device_of(segment_ids)
     dtype = default_integer(xp, on)
-    ids: Any = xp.astype(sequence_first(segment_ids, axis, xp), dtype, copy=False)
+    ids = sequence_first("segment_ids", segment_ids, seq_axis, xp)
+    ids = xp.astype(ids, dtype, copy=False)
     if is_concretely_true(xp.any(ids >= num_segments)):
         raise wrong_value("num_segments", "be above every one of `segment_ids`", num_segments)
     # Number the pairs of document and column; once sorted, those of a pair are a range.

@@ -97,7 +97,8 @@ def fire_bias(
     )
     start = xp.maximum(xp.astype(query, work, copy=False), limit)[:, None, ...]
     ratio = xp.log1p(slope * xp.abs(relative)) / xp.log1p(slope * start)
-    hidden = xp.maximum(ratio[..., None] * w1 + b1, 0.0)
+    hidden = ratio[..., None] * w1 + b1
+    hidden = xp.maximum(hidden, xp.zeros_like(hidden))
     with without_autocast(hidden):
         bias = xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
     return heads_on_axis_2(bias, xp)
