@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from positional_embeddings import AbsolutePE, sinusoidal_encoding
+from positional_embeddings import AbsolutePE, add_positional_encoding, sinusoidal_encoding
 
 arrangements = st.sampled_from(["interleaved", "concatenated"])
 
@@ -125,3 +125,31 @@ def test_layer_is_a_value():
     assert AbsolutePE(9, 20) != layer
     with pytest.raises(AttributeError, match="cannot assign"):
         layer.base = 10
+
+
+@pytest.mark.parametrize(("feature", "seq"), [(0, 1), (-1, -2), (1, 0)])
+@pytest.mark.parametrize("size", [7, 8])
+def test_an_encoding_made_once(backend, feature, seq, size):
+    """`encoding` is what a call adds, for `add_positional_encoding`."""
+    pe = AbsolutePE(size, 50, feature_axis=feature, seq_axis=seq)
+    shape = {0: (size, 3, 2), -1: (2, 3, size), 1: (3, size, 2)}[feature]
+    batch = {0: (3, 2), -1: (2, 3), 1: (3, 2)}[feature]
+    x = backend.array(np.random.default_rng(0).standard_normal(shape))
+    for where in (
+        {},
+        {"offset": 5},
+        {"positions": backend.array([4, 0, 49])},
+        {"positions": backend.array([0.5, -3.0, 90.0])},
+        {"positions": backend.array(np.arange(6).reshape(batch))},
+    ):
+        encoding = pe.encoding(x, **where)
+        assert encoding.ndim == 3
+        added = add_positional_encoding(x, encoding, feature_axis=feature, seq_axis=seq)
+        expected = backend.numpy(pe(x, **where))
+        np.testing.assert_allclose(backend.numpy(added), expected, atol=backend.tolerance())
+    encoding = backend.numpy(pe.encoding(x, offset=5))
+    wanted = pe.embeddings[:, 5:8]
+    expanded = {0: wanted[:, :, None], -1: wanted.T[None], 1: wanted.T[:, :, None]}[feature]
+    np.testing.assert_allclose(encoding, expanded, atol=backend.tolerance())
+    if backend.name == "numpy":
+        assert not pe.encoding(x).flags.writeable

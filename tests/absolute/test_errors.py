@@ -5,6 +5,8 @@ import numpy as np
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "AbsolutePE(6, 10).encoding(zeros((6, 11)))": "`like` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
+    "AbsolutePE(6, 10).encoding(zeros((5, 3)))": "`like` must have 6 features (`embedding_size`) on axis 0, got shape (5, 3).",
     "AbsolutePE(6, 10)(zeros((5, 3)))": "`x` must have 6 features (`embedding_size`) on axis 0, got shape (5, 3).",
     "AbsolutePE(6, 10)(zeros((6, 3)), offset=8)": "`x` must have at most 10 positions (`max_len`) on axis 1, got 3 at offset 8.",
     "AbsolutePE(6, 10, arrangement='cosine')": "`arrangement` must be 'interleaved' or 'concatenated', got 'cosine'.",

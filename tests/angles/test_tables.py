@@ -2,6 +2,7 @@
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -268,7 +269,7 @@ def test_positions_are_looked_up_in_the_table(backend, sections, feature, seq):
         own = sections or (16,)
         parts = positions if sections else positions[None]
         ends = np.cumsum((0, *own))
-        pairs = [slice(a, b) for a, b in zip(ends, ends[1:], strict=False)]
+        pairs = [slice(a, b) for a, b in pairwise(ends)]
         c, s = (
             np.concatenate([table[rows][:, p] for rows, p in zip(pairs, parts, strict=True)])
             for table in (cos, sin)

@@ -52,6 +52,11 @@ VALUE_ERRORS = {
     "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64). x has its features on axis 2? pass feature_axis=2 and its seq_axis.",
     "RoPE(64, 8, feature_axis=3)(zeros((64, 3, 1)))": "`feature_axis` must be an axis of the 3-dimensional `x` (-3 to 2), got 3.",
     "RoPE(64, 8, feature_axis=-2)(zeros((3, 64, 1)))": "`feature_axis` and `seq_axis` must be two axes, got -2 and 1 for the 3-dimensional `x`.",
+    "rope.cos_sin(zeros((64, 11, 1)))": "`like` must have at most 10 positions (`seq_len`) on axis 1, got 11 at offset 0.",
+    "rope.cos_sin(zeros((3, 64)))": "`like` must have 64 features (`head_size`) on axis 0, got shape (3, 64). like has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0.",
+    "rope.cos_sin(zeros((64, 3)), positions=zeros(4))": "`positions` must have shape (3,), got (4,).",
+    "rope.cos_sin(zeros((64, 3)), positions=zeros(3), offset=1)": "`offset` must be left out where `positions` are given, got 1.",
+    "rope.cos_sin(zeros((64, 3)), offset=-1)": "`offset` must be a non-negative integer, got -1.",
     "rope(zeros((64, 11, 1)))": "`x` must have at most 10 positions (`seq_len`) on axis 1, got 11 at offset 0.",
     "RoPE(64, 10, feature_axis=-1, seq_axis=-2)(zeros((5, 64)), offset=6)": "`x` must have at most 10 positions (`seq_len`) on axis 0, got 5 at offset 6.",
     "rope(zeros((64, 3)).view(NoAxes))": "`x` must have a known length on axis 1, got shape (64, nan).",
@@ -140,6 +145,8 @@ VALUE_ERRORS = {
     "hf(model_type='ernie4_5_vl_moe_text', max_position_embeddings=9, rope_parameters={'rope_theta': 1e4, 'mrope_section': [1, 1, 2]})": "`mrope_section` of 'ernie4_5_vl_moe_text' has an order that is not known here. Or build `RoPE(...)` by hand, from {'model_type': 'ernie4_5_vl_moe_text', 'head_dim': 8, 'max_position_embeddings': 9}.",
 }
 TYPE_ERRORS = {
+    "rope.cos_sin([1.0])": "`like` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(like).",
+    "rope.cos_sin(zeros((64, 3), int))": "`like` must have a floating-point dtype, got int64.",
     "rope(zeros((64, 3)), out=zeros((64, 3), 'float32'))": "`out` must have the dtype of `x`, float64, got float32.",
     "rope(zeros((64, 3)), out=True)": "`out` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
     "RoPE(64, 10, fused=1)": "`fused` must be True, False or None, got 1.",

@@ -1,0 +1,174 @@
+"""A library that is not known is asked for nothing beyond the standard."""
+
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+from positional_embeddings._core import capabilities
+
+strict = pytest.importorskip("array_api_strict")
+
+
+class Locked:
+    """An array of a library of which nothing is known: it is not read, and not written to."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array_namespace__(self, api_version=None):
+        return namespace
+
+    def __setitem__(self, key, value):
+        raise AssertionError(key)
+
+    def __bool__(self):
+        raise AssertionError
+
+    __int__ = __index__ = __float__ = __bool__
+
+    @property
+    def dtype(self):
+        return self.array.dtype
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    @property
+    def ndim(self):
+        return self.array.ndim
+
+    @property
+    def size(self):
+        return self.array.size
+
+    @property
+    def device(self):
+        return self.array.device
+
+    @property
+    def T(self):  # noqa: N802 - as the standard has it
+        return Locked(self.array.T)
+
+    def to_device(self, device, /, *, stream=None):
+        return Locked(self.array.to_device(device, stream=stream))
+
+    def __getitem__(self, key):
+        keys = key if isinstance(key, tuple) else (key,)
+        return Locked(self.array[tuple(map(unlocked, keys))])
+
+
+def unlocked(value):
+    if isinstance(value, Locked):
+        return value.array
+    if isinstance(value, list | tuple):
+        return type(value)(map(unlocked, value))
+    return value
+
+
+def locked(value):
+    if isinstance(value, strict._array_object.Array):
+        return Locked(value)
+    return type(value)(map(locked, value)) if isinstance(value, list | tuple) else value
+
+
+def operator(name):
+    def apply(self, *others):
+        return locked(getattr(self.array, name)(*map(unlocked, others)))
+
+    return apply
+
+
+for name in (
+    *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or"),
+    *("radd", "rsub", "rmul", "rtruediv", "rpow", "rmatmul", "rand", "ror"),
+    *("lt", "le", "gt", "ge", "eq", "ne", "neg", "abs", "invert"),
+):
+    setattr(Locked, f"__{name}__", operator(f"__{name}__"))
+
+
+class Namespace:
+    """The functions of array-api-strict, on locked arrays."""
+
+    def __getattr__(self, name):
+        value = getattr(strict, name)
+        if not callable(value) or isinstance(value, type) or name.startswith("__"):
+            return value
+
+        def call(*arguments, **options):
+            options = {key: unlocked(option) for key, option in options.items()}
+            return locked(value(*map(unlocked, arguments), **options))
+
+        return call
+
+
+namespace = Namespace()
+
+
+def lock(values):
+    return Locked(strict.asarray(values))
+
+
+def values_of(array):
+    assert isinstance(array, Locked)
+    return np.asarray(array.array)
+
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((8, 5, 2))
+IDS = np.asarray([2, 0, 1, 4, 3])
+CALLS = {
+    "rotation": lambda a: pe.RoPE(8, 10)(a(X), offset=2),
+    "interleaved": lambda a: pe.RoPE(8, 10, layout="interleaved")(a(X)),
+    "partial": lambda a: pe.RoPE(8, 10, rotary_dim=4)(a(X), inverse=True),
+    "positions": lambda a: pe.RoPE(8, 10)(a(X), positions=a(IDS)),
+    "real positions": lambda a: pe.RoPE(8, 10)(a(X), positions=a(IDS / 2)),
+    "shift": lambda a: pe.RoPE(8, 10).shift(a(X), 3),
+    "tables": lambda a: pe.RoPE(8, 10).cos_sin(a(X))[1],
+    "given tables": lambda a: pe.apply_rope(a(X), *pe.RoPE(8, 10).cos_sin(a(X))),
+    "sinusoids": lambda a: pe.sinusoidal_encoding(a(IDS), 7),
+    "absolute": lambda a: pe.AbsolutePE(8, 10)(a(X)),
+    "learned": lambda a: pe.LearnedPE(8, 10, embeddings=a(RNG_TABLE))(a(X), positions=a(IDS)),
+    "tokens": lambda a: pe.TokenEmbedding(10, 8, embeddings=a(RNG_TABLE))(a(IDS)),
+    "dropout": lambda a: pe.dropout(a(X), 0.5, rng=np.random.default_rng(0)),
+    "relative positions": lambda a: pe.relative_positions(a(IDS), a(IDS)),
+    "buckets": lambda a: pe.relative_position_bucket(a(50 * IDS - 100)),
+    "kerple": lambda a: pe.kerple_bias(a(np.ones(2)), a(np.ones(2)), 3),
+    "segments": lambda a: pe.create_segment_mask(a(IDS // 2)),
+    "positions of a mask": lambda a: pe.positions_from_mask(a(IDS > 2)),
+    "padding": lambda a: pe.create_padding_mask(a(IDS), 5),
+    "bias of a mask": lambda a: pe.mask_to_bias(a(IDS > 2)),
+    "attention": lambda a: pe.scaled_dot_product_attention(a(X), a(X), a(X)),
+    "masked": lambda a: pe.scaled_dot_product_attention(
+        a(X), a(X), a(X), mask=a(np.triu(np.ones((5, 5), bool), 1)), softcap=5.0
+    ),
+    "in blocks": lambda a: pe.scaled_dot_product_attention(
+        a(X), a(X), a(X), mask=lambda q, k: k > q, block_size=2
+    ),
+}
+RNG_TABLE = RNG.standard_normal((8, 10))
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_a_library_that_is_not_known(case):
+    expected = CALLS[case](np.asarray)
+    np.testing.assert_allclose(values_of(CALLS[case](lock)), expected, rtol=0, atol=1e-14)
+
+
+def test_it_keeps_nothing():
+    rope = pe.RoPE(8, 10)
+    rope(lock(X))
+    assert not rope._tables._device_windows
+
+
+def test_it_cannot_be_written_to():
+    with pytest.raises(TypeError, match="`out` must be an array that can be written to"):
+        pe.RoPE(8, 10)(lock(X), out=lock(X))
+
+
+def test_rows():
+    assert capabilities.is_host_array(np.ones(1))
+    assert capabilities.supports_inplace(np.ones(1))
+    assert capabilities.supports_inplace(strict.ones(1))
+    assert not capabilities.supports_inplace(lock([1.0]))
+    assert capabilities.values_on_host(lock([1.0]), namespace) is None
