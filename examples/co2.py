@@ -15,7 +15,7 @@ Three passes of attention, each on what the ones before it leave over, fill a ga
     local   a kernel of weeks, for what is neither trend nor season.
 
 The widths are chosen on gaps cut into one third of the record. The errors are reported
-for gaps in the other two thirds, beside those of two simple methods.
+for gaps in the other two thirds, next to those of two simple methods.
 """
 
 import argparse

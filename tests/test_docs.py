@@ -158,7 +158,7 @@ def test_links_of_the_page_lead_somewhere():
     assert set(re.findall(r"\]\(#([^)]*)\)", TEXT)) == anchors
 
 
-# Plain formulas, beside those of oracles.py.
+# Plain formulas, next to those of oracles.py.
 
 
 def angles(dim, positions, base=10_000.0, scale=1.0):

@@ -76,9 +76,9 @@ def test_packed_attention_against_loops(packed_output):
     for start, stop in ((0, 4), (4, 6), (6, 11)):
         places = np.broadcast_to(np.arange(stop - start)[:, None], (stop - start, 2))
         here = slice(start, stop)
-        turned = (oracles.rotated(x[:, here], places) for x in (q, k))
+        rotated = (oracles.rotated(x[:, here], places) for x in (q, k))
         causal = np.triu(np.ones((stop - start, stop - start), dtype=bool), 1)[:, :, None]
-        output, _ = oracles.attention(*turned, v[:, here], causal)
+        output, _ = oracles.attention(*rotated, v[:, here], causal)
         expected.extend(output[:4, :, 0].T)
     lines = re.findall(r"^  token \d+ +(.*)\|", packed_output, re.MULTILINE)
     printed = [[float(number) for number in line.split()] for line in lines]

@@ -189,8 +189,8 @@ with jax.sharding.set_mesh(mesh):
 
 def test_the_same_weights_are_the_same_wherever_they_lie():
     free = jnp.asarray(X[:, :, 0])
-    placed = jax.device_put(free, jax.devices()[0])
-    assert LearnedPE(8, 5, embeddings=free) == LearnedPE(8, 5, embeddings=placed)
+    on_device = jax.device_put(free, jax.devices()[0])
+    assert LearnedPE(8, 5, embeddings=free) == LearnedPE(8, 5, embeddings=on_device)
 
 
 def test_large_unsigned_positions_do_not_wrap():

@@ -1,4 +1,4 @@
-"""The library beside implementations that nobody here wrote.
+"""The library against implementations that nobody here wrote.
 
 The packages are in the dependency group "backends"; CI runs with `--oracles`, which makes
 a missing one an error.
@@ -32,7 +32,7 @@ from positional_embeddings import (
 
 @pytest.fixture
 def oracle(request):
-    """Import an oracle, or skip where it is not demanded."""
+    """Import an oracle, or skip if it is not demanded."""
 
     def load(name):
         if request.config.getoption("--oracles"):

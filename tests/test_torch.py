@@ -28,7 +28,7 @@ from positional_embeddings import (  # noqa: E402
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
-from positional_embeddings._core import capabilities as _memory  # noqa: E402
+from positional_embeddings._core import capabilities  # noqa: E402
 
 
 def leaf(*shape, seed=0):
@@ -297,7 +297,7 @@ def test_attention_is_mapped(block_size):
 def test_what_shares_memory():
     x = torch.zeros(4, 6)
     for other, shared in ((x, False), (x[:], False), (x[1:], True), (x.T, True), (x + 0, False)):
-        assert _memory.shares_memory(x, other) == shared
+        assert capabilities.shares_memory(x, other) == shared
 
 
 def test_out_is_written_to_without_another_array():

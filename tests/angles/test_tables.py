@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
 from positional_embeddings._core import axes
-from positional_embeddings.angles import tables as _tables
+from positional_embeddings.angles import tables
 
 
 def test_one_layer_serves_every_backend_dtype_and_device(backend):
@@ -36,7 +36,7 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
 
 def test_few_tables_are_kept(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    monkeypatch.setattr(_tables, "MOST_KINDS", 3)
+    monkeypatch.setattr(tables, "MOST_KINDS", 3)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     for device in info.devices():
         for dtype in info.dtypes(device=device, kind="real floating"):
@@ -79,13 +79,13 @@ def test_tables_grow_with_the_positions(backend):
 def computed(monkeypatch):
     """The positions, from where to where, of which numbers were computed."""
     asked = []
-    made = _tables.unit_phasors
+    made = tables.unit_phasors
 
     def watched(frequencies, start, stop, *options):
         asked.append((start, stop))
         return made(frequencies, start, stop, *options)
 
-    monkeypatch.setattr(_tables, "unit_phasors", watched)
+    monkeypatch.setattr(tables, "unit_phasors", watched)
     return asked
 
 
@@ -217,7 +217,7 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
 
 def test_threads_share_a_layer(monkeypatch):
     strict = pytest.importorskip("array_api_strict")
-    monkeypatch.setattr(_tables, "MOST_KINDS", 2)
+    monkeypatch.setattr(tables, "MOST_KINDS", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [
         strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)

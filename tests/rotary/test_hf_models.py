@@ -20,7 +20,7 @@ THETAS = ("rope_theta", "rotary_emb_base", "rope_local_base_freq")
 
 @pytest.fixture(autouse=True)
 def _oracle(request, monkeypatch):
-    """Skip without transformers where it is not demanded; nothing is fetched."""
+    """Skip without transformers if it is not demanded; nothing is fetched."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     if not request.config.getoption("--oracles"):
         pytest.importorskip("torch", reason="an oracle; CI runs with --oracles")

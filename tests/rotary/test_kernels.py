@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE
-from positional_embeddings.rotary.kernels import cupy_kernel
-from positional_embeddings.rotary.kernels import dispatch as fused
+from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
 
 RNG = np.random.default_rng(0)
 BASE = RNG.standard_normal((2, 3, 70, 16))
@@ -28,7 +27,7 @@ VIEWS = {
     "transposed": (lambda a: a.transpose(3, 2, 0, 1), 0, 1),
     "part of the features": (lambda a: a[..., 3:13], -1, -2),
     "every other position": (lambda a: a[:, ::2, ::3], -1, -2),
-    "turned round": (lambda a: a[:, :, ::-1, ::-1], -1, -2),
+    "reversed": (lambda a: a[:, :, ::-1, ::-1], -1, -2),
     "every other feature": (lambda a: a[..., ::2], -1, -2),
     "one token": (lambda a: a[:, :, 5:6], -1, -2),
     "one head": (lambda a: a[:1, :1], -1, -2),
@@ -83,12 +82,12 @@ def test_positions_by_batch_and_shifts():
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_pieces_on_several_threads(threads, monkeypatch):
-    monkeypatch.setattr(fused, "_TABLE_BYTES", 2**10)
-    monkeypatch.setattr(fused, "_THREAD_BYTES", 2**10)
-    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+    monkeypatch.setattr(dispatch, "_TABLE_BYTES", 2**10)
+    monkeypatch.setattr(dispatch, "_THREAD_BYTES", 2**10)
+    from positional_embeddings.rotary.kernels import numba_kernel
 
-    monkeypatch.setattr(_numba_kernel, "threads", lambda: threads)
-    fused._kernel_for_numpy.cache_clear()
+    monkeypatch.setattr(numba_kernel, "threads", lambda: threads)
+    dispatch._kernel_for_numpy.cache_clear()
     try:
         for take, feature, seq in VIEWS.values():
             x = take(BASE)
@@ -96,16 +95,16 @@ def test_pieces_on_several_threads(threads, monkeypatch):
             np.testing.assert_array_equal(kernel(x), plain(x))
             np.testing.assert_array_equal(kernel.shift(x, 3), plain.shift(x, 3))
     finally:
-        fused._kernel_for_numpy.cache_clear()
+        dispatch._kernel_for_numpy.cache_clear()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="does not fork")
 def test_a_forked_process_has_threads_of_its_own():
     """In a process of its own, where nothing else has threads."""
     code = (
-        "import os, signal; from positional_embeddings.rotary.kernels import dispatch as fused; "
-        "signal.alarm(60); fused._pool(1).submit(int).result(); child = os.fork(); "
-        "child or os._exit(fused._pool(1).submit(int).result(timeout=30)); "
+        "import os, signal; from positional_embeddings.rotary.kernels import dispatch; "
+        "signal.alarm(60); dispatch._pool(1).submit(int).result(); child = os.fork(); "
+        "child or os._exit(dispatch._pool(1).submit(int).result(timeout=30)); "
         "raise SystemExit(os.waitpid(child, 0)[1])"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
@@ -137,18 +136,18 @@ def test_other_libraries_have_no_kernel(backend):
 
 @pytest.mark.usefixtures("kernel")
 def test_half_precision_needs_the_processor(monkeypatch):
-    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+    from positional_embeddings.rotary.kernels import numba_kernel
 
-    monkeypatch.setattr(_numba_kernel.llvm, "get_host_cpu_features", dict)
-    monkeypatch.setattr(_numba_kernel.platform, "machine", lambda: "x86_64")
-    assert _numba_kernel.compiled(np.dtype("float16"), 2) is None
-    monkeypatch.setattr(_numba_kernel.platform, "machine", lambda: "arm64")
-    assert _numba_kernel._has_half_precision()
+    monkeypatch.setattr(numba_kernel.llvm, "get_host_cpu_features", dict)
+    monkeypatch.setattr(numba_kernel.platform, "machine", lambda: "x86_64")
+    assert numba_kernel.compiled(np.dtype("float16"), 2) is None
+    monkeypatch.setattr(numba_kernel.platform, "machine", lambda: "arm64")
+    assert numba_kernel._has_half_precision()
 
 
 def test_without_numba(monkeypatch):
-    """As where it is not installed: plain code where it may be, or what to install."""
-    fused._kernel_for_numpy.cache_clear()
+    """As if it is not installed: plain code if it may be, or what to install."""
+    dispatch._kernel_for_numpy.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(
         sys.modules, "positional_embeddings.rotary.kernels.numba_kernel", raising=False
@@ -164,7 +163,7 @@ def test_without_numba(monkeypatch):
         with pytest.raises(ImportError, match="neither is installed"):
             RoPE(8, 5, fused=True)
     finally:
-        fused._kernel_for_numpy.cache_clear()
+        dispatch._kernel_for_numpy.cache_clear()
 
 
 def test_numba_is_not_imported_before_a_rotation():
@@ -197,9 +196,9 @@ class ElementwiseKernel:
 def test_cupys_kernel_gets_the_pairs(layout, monkeypatch):
     """With a stand-in for CuPy, which needs a GPU; tests on one compare the kernel itself."""
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ElementwiseKernel=ElementwiseKernel))
-    monkeypatch.setattr(fused, "is_cupy_array", lambda _: True)
-    monkeypatch.setattr(fused, "_kernel_for_numpy", lambda *_: None)
-    monkeypatch.setattr(fused, "type", lambda _: None, raising=False)
+    monkeypatch.setattr(dispatch, "is_cupy_array", lambda _: True)
+    monkeypatch.setattr(dispatch, "_kernel_for_numpy", lambda *_: None)
+    monkeypatch.setattr(dispatch, "type", lambda _: None, raising=False)
     cupy_kernel._cupy_kernel.cache_clear()
     try:
         for dtype in ("float16", "float32", "float64"):
@@ -223,9 +222,9 @@ def test_cupys_kernel_on_a_gpu(backend, layout):
 
 @pytest.mark.usefixtures("kernel")
 def test_where_nothing_can_be_kept_on_disk(monkeypatch):
-    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+    from positional_embeddings.rotary.kernels import numba_kernel
 
-    njit = _numba_kernel.njit
+    njit = numba_kernel.njit
 
     def without_place(*args, cache=False, **options):
         if cache:
@@ -233,19 +232,19 @@ def test_where_nothing_can_be_kept_on_disk(monkeypatch):
             raise RuntimeError(message)
         return njit(*args, **options)
 
-    monkeypatch.setattr(_numba_kernel, "njit", without_place)
+    monkeypatch.setattr(numba_kernel, "njit", without_place)
     x = np.ones((2, 3, 8), dtype="float32")
     out, table = np.empty_like(x), np.ones((1, 3, 4), dtype="float32")
-    _numba_kernel.compiled(x.dtype, 3)(x, table, table, out, 2, False)
+    numba_kernel.compiled(x.dtype, 3)(x, table, table, out, 2, False)
     np.testing.assert_array_equal(out, [[[0.0] * 4 + [2.0] * 4] * 3] * 2)
 
 
 @pytest.mark.usefixtures("kernel")
 def test_where_numba_is_switched_off(monkeypatch):
-    from positional_embeddings.rotary.kernels import numba_kernel as _numba_kernel
+    from positional_embeddings.rotary.kernels import numba_kernel
 
-    monkeypatch.setattr(_numba_kernel.numba.config, "DISABLE_JIT", True)
-    assert _numba_kernel.compiled(np.dtype("float32"), 3) is None
+    monkeypatch.setattr(numba_kernel.numba.config, "DISABLE_JIT", True)
+    assert numba_kernel.compiled(np.dtype("float32"), 3) is None
 
 
 @pytest.mark.usefixtures("kernel")
@@ -274,7 +273,7 @@ def test_a_pool_that_ends_leaves_the_work_to_this_thread(monkeypatch):
             return future
 
     pool = Pool()
-    monkeypatch.setattr(fused, "_pool", lambda _: pool)
+    monkeypatch.setattr(dispatch, "_pool", lambda _: pool)
     done = []
-    started = fused._started(done.append, [1, 2, 3])
+    started = dispatch._started(done.append, [1, 2, 3])
     assert (len(started), done) == (1, [1])

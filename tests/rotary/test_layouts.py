@@ -25,15 +25,15 @@ def numbers(*shape, seed=0):
 
 
 def rotated_pair_by_pair(x, positions, rotary_dim, layout, base=10_000.0):
-    """x (head, seq); each pair of features is one complex number, turned by Python."""
+    """x (head, seq); each pair of features is one complex number, rotated by Python."""
     out = x.copy()
     half = rotary_dim // 2
     for i in range(half):
         a, b = (i, i + half) if layout == "half" else (2 * i, 2 * i + 1)
         for s, p in enumerate(positions):
             angle = p * base ** (-2 * i / rotary_dim)
-            turned = complex(x[a, s], x[b, s]) * complex(math.cos(angle), math.sin(angle))
-            out[a, s], out[b, s] = turned.real, turned.imag
+            rotated = complex(x[a, s], x[b, s]) * complex(math.cos(angle), math.sin(angle))
+            out[a, s], out[b, s] = rotated.real, rotated.imag
     return out
 
 
@@ -99,7 +99,7 @@ def test_converted_activations_are_rotated_alike(backend, heads, head, share, so
         "rotary_dim": None if share is None else rotary_dim,
     }
 
-    def turned(array, layout):
+    def rotated(array, layout):
         rope = RoPE(head, 3, layout=layout, rotary_dim=rotary_dim, feature_axis=-1, seq_axis=0)
         parts = [array[:, h * head : (h + 1) * head] for h in range(count)]
         return np.concatenate([backend.numpy(rope(part)) for part in parts], axis=-1)
@@ -107,8 +107,8 @@ def test_converted_activations_are_rotated_alike(backend, heads, head, share, so
     moved = convert_layout(x, source, target, **options)
     back = convert_layout(moved, target, source, **options)
     np.testing.assert_array_equal(backend.numpy(back), backend.numpy(x))
-    expected = convert_layout(turned(x, source), source, target, **options)
-    np.testing.assert_array_equal(turned(moved, target), expected)
+    expected = convert_layout(rotated(x, source), source, target, **options)
+    np.testing.assert_array_equal(rotated(moved, target), expected)
 
 
 def test_converted_weights_and_biases_give_the_same_scores():
@@ -205,11 +205,11 @@ def test_inverse_divides_by_the_attention_factor(backend):
     rope = RoPE(8, 20, scaling=YaRNScaling(4.0, 64))
     assert rope.attention_factor > 1.1
     x = backend.array(numbers(8, 5))
-    turned = rope(x)
-    lengths = np.linalg.norm(backend.numpy(turned), axis=0)
+    rotated = rope(x)
+    lengths = np.linalg.norm(backend.numpy(rotated), axis=0)
     whole = rope.attention_factor * np.linalg.norm(numbers(8, 5), axis=0)
     np.testing.assert_allclose(lengths, whole, rtol=1e-5)
-    back = rope(turned, inverse=True)
+    back = rope(rotated, inverse=True)
     np.testing.assert_allclose(backend.numpy(back), numbers(8, 5), atol=backend.tolerance())
 
 

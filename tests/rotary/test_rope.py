@@ -84,13 +84,13 @@ def test_rope_keeps_norms_and_is_undone(backend, head, positions, dtype):
     rope = RoPE(head, 8)
     x = numbers((head, len(positions), 3)).astype(dtype)
     places = backend.array(positions)
-    turned = rope(backend.array(x), positions=places)
-    got = backend.numpy(turned)
+    rotated = rope(backend.array(x), positions=places)
+    got = backend.numpy(rotated)
     tolerance = 1e-12 if got.dtype == "float64" else 1e-5
     np.testing.assert_allclose(
         np.linalg.norm(got, axis=0), np.linalg.norm(x, axis=0), atol=tolerance
     )
-    back = rope(turned, positions=places, inverse=True)
+    back = rope(rotated, positions=places, inverse=True)
     np.testing.assert_allclose(backend.numpy(back), x, atol=tolerance)
 
 
@@ -136,28 +136,28 @@ def test_half_precision_is_rotated_in_float32(backend):
     rope = RoPE(64, 50)
     for dtype in backend.half_dtypes:
         half = backend.array(x, dtype)
-        turned = rope(half)
-        assert turned.dtype == dtype
+        rotated = rope(half)
+        assert rotated.dtype == dtype
         rounded = backend.xp.astype(half, backend.xp.float32)
         exact = backend.xp.astype(rope(rounded), dtype)
         np.testing.assert_array_equal(
-            backend.numpy(turned).astype("float32"), backend.numpy(exact).astype("float32")
+            backend.numpy(rotated).astype("float32"), backend.numpy(exact).astype("float32")
         )
 
 
 def test_bfloat16_of_ml_dtypes():
     bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
     x = numbers((8, 5, 2)).astype(bfloat16)
-    turned = RoPE(8, 5)(x)
-    assert turned.dtype == bfloat16
-    np.testing.assert_array_equal(turned, RoPE(8, 5)(x.astype("float32")).astype(bfloat16))
+    rotated = RoPE(8, 5)(x)
+    assert rotated.dtype == bfloat16
+    np.testing.assert_array_equal(rotated, RoPE(8, 5)(x.astype("float32")).astype(bfloat16))
 
 
 def test_longdouble_keeps_its_dtype():
     x = numbers((4, 3)).astype(np.longdouble)
-    turned = RoPE(4, 3)(x)
-    assert turned.dtype == np.longdouble
-    np.testing.assert_allclose(turned, oracles.rotated(x, np.arange(3)), atol=1e-12)
+    rotated = RoPE(4, 3)(x)
+    assert rotated.dtype == np.longdouble
+    np.testing.assert_allclose(rotated, oracles.rotated(x, np.arange(3)), atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(8, 0, 2), (8, 3, 0)])

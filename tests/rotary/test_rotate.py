@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings._core import capabilities as _memory
-from positional_embeddings.rotary import rotate as _turning
+from positional_embeddings._core import capabilities
+from positional_embeddings.rotary import rotate
 
 RNG = np.random.default_rng(0)
 
@@ -24,7 +24,7 @@ LAYOUTS = {
 
 
 def loop(x, feature, seq, layout, pairs, *, inverse=False):
-    """Turn pair after pair, position after position."""
+    """Rotate pair after pair, position after position."""
     rope = RoPE(x.shape[feature], x.shape[seq])
     moved = np.moveaxis(x.astype(np.float64), (feature, seq), (0, 1))
     result = moved.copy()
@@ -43,7 +43,7 @@ def loop(x, feature, seq, layout, pairs, *, inverse=False):
 @pytest.fixture(params=[1, 7, 64, 2**14])
 def block(request, monkeypatch):
     """Number of pairs in a block, from one to all of them."""
-    monkeypatch.setattr(_turning, "HOST_BLOCK", request.param)
+    monkeypatch.setattr(rotate, "HOST_BLOCK", request.param)
     return request.param
 
 
@@ -75,11 +75,11 @@ def test_complex_blocks_of_any_size(backend, shape):
     cos, sin = rope.cos, rope.sin
     axes = [1] * z.ndim
     axes[feature], axes[seq] = 6, 50
-    turn = (cos + 1j * sin) if feature % z.ndim < seq % z.ndim else (cos + 1j * sin).T
+    phasor = (cos + 1j * sin) if feature % z.ndim < seq % z.ndim else (cos + 1j * sin).T
     expected = z.copy()
     part = [slice(None)] * z.ndim
     part[feature] = slice(0, 6)
-    expected[tuple(part)] *= turn.reshape(axes)
+    expected[tuple(part)] *= phasor.reshape(axes)
     np.testing.assert_allclose(got, expected, atol=4e-6)
 
 
@@ -110,8 +110,8 @@ def test_out_is_written_to_where_that_can_be(backend, shape, rotary_dim):
 
 @pytest.mark.parametrize("fused", [False, None])
 def test_out_that_overlaps(fused, monkeypatch):
-    """Neither a shifted view of the input, nor one that is turned round, spoils it."""
-    monkeypatch.setattr(_turning, "HOST_BLOCK", 16)
+    """Neither a shifted view of the input, nor one that is reversed, spoils it."""
+    monkeypatch.setattr(rotate, "HOST_BLOCK", 16)
     rope = RoPE(8, 50, feature_axis=-1, seq_axis=-2, fused=fused)
     for view in (lambda a: a[1:], lambda a: a[:-1], lambda a: a[1:, :, ::-1], lambda a: a[1:]):
         buffer = RNG.standard_normal((4, 50, 8))
@@ -158,23 +158,23 @@ def test_memory_is_the_output_and_a_few_blocks(shape, order):
     rope(x, out=x)
     in_place = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
-    assert peak < x.nbytes + 10 * 4 * _turning.HOST_BLOCK
-    assert in_place < 10 * 4 * _turning.HOST_BLOCK
+    assert peak < x.nbytes + 10 * 4 * rotate.HOST_BLOCK
+    assert in_place < 10 * 4 * rotate.HOST_BLOCK
 
 
 def test_blocks_are_large_on_an_accelerator(monkeypatch):
-    monkeypatch.setattr(_turning, "HOST_BLOCK", 8)
+    monkeypatch.setattr(rotate, "HOST_BLOCK", 8)
     x = np.ones((8, 10))
     table = np.ones((4, 10))
-    assert len(list(_turning._blocks(x, table, 0))) > 1
-    monkeypatch.setattr(_turning, "on_the_host", lambda _: False)
-    assert len(list(_turning._blocks(x, table, 0))) == 1
+    assert len(list(rotate._blocks(x, table, 0))) > 1
+    monkeypatch.setattr(rotate, "on_the_host", lambda _: False)
+    assert len(list(rotate._blocks(x, table, 0))) == 1
 
 
 def test_blocks_without_strides(monkeypatch):
     """A library that does not tell how its arrays lie in memory is taken for one in C order."""
-    monkeypatch.setattr(_turning, "HOST_BLOCK", 8)
-    monkeypatch.setattr(_turning, "strides_of", lambda _: None)
+    monkeypatch.setattr(rotate, "HOST_BLOCK", 8)
+    monkeypatch.setattr(rotate, "strides_of", lambda _: None)
     x = RNG.standard_normal((8, 50, 2))
     np.testing.assert_allclose(RoPE(8, 50, fused=False)(x), loop(x, 0, 1, "half", 4), atol=1e-12)
     out = np.empty_like(x)
@@ -182,8 +182,8 @@ def test_blocks_without_strides(monkeypatch):
 
 
 def test_memory_that_cannot_be_compared(monkeypatch):
-    monkeypatch.setattr(_memory, "array_namespace", lambda _: object())
-    assert _memory.shares_memory(np.ones(3), np.ones(3))
+    monkeypatch.setattr(capabilities, "array_namespace", lambda _: object())
+    assert capabilities.shares_memory(np.ones(3), np.ones(3))
 
 
 def test_out_on_another_device():

@@ -48,9 +48,9 @@ def test_linear_and_static_ntk(dim, base, factor):
 def test_yarn_keeps_high_frequencies_and_divides_low_ones(dim, base, factor, original):
     frequencies, _ = YaRNScaling(factor, original)(dim, base, 100)
     whole = plain(dim, base)
-    turns = original * whole / (2 * math.pi)
-    np.testing.assert_allclose(frequencies[turns > 40 + whole[0]], whole[turns > 40 + whole[0]])
-    low = turns < 0.5
+    cycles = original * whole / (2 * math.pi)
+    np.testing.assert_allclose(frequencies[cycles > 40 + whole[0]], whole[cycles > 40 + whole[0]])
+    low = cycles < 0.5
     np.testing.assert_allclose(frequencies[low], whole[low] / factor)
     assert (np.diff(frequencies) < 0).all()
 
@@ -72,7 +72,7 @@ def test_llama3_is_the_published_rule(dim, base, factor, original):
 
 @pytest.fixture
 def rope_functions(request):
-    """Return transformers' own functions, or skip where it is not demanded."""
+    """Return transformers' own functions, or skip if it is not demanded."""
     if not request.config.getoption("--oracles"):
         pytest.importorskip("torch", reason="an oracle; CI runs with --oracles")
         pytest.importorskip("transformers", reason="an oracle; CI runs with --oracles")
@@ -474,7 +474,7 @@ def test_published_factors():
 
 
 def test_yarn_of_bounds_that_meet():
-    """No frequency turns 32 times within a short context: all of them are divided."""
+    """No frequency has 32 cycles within a short context: all of them are divided."""
     frequencies, _ = YaRNScaling(2.0, 6)(8, 10_000, 100)
     np.testing.assert_allclose(frequencies, plain(8, 10_000) / [1, 2, 2, 2])
 

@@ -18,7 +18,7 @@ def coordinate_of_pair(sections, order):
     owners, left = [], list(sections)
     for pair in range(sum(sections)):
         c = pair % len(sections)
-        # The turn of a coordinate that has no pair left falls to the first one.
+        # The place of a coordinate that has no pair left goes to the first one.
         owner = c if c and left[c] else 0
         left[owner] -= 1
         owners.append(owner)

@@ -41,7 +41,7 @@ from positional_embeddings.angles.frequencies import (
     frequencies_of,
     frequencies_to_endpoint,
 )
-from positional_embeddings.angles.tables import PositionTables, own_tables
+from positional_embeddings.angles.tables import PositionTables, Request
 from positional_embeddings.layers.dropout import dropout
 
 Arrangement = Literal["interleaved", "concatenated"]
@@ -383,7 +383,8 @@ class AbsolutePE(CheckedLayer):
             If `x` or `positions` has the wrong shape, the sequence reaches past the
             table, or both `positions` and `offset` are given.
         """
-        encoding, xp = self._encoding(x, positions, offset, "x")
+        xp = namespace_of(x=x, **drop_none(positions=positions))
+        (encoding,) = self._tables.tables_for(self._check(x, positions, offset, xp, "x"))
         return dropout(add_wide(x, encoding, xp), self.dropout, rng=rng)
 
     def encoding(
@@ -425,22 +426,20 @@ class AbsolutePE(CheckedLayer):
         >>> np.array_equal(add_positional_encoding(x, encoding), pe(x, offset=5))
         True
         """
-        encoding, xp = self._encoding(like, positions, offset, "like")
-        (own,) = own_tables((encoding,), xp)
-        return own  # type: ignore[no-any-return]
+        xp = namespace_of(like=like, **drop_none(positions=positions))
+        request = self._check(like, positions, offset, xp, "like")
+        (encoding,) = self._tables.kept_tables_for(request)
+        return encoding  # type: ignore[no-any-return]
 
-    def _encoding(
-        self, x: Any, positions: Array | None, offset: int, name: str
-    ) -> tuple[Any, Namespace]:
-        """Check the arguments of a call, and return the encoding and the namespace."""
-        xp = namespace_of(**{name: x}, **drop_none(positions=positions))
+    def _check(
+        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str
+    ) -> Request:
+        """Check the arguments of a call, and return which tables it asks for."""
         checks.real_floating(xp, **{name: x})
         offset = checks.non_negative_integer("offset", offset)
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
         axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
-        target = target_of(x, feature, seq, xp, name)
-        (encoding,) = self._tables.tables_for(self._tables.check(target, positions, offset))
-        return encoding, xp
+        return self._tables.check(target_of(x, feature, seq, xp, name), positions, offset)
 
     @property
     def embeddings(self) -> HostArray:

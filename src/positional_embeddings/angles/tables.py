@@ -3,7 +3,7 @@
 A layer keeps a few windows of positions, made when they are first asked for.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -132,7 +132,14 @@ class PositionTables:
             return Request(target, target.xp.broadcast_to(counted, shape), None, (target.seq,))
         return Request(target, None, None, (target.seq,), offset, offset + count)
 
-    def tables_for(self, request: Request, *, doubled: bool = False) -> tuple[Any, ...]:
+    def kept_tables_for(self, request: Request) -> tuple[Any, ...]:
+        """Return tables that a caller may keep: nothing written to them reaches a window."""
+        found = self.tables_for(request, copy=True)
+        return tuple(map(read_only, found)) if request.target.xp is host else found
+
+    def tables_for(
+        self, request: Request, *, doubled: bool = False, copy: bool | None = None
+    ) -> tuple[Any, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
         With `doubled`, for NumPy arrays, they are those that `double` makes of cosine and sine.
@@ -140,7 +147,7 @@ class PositionTables:
         target = request.target
         found: tuple[Any, ...] | None
         if request.positions is None:
-            found = self._slice_tables(request.start, request.stop, target, doubled=doubled)
+            found = self._slice_tables(request, doubled=doubled, copy=copy)
         else:
             found = self._looked_up(request, doubled=doubled)
         if found is None:
@@ -174,16 +181,17 @@ class PositionTables:
         return axes.position_axes(positions[0, ...], *where)
 
     def _slice_tables(
-        self, start: int, stop: int, target: Target, *, doubled: bool
+        self, request: Request, *, doubled: bool, copy: bool | None
     ) -> tuple[Any, ...]:
-        """Return the tables of `start` to before `stop` in the library of the target."""
+        """Return the tables from `start` to before `stop` in the library of the target."""
+        target, start, stop = request.target, request.start, request.stop
         kind = target.precision, target.row_axis, doubled
         if target.is_cached and target.xp is not host:
             window = self._device_window(start, stop, target, *kind)
-            return tuple(_part(window, start, stop, target.row_axis))
-        return target.from_host(
-            _part(self._window(start, stop, *kind), start, stop, target.row_axis)
-        )
+            found = _part(window, start, stop, target.row_axis)
+            return tuple(target.xp.asarray(t, copy=True) for t in found) if copy else tuple(found)
+        window = self._window(start, stop, *kind)
+        return target.from_host(_part(window, start, stop, target.row_axis), copy=copy)
 
     def _window(self, start: int, stop: int, *kind: *Kind) -> Window:
         """Return a window of NumPy tables that covers `start` to `stop`."""
@@ -307,13 +315,6 @@ class PositionTables:
             for rows in zip(*parts, strict=True)
         )
         return cos, sin
-
-
-def own_tables(tables: Iterable[Any], xp: Namespace) -> tuple[Any, ...]:
-    """Return tables that a caller may keep: nothing written to them reaches those of a layer."""
-    if xp is host:
-        return tuple(map(read_only, tables))
-    return tuple(xp.asarray(table, copy=True) for table in tables)
 
 
 def _covering(windows: Sequence[Window], start: int, stop: int) -> Window | None:

@@ -28,7 +28,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
-from positional_embeddings.angles.tables import PositionTables, own_tables
+from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.layouts import Layout, double_tables
 from positional_embeddings.rotary.rotate import (
@@ -323,8 +323,8 @@ class RoPE(CheckedLayer):
         offset = checks.non_negative_integer("offset", offset)
         xp = namespace_of(like=like, **drop_none(positions=positions))
         target = self._check(like, xp, "like")
-        tables = self._tables.tables_for(self._tables.check(target, positions, offset))
-        cos, sin = own_tables(tables, xp)
+        request = self._tables.check(target, positions, offset)
+        cos, sin = self._tables.kept_tables_for(request)
         return cos, sin
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
