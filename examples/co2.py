@@ -35,7 +35,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from array_api_compat import array_namespace
 
-from positional_embeddings import scaled_dot_product_attention, sinusoidal_encoding
+from positional_embeddings import (
+    attention_weights,
+    scaled_dot_product_attention,
+    sinusoidal_encoding,
+)
 
 Array: TypeAlias = Any  # of the library that --backend names
 HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -143,14 +147,7 @@ def fill(record: Record, hidden: Array, wanted: Array, widths: Widths) -> Array:
 def season_weights(record: Record, hidden: Array, week: int, widths: Widths) -> Array:
     """Return the weight of each week in the second pass, for one week."""
     codes = encode_season(record.years, widths)
-    _, weights = scaled_dot_product_attention(
-        codes[:, week : week + 1],
-        codes,
-        record.co2[None, :],
-        mask=hidden[None, :],
-        scale=1.0,
-        return_weights=True,
-    )
+    weights = attention_weights(codes[:, week : week + 1], codes, mask=hidden[None, :], scale=1.0)
     return weights[0, :]
 
 

@@ -8,7 +8,10 @@ from positional_embeddings.absolute.add import add_positional_encoding, add_posi
 from positional_embeddings.absolute.learned import LearnedPE
 from positional_embeddings.absolute.sinusoidal import AbsolutePE, sinusoidal_encoding
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
-from positional_embeddings.attention.dot_product import scaled_dot_product_attention
+from positional_embeddings.attention.dot_product import (
+    attention_weights,
+    scaled_dot_product_attention,
+)
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.coordinates.grid import grid_positions
 from positional_embeddings.layers.dropout import dropout
@@ -78,6 +81,7 @@ __all__ = [
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",
+    "attention_weights",
     "combine_masks",
     "compute_frequencies",
     "convert_layout",

@@ -16,7 +16,6 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     to_host,
 )
-from positional_embeddings.masks.convert import check_mask
 from positional_embeddings.masks.describe import one_mask
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def plot_mask(
     ['attends', 'masked']
     """
     xp = namespace_of(mask=mask)
-    check_mask("mask", mask, xp)
+    checks.mask("mask", mask, xp)
     number = checks.non_negative_integer("batch", batch)
     table = _on_host("mask", one_mask(mask, number, key_axis), xp)
     ax = _axes_to_draw_on(ax)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import oracles
 from positional_embeddings import (
+    attention_weights,
     create_causal_mask,
     mask_to_bias,
     scaled_dot_product_attention,
@@ -60,22 +61,39 @@ def test_attention_is_the_plain_loop(
             return None
         return backend.array(np.moveaxis(split_batch(array, ndim), (0, 1), axes))
 
-    output, weights = scaled_dot_product_attention(
-        *(moved(array, (feature, seq)) for array in (q, k, v)),
-        mask=moved(mask, score_axes),
-        bias=moved(bias, score_axes),
-        scale=scale,
-        softcap=softcap,
-        return_weights=True,
-        feature_axis=feature,
-        seq_axis=seq - ndim,
-    )
+    arrays = [moved(array, (feature, seq)) for array in (q, k, v)]
+    options = {
+        "mask": moved(mask, score_axes),
+        "bias": moved(bias, score_axes),
+        "scale": scale,
+        "softcap": softcap,
+        "feature_axis": feature,
+        "seq_axis": seq - ndim,
+    }
+    output = scaled_dot_product_attention(*arrays, **options)
+    weights = attention_weights(*arrays[:2], **options)
     got = np.moveaxis(backend.numpy(output), (feature, seq), (0, 1))
     got_weights = np.moveaxis(backend.numpy(weights), score_axes, (0, 1))
     assert got.dtype == backend.wide
     tolerance = backend.tolerance()
     np.testing.assert_allclose(got, split_batch(expected, ndim), atol=tolerance, rtol=tolerance)
     np.testing.assert_allclose(got_weights, split_batch(expected_weights, ndim), atol=tolerance)
+
+
+@pytest.mark.parametrize("garbage", [0.0, np.nan])
+def test_weights_are_those_that_the_output_uses(backend, garbage):
+    """Values of ones and zeros let them through."""
+    rng = np.random.default_rng(0)
+    q, k = numbers(rng, 3, 4, 6, 2), numbers(rng, 3, 5, 3, 2)
+    k[:, 1] += garbage
+    v = np.broadcast_to(np.eye(5)[..., None, None], (5, 5, 3, 2))
+    mask = rng.random((4, 5, 6, 2)) < 0.3
+    mask[:2, 1] = True
+    options = {"softcap": 2.0, "scale": 3.0, "enable_gqa": True, "mask": backend.array(mask)}
+    q, k, v = map(backend.array, (q, k, v))
+    output = backend.numpy(scaled_dot_product_attention(q, k, v, **options))
+    weights = backend.numpy(attention_weights(q, k, **options))
+    np.testing.assert_allclose(weights, np.moveaxis(output, 1, 0), rtol=1e-6)
 
 
 def test_two_axes_are_enough(backend):
@@ -118,9 +136,8 @@ def test_batch_axes_broadcast(backend):
             numbers(rng, 3, 4, k_batch),
             numbers(rng, 2, 4, k_batch),
         )
-        got, weights = scaled_dot_product_attention(
-            *map(backend.array, (q, k, v)), return_weights=True
-        )
+        arrays = list(map(backend.array, (q, k, v)))
+        got, weights = scaled_dot_product_attention(*arrays), attention_weights(*arrays[:2])
         whole = [np.broadcast_to(a, (*a.shape[:2], 6)) for a in (q, k, v)]
         expected, expected_weights = oracles.attention(*whole)
         np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
@@ -164,13 +181,9 @@ def test_a_row_that_is_masked_everywhere_gives_zeros(backend):
     mask[1, :, 0] = True
     arrays = list(map(backend.array, (q, k, v)))
     hidden = backend.array(mask)
-    results = (
-        scaled_dot_product_attention(*arrays, mask=hidden, return_weights=True),
-        scaled_dot_product_attention(
-            *arrays, bias=mask_to_bias(hidden, arrays[0].dtype), return_weights=True
-        ),
-    )
-    for output, weights in results:
+    for options in ({"mask": hidden}, {"bias": mask_to_bias(hidden, arrays[0].dtype)}):
+        output = scaled_dot_product_attention(*arrays, **options)
+        weights = attention_weights(*arrays[:2], **options)
         assert not backend.numpy(output)[:, 1, 0].any()
         assert not backend.numpy(weights)[1, :, 0].any()
         np.testing.assert_allclose(
@@ -182,7 +195,8 @@ def test_a_row_that_is_masked_everywhere_gives_zeros(backend):
 
 def test_no_keys_at_all(backend):
     q, k, v = np.ones((2, 3, 2)), np.ones((2, 0, 2)), np.ones((4, 0, 2))
-    got, weights = scaled_dot_product_attention(*map(backend.array, (q, k, v)), return_weights=True)
+    arrays = list(map(backend.array, (q, k, v)))
+    got, weights = scaled_dot_product_attention(*arrays), attention_weights(*arrays[:2])
     np.testing.assert_array_equal(backend.numpy(got), np.zeros((4, 3, 2)))
     assert tuple(weights.shape) == (3, 0, 2)
 
@@ -199,13 +213,10 @@ def test_what_is_masked_reaches_no_output(backend, garbage, hide, softcap):
     dirty_k, dirty_v = k.copy(), v.copy()
     dirty_k[:, 3], dirty_v[:, 3] = garbage, garbage
     mask = backend.array(causal)
-    given_mask = {"mask": mask} if hide == "mask" else {"bias": mask_to_bias(mask)}
-    output, weights = scaled_dot_product_attention(
-        *map(backend.array, (q, dirty_k, dirty_v)),
-        softcap=softcap,
-        return_weights=True,
-        **given_mask,
-    )
+    arrays = list(map(backend.array, (q, dirty_k, dirty_v)))
+    options = {"mask": mask} if hide == "mask" else {"bias": mask_to_bias(mask)}
+    output = scaled_dot_product_attention(*arrays, softcap=softcap, **options)
+    weights = attention_weights(*arrays[:2], softcap=softcap, **options)
     tolerance = backend.tolerance()
     np.testing.assert_allclose(backend.numpy(output)[:, :3], clean[:, :3], atol=tolerance)
     np.testing.assert_allclose(backend.numpy(weights)[:3], clean_weights[:3], atol=tolerance)
@@ -231,7 +242,7 @@ def test_half_precision_is_computed_in_float32(backend):
     q, k, v = (numbers(rng, 8, 5, 2).astype("float32") for _ in range(3))
     for dtype in backend.half_dtypes:
         halves = [backend.array(array, dtype) for array in (q, k, v)]
-        output, weights = scaled_dot_product_attention(*halves, return_weights=True)
+        output, weights = scaled_dot_product_attention(*halves), attention_weights(*halves[:2])
         assert output.dtype == dtype
         assert weights.dtype == dtype
         wide = [backend.numpy(backend.xp.astype(h, backend.xp.float32)) for h in halves]

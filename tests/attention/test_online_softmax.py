@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 import oracles
 from positional_embeddings import (
+    attention_weights,
     create_causal_mask,
     mask_to_bias,
     scaled_dot_product_attention,
 )
 from positional_embeddings._core import threads as _threads
-from positional_embeddings.attention import online_softmax as _attending
+from positional_embeddings.attention import online_softmax
 
 sizes = st.integers(1, 7)
 
@@ -70,7 +71,7 @@ def test_blocks_of_any_size_are_the_plain_loop(
         return backend.array(np.moveaxis(array.reshape(*array.shape[:2], 2, 3), (0, 1), at))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_attending, "HOST_BLOCK", most)
+        patch.setattr(online_softmax, "HOST_BLOCK", most)
         got = scaled_dot_product_attention(
             *(expand_to_axes(array, axes) for array in (q, k, v)),
             mask=None if mask is None else expand_to_axes(mask, score_axes),
@@ -295,10 +296,10 @@ def test_no_more_than_a_block_exists(order, hidden):
     n = 2048
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 2, n, 16)).astype("float32")
-    axes = {"feature_axis": -1, "seq_axis": -2}
+    axes, score_axes = {"feature_axis": -1, "seq_axis": -2}, (-2, -1)
     if order == "features first":
         q, k, v = (np.ascontiguousarray(x.transpose(2, 1, 0)) for x in (q, k, v))
-        axes = {"feature_axis": 0, "seq_axis": 1}
+        axes, score_axes = {"feature_axis": 0, "seq_axis": 1}, (0, 1)
     elif order == "sliced":
         q, k, v = (np.repeat(x, 2, axis=-1)[..., ::2] for x in (q, k, v))
     mask = {
@@ -312,16 +313,20 @@ def test_no_more_than_a_block_exists(order, hidden):
     tracemalloc.stop()
     # Scores of all: 2 * 2048 * 2048 * 4 bytes = 32 MiB.
     assert peak < 12 * 2**20
-    expected, _ = scaled_dot_product_attention(q, k, v, mask=mask, return_weights=True, **axes)
+    weights = np.moveaxis(attention_weights(q, k, mask=mask, **axes), score_axes, (-2, -1))
+    expected = weights @ np.moveaxis(v, (axes["seq_axis"], axes["feature_axis"]), (-2, -1))
+    got = np.moveaxis(got, (axes["seq_axis"], axes["feature_axis"]), (-2, -1))
     np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
 def test_hidden_blocks_are_passed_over(monkeypatch):
     """Under a causal mask about half of the scores are never computed."""
     computed = []
-    scores = _attending._scores
+    scores = online_softmax._masked_scores
     monkeypatch.setattr(
-        _attending, "_scores", lambda *args: computed.append(scores(*args)) or computed[-1]
+        online_softmax,
+        "_masked_scores",
+        lambda *args: computed.append(scores(*args)) or computed[-1],
     )
     x = np.ones((2, 100))
     scaled_dot_product_attention(x, x, x, mask=lambda i, j: j > i, block_size=10)
@@ -587,8 +592,5 @@ def test_a_cap_far_above_the_scores_changes_nothing(backend, softcap):
 
 def test_a_large_cap_holds_for_larger_scores():
     q, k = np.asarray([[1e25]]), np.asarray([[1e25, 0.0]])
-    _, weights = scaled_dot_product_attention(
-        q, k, np.ones((1, 2)), softcap=1e20, scale=1.0, bias=np.asarray([[-1e20, 0.0]]),
-        return_weights=True,
-    )  # fmt: skip
+    weights = attention_weights(q, k, softcap=1e20, scale=1.0, bias=np.asarray([[-1e20, 0.0]]))
     np.testing.assert_array_equal(weights, [[0.5, 0.5]])

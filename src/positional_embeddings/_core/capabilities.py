@@ -204,6 +204,11 @@ def without_autocast(x: Any) -> Any:
     return torch.autocast(kind, enabled=False) if enabled else nullcontext()
 
 
+def records_gradients(x: Any) -> bool:
+    """Tell whether a library differentiates by recording what is computed, as PyTorch does."""
+    return bool(is_torch_array(x))
+
+
 def exp_in_place(x: Any, xp: Namespace) -> Any:
     """Return the exponential, written over `x` if the library can.
 

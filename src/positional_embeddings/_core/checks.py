@@ -177,6 +177,27 @@ def floating(xp: Namespace, **arrays: Any) -> None:
             raise wrong_type(name, "have a floating-point dtype", dtype_name(array.dtype))
 
 
+def mask(name: str, array: Any, xp: Namespace) -> None:
+    """Check that a mask is boolean, and tell of the polarity if it is not."""
+    if not is_dtype(array.dtype, "bool", xp):
+        # A tokenizer's attention mask is 1 at tokens.
+        hint = f" Pass {name} == 0 if 1 marks what may be attended to."
+        raise wrong_type(
+            name,
+            "have a boolean dtype, True where a query may not attend",
+            dtype_name(array.dtype),
+            hint if is_dtype(array.dtype, "integral", xp) else "",
+        )
+
+
+def mask_or_bias(kind: str, name: str, array: Any, xp: Namespace) -> None:
+    """Check that a mask is boolean, and that a bias holds real numbers."""
+    if kind == "mask":
+        mask(name, array, xp)
+    else:
+        real_floating(xp, **{name: array})
+
+
 def signed_integers(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers that may be negative."""
     if not is_dtype(array.dtype, "signed integer", xp):

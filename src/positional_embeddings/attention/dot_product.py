@@ -1,35 +1,31 @@
-"""Reference attention, on arrays of any library and layout."""
+"""Scaled dot-product attention and its weights."""
 
-from math import prod, sqrt
-from typing import Any, Literal, overload
+from math import sqrt
+from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import without_autocast
-from positional_embeddings._core.errors import wrong_type, wrong_value
+from positional_embeddings._core.capabilities import on_the_host, supports_inplace, without_autocast
+from positional_embeddings._core.errors import wrong_type
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
     Namespace,
     compute_dtype,
+    default_integer,
+    device_of,
     dtype_name,
     namespace_of,
 )
-from positional_embeddings.attention.online_softmax import (
-    AttentionInputs,
-    attend,
-    attend_in_blocks,
-    fit_at_once,
-)
+from positional_embeddings.attention.online_softmax import AttentionInputs, attend, softmax_weights
 from positional_embeddings.attention.score_axes import (
     ScoreFunction,
     ScoreLayout,
-    arrays_among,
-    check_kind,
-    per_block,
+    by_block,
+    given_arrays,
+    score_layout,
 )
 
 
-@overload
 def scaled_dot_product_attention(
     q: ArrayT,
     k: Array,
@@ -42,144 +38,83 @@ def scaled_dot_product_attention(
     softcap: float | None = None,
     block_size: int | None = None,
     enable_gqa: bool = False,
-    return_weights: Literal[False] = False,
     feature_axis: int = 0,
     seq_axis: int = 1,
-) -> ArrayT: ...
+) -> ArrayT:
+    r"""Return for each query the mean of the values, weighted by the softmax of its scores.
 
-
-@overload
-def scaled_dot_product_attention(
-    q: ArrayT,
-    k: Array,
-    v: Array,
-    /,
-    *,
-    mask: Array | ScoreFunction | None = None,
-    bias: Array | ScoreFunction | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    block_size: int | None = None,
-    enable_gqa: bool = False,
-    return_weights: Literal[True],
-    feature_axis: int = 0,
-    seq_axis: int = 1,
-) -> tuple[ArrayT, ArrayT]: ...
-
-
-@overload
-def scaled_dot_product_attention(
-    q: ArrayT,
-    k: Array,
-    v: Array,
-    /,
-    *,
-    mask: Array | ScoreFunction | None = None,
-    bias: Array | ScoreFunction | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    block_size: int | None = None,
-    enable_gqa: bool = False,
-    return_weights: bool,
-    feature_axis: int = 0,
-    seq_axis: int = 1,
-) -> ArrayT | tuple[ArrayT, ArrayT]: ...
-
-
-def scaled_dot_product_attention(
-    q: ArrayT,
-    k: Array,
-    v: Array,
-    /,
-    *,
-    mask: Array | ScoreFunction | None = None,
-    bias: Array | ScoreFunction | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
-    block_size: int | None = None,
-    enable_gqa: bool = False,
-    return_weights: bool = False,
-    feature_axis: int = 0,
-    seq_axis: int = 1,
-) -> ArrayT | tuple[ArrayT, ArrayT]:
-    r"""Return for each query the mean of the values, weighted by the softmax of the scores.
-
-    Scores, weights, `mask` and `bias` carry the queries and the keys on the two axes
-    that hold features and sequence in `q`, in ascending order: (query, key, ...) by
-    default, (..., query, key) with ``feature_axis=-1, seq_axis=-2``.
+    The axes of `mask` and `bias` are those of the scores, (query, key, ...): queries and
+    keys take the two axes that are features and sequence in `q`, in ascending order. With
+    ``feature_axis=-1, seq_axis=-2`` they are (..., query, key).
 
     Parameters
     ----------
     q : array, shape (head, q_len, ...)
         Queries, real floating-point.
     k : array, shape (head, k_len, ...)
-        Keys, of the dtype of `q`. Every further axis is as long as in `q`, or one of
-        them is 1.
+        Keys, of the dtype of `q`. Each further axis has the length it has in `q`, or one
+        of the two is 1.
     v : array, shape (v_head, k_len, ...)
-        Values, of the dtype of `q` and the further axes of `k`.
+        Values, of the dtype of `q` and with the further axes of `k`.
     mask : array of bool or function, optional
-        True where a query may not attend to a key, with 1 where it broadcasts; of the
-        axes of queries and keys alone, or of all axes of the scores. A query that may
-        attend to nothing gets zeros. What stands in keys and values that a query may
-        not attend to does not reach its output, NaN and infinity included. A function
-        ``mask(q_idx, k_idx)`` is given the indices of some queries, (n, 1), and of some
-        keys, (1, m), and returns the mask between them. Both count from 0, whatever the
-        positions: after p cached keys, query i stands at the key of index i + p.
+        True where a query may not attend to a key, with 1 where it broadcasts; either
+        with all axes of the scores, or with those of queries and keys alone. The output of
+        a query that may attend to no key is zero. Keys and values that a query may not
+        attend to do not affect its output, even if they are NaN or infinite. A function
+        ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of some keys,
+        (1, m), and returns the mask between them. Both count from 0, whatever the
+        positions: after p cached keys, query i has the position of the key of index i + p.
     bias : array or function, optional
         Real floating-point, added to the scores, with 1 where it broadcasts. Minus
-        infinity hides a key as `mask` does. A function is asked as that of `mask` is.
+        infinity hides a key as `mask` does. A function is called as one for `mask` is.
     scale : float, optional
-        Factor on the scores, positive, ``1 / sqrt(head)`` where it is None.
+        Positive factor on the scores, ``1 / sqrt(head)`` if None.
     softcap : float, optional
-        Bounds the scores, positive: ``softcap * tanh(scores / softcap)``, before bias
+        Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
     block_size : int, optional
-        Compute the scores of so many queries and so many keys at a time, positive, and
-        never have all of them in memory. Where it is None, and the library can write to
-        an array, the number of scores decides: few are computed at once.
+        Compute the scores of this many queries and this many keys at a time, so that all
+        of them never exist together. If None, few scores are computed at once and many in
+        blocks, unless the library cannot write to arrays.
     enable_gqa : bool, default False
-        Grouped queries: one further axis of `k` and `v` may be a divisor of that of
-        `q`; query head h then reads key head ``h // group``. That axis must be of heads
-        alone: split a merged ``heads * batch`` axis before.
-    return_weights : bool, default False
-        Return the weights too.
+        Grouped-query attention: one further axis of `k` and `v`, the heads, may have a
+        length that divides that of `q`; query head h then reads key head ``h // group``.
+        Split a merged ``heads * batch`` axis first.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `q`, `k` and `v`.
 
     Returns
     -------
-    output : array, shape (v_head, q_len, ...)
+    array, shape (v_head, q_len, ...)
         Dtype of `q`. Half precision is computed in float32.
-    weights : array, shape (q_len, k_len, ...)
-        Only with `return_weights`. They add up to 1 over the keys, or to 0 for a
-        query that is masked everywhere.
 
     Raises
     ------
     TypeError
-        If an array is of the wrong kind or dtype, the arrays come from different
+        If an array has the wrong kind or dtype, the arrays come from different
         libraries, or an option is of the wrong kind.
     ValueError
-        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, or
-        there is a `block_size` with `return_weights`, which needs all weights at once.
+        If shapes do not fit, or `scale`, `softcap` or `block_size` is not positive.
+
+    See Also
+    --------
+    attention_weights : The weights of the values.
 
     Notes
     -----
-    In blocks the softmax is that of Milakov and Gimelshein (2018): sums of powers are
-    counted from the highest score so far, and shrink when it rises. Blocks that a mask
-    hides are passed over, and functions are asked block by block, so that no mask has
-    to exist whole. Libraries that trace, such as JAX, get all blocks one after another,
-    none passed over.
+    Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps its
+    highest score so far and sums of weights relative to it, which shrink when it rises.
+    Blocks that a mask hides are skipped, and functions are called block by block, so that
+    no mask has to exist as a whole. Under JAX's tracing no block is skipped.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
-    BLAS has threads, and sets BLAS to one thread meanwhile, for the whole process.
-    Several threads then ask a function at the same time.
+    BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
+    Functions are then called from several threads at the same time.
 
-    Where a query does attend to a key that is not finite, its output is NaN; to a value
-    that is not finite, that value is in its output, unless its weight rounds to 0.
-    (Without mask and bias the plain formula decides, in which such a value with a weight
-    of 0 gives NaN, and a score of minus infinity has no weight; where all of a query are
-    minus infinity, it gets zeros.)
+    If a query attends to a key that is not finite, its output is NaN; if it attends to a
+    value that is not finite, that value is in its output, unless its weight rounds to 0.
+    Without mask and bias the plain formula decides: such a value with a weight of 0 gives
+    NaN, a score of minus infinity has no weight, and a query with no other score gets zeros.
 
     References
     ----------
@@ -194,9 +129,8 @@ def scaled_dot_product_attention(
     >>> import numpy as np
     >>> q, k = np.ones((1, 1)), np.log([[3.0, 1.0]])
     >>> v = np.asarray([[0.0, 8.0]])
-    >>> output, weights = scaled_dot_product_attention(q, k, v, return_weights=True)
-    >>> weights.round(2), output.round(2)
-    (array([[0.75, 0.25]]), array([[2.]]))
+    >>> scaled_dot_product_attention(q, k, v).round(2)
+    array([[2.]])
     >>> scaled_dot_product_attention(q, k, v, mask=np.asarray([[True, False]]))
     array([[8.]])
 
@@ -207,117 +141,153 @@ def scaled_dot_product_attention(
     >>> later.shape
     (2, 4096)
     """
-    given = {"mask": mask, "bias": bias}
-    arrays = arrays_among(**given)
-    xp = namespace_of(q=q, k=k, v=v, **arrays)
-    _check_dtypes(q, k, v, xp)
+    arrays, terms = {"q": q, "k": k, "v": v}, {"mask": mask, "bias": bias}
+    options = scale, softcap, block_size, enable_gqa
+    checked = _check(arrays, terms, *options, feature_axis, seq_axis)
+    layout, xp = checked.layout, checked.xp
+    inputs = _prepare(q, k, v, mask, bias, checked)
+    with without_autocast(q):
+        output = attend(inputs, checked.block_size, xp)
+    output = layout.from_rows(output, (layout.seq, layout.feature), xp)
+    return xp.astype(output, q.dtype, copy=False)  # type: ignore[no-any-return]
+
+
+def attention_weights(
+    q: ArrayT,
+    k: Array,
+    /,
+    *,
+    mask: Array | ScoreFunction | None = None,
+    bias: Array | ScoreFunction | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    enable_gqa: bool = False,
+    feature_axis: int = 0,
+    seq_axis: int = 1,
+) -> ArrayT:
+    r"""Return the weights with which `scaled_dot_product_attention` averages the values.
+
+    Parameters
+    ----------
+    q, k : array, shape (head, q_len, ...) and (head, k_len, ...)
+        Queries and keys, real floating-point, of one dtype.
+    mask, bias : array or function, optional
+        Where a query may not attend to a key, and what is added to the scores.
+    scale, softcap : float, optional
+        Positive factor on the scores, ``1 / sqrt(head)`` if None, and bound on them.
+    enable_gqa : bool, default False
+        Grouped-query attention.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `q` and `k`.
+
+    Returns
+    -------
+    array, shape (q_len, k_len, ...)
+        Dtype of `q`. Queries and keys are on the axes that hold features and sequence in
+        `q`, in ascending order. The weights add up to 1 over the keys, or to 0 for a query
+        that may attend to no key.
+
+    Raises
+    ------
+    TypeError
+        If an array has the wrong kind or dtype, the arrays come from different
+        libraries, or an option is of the wrong kind.
+    ValueError
+        If shapes do not fit, or `scale` or `softcap` is not positive.
+
+    See Also
+    --------
+    scaled_dot_product_attention : The output; it says more about each parameter.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, equation 1:
+    :math:`\mathrm{softmax}(QK^T/\sqrt{d})`.
+
+    Examples
+    --------
+    A query that matches the first key three times as well as the second:
+
+    >>> import numpy as np
+    >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
+    array([[0.75, 0.25]])
+    """
+    arrays, terms = {"q": q, "k": k}, {"mask": mask, "bias": bias}
+    checked = _check(arrays, terms, scale, softcap, None, enable_gqa, feature_axis, seq_axis)
+    layout, xp = checked.layout, checked.xp
+    inputs = _prepare(q, k, None, mask, bias, checked)
+    with without_autocast(q):
+        weights = softmax_weights(inputs, xp)
+    weights = layout.from_rows(weights, layout.score_axes, xp)
+    return xp.astype(weights, q.dtype, copy=False)  # type: ignore[no-any-return]
+
+
+class _Checked(NamedTuple):
+    """The checked arguments of an attention."""
+
+    xp: Namespace
+    layout: ScoreLayout
+    scale: float
+    softcap: float | None
+    block_size: int | None
+
+
+def _check(
+    arrays: dict[str, Any],
+    terms: dict[str, Any],
+    scale: float | None,
+    softcap: float | None,
+    block_size: int | None,
+    enable_gqa: Any,
+    feature_axis: int,
+    seq_axis: int,
+) -> _Checked:
+    """Check all arguments; `arrays` are q, k and perhaps v, `terms` mask and bias."""
+    q, k = arrays["q"], arrays["k"]
+    given = given_arrays(**terms)
+    xp = namespace_of(**arrays, **given)
+    checks.real_floating(xp, **arrays)
     for name, array in arrays.items():
-        check_kind(name, name, array, xp)
+        if dtype_name(array.dtype) != dtype_name(q.dtype):
+            required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
+            raise wrong_type(name, required, dtype_name(array.dtype))
+    for name, array in given.items():
+        checks.mask_or_bias(name, name, array, xp)
     enable_gqa = checks.boolean("enable_gqa", enable_gqa)
-    return_weights = checks.boolean("return_weights", return_weights)
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
-    layout = _layout(q, k, v, feature, seq, enable_gqa=enable_gqa)
     if scale is None:
         scale = 1 / sqrt(max(axes.length(q, feature, "q"), 1))
     scale = checks.positive_number("scale", scale)
-    softcap = None if softcap is None else checks.positive_number("softcap", softcap)
+    if softcap is not None:
+        softcap = checks.positive_number("softcap", softcap)
     if block_size is not None:
-        block_size = _block_size(block_size, q, k, return_weights=return_weights)
+        block_size = checks.positive_integer("block_size", block_size)
+        for name, array in (("q", q), ("k", k)):
+            for axis in range(array.ndim):
+                axes.length(array, axis, name)
+    if any(map(callable, terms.values())):
+        axes.length(q, seq, "q")
+    layout = score_layout(arrays, feature, seq, enable_gqa=enable_gqa)
+    return _Checked(xp, layout, scale, softcap, block_size)
 
-    hidden, added = (
-        None if array is None else per_block(name, array, layout, q, xp)
-        for name, array in given.items()
+
+def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) -> AttentionInputs:
+    """Return what to compute with, with axes (..., sequence, feature) and (..., query, key)."""
+    xp, layout = checked.xp, checked.layout
+    dtype, device = compute_dtype(q.dtype, xp), device_of(q)
+    on_host, in_place = on_the_host(q), supports_inplace(q, k, k if v is None else v)
+    indices = {}
+    if callable(mask) or callable(bias):
+        indices = {"dtype": default_integer(xp, device), "device": device}
+    mask, bias = (
+        None if given is None else by_block(kind, given, layout, q, indices, xp)
+        for kind, given in (("mask", mask), ("bias", bias))
     )
-    query, key, value = (layout.by_row(array, xp) for array in (q, k, v))
-    problem = AttentionInputs(
-        query,
-        key,
-        value,
-        hidden,
-        added,
-        scale,
-        softcap,
-        compute_dtype(q.dtype, xp),
+    last = (layout.seq, layout.feature)
+    query, key, value = (
+        None if array is None else layout.to_rows(array, last, xp) for array in (q, k, v)
     )
-    scores = prod((*layout.rows, q.shape[seq], k.shape[seq]))
-    at_once = block_size is None and fit_at_once(problem, scores)
-    with without_autocast(q):
-        if return_weights or at_once or 0 in (scores, v.shape[feature]):
-            output, weights = attend(problem, xp)
-        else:
-            output, weights = attend_in_blocks(problem, layout.rows, block_size, xp), None
-    output = xp.astype(layout.output(output, xp), q.dtype, copy=False)
-    if not return_weights:
-        return output  # type: ignore[no-any-return]
-    return output, xp.astype(layout.weights(weights, xp), q.dtype, copy=False)
-
-
-def _check_dtypes(q: Any, k: Any, v: Any, xp: Namespace) -> None:
-    checks.real_floating(xp, q=q, k=k, v=v)
-    for name, array in (("k", k), ("v", v)):
-        if dtype_name(array.dtype) != dtype_name(q.dtype):
-            raise wrong_type(
-                name, f"have the dtype of `q`, {dtype_name(q.dtype)}", dtype_name(array.dtype)
-            )
-
-
-def _layout(q: Any, k: Any, v: Any, feature: int, seq: int, *, enable_gqa: bool) -> ScoreLayout:
-    """Check the shapes, and return where everything lies."""
-    for name, array in (("k", k), ("v", v)):
-        if array.ndim != q.ndim:
-            raise wrong_value(
-                name, f"have as many axes as `q`, {q.ndim}", f"shape {tuple(array.shape)}"
-            )
-    if checks.differ(k.shape[feature], q.shape[feature]):
-        raise wrong_value(
-            "k",
-            f"have the features of `q`, {q.shape[feature]} on axis {feature}",
-            f"shape {tuple(k.shape)}",
-        )
-    if any(
-        checks.differ(k.shape[axis], v.shape[axis]) for axis in range(k.ndim) if axis != feature
-    ):
-        raise wrong_value(
-            "v",
-            f"have the shape of `k` but for its features on axis {feature}",
-            f"{tuple(v.shape)} beside {tuple(k.shape)}",
-        )
-    shape = list(q.shape)
-    key_heads, head_axis = None, None
-    grouped = [
-        axis
-        for axis in range(q.ndim)
-        if axis not in (feature, seq) and checks.differ(k.shape[axis], q.shape[axis])
-    ]
-    shared = [axis for axis in grouped if 1 not in (q.shape[axis], k.shape[axis])]
-    for axis in grouped:
-        n, m = q.shape[axis], k.shape[axis]
-        divides = enable_gqa and axis in shared and len(shared) == 1 and m > 0 and n % m == 0
-        if not (1 in (n, m) or divides):
-            hint = (
-                ", or a divisor of it on one axis only"
-                if enable_gqa
-                else " (or a divisor of it with enable_gqa=True)"
-            )
-            raise wrong_value(
-                "k",
-                f"have length {n} or 1 on axis {axis} as `q` has{hint}",
-                f"shape {tuple(k.shape)}",
-            )
-        shape[axis] = n if divides or m == 1 else m
-        if divides:
-            key_heads, head_axis = m, axis
-    return ScoreLayout(tuple(shape), k.shape[seq], feature, seq, key_heads, head_axis)
-
-
-def _block_size(block_size: int, q: Any, k: Any, *, return_weights: bool) -> int:
-    """Check that there can be blocks of this size."""
-    size = checks.positive_integer("block_size", block_size)
-    if return_weights:
-        raise wrong_value(
-            "block_size", "be None with return_weights=True, which needs all weights at once", size
-        )
-    for name, array in (("q", q), ("k", k)):
-        for axis in range(array.ndim):
-            axes.length(array, axis, name)
-    return size
+    scale, softcap = checked.scale, checked.softcap
+    return AttentionInputs(
+        query, key, value, mask, bias, scale, softcap, dtype, device, on_host, in_place
+    )

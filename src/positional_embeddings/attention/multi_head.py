@@ -23,9 +23,8 @@ from positional_embeddings._core.weights import WeightedLayer, normal, set_weigh
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.attention.score_axes import (
     ScoreFunction,
-    arrays_among,
     call_score_function,
-    check_kind,
+    given_arrays,
 )
 from positional_embeddings.rotary.rope import RoPE
 
@@ -34,27 +33,27 @@ from positional_embeddings.rotary.rope import RoPE
 class RoPEMultiHeadAttention(WeightedLayer):
     """Multi-head self-attention with rotary position embeddings.
 
-    Immutable: `dataclasses.replace` gives a copy with other weights. Two are equal
-    where their sizes and their weights are.
+    Immutable: `dataclasses.replace` gives a copy with other weights. Two layers are equal
+    if their sizes and their weights are.
 
     Parameters
     ----------
     d_model : int
-        Number of features, a multiple of `num_heads`, at most 2**20; each head has
-        ``d_model / num_heads`` of them, an even number.
+        Number of features, at most 2**20. Each head has ``d_model / num_heads`` of them,
+        which must be an even integer.
     num_heads : int
         Number of query heads, positive, at most 2**20.
     max_len : int, default 1000
         Longest sequence, positive, at most 2**63.
     num_kv_heads : int, optional
-        Number of key and value heads, a divisor of `num_heads`; as many if None, also
-        after `dataclasses.replace` with another `num_heads`. Query head h
-        reads key head ``h // (num_heads / num_kv_heads)``.
+        Number of key and value heads, a divisor of `num_heads`, which it equals if None,
+        also after `dataclasses.replace` with another `num_heads`. Query head h reads key
+        head ``h // (num_heads / num_kv_heads)``.
     base : float, default 10_000
         Base of the rotary frequencies, positive.
     rng : int or numpy.random.Generator, optional
-        Seed or generator of the weights that are not given. They are Kaiming-normal:
-        of variance ``2 / d_model``.
+        Seed or generator of the weights that are not given. They are drawn as by Kaiming:
+        normal with variance ``2 / d_model``.
     Wq : array, shape (d_model, d_model), optional
         Weights of the queries.
     Wk, Wv : array, shape (num_kv_heads * d_model / num_heads, d_model), optional
@@ -62,16 +61,16 @@ class RoPEMultiHeadAttention(WeightedLayer):
     Wo : array, shape (d_model, d_model), optional
         Weights of the output.
     xp : namespace, optional
-        Array library of the drawn weights, NumPy where it is None.
+        Array library of the drawn weights, NumPy if None.
     dtype : dtype, optional
-        Real floating-point dtype of the drawn weights, float32 where it is None.
+        Real floating-point dtype of the drawn weights, float32 if None.
     device : device, optional
         Device of the drawn weights.
 
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If an argument has the wrong kind.
     ValueError
         If sizes do not divide, or a weight has the wrong shape.
 
@@ -142,24 +141,25 @@ class RoPEMultiHeadAttention(WeightedLayer):
         *,
         bias: Array | ScoreFunction | None = None,
     ) -> ArrayT:
-        """Attend from each element of a sequence to the others.
+        """Attend from each position of a sequence to all positions that no mask hides.
 
         Parameters
         ----------
         x : array, shape (d_model, seq, batch)
-            Real floating-point numbers, in the library of the weights.
+            Real floating-point, in the library of the weights.
         mask : array of bool or function, optional
             True where a query may not attend to a key; shape (query, key),
-            (query, key, 1), (query, key, batch), (query, key, heads * batch), the last
-            in the order of (heads, batch), or (query, key, heads, batch). Query and key
-            may be 1. A function ``mask(q_idx, k_idx)`` is given the indices in `x` of
-            some queries, (n, 1), and of some keys, (1, m), both counted from 0, and
-            returns the mask between them; see `scaled_dot_product_attention`.
+            (query, key, 1), (query, key, batch), (query, key, heads, batch), or
+            (query, key, heads * batch), which is the one before with its last two axes
+            merged. The lengths of query and key may be 1. A function
+            ``mask(q_idx, k_idx)`` gets the indices in `x` of some queries, (n, 1), and of
+            some keys, (1, m), both counted from 0, and returns the mask between them; see
+            `scaled_dot_product_attention`.
         bias : array or function, optional
             Real floating-point, added to the scores; shape (query, key),
-            (query, key, 1), (query, key, heads), (query, key, heads * batch) or
-            (query, key, heads, batch). Query and key may be 1. A function is asked as
-            that of `mask` is.
+            (query, key, 1), (query, key, heads), (query, key, heads, batch) or
+            (query, key, heads * batch). The lengths of query and key may be 1. A function
+            is called as one for `mask` is.
 
         Returns
         -------
@@ -170,13 +170,13 @@ class RoPEMultiHeadAttention(WeightedLayer):
         Raises
         ------
         TypeError
-            If an array is of the wrong kind or dtype, or of another library than
-            the weights.
+            If an array has the wrong kind or dtype, or is not in the library of the
+            weights.
         ValueError
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
         given = {"mask": mask, "bias": bias}
-        xp = namespace_of(x=x, **arrays_among(**given), Wq=self.Wq)
+        xp = namespace_of(x=x, **given_arrays(**given), Wq=self.Wq)
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
             raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape))
@@ -212,43 +212,48 @@ class RoPEMultiHeadAttention(WeightedLayer):
         """Give a mask or bias, or what a function returns, the axes (query, key, heads, batch)."""
         _, seq, batch = x.shape
         if not callable(given):
-            check_kind(kind, kind, given, xp)
-            return self._with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
+            checks.mask_or_bias(kind, kind, given, xp)
+            return _with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
 
-        def asked(q_idx: Any, k_idx: Any) -> Any:
+        def by_head(q_idx: Any, k_idx: Any) -> Any:
             name, array = call_score_function(kind, given, q_idx, k_idx, xp, x=x)
-            shape = (q_idx.shape[0], k_idx.shape[1], self.num_heads, batch)
-            return self._with_heads(kind, name, array, shape, xp)
+            target = (q_idx.shape[0], k_idx.shape[1], self.num_heads, batch)
+            return _with_heads(kind, name, array, target, xp)
 
-        return asked
+        return by_head
 
-    def _with_heads(
-        self, kind: str, name: str, array: Any, target: tuple[int, int, int, int], xp: Namespace
-    ) -> Any:
-        queries, keys, heads, batch = target
-        own, axis = (batch, "batch") if kind == "mask" else (heads, "heads")
-        last = array.shape[2] if array.ndim == 3 else 1
-        if not (
-            2 <= array.ndim <= 4
-            and last in (1, own, heads * batch)
-            and all(map(checks.fits, array.shape, target if array.ndim == 4 else target[:2]))
-        ):
-            message = (
-                f"`{name}` must have shape ({queries}, {keys}), ({queries}, {keys}, n), with n one "
-                f"of 1, {own} ({axis}) and {heads * batch} (heads * batch), or {target}, "
-                f"with 1 where it broadcasts, got {tuple(array.shape)}."
-            )
-            fitting = target if array.ndim == 4 else (queries, keys, own)
-            if array.ndim in (3, 4) and name == kind:
-                message += other_order(name, tuple(array.shape), (0, 1), fitting)
-            raise ValueError(message)
-        if array.ndim == 2:
-            return array[:, :, None, None]
-        if array.ndim == 4:
-            return array
-        if last in (1, own):
-            return array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
-        return xp.reshape(array, (*array.shape[:2], heads, batch))
+
+def _with_heads(
+    kind: str, name: str, array: Any, target: tuple[int, int, int, int], xp: Namespace
+) -> Any:
+    """Return a mask or a bias with the axes (query, key, heads, batch) of `target`."""
+    *scores, heads, batch = target
+    third, axis = (batch, "batch") if kind == "mask" else (heads, "heads")
+    shape = tuple(array.shape)
+    fits = {
+        2: shape[2:] == (),
+        3: shape[2:] in ((1,), (third,), (heads * batch,)),
+        4: all(map(checks.fits, shape[2:], (heads, batch))),
+    }
+    if not (fits.get(array.ndim) and all(map(checks.fits, shape, scores))):
+        by_key = "({}, {}".format(*scores)
+        hint = ""
+        if array.ndim in (3, 4) and name == kind:
+            hint = other_order(name, shape, (0, 1), (*scores, third) if array.ndim == 3 else target)
+        raise wrong_value(
+            name,
+            f"have shape {by_key}), {by_key}, n), with n one of 1, {third} ({axis}) and "
+            f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts",
+            shape,
+            hint,
+        )
+    if array.ndim == 2:
+        return array[:, :, None, None]
+    if array.ndim == 4:
+        return array
+    if shape[2] in (1, third):
+        return array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
+    return xp.reshape(array, (*shape[:2], heads, batch))
 
 
 def _projected(weight: Any, x: Any, xp: Namespace) -> Any:

@@ -1,398 +1,373 @@
-"""Attention with axes (..., sequence, feature): with all scores at once, or block after block.
+"""Attention on axes (..., sequence, feature): one softmax of all scores, or an online softmax.
 
-A mask and a bias are asked for by the queries and the keys of a block, so that neither
-has to exist whole.
+The online softmax has a running maximum and weighted sums for each query, and computes the
+scores of one block of queries and keys at a time. Masks and biases are computed block by block.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import product
 from math import isqrt, log, prod
-from typing import Any, NamedTuple
-
-from array_api_compat import is_torch_array
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core.capabilities import (
     exp_in_place,
     is_concretely_true,
     is_readable,
-    on_the_host,
+    records_gradients,
     strides_of,
-    supports_inplace,
 )
-from positional_embeddings._core.memory import (
-    block_lengths,
-    cuts,
-    row_product,
-)
-from positional_embeddings._core.namespace import Namespace, device_of, dtype_name, without_warnings
+from positional_embeddings._core.memory import block_lengths, cuts, row_product
+from positional_embeddings._core.namespace import Namespace, dtype_name, without_warnings
 from positional_embeddings._core.threads import workers_for
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**18
 ACCELERATOR_BLOCK = 2**24
 
-# How far a score may lie above the number that is subtracted from those of its row, ...
-_ROOM = 25.0
+# Scores are few if the keys have this many times as many numbers.
+_FEW = 8
 
-# ... unless there are values beyond this: weighted by up to exp(_ROOM) they might overflow.
+# Scores up to this bound need no maximum subtracted before exp, ...
+_SMALL_SCORE = 25.0
+
+# ... if no value is larger than this: weighted by exp(_SMALL_SCORE) it might overflow.
 _LARGE = 2.0**64
 
-# Scores are few where the keys are so many times as many numbers.
-_FEW = 8
 ALL = slice(None)
+_INF = float("inf")
 
-# The mask or the bias between some queries and some keys, with axes (..., query, key).
-PerBlock = Callable[[slice, slice], Any]
+Slices: TypeAlias = tuple[slice, ...]
+
+# Returns the mask or the bias between some queries and some keys, with axes (..., query, key).
+BlockFunction: TypeAlias = Callable[[slice, slice], Any]
 
 
 class AttentionInputs(NamedTuple):
-    """What is asked for."""
+    """Queries, keys and values with what their scores are computed from."""
 
     query: Any  # (..., query, feature)
     key: Any  # (..., key, feature)
-    value: Any  # (..., key, feature)
-    mask: PerBlock | None
-    bias: PerBlock | None
+    value: Any  # (..., key, feature); None if the weights alone are wanted
+    mask: BlockFunction | None
+    bias: BlockFunction | None
     scale: float
     softcap: float | None
     dtype: Any  # to compute in
+    device: Any
+    on_host: bool
+    in_place: bool  # whether results may be written part by part
 
-
-class Sanitized(NamedTuple):
-    """Keys and values to compute with, finite where something may hide them."""
-
-    key: Any
-    broken: Any  # True for a key that is not finite, (..., 1, key); None where all are finite
-    values: tuple[Any, ...]  # beside broken ones where they are inf or NaN, and -inf or NaN
+    @property
+    def may_hide(self) -> bool:
+        """Tell whether a key may be hidden from a query."""
+        return self.mask is not None or self.bias is not None
 
 
 class KeyValueBlocks(NamedTuple):
-    """What blocks of keys and values are cut from."""
+    """Keys and values, from which blocks are cut."""
 
-    key: Any
-    broken: Any
-    columns: Any  # those of all values, and one of ones, whose sum is that of the weights
-    longest: Any  # squared length of the longest key, None where no score need be small
-    room: float  # how far a score may lie above the reference of its row
-
-
-def attend(problem: AttentionInputs, xp: Namespace) -> tuple[Any, Any]:
-    """Return output and weights, with all scores at once."""
-    query, key, value = (
-        xp.astype(array, problem.dtype, copy=False)
-        for array in (problem.query, problem.key, problem.value)
-    )
-    mask, bias = (ask and ask(ALL, ALL) for ask in (problem.mask, problem.bias))
-    hidden, added = _mask_and_bias(mask, bias, problem.dtype, xp)
-
-    def attended(guarded: Sanitized, *, if_finite: bool) -> tuple[Any, Any] | None:
-        scores = _product(query * problem.scale, xp.matrix_transpose(guarded.key), xp)
-        if if_finite and not is_concretely_true(xp.all(xp.isfinite(scores))):
-            return None
-        scores = _scores(scores, guarded.broken, hidden, added, problem.softcap, xp)
-        weights = _softmax(scores, xp)
-        output = _output([_product(weights, values, xp) for values in guarded.values], xp)
-        if if_finite and not is_concretely_true(xp.all(xp.isfinite(output))):
-            return None
-        return output, weights
-
-    found = None
-    plain = Sanitized(key, None, (value,))
-    if not _may_hide(problem):
-        found = attended(plain, if_finite=False)
-    elif is_readable(query):
-        # Finite results have met no key and no value that is not finite: they are much smaller
-        # than the keys and the values of a decoding step, which need not be looked through.
-        with without_warnings():
-            found = attended(plain, if_finite=True)
-    return found or attended(_sanitize(key, value, xp), if_finite=False)  # type: ignore[return-value]
+    key: Any  # finite if a mask or a bias may hide some
+    nonfinite: Any  # True for a key that was not finite, (..., 1, key); None if all were
+    values: Any  # (..., key, n): those of `_sanitize_values`, and a last feature of ones
+    max_square: Any  # squared length of the longest key; None if scores may be large
+    headroom: float  # how far weights stay below 1: sums of them are at most 1 / 2
 
 
-def _may_hide(problem: AttentionInputs) -> bool:
-    return problem.mask is not None or problem.bias is not None
+def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> Any:
+    """Return the output, (..., query, feature), computed at once or in blocks.
 
-
-def fit_at_once(problem: AttentionInputs, scores: int) -> bool:
-    """Tell whether so many scores are better computed at once.
-
-    Those of a decoding step are many, but few beside the keys, which blocks would copy.
+    A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    lazy = not supports_inplace(problem.query, problem.key, problem.value)
-    return lazy or scores <= max(_most(problem.query), prod(problem.key.shape) // _FEW)
+    query, key = inputs.query, inputs.key
+    most = HOST_BLOCK if inputs.on_host else ACCELERATOR_BLOCK
+    rows = tuple(m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True))
+    scores = prod((*rows, query.shape[-2], key.shape[-2]))
+    few = not inputs.in_place or scores <= max(most, prod(key.shape) // _FEW)
+    if (few and block_size is None) or 0 in (scores, inputs.value.shape[-1]):
+        return attend_at_once(inputs, xp)
+    return attend_in_blocks(inputs, rows, block_size, most, xp)
 
 
-def _most(x: Any) -> int:
-    return HOST_BLOCK if on_the_host(x) else ACCELERATOR_BLOCK
+def attend_at_once(inputs: AttentionInputs, xp: Namespace) -> Any:
+    """Return the output from the weights of all keys."""
+    weights = softmax_weights(inputs, xp)
+    value = xp.astype(inputs.value, inputs.dtype, copy=False)
+    output = _matmul_if_safe(weights, value, inputs.may_hide, xp)
+    if output is not None:
+        return output
+    values = _sanitize_values(value, xp)
+    return _restore_infinities([_matmul_shared_keys(weights, part, xp) for part in values], xp)
+
+
+def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
+    """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
+    query, key = (xp.astype(x, inputs.dtype, copy=False) for x in (inputs.query, inputs.key))
+    query, nonfinite = query * inputs.scale, None
+    mask, bias = (given and given(ALL, ALL) for given in (inputs.mask, inputs.bias))
+    mask, bias = _mask_and_bias(mask, bias, inputs.dtype, xp)
+    scores = _matmul_if_safe(query, xp.matrix_transpose(key), inputs.may_hide, xp)
+    if scores is None:
+        key, nonfinite = _sanitize_keys(key, xp)
+        scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
+    scores = _masked_scores(scores, nonfinite, mask, bias, inputs.softcap, xp)
+    if 0 in scores.shape:
+        return scores
+    highest = xp.max(scores, axis=-1, keepdims=True)
+    powers = xp.exp(scores - xp.where(highest == -_INF, 0.0, highest))
+    total = xp.sum(powers, axis=-1, keepdims=True)
+    return powers / xp.where(total == 0, 1.0, total)
 
 
 def attend_in_blocks(
-    problem: AttentionInputs, rows: Sequence[int], block_size: int | None, xp: Namespace
+    inputs: AttentionInputs, rows: Sequence[int], block_size: int | None, most: int, xp: Namespace
 ) -> Any:
-    """Return the output, (*rows, query, feature), with the scores of one block at a time."""
-    eager = supports_inplace(problem.query, problem.key, problem.value)
-    q_len, k_len, most = problem.query.shape[-2], problem.key.shape[-2], _most(problem.query)
+    """Return the output, (*rows, query, feature), with `most` scores at a time or fewer."""
+    q_len, k_len = inputs.query.shape[-2], inputs.key.shape[-2]
     q_block = min(q_len, block_size or isqrt(most))
     k_block = min(k_len, block_size or most // q_block)
     lengths = block_lengths(rows, range(len(rows)), max(1, most // (q_block * k_block)))
-    groups = list(product(*(cuts(n, lengths[a] if eager else n) for a, n in enumerate(rows))))
-
-    keys = _key_value_blocks(problem, xp)
+    if not inputs.in_place:
+        lengths = dict(enumerate(rows))
+    groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
     at_queries, at_keys = cuts(q_len, q_block), cuts(k_len, k_block)
-    if not eager:
-        parts = [_attend_rows(problem, keys, groups, at, at_keys, xp)[0] for at in at_queries]
+
+    blocks = _key_value_blocks(inputs, xp)
+    if not inputs.in_place:
+        parts = [_attend_rows(inputs, blocks, groups, at, at_keys, xp)[0] for at in at_queries]
         return xp.concat(parts, axis=-2)
 
-    shape = (*rows, q_len, problem.value.shape[-1])
-    output = xp.empty(shape, dtype=problem.dtype, device=device_of(problem.value))
+    shape = (*rows, q_len, inputs.value.shape[-1])
+    output = xp.empty(shape, dtype=inputs.dtype, device=inputs.device)
 
-    def work(piece: tuple[slice, list[tuple[slice, ...]]]) -> None:
+    def work(piece: tuple[slice, list[Slices]]) -> None:
         queries, some = piece
-        parts = _attend_rows(problem, keys, some, queries, at_keys, xp)
+        parts = _attend_rows(inputs, blocks, some, queries, at_keys, xp)
         for group, part in zip(some, parts, strict=True):
             output[(*group, queries, ALL)] = part
 
     with workers_for(output) as workers:
-        # A mask is asked for once for all groups of a piece: there are no more than needed.
+        # A piece computes its masks once for all its groups: no more pieces than threads need.
         shares = -(-workers.count // max(1, len(at_queries)))
         workers.do(work, [(at, groups[i::shares]) for at in at_queries for i in range(shares)])
     return output
 
 
-def _key_value_blocks(problem: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
-    key, value = (_features_contiguous(x, problem.dtype, xp) for x in (problem.key, problem.value))
-    key, broken, values = (
-        _sanitize(key, value, xp) if _may_hide(problem) else Sanitized(key, None, (value,))
-    )
-    ones = xp.ones_like(value[..., :1])
-    columns = xp.concat([*values, ones], axis=-1)
-    if not is_concretely_true(xp.max(xp.abs(values[0])) <= _LARGE):
-        # Powers of at most 1 / (2 * keys), so that no sum is beyond the largest value.
-        return KeyValueBlocks(key, broken, columns, None, -log(2 * key.shape[-2]))
-    longest = xp.max(xp.vecdot(key, key)) if problem.bias is None else None
-    return KeyValueBlocks(key, broken, columns, longest, _ROOM)
+def _key_value_blocks(inputs: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
+    key, value = (_features_contiguous(x, inputs, xp) for x in (inputs.key, inputs.value))
+    nonfinite, values = None, [value]
+    if inputs.may_hide:
+        key, nonfinite = _sanitize_keys(key, xp)
+        values = _sanitize_values(value, xp)
+    max_square = None
+    if inputs.bias is None and is_concretely_true(xp.max(xp.abs(values[0])) <= _LARGE):
+        max_square = xp.max(xp.vecdot(key, key))
+    values = xp.concat([*values, xp.ones_like(value[..., :1])], axis=-1)
+    return KeyValueBlocks(key, nonfinite, values, max_square, log(2 * key.shape[-2]))
 
 
 def _attend_rows(
-    problem: AttentionInputs,
-    keys: KeyValueBlocks,
-    groups: Sequence[tuple[slice, ...]],
+    inputs: AttentionInputs,
+    blocks: KeyValueBlocks,
+    groups: Sequence[Slices],
     queries: slice,
     at_keys: Sequence[slice],
     xp: Namespace,
 ) -> list[Any]:
-    """Return the output of a block of queries, of each group of rows.
+    """Return the output of a block of queries, one for each group of rows.
 
-    Hidden blocks of keys are passed over, but for PyTorch's last one: the zeros of a query
-    that sees nothing have a gradient, too.
+    Hidden blocks of keys are skipped, but for the last one if gradients are recorded: the
+    zeros of a query that attends to nothing have a gradient, too.
     """
-    sums = []
-    for group in groups:
-        query = part_of(problem.query, (*group, queries, ALL))
-        query = _features_contiguous(query, problem.dtype, xp) * problem.scale
-        shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
-        sums.append(OnlineSoftmax(query, shape, keys, xp))
+    required = at_keys[-1] if records_gradients(inputs.query) else None
+    states = [_start(inputs, blocks, group, queries, xp) for group in groups]
     for at in at_keys:
-        mask, bias = (ask and ask(queries, at) for ask in (problem.mask, problem.bias))
-        # What is the same for all groups is looked through once.
-        same = all(set(part.shape[:-2]) <= {1} for part in (mask, bias) if part is not None)
-        of_all = _seen(mask, bias, problem.dtype, xp) if same else None
-        for group, of_rows in zip(groups, sums, strict=True):
+        mask, bias = (given and given(queries, at) for given in (inputs.mask, inputs.bias))
+        # A mask that all groups share is checked for hidden keys once.
+        shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
+        of_all = _visible(mask, bias, inputs.dtype, xp) if shared else None
+        for i, (group, (query, state)) in enumerate(zip(groups, states, strict=True)):
             here = (*group, ALL, ALL)
-            any_seen, hidden, added = of_all or _seen(
-                part_of(mask, here), part_of(bias, here), problem.dtype, xp
+            visible, own_mask, own_bias = of_all or _visible(
+                slice_broadcast(mask, here), slice_broadcast(bias, here), inputs.dtype, xp
             )
-            if not any_seen and not (is_torch_array(problem.query) and at is at_keys[-1]):
+            if not visible and at is not required:
                 continue
-            key = part_of(keys.key, (*group, at, ALL))
-            broken = part_of(keys.broken, (*group, ALL, at))
-            columns = part_of(keys.columns, (*group, at, ALL))
-            scores = _product(of_rows.query, xp.matrix_transpose(key), xp)
-            scores = _scores(scores, broken, hidden, added, problem.softcap, xp)
-            of_rows.add(scores, columns, xp)
-    features = problem.value.shape[-1]
-    return [_output(of_rows.means(features, xp), xp) for of_rows in sums]
+            key = slice_broadcast(blocks.key, (*group, at, ALL))
+            nonfinite = slice_broadcast(blocks.nonfinite, (*group, ALL, at))
+            values = slice_broadcast(blocks.values, (*group, at, ALL))
+            scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
+            scores = _masked_scores(scores, nonfinite, own_mask, own_bias, inputs.softcap, xp)
+            states[i] = query, state.update(scores, values, blocks.headroom, xp)
+    return [_restore_infinities(state.means(inputs.value.shape[-1], xp), xp) for _, state in states]
 
 
-class OnlineSoftmax:
-    """What the keys so far add up to: for each query, exp(score - reference) times the columns.
+def _start(
+    inputs: AttentionInputs, blocks: KeyValueBlocks, group: Slices, queries: slice, xp: Namespace
+) -> tuple[Any, "OnlineSoftmax"]:
+    """Return the scaled queries of a block, and their state before the first key."""
+    query = slice_broadcast(inputs.query, (*group, queries, ALL))
+    query = _features_contiguous(query, inputs, xp) * inputs.scale
+    shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
+    like = {"dtype": inputs.dtype, "device": inputs.device}
+    sums = xp.zeros((*shape, blocks.values.shape[-1]), **like)
+    if blocks.max_square is not None:
+        bound = xp.max(xp.vecdot(query, query)) * blocks.max_square
+        if is_concretely_true(bound <= _SMALL_SCORE**2):
+            return query, OnlineSoftmax(None, sums)
+    return query, OnlineSoftmax(xp.full((*shape, 1), -_INF, **like), sums)
 
-    The reference of a query is minus infinity before it has seen a key. From then on it
-    is so near its highest score that no power overflows, and that score's does not vanish.
+
+class OnlineSoftmax(NamedTuple):
+    """Running maximum of the scores of each query, and sums weighted by exp(score - maximum).
+
+    Algorithm 3 of Milakov and Gimelshein (2018). The maximum is kept `headroom` above the
+    highest score, so that no sum of values near the largest float overflows.
     """
 
-    def __init__(
-        self, query: Any, shape: tuple[int, ...], keys: KeyValueBlocks, xp: Namespace
-    ) -> None:
-        kind = {"dtype": query.dtype, "device": device_of(query)}
-        self.query = query
-        self._sums = xp.zeros((*shape, keys.columns.shape[-1]), **kind)
-        self._reference = xp.full((*shape, 1), -float("inf"), **kind)
-        self._room = keys.room
-        self._settled = False
-        # Scores that are all small need no reference but 0.
-        self._small = keys.longest is not None and is_concretely_true(
-            xp.max(xp.vecdot(query, query)) * keys.longest <= _ROOM**2
-        )
+    running_max: Any  # (..., query, 1); None if scores are so small that 0 does
+    sums: Any  # (..., query, n): of the weighted values, the last one of the weights
 
-    def add(self, scores: Any, columns: Any, xp: Namespace) -> None:
-        """Add the keys of a block; `scores` may be overwritten."""
-        powers = exp_in_place(scores if self._small else self._referred(scores, xp), xp)
-        self._sums = self._sums + powers @ columns
-
-    def _referred(self, scores: Any, xp: Namespace) -> Any:
-        """Subtract the reference of each query, after raising it where a score is too high."""
-        if self._settled:
-            # Most of the time the reference of the first block does for all.
-            referred = scores - self._reference
-            if is_concretely_true(xp.max(referred) <= self._room):
-                return referred
-        highest = xp.max(scores, axis=-1, keepdims=True) + max(0.0, -self._room)
-        reference = xp.maximum(self._reference, highest)
-        subtracted = _or_zero(reference, xp)
-        self._sums = self._sums * xp.exp(self._reference - subtracted)
-        self._reference = reference
-        self._settled = is_concretely_true(xp.all(reference > -float("inf")))
-        return scores - subtracted
+    def update(self, scores: Any, values: Any, headroom: float, xp: Namespace) -> "OnlineSoftmax":
+        """Return the state after a block of keys; `scores` may be overwritten."""
+        if self.running_max is None:
+            return OnlineSoftmax(None, self.sums + exp_in_place(scores, xp) @ values)
+        highest = xp.max(scores, axis=-1, keepdims=True) + headroom
+        running_max = xp.maximum(self.running_max, highest)
+        finite_max = xp.where(running_max == -_INF, 0.0, running_max)
+        sums = self.sums * xp.exp(self.running_max - finite_max)
+        weights = exp_in_place(scores - finite_max, xp)
+        return OnlineSoftmax(running_max, sums + weights @ values)
 
     def means(self, features: int, xp: Namespace) -> list[Any]:
-        """Return the weighted means of the values, zeros where every key was hidden."""
-        means = self._sums / _or_one(self._sums[..., -1:], xp)
-        return [means[..., at] for at in cuts(means.shape[-1] - 1, features)]
+        """Return the weighted means of the values, zeros if every key was hidden."""
+        total = self.sums[..., -1:]
+        means = self.sums / xp.where(total == 0, 1.0, total)
+        return [means[..., i : i + features] for i in range(0, means.shape[-1] - 1, features)]
 
 
-def part_of(array: Any, where: tuple[slice, ...]) -> Any:
-    """Return a part of an array that broadcasts where its length is 1."""
+def slice_broadcast(array: Any, where: Slices) -> Any:
+    """Slice an array, or None, but for the axes of length 1, which broadcast."""
     if array is None:
         return None
     return array[tuple(ALL if n == 1 else at for n, at in zip(array.shape, where, strict=True))]
 
 
-def _features_contiguous(array: Any, dtype: Any, xp: Namespace) -> Any:
-    """Return an array of a dtype, with its features side by side in memory as BLAS wants them."""
-    array = xp.astype(array, dtype, copy=False)
+def _features_contiguous(array: Any, inputs: AttentionInputs, xp: Namespace) -> Any:
+    """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
+    array = xp.astype(array, inputs.dtype, copy=False)
     strides = strides_of(array)
-    if strides is None or not supports_inplace(array):
+    if strides is None or not inputs.in_place:
         return array
-    rows = xp.empty(array.shape, dtype=dtype, device=device_of(array))
+    rows = xp.empty(array.shape, dtype=inputs.dtype, device=inputs.device)
     if strides[-1] == strides_of(rows)[-1]:  # type: ignore[index]
         return array
     rows[...] = array
     return rows
 
 
-def _sanitize(key: Any, value: Any, xp: Namespace) -> Sanitized:
-    """Take numbers that are not finite out of the products, to be put back where they are seen.
+# 0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
 
-    0 * NaN is NaN, and would let a key that is hidden reach the output.
+
+def _sanitize_keys(key: Any, xp: Namespace) -> tuple[Any, Any]:
+    """Return keys with 0 for what is not finite, and which keys had such, None if none."""
+    finite = xp.isfinite(key)
+    if is_concretely_true(xp.all(finite)):
+        return key, None
+    return xp.where(finite, key, 0.0), ~xp.all(finite, axis=-1)[..., None, :]
+
+
+def _sanitize_values(value: Any, xp: Namespace) -> list[Any]:
+    """Return values with 0 for what is not finite, and 1 for each of these.
+
+    The ones come in two arrays, for infinity and minus infinity; NaN counts as both.
     """
-    finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
-    if is_concretely_true(xp.all(finite_key) & xp.all(finite_value)):
-        return Sanitized(key, None, (value,))
-    zero = _number(0.0, key, xp)
-    rising, falling = (
-        xp.astype(xp.isnan(value) | (value == infinity), value.dtype)
-        for infinity in (float("inf"), -float("inf"))
+    finite = xp.isfinite(value)
+    if is_concretely_true(xp.all(finite)):
+        return [value]
+    nan = xp.isnan(value)
+    positive_inf, negative_inf = (
+        xp.astype(nan | (value == infinity), value.dtype) for infinity in (_INF, -_INF)
     )
-    return Sanitized(
-        xp.where(finite_key, key, zero),
-        ~xp.all(finite_key, axis=-1)[..., None, :],
-        (xp.where(finite_value, value, zero), rising, falling),
-    )
+    return [xp.where(finite, value, 0.0), positive_inf, negative_inf]
 
 
-def _seen(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[bool, Any, Any]:
-    """Return whether any key is seen, where one is hidden, and what else is added."""
-    hidden, added = _mask_and_bias(mask, bias, dtype, xp)
-    return hidden is None or not is_concretely_true(xp.all(hidden)), hidden, added
+def _restore_infinities(means: Sequence[Any], xp: Namespace) -> Any:
+    """Return the means of `_sanitize_values` as one output, not finite where that has a weight."""
+    output = means[0]
+    if len(means) == 1:
+        return output
+    positive_inf, negative_inf = (mean > 0 for mean in means[1:])
+    output = xp.where(positive_inf, _INF, output)
+    output = xp.where(negative_inf, -_INF, output)
+    return xp.where(positive_inf & negative_inf, float("nan"), output)
+
+
+def _visible(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[bool, Any, Any]:
+    """Return whether any query may attend to any key, then what `_mask_and_bias` returns."""
+    mask, bias = _mask_and_bias(mask, bias, dtype, xp)
+    return mask is None or not is_concretely_true(xp.all(mask)), mask, bias
 
 
 def _mask_and_bias(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
-    """Return where a key is hidden, None where none is, and what else is added to the scores."""
-    hidden = mask
+    """Return the mask with what a bias of minus infinity hides, None if nothing, and the bias."""
     if bias is not None:
-        shut = bias == -float("inf")
-        hidden = shut if mask is None else mask | shut
+        hidden = bias == -_INF
+        mask = hidden if mask is None else mask | hidden
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
-            # Its large numbers are finite: they neither hide a key nor are all there is.
+            # Its large numbers are finite: they neither hide a key nor outweigh all others.
             largest = xp.finfo(dtype).max
             bias = xp.where(xp.isinf(bias), bias, xp.clip(bias, min=-largest, max=largest))
         bias = xp.astype(bias, dtype, copy=False)
-    if hidden is not None and is_concretely_true(~xp.any(hidden)):
-        hidden = None
-    return hidden, bias
+    if mask is not None and is_concretely_true(~xp.any(mask)):
+        mask = None
+    return mask, bias
 
 
-def _product(rows: Any, table: Any, xp: Namespace) -> Any:
-    """Return ``rows @ table``; a table that several groups of rows share is read once for all."""
-    shared = table.ndim > 2 and table.shape[-3] == 1 and rows.shape[-3] != 1
-    if not shared:
-        return row_product(rows, table, xp)
-    *others, groups, count, inner = rows.shape
-    merged = xp.reshape(rows, (*others, groups * count, inner))
-    whole = row_product(merged, table[..., 0, :, :], xp)
-    return xp.reshape(whole, (*whole.shape[:-2], groups, count, table.shape[-1]))
+def _masked_scores(
+    scores: Any, nonfinite: Any, mask: Any, bias: Any, softcap: float | None, xp: Namespace
+) -> Any:
+    """Return the scores from the scaled products, minus infinity where a key is hidden."""
+    if nonfinite is not None:
+        scores = xp.where(nonfinite, float("nan"), scores)
+    if softcap is not None:
+        scores = _soft_capped(scores, softcap, xp)
+    if bias is not None:
+        scores = scores + bias
+    return scores if mask is None else xp.where(mask, -_INF, scores)
 
 
-def _capped(scores: Any, softcap: float, xp: Namespace) -> Any:
+def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
     """Return ``softcap * tanh(scores / softcap)``."""
     if softcap > float(xp.finfo(scores.dtype).max):
         return scores
     capped = softcap * xp.tanh(scores / softcap)
     if softcap < _LARGE:
         return capped
-    # A score over a large cap may be too small a number; the cap changes no such score.
+    # A score divided by a large cap may underflow; the cap changes no such score.
     return xp.where(xp.abs(scores) < softcap * 2.0**-32, scores, capped)
 
 
-def _scores(
-    scores: Any,
-    broken: Any,
-    hidden: Any,
-    added: Any,
-    softcap: float | None,
-    xp: Namespace,
-) -> Any:
-    """Return the scores from the scaled products, minus infinity where a key is hidden."""
-    if broken is not None:
-        scores = xp.where(broken, _number(float("nan"), scores, xp), scores)
-    if softcap is not None:
-        scores = _capped(scores, softcap, xp)
-    if added is not None:
-        scores = scores + added
-    if hidden is not None:
-        scores = xp.where(hidden, _number(-float("inf"), scores, xp), scores)
-    return scores
+def _matmul_if_safe(rows: Any, table: Any, may_hide: bool, xp: Namespace) -> Any:  # noqa: FBT001
+    """Return ``rows @ table``, or None if keys may be hidden and it is not known to be finite.
+
+    If the product is finite, so is all that it was computed from. In a decoding step it is much
+    smaller than the keys and the values, so that checking it is cheaper than checking these.
+    """
+    if may_hide and not is_readable(rows):
+        return None
+    with without_warnings() if may_hide else nullcontext():
+        result = _matmul_shared_keys(rows, table, xp)
+    safe = not may_hide or is_concretely_true(xp.all(xp.isfinite(result)))
+    return result if safe else None
 
 
-def _softmax(scores: Any, xp: Namespace) -> Any:
-    """Softmax over the last axis; a row of minus infinity gives zeros."""
-    if 0 in scores.shape:
-        return scores
-    powers = xp.exp(scores - _or_zero(xp.max(scores, axis=-1, keepdims=True), xp))
-    return powers / _or_one(xp.sum(powers, axis=-1, keepdims=True), xp)
-
-
-def _output(means: Sequence[Any], xp: Namespace) -> Any:
-    """Return the means of the values, and those that are not finite where they are seen."""
-    output = means[0]
-    if len(means) == 1:
-        return output
-    infinity, nan = (_number(value, output, xp) for value in (float("inf"), float("nan")))
-    rising, falling = (seen > 0 for seen in means[1:])
-    output = xp.where(rising, infinity, output)
-    return xp.where(falling, xp.where(rising, nan, -infinity), output)
-
-
-def _or_zero(highest: Any, xp: Namespace) -> Any:
-    """Return the highest score of each row, 0 where all are hidden."""
-    hidden = highest == -float("inf")
-    return xp.where(hidden, _number(0.0, highest, xp), highest)
-
-
-def _or_one(total: Any, xp: Namespace) -> Any:
-    """Return what to divide the sums of each row by, 1 where all are 0."""
-    return xp.where(total == 0, _number(1.0, total, xp), total)
-
-
-def _number(value: float, beside: Any, xp: Namespace) -> Any:
-    return xp.asarray(value, dtype=beside.dtype, device=device_of(beside))
+def _matmul_shared_keys(rows: Any, table: Any, xp: Namespace) -> Any:
+    """Return ``rows @ table``, in one product for query heads that share a key head."""
+    shared = table.ndim > 2 and table.shape[-3] == 1 and rows.shape[-3] != 1
+    if not shared:
+        return row_product(rows, table, xp)
+    *others, groups, count, inner = rows.shape
+    merged = xp.reshape(rows, (*others, groups * count, inner))
+    result = row_product(merged, table[..., 0, :, :], xp)
+    return xp.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))

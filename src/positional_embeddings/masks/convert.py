@@ -10,12 +10,9 @@ from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
     Dtype,
-    Namespace,
     default_float,
     device_of,
-    dtype_name,
     float_dtype,
-    is_dtype,
     namespace_of,
     select,
 )
@@ -68,7 +65,7 @@ def combine_masks(*masks: Array | None) -> Any:
         return None
     xp = namespace_of(**given)
     for name, mask in given.items():
-        check_mask(name, mask, xp)
+        checks.mask(name, mask, xp)
     shapes = {name: tuple(mask.shape) for name, mask in given.items()}
     ranks = {len(shape) for shape in shapes.values()}
     if ranks == {2, 3}:
@@ -154,7 +151,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
            [  0.,   0.]])
     """
     xp = namespace_of(mask=mask)
-    check_mask("mask", mask, xp)
+    checks.mask("mask", mask, xp)
     on = device_of(mask)
     dtype = float_dtype(dtype, default_float(xp, on), xp, on)
     hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
@@ -192,20 +189,7 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     array([ True, False, False])
     """
     xp = namespace_of(mask=mask)
-    check_mask("mask", mask, xp)
+    checks.mask("mask", mask, xp)
     axis = axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
     rows: ArrayT = xp.all(mask, axis=axis)
     return rows
-
-
-def check_mask(name: str, mask: Any, xp: Namespace) -> None:
-    """Check that a mask is boolean, with a hint about masks that are 1 where to attend."""
-    if not is_dtype(mask.dtype, "bool", xp):
-        # A tokenizer's attention mask is 1 at tokens.
-        hint = f" Pass {name} == 0 if 1 marks what may be attended to."
-        raise wrong_type(
-            name,
-            "have a boolean dtype, True where a query may not attend",
-            dtype_name(mask.dtype),
-            hint if is_dtype(mask.dtype, "integral", xp) else "",
-        )

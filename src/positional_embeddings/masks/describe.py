@@ -5,7 +5,6 @@ from typing import Any
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import Array, namespace_of
-from positional_embeddings.masks.convert import check_mask
 
 
 def describe_mask(
@@ -55,7 +54,7 @@ def describe_mask(
     # attends   . masked   (5 queries, 5 keys)
     """
     xp = namespace_of(mask=mask)
-    check_mask("mask", mask, xp)
+    checks.mask("mask", mask, xp)
     most = max(checks.positive_integer("most", most), 4)
     picture = one_mask(mask, checks.non_negative_integer("batch", batch), key_axis)
     queries, keys = picture.shape

@@ -22,7 +22,6 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import length_array, sequence_axis, sequence_first
-from positional_embeddings.masks.convert import check_mask
 
 
 def segment_ids_from_lengths(
@@ -162,7 +161,7 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
            [0, 0, 1]])
     """
     xp = namespace_of(mask=mask)
-    check_mask("mask", mask, xp)
+    checks.mask("mask", mask, xp)
     axis, dtype = sequence_axis("mask", mask, seq_axis), default_integer(xp, device_of(mask))
     real = xp.astype(xp.logical_not(mask), dtype)
     count = xp.cumulative_sum(real, axis=axis, dtype=dtype)
