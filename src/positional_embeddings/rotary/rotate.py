@@ -85,7 +85,7 @@ def apply_rope(
     -------
     array
         Shape, dtype and order in memory of `x`, or `out`. Half precision is rotated in
-        float32.
+        float32. A compiled kernel does it if there is one, as in `RoPE` with a `fused` of None.
 
     Raises
     ------
