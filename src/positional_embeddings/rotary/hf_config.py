@@ -1,7 +1,8 @@
-"""Rotary parameters of Hugging Face configurations."""
+"""Arguments of `RoPE` from the rotary parameters of Hugging Face configurations."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,80 +10,36 @@ from typing import Any
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import wrong_type, wrong_value
 from positional_embeddings.rotary import hf_models
-from positional_embeddings.rotary.scaling import (
-    DynamicNTKScaling,
-    LinearScaling,
-    Llama3Scaling,
-    LongRoPEScaling,
-    NTKScaling,
-    ProportionalScaling,
-    Scaling,
-    YaRNScaling,
-)
+from positional_embeddings.rotary.scaling import SCALINGS, Scaling
 
-# Keys of the rotary parameters that each type has, beside those of all types.
-_COMMON = {
-    "rope_type",
-    "type",
-    "rope_theta",
-    "partial_rotary_factor",
-    "mrope_section",
-    "mrope_interleaved",
-    "original_max_position_embeddings",
-    "max_position_embeddings",
-}
-_KEYS: dict[str, set[str]] = {
-    "default": set(),
-    "mrope": set(),
-    "linear": {"factor"},
-    "ntk": {"factor"},
-    "dynamic": {"factor"},
-    "yarn": {
-        "factor",
-        "attention_factor",
-        "beta_fast",
-        "beta_slow",
-        "mscale",
-        "mscale_all_dim",
-        "truncate",
-    },
-    "llama3": {"factor", "low_freq_factor", "high_freq_factor"},
-    "longrope": {"factor", "short_factor", "long_factor", "attention_factor"},
-    "proportional": {"factor"},
-}
+Values = Mapping[str, Any]
+
+# Types of rotary embeddings: those without scaling, and other names of scalings.
+_WITHOUT_SCALING = ("default", "mrope")
 _OTHER_NAMES = {"su": "longrope"}
 
-# Keys of a configuration itself that tell of its rotary embedding.
+# Keys of the rotary parameters of all types; the others are the fields of the scaling.
+_COMMON = hf_models.names("""
+    rope_type type rope_theta partial_rotary_factor mrope_section mrope_interleaved
+    original_max_position_embeddings max_position_embeddings
+""")
+
+# Rotary keys outside the rotary parameters.
 _BASES = ("rope_theta", "rotary_emb_base", "rope_embedding_base")
 _SHARES = ("partial_rotary_factor", "rotary_pct", "rope_pct")
 _LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")
-_TOP_KEYS = {
-    *_BASES,
-    *_SHARES,
-    *_LOCAL_BASES,
-    "global_rope_theta",
-    "no_rope_layer_interval",
-    "no_rope_layers",
-    "qk_rope_head_dim",
-    "rope_interleave",
-    "rope_parameters",
-    "rope_scaling",
-    "rotary_dim",
-}
+_TOP_KEYS = {*_BASES, *_SHARES, *_LOCAL_BASES} | hf_models.names("""
+    global_rope_theta no_rope_layer_interval no_rope_layers qk_rope_head_dim rope_interleave
+    rope_parameters rope_scaling rotary_dim
+""")
 
 # Types of layers that have queries and keys.
 _ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
 
-# What a refusal tells of a configuration, to build the embedding by hand.
-_TOLD = (
-    "model_type",
-    "head_dim",
-    "qk_rope_head_dim",
-    "hidden_size",
-    "num_attention_heads",
-    "max_position_embeddings",
-    "rope_theta",
-    "partial_rotary_factor",
+# Keys to build an embedding from by hand, which the message of a refusal shows.
+_SHOWN = (
+    *("model_type", "head_dim", "qk_rope_head_dim", "hidden_size", "num_attention_heads"),
+    *("max_position_embeddings", "rope_theta", "partial_rotary_factor"),
 )
 
 
@@ -92,7 +49,7 @@ def rope_arguments(
     layer_type: str | None,
     layout: str | None,
 ) -> dict[str, Any]:
-    """Return the arguments of `RoPE` that a configuration stands for."""
+    """Return the arguments of the `RoPE` that a configuration describes."""
     config = _read(config)
     model_type = _model_type(config)
     _check_rotates(config, model_type)
@@ -101,20 +58,25 @@ def rope_arguments(
             layout = _layout(config, model_type)
         return _arguments(config, model_type, seq_len, layer_type) | {"layout": layout}
     except ValueError as error:
-        told = {key: config[key] for key in _TOLD if key in config}
-        message = f"{error} Or build `RoPE(...)` by hand, from {told}."
+        parts = {key: config[key] for key in _SHOWN if key in config}
+        message = f"{error} Or build `RoPE(...)` by hand, from {parts}."
         raise ValueError(message) from None
 
 
 def _arguments(
-    config: Mapping[str, Any], model_type: str | None, seq_len: int | None, layer_type: str | None
+    config: Values, model_type: str | None, seq_len: int | None, layer_type: str | None
 ) -> dict[str, Any]:
     """Return the arguments without the layout."""
-    _check_names(config)
+    rotary = [key for key in config if "rope" in key or key.startswith("rotary")]
+    _check_known("the rotary keys", rotary, _TOP_KEYS)
     parameters = _parameters(config, model_type, layer_type)
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     kind = _OTHER_NAMES.get(str(kind), kind)
-    _check_keys(kind, parameters)
+    types = sorted([*_WITHOUT_SCALING, *SCALINGS])
+    if kind not in types:
+        raise wrong_value("rope_type", f"be one of {types}", f"{kind!r}")
+    names = {field.name for field in _fields(kind)} - {"original_max_position"}
+    _check_known(f"the rotary parameters of {kind!r}", parameters, names | _COMMON)
     head_size = _head_size(config, layer_type)
     share = checks.positive_number("partial_rotary_factor", parameters["partial_rotary_factor"])
     rotary_dim = config.get("rotary_dim", int(head_size * share))
@@ -124,30 +86,33 @@ def _arguments(
     rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if seq_len is None:
         seq_len = _needed(config, "max_position_embeddings", "n_positions")
-    arguments = {
+    return {
         "head_size": head_size,
         "seq_len": seq_len,
         "base": parameters["rope_theta"],
         "rotary_dim": None if rotary_dim == head_size else rotary_dim,
-        "scaling": _SCALINGS[kind](parameters, config) if kind in _SCALINGS else None,
+        "scaling": _scaling(kind, parameters, config),
+        **_sections(parameters, model_type),
     }
-    if "mrope_section" in parameters:
-        if model_type in hf_models.OTHER_SECTIONS:
-            message = f"`mrope_section` of {model_type!r} has an order that is not known here."
-            raise ValueError(message)
-        sections = parameters["mrope_section"]
-        if not isinstance(sections, list | tuple):
-            raise wrong_type("mrope_section", "be a list of integers", f"{sections!r}")
-        arguments["sections"] = tuple(sections)
-        strided = parameters.get("mrope_interleaved", model_type in hf_models.STRIDED)
-        strided = checks.boolean("mrope_interleaved", strided)
-        arguments["section_order"] = "strided" if strided else "contiguous"
-    return arguments
 
 
-def _check_share(
-    config: Mapping[str, Any], model_type: str | None, kind: str, share: float
-) -> None:
+def _sections(parameters: Values, model_type: str | None) -> dict[str, Any]:
+    """Return the arguments for positions of several coordinates, if the model has any."""
+    if "mrope_section" not in parameters:
+        return {}
+    if model_type in hf_models.OTHER_SECTIONS:
+        message = f"`mrope_section` of {model_type!r} has an order that is not known here."
+        raise ValueError(message)
+    sections = parameters["mrope_section"]
+    if not isinstance(sections, list | tuple):
+        raise wrong_type("mrope_section", "be a list of integers", f"{sections!r}")
+    strided = parameters.get("mrope_interleaved", model_type in hf_models.STRIDED)
+    strided = checks.boolean("mrope_interleaved", strided)
+    order = "strided" if strided else "contiguous"
+    return {"sections": tuple(sections), "section_order": order}
+
+
+def _check_share(config: Values, model_type: str | None, kind: str, share: float) -> None:
     """Refuse shares of rotated features that the model's code does not read."""
     known = model_type in hf_models.HALF | hf_models.INTERLEAVED
     for key, readers, given in (
@@ -160,7 +125,7 @@ def _check_share(
 
 
 def _read(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
-    """Return a configuration as a dict, the text's where it has several."""
+    """Return a configuration, or that of its text model, as a dict without None."""
     if isinstance(config, str | PathLike):
         config = json.loads(Path(config).read_text(encoding="utf-8"))
     if not isinstance(config, Mapping):
@@ -171,20 +136,23 @@ def _read(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     text = config.get("text_config")
     if text is not None and not isinstance(text, Mapping):
         raise wrong_type("text_config", "be a dict", f"{text!r}")
-    text = {"model_type": config.get("model_type")} | dict(text or config)
-    return {key: value for key, value in text.items() if value is not None}
+    return _without_none({"model_type": config.get("model_type")} | dict(text or config))
 
 
-def _model_type(config: Mapping[str, Any]) -> str | None:
-    """Return the type of the model, if the configuration says it."""
+def _without_none(values: Values) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _model_type(config: Values) -> str | None:
+    """Return the type of the model, if it is given."""
     model_type = config.get("model_type")
     if not (model_type is None or isinstance(model_type, str)):
         raise wrong_type("model_type", "be a string", f"{model_type!r}")
     return model_type
 
 
-def _layout(config: Mapping[str, Any], model_type: str | None) -> str:
-    """Return which features form a pair, if it is known of the model."""
+def _layout(config: Values, model_type: str | None) -> str:
+    """Return the layout, if it is known of the model."""
     flag = checks.optional_boolean("rope_interleave", config.get("rope_interleave"))
     if flag is not None and model_type in hf_models.FLAGGED:
         return "interleaved" if flag else "half"
@@ -199,20 +167,21 @@ def _layout(config: Mapping[str, Any], model_type: str | None) -> str:
     if parts:
         advice += f", or one of its parts, of {parts}"
     advice = hf_models.ADVICE.get(str(model_type), advice)
-    what = "a configuration without `model_type`"
-    what = what if model_type is None else f"the model type {model_type!r}"
+    known = model_type is not None
+    what = f"the model type {model_type!r}" if known else "a configuration without `model_type`"
     message = f"the layout of {what} is not known: {advice}."
     raise ValueError(message)
 
 
-def _check_rotates(config: Mapping[str, Any], model_type: str | None) -> None:
+def _check_rotates(config: Values, model_type: str | None) -> None:
     """Refuse models that have no rotary embedding."""
     default = "absolute" if model_type in hf_models.ROTATE_IF_SAID else "rope"
     kind = config.get("position_embedding_type", default)
     if checks.boolean("alibi", config.get("alibi", False)):
         kind = "alibi"
-    if kind not in ("rope", "rotary") or model_type in hf_models.NO_ROTATION:
-        positions = f" with {kind!r} positions" if kind not in ("rope", "rotary") else ""
+    is_rotary = kind in ("rope", "rotary")
+    if not is_rotary or model_type in hf_models.NO_ROTATION:
+        positions = "" if is_rotary else f" with {kind!r} positions"
         message = (
             f"the model must have a rotary embedding, got the type {model_type!r}{positions}: "
             "leave its queries and keys as they are."
@@ -220,43 +189,33 @@ def _check_rotates(config: Mapping[str, Any], model_type: str | None) -> None:
         raise ValueError(message)
 
 
-def _check_names(config: Mapping[str, Any]) -> None:
-    """Refuse what tells of rotary embeddings in words that are not known here."""
-    for key in config:
-        if ("rope" in key or key.startswith("rotary")) and key not in _TOP_KEYS:
-            message = f"the rotary keys must be of {sorted(_TOP_KEYS)}, got {key!r}."
+def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None:
+    """Refuse keys that this module does not know: ignored, they could change the result."""
+    for key in keys:
+        if key not in known:
+            message = f"{what} must be of {sorted(known)}, got {key!r}."
             raise ValueError(message)
 
 
-def _parameters(
-    config: Mapping[str, Any], model_type: str | None, layer_type: str | None
-) -> dict[str, Any]:
-    """Return the rotary parameters in one form, whichever the configuration has."""
+def _parameters(config: Values, model_type: str | None, layer_type: str | None) -> dict[str, Any]:
+    """Return the rotary parameters of a layer, with defaults, without None."""
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(given, Mapping):
         message = f"the rotary parameters must be a dict, got {given!r}."
         raise TypeError(message)
-    parameters = dict(given)
-    base = next((config[key] for key in _BASES if key in config), None)
-    by_layer = {name: value for name, value in parameters.items() if isinstance(value, Mapping)}
-    local = next((config[key] for key in _LOCAL_BASES if key in config), None)
-    if local is not None and not by_layer:
-        # Older configurations of models with two kinds of layers.
-        full = {"rope_theta": config.get("global_rope_theta", base)} | parameters
-        by_layer = {"full_attention": full, "sliding_attention": {"rope_theta": local}}
+    base, share = _first(config, _BASES), _first(config, _SHARES)
+    by_layer = _by_layer(config, given, base)
     if by_layer:
         if layer_type not in list(by_layer):
             raise wrong_value("layer_type", f"be one of {sorted(by_layer)}", f"{layer_type!r}")
-        parameters = dict(by_layer[layer_type])
+        parameters = by_layer[layer_type]
     else:
         _check_layer_type(config, model_type, layer_type)
-        # Stands in both places at times; transformers takes the outer one.
+        # Like transformers, prefer the outer value if there are two.
         key = "original_max_position_embeddings"
-        parameters |= {key: config[key]} if key in config else {}
-    share = next((config[key] for key in _SHARES if key in config), None)
+        parameters = {**given, key: config[key]} if key in config else given
     defaults = {"rope_theta": base, "partial_rotary_factor": share}
-    parameters = {key: value for key, value in parameters.items() if value is not None}
-    parameters = {key: value for key, value in defaults.items() if value is not None} | parameters
+    parameters = _without_none(defaults) | _without_none(parameters)
     if model_type in hf_models.OWN_SHARE and "rotary_dim" not in config:
         _needed(parameters, "partial_rotary_factor")
     if model_type in hf_models.OWN_BASE:
@@ -264,10 +223,24 @@ def _parameters(
     return {"rope_theta": 10_000, "partial_rotary_factor": 1.0} | parameters
 
 
-def _check_layer_type(
-    config: Mapping[str, Any], model_type: str | None, layer_type: str | None
-) -> None:
-    """Check the type of a layer in a model with one embedding for all of them."""
+def _first(values: Values, keys: Sequence[str]) -> Any:
+    """Return the value of the first key that is there, or None."""
+    return next((values[key] for key in keys if key in values), None)
+
+
+def _by_layer(config: Values, given: Values, base: Any) -> dict[Any, Values]:
+    """Return the rotary parameters by type of layer, if there are several."""
+    by_layer = {name: value for name, value in given.items() if isinstance(value, Mapping)}
+    local = _first(config, _LOCAL_BASES)
+    if local is None or by_layer:
+        return by_layer
+    # Older configurations of models with two types of layers.
+    full = {"rope_theta": config.get("global_rope_theta", base)} | dict(given)
+    return {"full_attention": full, "sliding_attention": {"rope_theta": local}}
+
+
+def _check_layer_type(config: Values, model_type: str | None, layer_type: str | None) -> None:
+    """Check the type of a layer in a model with one embedding for all layers."""
     if model_type in hf_models.BY_LAYER:
         message = f"the rotary parameters of {model_type!r} must be a dict by type of layer."
         raise ValueError(message)
@@ -283,17 +256,7 @@ def _check_layer_type(
         raise wrong_value("layer_type", f"be None or of {known}", f"{layer_type!r}")
 
 
-def _check_keys(kind: Any, parameters: Mapping[str, Any]) -> None:
-    if not isinstance(kind, str) or kind not in _KEYS:
-        raise wrong_value("rope_type", f"be one of {sorted(_KEYS)}", f"{kind!r}")
-    known = _KEYS[kind] | _COMMON
-    for key in parameters:
-        if key not in known:
-            message = f"the rotary parameters of {kind!r} must be of {sorted(known)}, got {key!r}."
-            raise ValueError(message)
-
-
-def _head_size(config: Mapping[str, Any], layer_type: str | None) -> int:
+def _head_size(config: Values, layer_type: str | None) -> int:
     if layer_type == "full_attention" and "global_head_dim" in config:
         return checks.positive_integer("global_head_dim", config["global_head_dim"])
     for key in ("qk_rope_head_dim", "head_dim", "kv_channels"):
@@ -304,76 +267,51 @@ def _head_size(config: Mapping[str, Any], layer_type: str | None) -> int:
     return checks.positive_integer("hidden_size", _needed(config, "hidden_size", "n_embd")) // heads
 
 
-def _needed(values: Mapping[str, Any], *keys: str) -> Any:
-    """Return what stands under the first of the keys that is there."""
-    for key in keys:
-        if key in values:
-            return values[key]
-    message = f"the configuration must have {keys[0]!r}, got {sorted(values)}."
-    raise ValueError(message)
+def _needed(values: Values, *keys: str) -> Any:
+    """Return the value of the first key that is there, or raise."""
+    found = _first(values, keys)
+    if found is None:
+        message = f"the configuration must have {keys[0]!r}, got {sorted(values)}."
+        raise ValueError(message)
+    return found
 
 
-def _original(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
-    """Return the length of training."""
-    key = "original_max_position_embeddings"
-    return parameters[key] if key in parameters else _needed(config, "max_position_embeddings")
+def _fields(kind: str) -> tuple[Any, ...]:
+    """Return the fields of a type of scaling, which have the names of its parameters."""
+    return fields(SCALINGS[kind]) if kind in SCALINGS else ()
 
 
-def _extension(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
-    """Return how many times longer the context becomes."""
+def _scaling(kind: str, parameters: Values, config: Values) -> Scaling | None:
+    """Return the scaling of a type, None for types without."""
+    if kind in _WITHOUT_SCALING:
+        return None
+    arguments = {}
+    for name, default in ((field.name, field.default) for field in _fields(kind)):
+        if name == "original_max_position":
+            arguments[name] = _original(kind, parameters, config)
+        elif name == "factor" and kind in ("yarn", "longrope"):
+            arguments[name] = _extension(kind, parameters, config)
+        elif name.startswith("beta") and not parameters.get(name):
+            continue  # like transformers, take 0 as not given
+        elif name in parameters or default is MISSING:
+            arguments[name] = _needed(parameters, name)
+    scaling: Scaling = SCALINGS[kind](**arguments)
+    return scaling
+
+
+def _original(kind: str, parameters: Values, config: Values) -> Any:
+    """Return the sequence length in training."""
+    if kind == "dynamic":  # like transformers, even if the parameters have one
+        return _needed(config, "max_position_embeddings")
+    original = parameters.get("original_max_position_embeddings")
+    return _needed(config, "max_position_embeddings") if original is None else original
+
+
+def _extension(kind: str, parameters: Values, config: Values) -> Any:
+    """Return the ratio of the new context length to the old one."""
     if "factor" in parameters:
         return parameters["factor"]
-    longest = checks.positive_number(
-        "max_position_embeddings", _needed(config, "max_position_embeddings")
-    )
-    return longest / checks.positive_number(
-        "original_max_position_embeddings", _original(parameters, config)
-    )
-
-
-def _yarn(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> YaRNScaling:
-    return YaRNScaling(
-        _extension(parameters, config),
-        _original(parameters, config),
-        beta_fast=parameters.get("beta_fast") or 32.0,
-        beta_slow=parameters.get("beta_slow") or 1.0,
-        attention_factor=parameters.get("attention_factor"),
-        mscale=parameters.get("mscale"),
-        mscale_all_dim=parameters.get("mscale_all_dim"),
-        truncate=parameters.get("truncate", True),
-    )
-
-
-def _llama3(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> Llama3Scaling:
-    return Llama3Scaling(
-        _needed(parameters, "factor"),
-        _needed(parameters, "low_freq_factor"),
-        _needed(parameters, "high_freq_factor"),
-        _original(parameters, config),
-    )
-
-
-def _longrope(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> LongRoPEScaling:
-    return LongRoPEScaling(
-        _needed(parameters, "short_factor"),
-        _needed(parameters, "long_factor"),
-        _original(parameters, config),
-        factor=_extension(parameters, config),
-        attention_factor=parameters.get("attention_factor"),
-    )
-
-
-_SCALINGS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Scaling]] = {
-    "linear": lambda parameters, _: LinearScaling(_needed(parameters, "factor")),
-    "ntk": lambda parameters, _: NTKScaling(_needed(parameters, "factor")),
-    # Also where there is an original length, as transformers does.
-    "dynamic": lambda parameters, config: DynamicNTKScaling(
-        _needed(parameters, "factor"), _needed(config, "max_position_embeddings")
-    ),
-    "yarn": _yarn,
-    "llama3": _llama3,
-    "longrope": _longrope,
-    "proportional": lambda parameters, _: ProportionalScaling(
-        parameters["partial_rotary_factor"], parameters.get("factor", 1.0)
-    ),
-}
+    longest = _needed(config, "max_position_embeddings")
+    longest = checks.positive_number("max_position_embeddings", longest)
+    original = _original(kind, parameters, config)
+    return longest / checks.positive_number("original_max_position_embeddings", original)

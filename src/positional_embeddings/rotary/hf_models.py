@@ -1,13 +1,14 @@
-"""What the models of Hugging Face do that their configurations do not say, by `model_type`."""
+"""How models of Hugging Face rotate, by `model_type`, if their configurations do not say it."""
 
 
-def _names(text: str) -> frozenset[str]:
+def names(text: str) -> frozenset[str]:
+    """Return the names that a text lists."""
     return frozenset(text.split())
 
 
 # fmt: off
 # Features i and i + n/2 form a pair.
-HALF = _names("""
+HALF = names("""
     afmoe apertus arcee aria_text bamba bitnet csm cwm diffllama doge dots1 emu3_text_model esm
     esmc eurobert evolla exaone4 exaone_moe falcon falcon_h1 flex_olmo flint gemma gemma2
     gemma3_text gemma3n_text glm4_moe glm4v_moe_text glm_image_text gpt_neox gpt_neox_japanese
@@ -27,36 +28,35 @@ HALF = _names("""
 """)
 
 # Features 2i and 2i + 1 form a pair.
-INTERLEAVED = _names("""
+INTERLEAVED = names("""
     axk1 bailing_hybrid blt_global_transformer blt_patcher codegen cohere cohere2 cohere2_moe
     deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe ernie4_5_vl_moe_text glm glm4 glm4_moe_lite
     glm4v_text glm_moe_dsa glm_ocr_text gptj helium llama4_text longcat_flash
     openai_privacy_filter pe_audio_encoder youtu
 """)
 
-# Of these the flag `rope_interleave` decides, where it is given; the others ignore it.
-FLAGGED = _names("axk1 deepseek_v3 glm4_moe_lite youtu")
+# Models whose flag `rope_interleave`, if given, decides the layout; the others ignore it.
+FLAGGED = names("axk1 deepseek_v3 glm4_moe_lite youtu")
 
-# What to pass for models that no single layout describes.
+# What to pass for models that one layout does not describe.
 ADVICE = {
     "axk2": "pass layout='interleaved' for its attention, layout='half' for its indexer",
     "deepseek_v32": "pass layout='interleaved' for its attention, layout='half' for its indexer",
     "nanochat": "pass layout='half', and rotate by `rope(x, inverse=True)`: it rotates backwards",
 }
 
-# Have no rotary embedding.
-NO_ROTATION = _names("""
+# Models without a rotary embedding.
+NO_ROTATION = names("""
     albert bart bert bloom clip_text_model deberta deberta-v2 distilbert electra gpt2
     gpt_bigcode gpt_neo inkling2_text inkling_text jamba kimi_linear m2m_100 marian mbart mpnet
     mpt mt5 nemotron_h opt pegasus roberta t5 umt5 whisper xglm xlm-roberta xlnet
 """)
 
-# Have one only if `position_embedding_type` says so.
-ROTATE_IF_SAID = _names("esm granitemoehybrid")
+# Models with one only if `position_embedding_type` says so.
+ROTATE_IF_SAID = names("esm granitemoehybrid")
 
-# Have another base than 10,000, or another share of rotated features than all of them, if their
-# configuration has none.
-OWN_BASE = _names("""
+# Models whose default is another base than 10,000, or another share of rotated features than all.
+OWN_BASE = names("""
     apertus bailing_hybrid bitnet blt_global_transformer cohere csm cwm emu3_text_model ernie4_5
     ernie4_5_moe ernie4_5_vl_moe_text evolla flex_olmo gemma3_text gemma3n_text gpt_oss gte
     helium higgs_audio_v2 hy_v3 jina_embeddings_v3 laguna lfm2 lfm2_moe llama4_text
@@ -65,35 +65,35 @@ OWN_BASE = _names("""
     pe_audio_encoder phimoe qwen2_5_omni_text qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text
     qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text smollm3 solar_open ultrabert
 """)
-OWN_SHARE = _names("""
+OWN_SHARE = names("""
     bamba glm glm4 glm4_moe glm4v_moe_text glm4v_text glm_image_text gpt_neox laguna
     mimo_v2_flash nemotron nemotron3_5_transcribe_asr_audio
     nemotron3_5_transcribe_word_timestamp neomme persimmon phi qwen3_5_moe_text qwen3_5_text
     qwen3_next recurrent_gemma stablelm
 """)
 
-# Rotate a share of the features if their configuration has one; the others rotate all of them.
-SHARE = OWN_SHARE | _names("""
+# Models that rotate the share of the features in their configuration; the others rotate all.
+SHARE = OWN_SHARE | names("""
     gpt_neox_japanese minimax_m2 nemotron3_diarization_audio phi3 phi4_multimodal
 """)
-ROTARY_DIM = SHARE | _names("codegen gptj")
+ROTARY_DIM = SHARE | names("codegen gptj")
 
-# Have one embedding for each type of layer.
-BY_LAYER = _names("""
+# Models with one embedding for each type of layer.
+BY_LAYER = names("""
     gemma3_text gemma3n_text laguna mellum mimo_v2_flash modernbert modernbert-decoder neomme
     ultrabert
 """)
 
-# Their sections take turns if the configuration has no `mrope_interleaved`.
-STRIDED = _names("""
+# Models whose sections are strided if the configuration has no `mrope_interleaved`.
+STRIDED = names("""
     qwen3_5_moe_text qwen3_5_text qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text
 """)
 
-# Have sections in an order of their own.
-OTHER_SECTIONS = _names("ernie4_5_vl_moe_text neomme")
+# Models with sections in another order.
+OTHER_SECTIONS = names("ernie4_5_vl_moe_text neomme")
 
-# Rotate in the other layers only, not in those of full attention.
-FULL_WITHOUT = _names("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1 llama4_text")
+# Models that rotate in all layers but those of full attention.
+FULL_WITHOUT = names("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1 llama4_text")
 
 
 # fmt: on

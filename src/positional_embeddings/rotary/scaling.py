@@ -1,8 +1,8 @@
 """Scaling of rotary frequencies, for contexts longer than those of training.
 
-Each scaling is a frozen dataclass and a function: called with the number of rotated
-features, the base and the length of the sequence, it returns the frequencies in radians
-per position, a float64 NumPy array (dim / 2,), and a factor on cosine and sine.
+Each scaling is a frozen dataclass and a function of the number of rotated features, the
+base and the length of the sequence. It returns the frequencies in radians per position, a
+float64 NumPy array (dim / 2,), and the attention factor that multiplies cosine and sine.
 """
 
 import math
@@ -26,32 +26,46 @@ Scaled = tuple[HostArray, float]
 
 
 class Scaling(Protocol):
-    """What `RoPE` asks of a scaling."""
+    """The function that `RoPE` expects for its `scaling`."""
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies in radians per position, and a factor on cosine and sine."""
+        """Return frequencies in radians per position, and the attention factor."""
 
 
 def _zero_or_positive(name: str, value: Any) -> float:
-    """Return a number that may be 0, which stands for none."""
+    """Check a positive number, or 0, which counts as not given."""
     return checks.finite_number(name, value) and checks.positive_number(name, value)
 
 
 def _positive_numbers(name: str, values: Any) -> tuple[float, ...]:
-    """Return a list or a tuple of positive numbers as a tuple."""
+    """Return a list or tuple of positive numbers as a tuple."""
     if not isinstance(values, list | tuple):
         raise wrong_type(name, "be a list or tuple of numbers", shown(values))
     return tuple(checks.positive_number(name, value) for value in values)
 
 
+def _check_call(dim: int, base: float, seq_len: int) -> None:
+    """Check the arguments of a scaling."""
+    checks.positive_number("base", base)
+    checks.feature_count("dim", dim, even=True)
+    checks.positive_integer("seq_len", seq_len, most=checks.MOST_POSITIONS)
+
+
+def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
+    """Return the frequencies of a model without scaling."""
+    _check_call(dim, base, seq_len)
+    frequencies: HostArray = inverse_frequencies(dim, base)
+    return frequencies
+
+
 @dataclass(frozen=True)
 class LinearScaling(CheckedLayer):
-    """Position interpolation: every frequency divided by a factor.
+    """Position interpolation: every frequency is divided by a factor.
 
     Parameters
     ----------
     factor : float
-        How many times longer the context becomes, positive.
+        Ratio of the new context length to the old one, positive.
 
     References
     ----------
@@ -67,19 +81,18 @@ class LinearScaling(CheckedLayer):
     factor: PositiveNumber
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies (dim / 2,) and the factor 1."""
-        check_call(dim, base, seq_len)
-        return inverse_frequencies(dim, base) / self.factor, 1.0
+        """Return frequencies (dim / 2,) and the attention factor 1."""
+        return _unscaled(dim, base, seq_len) / self.factor, 1.0
 
 
 @dataclass(frozen=True)
 class NTKScaling(CheckedLayer):
-    """Static NTK-aware scaling: a larger base, which leaves the highest frequency as it is.
+    """NTK-aware scaling: a larger base, which leaves the highest frequency as it is.
 
     Parameters
     ----------
     factor : float
-        How many times longer the context becomes, positive; the lowest frequency is
+        Ratio of the new context length to the old one, positive; the lowest frequency is
         divided by it.
 
     References
@@ -96,21 +109,22 @@ class NTKScaling(CheckedLayer):
     factor: PositiveNumber
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies (dim / 2,) and the factor 1."""
-        check_call(dim, base, seq_len)
-        return inverse_frequencies(dim, _stretched(base, self.factor, dim)), 1.0
+        """Return frequencies (dim / 2,) and the attention factor 1."""
+        _check_call(dim, base, seq_len)
+        return inverse_frequencies(dim, _enlarged_base(base, self.factor, dim)), 1.0
 
 
 @dataclass(frozen=True)
 class DynamicNTKScaling(CheckedLayer):
-    """NTK-aware scaling by the length of the sequence, none up to the original one.
+    """NTK-aware scaling that grows with the sequence, from the training length on.
 
     Parameters
     ----------
     factor : float
-        Factor of the scaling, positive.
+        How fast it grows, positive: a sequence n times as long as in training is scaled
+        by ``factor * n - (factor - 1)``.
     original_max_position : int
-        Length that the model was trained with, positive.
+        Sequence length in training, positive.
 
     References
     ----------
@@ -127,25 +141,33 @@ class DynamicNTKScaling(CheckedLayer):
     original_max_position: PositionCount
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies (dim / 2,) and the factor 1."""
-        check_call(dim, base, seq_len)
+        """Return frequencies (dim / 2,) and the attention factor 1."""
+        _check_call(dim, base, seq_len)
         ratio = max(seq_len, self.original_max_position) / self.original_max_position
-        stretch = self.factor * ratio - (self.factor - 1)
-        return inverse_frequencies(dim, _stretched(base, stretch, dim)), 1.0
+        factor = self.factor * ratio - (self.factor - 1)
+        return inverse_frequencies(dim, _enlarged_base(base, factor, dim)), 1.0
+
+
+def _enlarged_base(base: float, factor: float, dim: int) -> float:
+    """Return the base that divides the lowest frequency by a factor."""
+    if dim <= 2:
+        raise wrong_value("dim", "be above 2 for NTK scaling", dim)
+    enlarged: float = base * float(factor) ** (dim / (dim - 2))
+    return enlarged
 
 
 @dataclass(frozen=True)
 class ProportionalScaling(CheckedLayer):
-    """Only the highest frequencies turn; the others are zero.
+    """The highest frequencies of all features; the others are zero.
 
-    Unlike a partial rotation, the frequencies are those of all features.
+    Unlike a smaller `rotary_dim`, it keeps the frequencies of the whole head.
 
     Parameters
     ----------
     partial_rotary_factor : float
-        Part of the frequencies that turn, above 0 and at most 1.
+        Share of the frequencies that are not zero, above 0 and at most 1.
     factor : float, default 1.0
-        What they are divided by, positive.
+        Divisor of the frequencies, positive.
 
     References
     ----------
@@ -166,60 +188,33 @@ class ProportionalScaling(CheckedLayer):
             raise wrong_value("partial_rotary_factor", "be at most 1", self.partial_rotary_factor)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies (dim / 2,) and the factor 1."""
-        check_call(dim, base, seq_len)
-        turning = int(self.partial_rotary_factor * dim // 2)
-        frequencies = inverse_frequencies(dim, base) / self.factor
-        return host.where(host.arange(dim // 2) < turning, frequencies, 0.0), 1.0
-
-
-def _stretched(base: float, factor: float, dim: int) -> float:
-    """Return the base that divides the lowest frequency by a factor."""
-    if dim <= 2:
-        raise wrong_value("dim", "be above 2 for NTK scaling", dim)
-    stretched: float = base * float(factor) ** (dim / (dim - 2))
-    return stretched
-
-
-def check_call(dim: int, base: float, seq_len: int) -> None:
-    """Check what a scaling is called with."""
-    checks.positive_number("base", base)
-    checks.feature_count("dim", dim, even=True)
-    checks.positive_integer("seq_len", seq_len, most=checks.MOST_POSITIONS)
-
-
-def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
-    """Return the frequencies and the factor that a scaling gave."""
-    try:
-        frequencies, factor = scaled
-        numbers = [float(frequency) for frequency in frequencies]
-    except (TypeError, ValueError):
-        raise wrong_type("scaling", "return frequencies and a factor", shown(scaled)) from None
-    if len(numbers) != dim // 2 or not all(map(isfinite, numbers)):
-        raise wrong_value("scaling", f"return {dim // 2} finite frequencies", numbers)
-    return numbers, float(checks.positive_number("attention_factor", factor))
+        """Return frequencies (dim / 2,) and the attention factor 1."""
+        frequencies = _unscaled(dim, base, seq_len) / self.factor
+        count = int(self.partial_rotary_factor * dim // 2)
+        return host.where(host.arange(dim // 2) < count, frequencies, 0.0), 1.0
 
 
 @dataclass(frozen=True)
 class YaRNScaling(CheckedLayer):
-    """Yet another RoPE extension: low frequencies divided by a factor, high ones kept.
+    """YaRN: low frequencies are divided by a factor, high ones kept.
 
     Parameters
     ----------
     factor : float
-        How many times longer the context becomes, positive.
+        Ratio of the new context length to the old one, positive.
     original_max_position : int
-        Length that the model was trained with, positive.
+        Sequence length in training, positive.
     beta_fast, beta_slow : float, default 32 and 1
-        Frequencies within the original length above which a frequency is kept, and below
-        which it is divided.
+        Frequencies with more than `beta_fast` cycles in the training length are kept,
+        those with fewer than `beta_slow` divided, those between interpolated.
     attention_factor : float, optional
-        Factor on cosine and sine, where it is not to follow from the others.
+        Factor on cosine and sine; if None, ``0.1 * ln(factor) + 1``.
     mscale, mscale_all_dim : float, optional
-        With both, the factor is the ratio of ``0.1 * mscale * ln(factor) + 1`` for the
-        two, as DeepSeek has it; else it is ``0.1 * ln(factor) + 1``.
+        If both are given and not 0, the factor is instead the ratio of
+        ``0.1 * mscale * ln(factor) + 1`` for the two, as in DeepSeek's models.
     truncate : bool, default True
-        Round the bounds of the frequencies to whole numbers.
+        Round the indices of the frequencies that `beta_fast` and `beta_slow` stand for,
+        down and up.
 
     References
     ----------
@@ -242,11 +237,11 @@ class YaRNScaling(CheckedLayer):
     truncate: Annotated[bool, checks.boolean] = True
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies (dim / 2,) and the factor on cosine and sine."""
-        check_call(dim, base, seq_len)
+        """Return frequencies (dim / 2,) and the attention factor."""
+        kept = _unscaled(dim, base, seq_len)
         if not base > 1:
             raise wrong_value("base", "be above 1 for YaRN", base)
-        low, high = self._bound(self.beta_fast, dim, base), self._bound(self.beta_slow, dim, base)
+        low, high = self._index(self.beta_fast, dim, base), self._index(self.beta_slow, dim, base)
         if self.truncate:
             low, high = math.floor(low), math.ceil(high)
         low, high = max(low, 0), min(high, dim - 1)
@@ -254,12 +249,11 @@ class YaRNScaling(CheckedLayer):
             high += 0.001
         index = host.arange(dim // 2, dtype=host.float64)
         divided = host.clip((index - low) / (high - low), 0, 1)
-        kept = inverse_frequencies(dim, base)
         return kept / self.factor * divided + kept * (1 - divided), self._attention_factor()
 
-    def _bound(self, turns: float, dim: int, base: float) -> float:
-        """Return the index of the frequency of so many turns within the original length."""
-        wavelength = self.original_max_position / (turns * 2 * math.pi)
+    def _index(self, cycles: float, dim: int, base: float) -> float:
+        """Return the real index of the frequency with so many cycles in the training length."""
+        wavelength = self.original_max_position / (cycles * 2 * math.pi)
         return dim * math.log(wavelength) / (2 * math.log(base))
 
     def _attention_factor(self) -> float:
@@ -275,17 +269,18 @@ class YaRNScaling(CheckedLayer):
 
 @dataclass(frozen=True)
 class Llama3Scaling(CheckedLayer):
-    """The scaling of Llama 3.1: by wavelength, smooth between two bounds.
+    """The scaling of Llama 3.1: low frequencies are divided by a factor, high ones kept.
 
     Parameters
     ----------
     factor : float
-        What low frequencies are divided by, positive.
+        Divisor of low frequencies, positive.
     low_freq_factor, high_freq_factor : float
-        Wavelengths above the original length over the first are divided, those below it
-        over the second are kept; positive, the second not below the first.
+        Frequencies with fewer than `low_freq_factor` cycles in the training length are
+        divided, those with more than `high_freq_factor` kept, those between interpolated;
+        positive, the second not below the first.
     original_max_position : int
-        Length that the model was trained with, positive.
+        Sequence length in training, positive.
 
     References
     ----------
@@ -305,42 +300,38 @@ class Llama3Scaling(CheckedLayer):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.high_freq_factor < self.low_freq_factor:
-            raise wrong_value(
-                "high_freq_factor",
-                f"be `low_freq_factor` = {self.low_freq_factor} or more",
-                self.high_freq_factor,
-            )
+        low, high = self.low_freq_factor, self.high_freq_factor
+        if high < low:
+            raise wrong_value("high_freq_factor", f"be `low_freq_factor` = {low} or more", high)
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies (dim / 2,) and the factor 1."""
-        check_call(dim, base, seq_len)
-        frequencies = inverse_frequencies(dim, base)
-        turns = self.original_max_position * frequencies / (2 * math.pi)
+        """Return frequencies (dim / 2,) and the attention factor 1."""
+        frequencies = _unscaled(dim, base, seq_len)
+        cycles = self.original_max_position * frequencies / (2 * math.pi)
         between = self.high_freq_factor - self.low_freq_factor
         if between == 0:
-            kept = host.where(turns >= self.low_freq_factor, 1.0, 0.0)
+            kept = host.where(cycles >= self.low_freq_factor, 1.0, 0.0)
         else:
-            kept = host.clip((turns - self.low_freq_factor) / between, 0, 1)
+            kept = host.clip((cycles - self.low_freq_factor) / between, 0, 1)
         return frequencies * kept + frequencies / self.factor * (1 - kept), 1.0
 
 
 @dataclass(frozen=True)
 class LongRoPEScaling(CheckedLayer):
-    """A divisor of its own for each frequency, one list for short and one for long contexts.
+    """LongRoPE: each frequency has a divisor of its own, for short and for long contexts.
 
     Parameters
     ----------
     short_factor, long_factor : sequence of float
-        Divisors of the dim / 2 frequencies, positive; the second where the sequence is
-        longer than the original length.
+        Divisors of the dim / 2 frequencies, positive; the second list applies to
+        sequences longer than in training.
     original_max_position : int
-        Length that the model was trained with, positive.
+        Sequence length in training, positive.
     factor : float, optional
-        How many times longer the context becomes, for the factor on cosine and sine;
-        the length of the sequence over the original one where it is None.
+        Ratio of the new context length to the old one, from which the factor on cosine
+        and sine follows; if None, the ratio of the sequence length to that in training.
     attention_factor : float, optional
-        Factor on cosine and sine, where it is not to follow from `factor`.
+        Factor on cosine and sine; if None, it follows from `factor`.
 
     References
     ----------
@@ -360,22 +351,13 @@ class LongRoPEScaling(CheckedLayer):
     attention_factor: OptionalPositiveNumber = None
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
-        """Return frequencies (dim / 2,) and the factor on cosine and sine."""
-        check_call(dim, base, seq_len)
-        long = seq_len > self.original_max_position
-        name, divisors = (
-            ("long_factor", self.long_factor)
-            if long
-            else (
-                "short_factor",
-                self.short_factor,
-            )
-        )
+        """Return frequencies (dim / 2,) and the attention factor."""
+        frequencies = _unscaled(dim, base, seq_len)
+        name = "long_factor" if seq_len > self.original_max_position else "short_factor"
+        divisors = host.asarray(getattr(self, name), dtype=host.float64)
         if len(divisors) != dim // 2:
             raise wrong_value(name, f"have {dim // 2} numbers, half of `dim`", len(divisors))
-        frequencies = inverse_frequencies(dim, base)
-        divisor = host.asarray(divisors, dtype=host.float64)
-        return frequencies / divisor, self._attention_factor(seq_len)
+        return frequencies / divisors, self._attention_factor(seq_len)
 
     def _attention_factor(self, seq_len: int) -> float:
         if self.attention_factor is not None:
@@ -385,25 +367,38 @@ class LongRoPEScaling(CheckedLayer):
         return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
 
 
-_BY_NAME: dict[str, Any] = {
+def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
+    """Return the frequencies and the attention factor that a scaling returned."""
+    try:
+        frequencies, factor = scaled
+        numbers = [float(frequency) for frequency in frequencies]
+    except (TypeError, ValueError):
+        raise wrong_type("scaling", "return frequencies and a factor", shown(scaled)) from None
+    if len(numbers) != dim // 2 or not all(map(isfinite, numbers)):
+        raise wrong_value("scaling", f"return {dim // 2} finite frequencies", numbers)
+    return numbers, float(checks.positive_number("attention_factor", factor))
+
+
+def scaling_to_pass(given: Any) -> str:
+    """Return the hint what to pass instead of a name, a class or a dict."""
+    if isinstance(given, Mapping):
+        return " RoPE.from_hf_config reads it from a model's configuration."
+    name = given if isinstance(given, str) else getattr(given, "__name__", "")
+    name = name.lower().removesuffix("scaling").replace("dynamicntk", "dynamic")
+    scaling = SCALINGS.get(name)
+    if scaling is None:
+        return ""
+    needed = [field.name for field in fields(scaling) if field.default is MISSING]
+    return f" Pass {scaling.__name__}({', '.join(needed)})."
+
+
+# By their names in configurations of Hugging Face.
+SCALINGS: dict[str, Any] = {
     "linear": LinearScaling,
     "ntk": NTKScaling,
     "dynamic": DynamicNTKScaling,
-    "dynamicntk": DynamicNTKScaling,
     "yarn": YaRNScaling,
     "llama3": Llama3Scaling,
     "longrope": LongRoPEScaling,
     "proportional": ProportionalScaling,
 }
-
-
-def scaling_to_pass(given: Any) -> str:
-    """Return the sentence that tells what to pass in place of a name, a class or a dict."""
-    if isinstance(given, Mapping):
-        return " RoPE.from_hf_config reads it from a model's configuration."
-    name = given if isinstance(given, str) else getattr(given, "__name__", "")
-    scaling = _BY_NAME.get(name.lower().removesuffix("scaling"))
-    if scaling is None:
-        return ""
-    needed = [field.name for field in fields(scaling) if field.default is MISSING]
-    return f" Pass {scaling.__name__}({', '.join(needed)})."
