@@ -1,7 +1,7 @@
-"""Work on as many threads as NumPy's BLAS has, while BLAS takes one in each.
+"""A pool of as many threads as NumPy's BLAS has, each with a single thread of BLAS.
 
-A product of small matrices gains little from BLAS's own threads, and what NumPy does
-between two products nothing. Optional: without threadpoolctl there is one thread.
+Small matrix products gain little from the threads of BLAS, and the elementwise work
+between them nothing. Without threadpoolctl, which is optional, there is one thread.
 """
 
 import os
@@ -19,10 +19,13 @@ Piece = TypeVar("Piece")
 
 
 class _Blas:
-    """It has one number of threads for all who call it: one of them at a time changes it."""
+    """The limit on the threads of BLAS, which holds for the whole process: hence the lock.
+
+    A caller that does not get the lock works on its own thread, without a limit.
+    """
 
     free = Lock()
-    # Its libraries and the threads that each had before it was limited.
+    # BLAS libraries, each with its number of threads before the limit.
     limited: tuple[tuple[Any, int], ...] = ()
 
 
@@ -33,25 +36,25 @@ def _forget_threads() -> None:
     _Blas.limited = ()
 
 
-# A child process has none of its parent's threads, one of which may hold the lock or take
-# the limit back.
+# A forked child has none of its parent's threads, one of which may have held the lock and
+# would have lifted the limit. (Windows does not fork.)
 getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forget_threads)
 
 
 class Workers:
-    """Threads to work on, this one where there is no pool of them."""
+    """Threads that share pieces of work; only the calling one if there is no pool."""
 
     def __init__(self, count: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
         self.count = count
         self._pool = pool
 
     def do(self, work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
-        """Do all pieces of work, and raise what one of them raises."""
+        """Do all pieces of work; an error in one of them is raised here."""
         if self._pool is None:
             for piece in pieces:
                 work(piece)
             return
-        # Each in a copy of the context, which holds numpy.errstate.
+        # numpy.errstate is part of the context, which threads do not inherit.
         futures = [self._pool.submit(copy_context().run, work, piece) for piece in pieces]
         try:
             for future in futures:
@@ -62,7 +65,7 @@ class Workers:
 
 @contextmanager
 def workers_for(x: Any) -> Iterator[Workers]:
-    """Take the threads of BLAS for work on arrays like `x`."""
+    """Yield as many threads as BLAS has, for arrays like `x`, and limit BLAS to one in each."""
     blas = _blas() if is_host_array(x) else None
     free = _Blas.free
     if blas is None or not free.acquire(blocking=False):
@@ -73,7 +76,7 @@ def workers_for(x: Any) -> Iterator[Workers]:
         if count == 1:
             yield Workers()
             return
-        # The first limit is that of the process, the others of a thread: it depends on the BLAS.
+        # Some BLAS libraries have one limit for the process, others one for each thread: set both.
         one_thread = partial(blas.limit, limits=1)
         _Blas.limited = tuple((library, library.num_threads) for library in blas.lib_controllers)
         with one_thread(), ThreadPoolExecutor(count, initializer=one_thread) as pool:
@@ -84,7 +87,7 @@ def workers_for(x: Any) -> Iterator[Workers]:
 
 
 def _takes_work(pool: ThreadPoolExecutor) -> bool:
-    """Tell whether a pool can start threads, which it cannot where the interpreter ends."""
+    """Tell whether a pool can start threads: not while the interpreter shuts down."""
     try:
         pool.submit(int)
     except RuntimeError:

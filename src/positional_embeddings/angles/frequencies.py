@@ -1,4 +1,4 @@
-"""Frequencies, and exact angles of positions.
+"""Frequencies of sinusoidal and rotary encodings: a geometric progression, in 60 digits.
 
 Frequency i of `dim` features is ``base ** (-2 i / dim)``, in radians per position
 (Vaswani et al. 2017, section 3.5; Su et al. 2021, equation 15).
@@ -21,8 +21,7 @@ from positional_embeddings._core.namespace import (
     widest_float,
 )
 
-# A frequency is kept with far more digits than a float64 has: at position 2**31
-# the error of a rounded frequency is 2**31 times as large.
+# More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)
 TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750211641949889")
 
@@ -40,15 +39,12 @@ def inverse_frequencies(
     Parameters
     ----------
     dim : int
-        Number of features, 1 to 2**20. An odd number has a last frequency of its own.
+        Number of features, 1 to 2**20. The last of an odd number has a frequency of its own.
     base : float, default 10_000
         Base of the geometric progression, positive.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    dtype : dtype, optional
-        Real floating-point dtype of the result, float64 where the device has it.
-    device : device, optional
-        Device of the result.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real floating-point dtype (if None, float64 if the
+        device has it) and device of the result.
 
     Returns
     -------
@@ -58,10 +54,8 @@ def inverse_frequencies(
 
     Raises
     ------
-    TypeError
-        If an argument is of the wrong kind.
-    ValueError
-        If `dim` or `base` is not positive.
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range.
 
     References
     ----------
@@ -98,25 +92,20 @@ def compute_frequencies(
         Number of positions, 1 to 2**48.
     base : float, default 10_000
         Base of the geometric progression, positive.
-    xp : namespace, optional
-        Array library of the result, NumPy where it is None.
-    dtype : dtype, optional
-        Real floating-point dtype of the result, float64 where the device has it.
-        Angles are computed in float64 and rounded once.
-    device : device, optional
-        Device of the result.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real floating-point dtype (if None, float64 if the
+        device has it) and device of the result. Angles are computed in float64 and
+        rounded once.
 
     Returns
     -------
     array, shape (ceil(dim / 2), seq_len)
-        :math:`m\,\theta_i`, radians, with the frequency first and the position second.
+        :math:`m\,\theta_i` of frequency i (first axis) and position m (second), radians.
 
     Raises
     ------
-    TypeError
-        If an argument is of the wrong kind.
-    ValueError
-        If `dim`, `seq_len` or `base` is not positive.
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range.
 
     References
     ----------
@@ -154,14 +143,15 @@ def _powers(base: float, exponents: Sequence[Decimal]) -> tuple[Decimal, ...]:
 
 
 class Frequencies:
-    """Frequencies in turns per position, with 60 digits, and their exact parts.
+    """Frequencies in cycles per position, with 60 digits.
 
-    They are kept as text, which PyTorch compares where it compiles for one of several.
+    Kept as text, which `torch.compile` can compare to find out whether a graph made for
+    one `Frequencies` serves another.
 
     Parameters
     ----------
     digits : str
-        The frequencies, with blanks between.
+        The frequencies, separated by blanks.
     """
 
     def __init__(self, digits: str) -> None:
@@ -169,14 +159,14 @@ class Frequencies:
 
     @classmethod
     def of_radians(cls, radians: Sequence[Decimal], scale: float | str = 1.0) -> "Frequencies":
-        """Return frequencies in radians per position, times `scale`."""
+        """Return frequencies given in radians per position, times `scale`."""
         return cls(_digits(radians, scale))
 
     @classmethod
     def joined(
         cls, parts: "Sequence[Frequencies]", places: Sequence[Sequence[int]]
     ) -> "Frequencies":
-        """Return the frequencies of several, each at the places that are given for it."""
+        """Merge several `Frequencies`, each of which goes to the indices given for it."""
         found = {
             place: frequency
             for part, of_part in zip(parts, places, strict=True)
@@ -185,17 +175,17 @@ class Frequencies:
         return cls(" ".join(found[place] for place in range(len(found))))
 
     def chosen(self, places: Sequence[int]) -> "Frequencies":
-        """Return some of the frequencies."""
+        """Return the frequencies at some indices."""
         digits = self._digits.split()
         return Frequencies(" ".join(digits[place] for place in places))
 
     def radians(self) -> list[float]:
         """Return the frequencies in radians per position, rounded."""
         with localcontext(DIGITS):
-            return [float(Decimal(turns) * TWO_PI) for turns in self._digits.split()]
+            return [float(Decimal(cycles) * TWO_PI) for cycles in self._digits.split()]
 
     def per_position(self) -> list[float]:
-        """Return the turns per position, rounded."""
+        """Return the frequencies in cycles per position, rounded."""
         return _per_position(self._digits)
 
     @property
@@ -204,13 +194,14 @@ class Frequencies:
         return self._digits.count(" ") + 1
 
     def highest(self) -> float:
-        """Return the most turns per position."""
+        """Return the highest frequency in cycles per position, rounded."""
         return _highest(self._digits)
 
     def parts(self, grid: int, exponent: int) -> list[list[float]]:
-        """Return multiples of 1 / grid, of 1 / grid**2, and what is left, each (frequency,).
+        """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
 
-        They are the turns of a step of ``2**exponent`` positions, without the whole turns.
+        Each part has a number for each frequency: multiples of 1 / grid, multiples of
+        1 / grid**2, and the rounded remainder.
         """
         return _parts(self._digits, grid, exponent)
 
@@ -245,7 +236,7 @@ def _digits_to_endpoint(count: int, base: float, scale: float | str) -> str:
 
 @host_constant
 def _per_position(digits: str) -> list[float]:
-    return [float(turns) for turns in digits.split()]
+    return [float(cycles) for cycles in digits.split()]
 
 
 @host_constant
@@ -256,13 +247,10 @@ def _highest(digits: str) -> float:
 @host_constant
 def _parts(digits: str, grid: int, exponent: int) -> list[list[float]]:
     with localcontext(DIGITS):
-        steps = [Decimal(turns) * Decimal(2) ** exponent for turns in digits.split()]
-        return _split([step - round(step) for step in steps], grid)
-
-
-def _split(frequencies: Sequence[Decimal], grid: int) -> list[list[float]]:
-    coarse = [round(f * grid) for f in frequencies]
-    rests = [f * grid - c for f, c in zip(frequencies, coarse, strict=True)]
-    medium = [round(rest * grid) for rest in rests]
-    fine = [float(rest * grid - m) / grid**2 for rest, m in zip(rests, medium, strict=True)]
+        cycles = [Decimal(cycles) * Decimal(2) ** exponent for cycles in digits.split()]
+        remainders = [grid * (c - round(c)) for c in cycles]
+        coarse = [round(r) for r in remainders]
+        remainders = [grid * (r - c) for r, c in zip(remainders, coarse, strict=True)]
+        medium = [round(r) for r in remainders]
+        fine = [float(r - m) / grid**2 for r, m in zip(remainders, medium, strict=True)]
     return [[c / grid for c in coarse], [m / grid**2 for m in medium], fine]

@@ -24,7 +24,7 @@ def grid_positions(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the coordinates of the points of a grid, row by row.
+    """Return the coordinates of the points of a grid, in C order.
 
     Parameters
     ----------
@@ -42,10 +42,9 @@ def grid_positions(
 
     Raises
     ------
-    TypeError
-        If `shape` is not a sequence of integers.
-    ValueError
-        If it is empty, or one of its numbers is not positive.
+    TypeError, ValueError
+        If `shape` is not a list or tuple of positive integers, is empty, or has
+        coordinates that `dtype` cannot hold.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""The two layouts of rotary pairs: half and interleaved."""
+"""Layouts of rotary pairs: half, (i, i + n/2), and interleaved, (2i, 2i + 1)."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
@@ -15,18 +15,18 @@ from positional_embeddings._core.namespace import (
 )
 
 Layout = Literal["half", "interleaved"]
-LAYOUTS = ("half", "interleaved")
+LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
 def features_of_pairs(start: int, stop: int, pairs: int, layout: str) -> tuple[slice, slice]:
-    """Return where the first and the second features are of the pairs `start` to `stop`."""
+    """Return slices of the first and the second features of the pairs `start` to `stop`."""
     if layout == "half":
         return slice(start, stop), slice(start + pairs, stop + pairs)
     return slice(2 * start, 2 * stop, 2), slice(2 * start + 1, 2 * stop, 2)
 
 
 def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
-    """Return the first `size` along an axis, and the others, None where there are none."""
+    """Return the first `size` entries along an axis, and the others, or None if there are none."""
     before = (slice(None),) * axis
     if x.shape[axis] == size:
         return x, None
@@ -34,36 +34,35 @@ def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
 
 
 def halves(x: Any, axis: int, layout: str) -> tuple[Any, Any]:
-    """Return the first and the second feature of each pair."""
+    """Return the first and the second features of all pairs."""
     before, half = (slice(None),) * axis, x.shape[axis] // 2
     first, second = features_of_pairs(0, half, half, layout)
     return x[(*before, first, ...)], x[(*before, second, ...)]
 
 
 def joined(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
-    """Put the first and the second features of pairs together."""
-    half = first.shape[axis]
+    """Put the first and the second features of all pairs together; undoes `halves`."""
+    half, is_half = first.shape[axis], layout == "half"
     known = all(checks.is_known(n) for n in first.shape)
-    if known and layout == "half":
+    if known and is_half:
         return xp.concat([first, second], axis=axis)
     if known and 0 not in first.shape:
         shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
         return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
-    # dask does not concatenate what has unknown lengths, nor reshape it or what is empty.
-    on = device_of(first)
-    rows = range(2 * half)
-    order = [i % half for i in rows] if layout == "half" else [i // 2 for i in rows]
-    of_first = [i < half for i in rows] if layout == "half" else [i % 2 == 0 for i in rows]
-    order = xp.asarray(order, dtype=default_integer(xp, on), device=on)
-    choose = xp.asarray(of_first, dtype=xp.bool, device=on)
-    choose = choose[(..., *(None,) * (first.ndim - axis - 1))]
-    return xp.where(choose, xp.take(first, order, axis=axis), xp.take(second, order, axis=axis))
+    # dask can neither concatenate nor reshape arrays of unknown lengths, nor reshape empty ones.
+    on, features = device_of(first), range(2 * half)
+    pairs = [i % half if is_half else i // 2 for i in features]
+    pairs = xp.asarray(pairs, dtype=default_integer(xp, on), device=on)
+    is_first = [i < half if is_half else i % 2 == 0 for i in features]
+    is_first = xp.asarray(is_first, dtype=xp.bool, device=on)
+    is_first = is_first[(..., *(None,) * (first.ndim - axis - 1))]
+    return xp.where(is_first, xp.take(first, pairs, axis=axis), xp.take(second, pairs, axis=axis))
 
 
 def double_tables(cos: Any, sin: Any, xp: Namespace, axis: int) -> tuple[Any, Any]:
-    """Return [cos, cos] and [-sin, sin]: the factors of both features of each pair.
+    """Return [cos, cos] and [-sin, sin], tables for all features of the half layout.
 
-    ``x * [cos, cos] + [second, first] * [-sin, sin]`` is `x` in the half layout, rotated.
+    ``x * [cos, cos] + [second, first] * [-sin, sin]`` rotates x = [first, second].
     """
     return xp.concat([cos, cos], axis=axis), xp.concat([-sin, sin], axis=axis)
 
@@ -71,13 +70,13 @@ def double_tables(cos: Any, sin: Any, xp: Namespace, axis: int) -> tuple[Any, An
 def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     """Return the negated second half of the features, followed by the first half.
 
-    It is the quarter turn of the half layout: ``x * cos + neg_half(x) * sin`` turns
-    the pairs (i, i + n/2).
+    This rotates the pairs (i, i + n/2) of the half layout by 90 degrees; by any angle,
+    ``x * cos + neg_half(x) * sin`` does.
 
     Parameters
     ----------
     x : array
-        Numbers of a signed integer, real or complex dtype, of an even length n
+        Numbers of a signed integer, real or complex dtype; an even number n of them
         along `axis`.
     axis : int, default 0
         Axis of the features.
@@ -89,10 +88,8 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
 
     Raises
     ------
-    TypeError
-        If `x` is no array, or its dtype has no negative numbers.
-    ValueError
-        If `axis` is out of range, or odd in length.
+    TypeError, ValueError
+        If `x` is not an array of signed numbers, or of an odd length along `axis`.
 
     References
     ----------
@@ -114,10 +111,10 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
 
 
 def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
-    """Turn each pair of neighbours by a quarter: (x0, x1) becomes (-x1, x0).
+    """Rotate each pair of adjacent features by 90 degrees: (x0, x1) becomes (-x1, x0).
 
-    It is the quarter turn of the interleaved layout: ``x * cos + rotate_pairs(x) * sin``
-    turns the pairs (2i, 2i + 1).
+    These are the pairs (2i, 2i + 1) of the interleaved layout; by any angle,
+    ``x * cos + rotate_pairs(x) * sin`` rotates them.
 
     Parameters
     ----------
@@ -133,10 +130,8 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
 
     Raises
     ------
-    TypeError
-        If `x` is no array, or its dtype has no negative numbers.
-    ValueError
-        If `axis` is out of range.
+    TypeError, ValueError
+        If `x` is not an array of signed numbers, or `axis` is out of range.
 
     References
     ----------
@@ -156,8 +151,9 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
         return x
     pairs, rest = cut_along(x, axis, even)
     first, second = halves(pairs, axis, "interleaved")
-    turned = joined(-second, first, axis, "interleaved", xp)
-    rotated: ArrayT = turned if rest is None else xp.concat([turned, rest], axis=axis)
+    rotated: ArrayT = joined(-second, first, axis, "interleaved", xp)
+    if rest is not None:
+        rotated = xp.concat([rotated, rest], axis=axis)
     return rotated
 
 
@@ -184,23 +180,22 @@ def convert_layout(
 ) -> ArrayT:
     """Reorder features from one layout of rotary pairs to the other.
 
-    Queries and keys, or the rows of their weights and biases, that were made for one
-    layout give the same scores in the other after it.
+    Queries and keys, or the weights and biases that make them, then give the same scores
+    when the other layout is rotated.
 
     Parameters
     ----------
     array : array
         Activations, or weights or biases of a projection to queries or keys.
     source, target : {"half", "interleaved"}
-        The layout that `array` has, and the one that it is to have.
+        The layouts of `array` and of the result.
     axis : int
-        Axis of the features: of length head size, or heads times head size.
+        Axis of the features, of length head size or heads times head size.
     num_heads : int, optional
-        Number of heads side by side along `axis`, each with its features together; 1
-        where it is None.
+        Number of heads along `axis`, one after the other; 1 if None.
     rotary_dim : int, optional
         Number of features of a head that are rotated, the first ones, positive and
-        even; all where it is None. The others stay where they are.
+        even; all if None. The others stay where they are.
 
     Returns
     -------
@@ -209,14 +204,12 @@ def convert_layout(
 
     Raises
     ------
-    TypeError
-        If an argument is of the wrong kind.
-    ValueError
-        If a layout is unknown, or the sizes do not fit.
+    TypeError, ValueError
+        If an argument is of the wrong kind, a layout unknown, or the sizes do not fit.
 
     References
     ----------
-    The two readings of Su et al. (2021), RoFormer, equation 34.
+    Both layouts follow Su et al. (2021), RoFormer, equation 34.
 
     Examples
     --------
@@ -251,10 +244,9 @@ def convert_layout(
 
 
 def _order(head_size: int, rotary_dim: int, target: str) -> list[int]:
-    """Return which feature of a head goes to each place."""
-    half = rotary_dim // 2
+    """Return the old index of each feature of a head."""
     if target == "half":
         rotated = [*range(0, rotary_dim, 2), *range(1, rotary_dim, 2)]
     else:
-        rotated = [i // 2 + (i % 2) * half for i in range(rotary_dim)]
+        rotated = [i // 2 + (i % 2) * (rotary_dim // 2) for i in range(rotary_dim)]
     return [*rotated, *range(rotary_dim, head_size)]

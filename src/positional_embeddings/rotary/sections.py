@@ -1,4 +1,4 @@
-"""Rotary embeddings of positions with several coordinates."""
+"""Sections of rotary pairs, one for each coordinate of a position."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -27,11 +27,12 @@ def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
 
 
 def pairs_of_sections(sections: Sequence[int], order: str) -> tuple[tuple[int, ...], ...]:
-    """Return which pairs each coordinate turns."""
+    """Return the pairs that each coordinate rotates."""
     if order == "contiguous":
         starts = [sum(sections[:c]) for c in range(len(sections))]
         return tuple(tuple(range(s, s + n)) for s, n in zip(starts, sections, strict=True))
     count, total = len(sections), sum(sections)
+    # The first coordinate has what the others, one pair of each at a time, leave.
     others = [tuple(range(c, sections[c] * count, count)) for c in range(1, count)]
     taken = {pair for pairs in others for pair in pairs}
     if max(taken, default=0) >= total:
@@ -46,6 +47,6 @@ def pairs_of_sections(sections: Sequence[int], order: str) -> tuple[tuple[int, .
 def restarting_frequencies(
     sections: Sequence[int], order: str, base: float, scale: float
 ) -> Frequencies:
-    """Return frequencies of which each coordinate has a full range of its own."""
+    """Return frequencies with a full range for each coordinate."""
     pairs = pairs_of_sections(sections, order)
     return Frequencies.joined([frequencies_of(2 * n, base, scale) for n in sections], pairs)

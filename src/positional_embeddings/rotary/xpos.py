@@ -1,4 +1,4 @@
-"""Scale factors of xPos."""
+"""xPos: factors on rotated queries and keys by which scores decay with distance."""
 
 from typing import Any
 
@@ -25,10 +25,10 @@ def xpos_scale(
     gamma: float = 0.4,
     dtype: Dtype | None = None,
 ) -> Any:
-    r"""Return the factors by which xPos lets rotated scores fall with the distance.
+    r"""Return the factors with which scores of xPos decay with distance.
 
-    Queries are multiplied by them and keys divided, with one `center` for both. They
-    multiply cosine and sine: ``apply_rope(q, cos * scale, sin * scale)`` and
+    Queries are multiplied and keys divided by them, with the same `center`, when they are
+    rotated: ``apply_rope(q, cos * scale, sin * scale)`` and
     ``apply_rope(k, cos / scale, sin / scale)``.
 
     Parameters
@@ -38,26 +38,26 @@ def xpos_scale(
     dim : int
         Number of rotated features, positive and even, at most 2**20.
     scale_base : float, default 512
-        Number of positions after which a pair falls by its whole factor, positive.
+        Distance :math:`s` over which a pair decays by its base, positive.
     center : float, default 0.0
-        Position of factor 1. Half of the sequence keeps numbers small.
+        Position :math:`c` whose factor is 1. The middle of the sequence keeps the
+        factors close to 1.
     gamma : float, default 0.4
-        What keeps the first pair from falling to zero, positive.
+        Keeps the base of the first pair above zero, positive.
     dtype : dtype, optional
-        Real floating-point dtype of the result; where it is None, that of real positions,
-        or the library's default for integer ones.
+        Real floating-point dtype of the result; by default that of real positions, and
+        the library's default for integer ones.
 
     Returns
     -------
     array, shape (dim / 2, *positions.shape)
-        :math:`\left(\frac{2i/d + \gamma}{1 + \gamma}\right)^{(p - c)/s}`.
+        :math:`\left(\frac{2i/d + \gamma}{1 + \gamma}\right)^{(p - c)/s}` of pair i and
+        position p.
 
     Raises
     ------
-    TypeError
-        If an argument is of the wrong kind.
-    ValueError
-        If a number is out of range.
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The rotation kernel for CuPy arrays."""
+"""Rotation of CuPy arrays by an elementwise kernel."""
 
 from functools import cache
 from typing import Any
@@ -7,7 +7,7 @@ from positional_embeddings.rotary.layouts import features_of_pairs
 
 
 def _rotate_cupy(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
-    """Rotate CuPy arrays: each thread of the device reads a pair and writes it."""
+    """Rotate `x` into `out`, one pair in each thread of the device."""
     before, pairs = (slice(None),) * axis, cos.shape[axis]
     first, second = (
         (*before, features, ...) for features in features_of_pairs(0, pairs, pairs, layout)

@@ -1,7 +1,11 @@
-"""Rotation in one pass over memory, by kernels that numba and CuPy compile.
+"""Rotation in one pass over memory: which kernel an array gets, and on which threads.
 
-Optional: no other module imports this one before a rotation asks for it. It and
-`_numba_kernel` are the only modules beside `_namespace` and `_memory` that know a library by name.
+Optional: imported on first use. The kernels are the only modules that know
+a library by name, other than `_core.namespace` and `_core.capabilities`.
+
+Numba's own threads are not used: its OpenMP layer kills a forked child process, and its
+workqueue layer aborts the process if two threads call it at a time. A kernel runs on one
+thread and without the GIL, so that a pool of Python threads can run it on parts of an array.
 """
 
 import os
@@ -18,46 +22,46 @@ from positional_embeddings._core.errors import kind_of
 from positional_embeddings._core.namespace import Dtype, host, is_complex
 from positional_embeddings.rotary.kernels.cupy_kernel import _rotate_cupy
 
-# Called with x, cos, sin, out, axis and layout, where the tables have the axes of x.
+# Called with x, cos, sin, out, axis and layout; the tables have the axes of x.
 Kernel = Callable[[Any, Any, Any, Any, int, str], None]
 
-# Both tables' part of a piece of work stays in a core's cache.
+# The part of both tables that a piece of work needs fits into the cache of a core.
 _TABLE_BYTES = 2**18
 
-# A thread takes a while to wake up: it gets so much of x.
+# The part of x from which on waking up a thread pays.
 _THREAD_BYTES = 2**20
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
 _CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]')"
 
 
 def check_installed() -> None:
-    """Check that some kernel could be used."""
+    """Check that a library with a kernel is installed."""
     if find_spec("numba") is None and find_spec("cupy") is None:
         message = f"`fused=True` needs {_NUMBA} or {_CUPY}; neither is installed."
         raise ImportError(message)
 
 
 def kernel_for(x: Any, out: Any = None, *, demanded: bool | None = None) -> Kernel | None:
-    """Return the kernel that rotates `x` into `out`, or into a new array like it.
+    """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
 
-    None where there is none, or an error where one is demanded, but for complex numbers.
+    If one is demanded, there must be one, except for complex numbers.
     """
-    kernel = _kernel_to_read(x)
-    if not (out is None or kernel is None or (out.dtype == x.dtype and _kernel_to_read(out))):
-        kernel, x = None, out
-    if kernel is None and demanded and not is_complex(x.dtype):
-        raise _no_kernel(x)
+    kernel, unfit = _kernel_of(x), x
+    if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out)):
+        kernel, unfit = None, out
+    if kernel is None and demanded and not is_complex(unfit.dtype):
+        raise _no_kernel(unfit)
     return kernel
 
 
-def _kernel_to_read(x: Any) -> Kernel | None:
+def _kernel_of(x: Any) -> Kernel | None:
     if is_host_array(x):
         return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
     return _rotate_cupy if is_cupy_array(x) and x.dtype.char in "efd" else None
 
 
 def _no_kernel(unfit: Any) -> Exception:
-    """Return the error about an array, `x` or `out`, that no kernel takes."""
+    """Return the error about an array, `x` or `out`, without a kernel."""
     if is_numpy_array(unfit) and find_spec("numba") is None:
         return ImportError(f"`fused=True` needs {_NUMBA}, which is not installed.")
     return TypeError(
@@ -78,18 +82,11 @@ def _kernel_for_numpy(dtype: Dtype, ndim: int) -> Kernel | None:
 
 
 def _rotate_numpy(
-    kernel: Any,
-    threads: int,
-    x: Any,
-    cos: Any,
-    sin: Any,
-    out: Any,
-    axis: int,
-    layout: str,
+    kernel: Any, threads: int, x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str
 ) -> None:
-    """Rotate NumPy arrays, piece after piece, on several threads where that pays."""
+    """Rotate NumPy arrays piece by piece, on several threads if that pays."""
     if x.dtype == host.float16:
-        x, out = x.view(host.uint16), out.view(host.uint16)  # which numba knows
+        x, out = x.view(host.uint16), out.view(host.uint16)  # numba has no float16
     threads = min(threads, x.nbytes // _THREAD_BYTES)
     if threads < 2 and 2 * cos.nbytes <= _TABLE_BYTES:
         kernel(x, cos, sin, out, axis, layout == "interleaved")
@@ -97,10 +94,8 @@ def _rotate_numpy(
 
     def rotate(pieces: list[tuple[slice, ...]]) -> None:
         for piece in pieces:
-            beside = tuple(
-                s if n > 1 else slice(None) for s, n in zip(piece, cos.shape, strict=True)
-            )
-            kernel(x[piece], cos[beside], sin[beside], out[piece], axis, layout == "interleaved")
+            rows = tuple(s if n > 1 else slice(None) for s, n in zip(piece, cos.shape, strict=True))
+            kernel(x[piece], cos[rows], sin[rows], out[piece], axis, layout == "interleaved")
 
     pieces = _pieces(x.shape, cos, axis, threads)
     threads = max(1, min(threads, len(pieces)))
@@ -113,7 +108,7 @@ def _rotate_numpy(
 
 
 def _started(work: Callable[[Any], None], shares: list[Any]) -> list[Future[None]]:
-    """Start work on threads, on none where the interpreter ends."""
+    """Start work on threads; on fewer, or none, while the interpreter shuts down."""
     started: list[Future[None]] = []
     try:
         for share in shares:
@@ -124,7 +119,7 @@ def _started(work: Callable[[Any], None], shares: list[Any]) -> list[Future[None
 
 
 def _pieces(shape: tuple[int, ...], table: Any, axis: int, threads: int) -> list[tuple[slice, ...]]:
-    """Cut an array along the positions, or along its longest axis where there is but one."""
+    """Cut an array along the longest axis of its tables, or, if all are 1, its own longest."""
     axes = [a for a in range(len(shape)) if a != axis]
     cut = max(axes, key=lambda a: (table.shape[a], shape[a]))
     count = max(threads, -(-2 * table.nbytes // _TABLE_BYTES) if table.shape[cut] > 1 else 1)
@@ -140,5 +135,5 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="positional_embeddings")
 
 
-# A child process has none of its parent's threads. (Windows does not fork.)
+# A forked child has none of its parent's threads. (Windows does not fork.)
 getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_pool.cache_clear)

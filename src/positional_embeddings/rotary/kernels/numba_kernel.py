@@ -1,7 +1,7 @@
-"""The kernel that numba compiles for NumPy arrays of any strides.
+"""Rotation of NumPy arrays of any strides by a kernel that numba compiles.
 
-Compiled code is kept on disk, by numba, beside this file or in the user's cache, where
-one of the two can be written to.
+It runs without the GIL and starts no threads: `dispatch` says why. Numba keeps the compiled
+code on disk, next to this file or in the user's cache, if it may write to either.
 """
 
 import platform
@@ -15,17 +15,18 @@ from numba.extending import intrinsic
 
 from positional_embeddings._core.namespace import Dtype, host
 
-_MANY = 2**40  # more elements than any row has; numba's arrays must have a length
+# Length of the arrays that stand for rows: numba demands one. No row is as long.
+_MANY = 2**40
 
 
 def threads() -> int:
-    """Return the number of threads that NUMBA_NUM_THREADS sets, else that of the cores."""
+    """Return NUMBA_NUM_THREADS, by default the number of cores."""
     count: int = numba.config.NUMBA_NUM_THREADS
     return count
 
 
 def compiled(dtype: Dtype, ndim: int) -> Any:
-    """Return the kernel for arrays of a dtype and a number of axes, None where there is none."""
+    """Return the kernel for arrays of a dtype and a number of axes, or None."""
     numbers, angles = {
         "e": (types.uint16 if _has_half_precision() else None, types.float32),
         "f": (types.float32, types.float32),
@@ -39,12 +40,12 @@ def compiled(dtype: Dtype, ndim: int) -> Any:
     signature = types.void(read, table, table, write, types.int64, types.boolean)
     try:
         return njit(signature, nogil=True, cache=True)(_rotate)
-    except RuntimeError:  # numba finds no place to keep it
+    except RuntimeError:  # numba may write to neither place
         return njit(signature, nogil=True)(_rotate)
 
 
 def _has_half_precision() -> bool:
-    """Tell whether the processor converts float16; LLVM would call a function that is not there."""
+    """Tell whether the processor converts float16; LLVM would call a missing function if not."""
     features = llvm.get_host_cpu_features()
     return bool(features.get("f16c")) or platform.machine().lower() in ("arm64", "aarch64")
 
@@ -62,7 +63,7 @@ def _pointer(_context: Any, address: Any, array: Any) -> Any:
 
 @intrinsic
 def _wide(_context: Any, value: Any) -> Any:
-    """Return a number to compute with: a float32 for a uint16 that holds a float16."""
+    """Return a number to compute with: a float32 if it is the uint16 of a float16."""
     if value != types.uint16:
         return value(value), lambda _context, _builder, _signature, arguments: arguments[0]
 
@@ -74,7 +75,7 @@ def _wide(_context: Any, value: Any) -> Any:
 
 @intrinsic
 def _narrow(_context: Any, value: Any, like: Any) -> Any:
-    """Return a number to store beside `like`: a uint16 that holds a float16 where that is one."""
+    """Return a number to store in an array of `like`: the uint16 of a float16 if that is one."""
     if like != types.uint16:
         return value(value, like), lambda _context, _builder, _signature, arguments: arguments[0]
 
@@ -86,7 +87,7 @@ def _narrow(_context: Any, value: Any, like: Any) -> Any:
 
 @njit
 def _row(array: Any, offset: int) -> Any:
-    """Return the elements that follow each other from so many bytes on."""
+    """Return the adjacent elements from an offset in bytes on, with the unit stride of vectors."""
     return numba.carray(_pointer(array.ctypes.data + offset, array), _MANY)
 
 
@@ -109,17 +110,17 @@ def _rotate_row(
 
 
 @njit
-def _rotate_interleaved_row(row: Any, cos: Any, sin: Any, turned: Any, count: int) -> None:
+def _rotate_interleaved_row(row: Any, cos: Any, sin: Any, rotated: Any, count: int) -> None:
     for i in range(count):
         a, b = _wide(row[2 * i]), _wide(row[2 * i + 1])
         c, s = cos[i], sin[i]
-        turned[2 * i] = _narrow(a * c - b * s, row[0])
-        turned[2 * i + 1] = _narrow(b * c + a * s, row[0])
+        rotated[2 * i] = _narrow(a * c - b * s, row[0])
+        rotated[2 * i + 1] = _narrow(b * c + a * s, row[0])
 
 
 @njit
 def _sort(axes: Any) -> None:
-    """Sort rows of lengths and steps: axes of length 1, then from far steps in x to near ones."""
+    """Sort axes, rows of lengths and strides: of length 1 first, then by decreasing stride in x."""
     for i in range(1, len(axes)):
         for j in range(i, 0, -1):
             before, after = axes[j - 1], axes[j]
@@ -127,6 +128,19 @@ def _sort(axes: Any) -> None:
                 break
             for k in range(axes.shape[1]):
                 before[k], after[k] = after[k], before[k]
+
+
+@njit
+def _next_row(index: Any, offsets: Any, axes: Any, outer: int) -> None:
+    """Go on to the next row: of the outer axes the last counts fastest, as in an odometer."""
+    for i in range(outer - 1, -1, -1):
+        index[i] += 1
+        steps = 1 if index[i] < axes[i, 0] else 1 - axes[i, 0]
+        for k in range(1, 5):
+            offsets[k] += steps * axes[i, k]
+        if steps == 1:
+            break
+        index[i] = 0
 
 
 def _rotate(  # pragma: no cover - compiled
@@ -137,12 +151,12 @@ def _rotate(  # pragma: no cover - compiled
     axis: int,
     interleaved: bool,  # noqa: FBT001
 ) -> None:
-    """Write each pair of x, turned, to out. The tables have the axes of x, some of length 1."""
+    """Write x, rotated, to out. The tables have the axes of x, some of length 1."""
     pairs = cos.shape[axis]
     to_second = 1 if interleaved else pairs
     x_second, out_second = to_second * x.strides[axis], to_second * out.strides[axis]
 
-    # For each axis: its length, and the bytes of a step in x, cos, sin and out.
+    # For each axis: its length, and its strides in bytes in x, cos, sin and out.
     axes = host.empty((x.ndim, 5), host.int64)
     for i in range(x.ndim):
         step = 2 if interleaved and i == axis else 1
@@ -153,40 +167,33 @@ def _rotate(  # pragma: no cover - compiled
         axes[i, 4] = step * out.strides[i]
     _sort(axes)
 
-    # Rows whose elements follow each other are turned by vector instructions; of any
-    # others each element is a row.
+    # Rows of adjacent elements are rotated by vector instructions; otherwise each element is
+    # a row of its own.
     count, x_step, cos_step, sin_step, out_step = axes[-1]
     size, table_size = x.itemsize, cos.itemsize
-    side_by_side = x_step == size and out_step == size
+    adjacent = x_step == size and out_step == size
     every_other = x_step == out_step == 2 * size and x_second == out_second == size
     one_by_one = cos_step == table_size and sin_step == table_size
     one_for_all = cos_step == 0 and sin_step == 0
-    inner = x.ndim - 1
-    if not ((side_by_side and (one_by_one or one_for_all)) or (every_other and one_by_one)):
+    outer = x.ndim - 1
+    if not ((adjacent and (one_by_one or one_for_all)) or (every_other and one_by_one)):
         count = 1
-        inner = x.ndim
+        outer = x.ndim
 
     rows = 1
-    for i in range(inner):
+    for i in range(outer):
         rows *= axes[i, 0]
-    place = host.zeros(x.ndim, host.int64)
-    at = host.zeros(5, host.int64)
+    index = host.zeros(x.ndim, host.int64)
+    offsets = host.zeros(5, host.int64)
     for _ in range(rows):
-        c, s = _row(cos, at[2]), _row(sin, at[3])
-        first, rotated_first = _row(x, at[1]), _row(out, at[4])
-        second, rotated_second = _row(x, at[1] + x_second), _row(out, at[4] + out_second)
+        c, s = _row(cos, offsets[2]), _row(sin, offsets[3])
+        first, rotated_first = _row(x, offsets[1]), _row(out, offsets[4])
+        second = _row(x, offsets[1] + x_second)
+        rotated_second = _row(out, offsets[4] + out_second)
         if every_other and count > 1:
             _rotate_interleaved_row(first, c, s, rotated_first, count)
         elif one_for_all:
             _rotate_row(first, second, c, s, rotated_first, rotated_second, count, 0)
         else:
             _rotate_row(first, second, c, s, rotated_first, rotated_second, count, 1)
-        # On to the next row, as an odometer counts.
-        for i in range(inner - 1, -1, -1):
-            place[i] += 1
-            steps = 1 if place[i] < axes[i, 0] else 1 - axes[i, 0]
-            for k in range(1, 5):
-                at[k] += steps * axes[i, k]
-            if steps == 1:
-                break
-            place[i] = 0
+        _next_row(index, offsets, axes, outer)
