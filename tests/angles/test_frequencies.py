@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
 from positional_embeddings._core.namespace import host
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import frequencies_of
+from positional_embeddings.angles.frequencies import geometric_frequencies
 
 LIMIT = 2**31
 
@@ -51,7 +51,7 @@ def test_frequencies_are_made_on_the_backend(backend):
 def test_even_very_large_positions_are_exact_in_float64(positions, real):
     """Times in milliseconds, say: integers to 2**60, and reals that hold whole numbers."""
     for array in (np.asarray(positions), np.asarray(real, dtype="float64")):
-        cos, sin = cos_sin(array, frequencies_of(6, 10_000, 7.5), host.float64, host)
+        cos, sin = cos_sin(array, geometric_frequencies(6, 10_000, 7.5), host.float64, host)
         for i in range(3):
             for j, position in enumerate(array.tolist()):
                 with mpmath.workdps(60):
@@ -67,7 +67,9 @@ def test_even_very_large_positions_are_exact_in_float64(positions, real):
     scale=st.sampled_from([1.0, 0.25, 1 / 3, 1e6]),
 )
 def test_integer_positions_are_exact_in_float64(positions, dim, base, scale):
-    cos, sin = cos_sin(np.asarray(positions), frequencies_of(dim, base, scale), host.float64, host)
+    cos, sin = cos_sin(
+        np.asarray(positions), geometric_frequencies(dim, base, scale), host.float64, host
+    )
     for i in range(dim // 2):
         for j, position in enumerate(positions):
             with mpmath.workdps(50):
@@ -82,7 +84,8 @@ def test_integer_positions_on_every_device(backend, positions):
     dtype = getattr(backend.xp, backend.wide)
     bound = 2.5e-16 if backend.wide == "float64" else 3.0e-8
     cos, sin = (
-        backend.numpy(t) for t in cos_sin(array, frequencies_of(8, 10_000), dtype, backend.xp)
+        backend.numpy(t)
+        for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype, backend.xp)
     )
     for i in range(4):
         for j, position in enumerate(positions):
@@ -97,7 +100,7 @@ def test_integer_positions_of_every_width(backend, dtype):
     if dtype == "uint64" and not backend.has_int64:
         dtype = "uint32"
     positions = backend.array([0, 1, 100], dtype)
-    cos, _ = cos_sin(positions, frequencies_of(4, 100), backend.xp.float32, backend.xp)
+    cos, _ = cos_sin(positions, geometric_frequencies(4, 100), backend.xp.float32, backend.xp)
     expected = np.cos([[0, 1, 100], [0, 0.1, 10]])
     np.testing.assert_allclose(backend.numpy(cos), expected, atol=1e-6)
 
@@ -105,7 +108,9 @@ def test_integer_positions_of_every_width(backend, dtype):
 @given(positions=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8))
 @example(positions=[2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
 def test_positions_of_64_bits_without_a_sign(positions):
-    cos, sin = cos_sin(np.asarray(positions, "uint64"), frequencies_of(8, 100), host.float64, host)
+    cos, sin = cos_sin(
+        np.asarray(positions, "uint64"), geometric_frequencies(8, 100), host.float64, host
+    )
     for i in range(4):
         for j, position in enumerate(positions):
             with mpmath.workdps(60):
@@ -118,7 +123,7 @@ def test_large_positions_without_a_sign_in_every_library(backend):
     bits = 64 if backend.has_int64 else 32
     positions = [1, 2 ** (bits // 2) + 1, 2 ** (bits - 1) + 5, 2**bits - 1]
     array = backend.array(np.asarray(positions, f"uint{bits}"))
-    cos, _ = cos_sin(array, frequencies_of(4, 100), backend.xp.float32, backend.xp)
+    cos, _ = cos_sin(array, geometric_frequencies(4, 100), backend.xp.float32, backend.xp)
     expected = [[mpmath.cos(exact_angle(p, i, 4, 100)) for p in positions] for i in range(2)]
     np.testing.assert_allclose(backend.numpy(cos), np.asarray(expected, dtype=float), atol=1e-6)
 
@@ -135,7 +140,7 @@ def test_parts_of_negative_real_positions_add_up_exactly(backend, position, base
     """They have many large parts, whose sum must not outgrow a float32's digits."""
     array = backend.array(np.asarray([position], dtype=np.float32))
     dtype = getattr(backend.xp, backend.wide)
-    tables = cos_sin(array, frequencies_of(128, base, 2.0), dtype, backend.xp)
+    tables = cos_sin(array, geometric_frequencies(128, base, 2.0), dtype, backend.xp)
     cos, sin = (backend.numpy(table)[i, 0] for table in tables)
     bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
     with mpmath.workdps(50):
@@ -151,7 +156,8 @@ def test_far_real_positions(backend):
     positions = backend.array(np.asarray(given + none, dtype=np.float32))
     dtype = getattr(backend.xp, backend.wide)
     got = [
-        backend.numpy(t) for t in cos_sin(positions, frequencies_of(8, 10_000), dtype, backend.xp)
+        backend.numpy(t)
+        for t in cos_sin(positions, geometric_frequencies(8, 10_000), dtype, backend.xp)
     ]
     bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
     for j, position in enumerate(given):
@@ -171,7 +177,8 @@ def test_real_positions_on_every_device(backend, positions):
     dtype = getattr(backend.xp, backend.wide)
     bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
     cos, sin = (
-        backend.numpy(t) for t in cos_sin(array, frequencies_of(8, 10_000), dtype, backend.xp)
+        backend.numpy(t)
+        for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype, backend.xp)
     )
     for i in range(4):
         for j, position in enumerate(positions):
@@ -193,7 +200,7 @@ def test_real_positions_at_high_frequencies(backend, positions, base, scale):
     array = backend.array(np.asarray(positions, "float32"), "float32")
     dtype = getattr(backend.xp, backend.wide)
     bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
-    tables = cos_sin(array, frequencies_of(4, base, scale), dtype, backend.xp)
+    tables = cos_sin(array, geometric_frequencies(4, base, scale), dtype, backend.xp)
     cos, sin = (backend.numpy(table) for table in tables)
     for i in range(2):
         for j, position in enumerate(np.asarray(positions, "float32").tolist()):
@@ -233,7 +240,7 @@ def test_float64_table_is_exact_at_long_positions(base):
 def test_float32_positions_to_ten_million():
     rng = np.random.default_rng(0)
     positions = np.append(rng.integers(0, 10_000_000, 300), [1_048_575, 10_000_000])
-    cos, sin = cos_sin(positions, frequencies_of(128, 10_000), host.float32, host)
+    cos, sin = cos_sin(positions, geometric_frequencies(128, 10_000), host.float32, host)
     for i in range(0, 64, 7):
         for j, position in enumerate(positions.tolist()):
             with mpmath.workdps(50):

@@ -38,8 +38,7 @@ from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import (
     DIGITS,
     TWO_PI,
-    frequencies_of,
-    frequencies_to_endpoint,
+    geometric_frequencies,
 )
 from positional_embeddings.angles.tables import PositionTables, Request
 from positional_embeddings.layers.dropout import dropout
@@ -175,11 +174,7 @@ def sinusoidal_encoding(
     on = device_of(positions)
     default = positions.dtype if is_real_floating(positions.dtype, xp) else default_float(xp, on)
     dtype = float_dtype(dtype, default, xp, on)
-    frequencies = (
-        frequencies_to_endpoint(dim // 2, base, scale)
-        if family.endpoint
-        else frequencies_of(dim, base, scale)
-    )
+    frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
     work = compute_dtype(dtype, xp)
     cos, sin = cos_sin(_shifted(positions, family.start, xp), frequencies, work, xp)
     if family.amplitude != 1:
@@ -337,7 +332,7 @@ class AbsolutePE(CheckedLayer):
         self.check_fields()
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
         arrange = partial(_arranged_tables, dim=self.embedding_size, arrangement=self.arrangement)
-        frequencies = frequencies_of(self.embedding_size, self.base)
+        frequencies = geometric_frequencies(self.embedding_size, self.base)
         tables = PositionTables(frequencies, self.max_len, "max_len", arrange)
         checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis, _tables=tables)
 

@@ -199,12 +199,12 @@ def _reduce_phase(
     fine: Any = 0.0
     for numbers, exponent in limbs:
         limb = numbers[of_positions]
-        upper, middle, lower = by_frequency(frequencies.parts(grid, exponent))
+        upper, middle, lower = by_frequency(frequencies.fractional_parts(grid, exponent))
         coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
         medium = _fractional(medium + _fractional(limb * middle, xp), xp)
         fine = fine + limb * lower
     if rest is not None:
-        (whole_frequency,) = by_frequency([frequencies.per_position()])
+        (whole_frequency,) = by_frequency([frequencies.in_cycles()])
         fine = fine + rest[of_positions] * whole_frequency
     quadrant = xp.round(4 * (coarse + medium + fine))
     return (coarse - quadrant / 4) + medium, fine, quadrant

@@ -125,21 +125,14 @@ def compute_frequencies(
     return xp.asarray(angles, dtype=dtype, device=device)
 
 
-@host_constant
-def _rounded(dim: int, base: float) -> list[float]:
-    return [float(frequency) for frequency in _radians(dim, base)]
+def geometric_frequencies(
+    dim: int, base: float, scale: float | str = 1.0, *, endpoint: bool = False
+) -> "Frequencies":
+    """Return the frequencies of `dim` features, times `scale`.
 
-
-@lru_cache(maxsize=64)
-def _radians(dim: int, base: float) -> tuple[Decimal, ...]:
-    with localcontext(DIGITS):
-        return _powers(base, [Decimal(2 * i) / dim for i in range((dim + 1) // 2)])
-
-
-def _powers(base: float, exponents: Sequence[Decimal]) -> tuple[Decimal, ...]:
-    """Return base to the power of each negated exponent."""
-    log_base = Decimal(base).ln()
-    return tuple((-exponent * log_base).exp() for exponent in exponents)
+    With `endpoint` they are dim // 2 frequencies from 1 to ``1 / base``, both included.
+    """
+    return Frequencies(_geometric_digits(dim, base, scale, endpoint))
 
 
 class Frequencies:
@@ -158,35 +151,35 @@ class Frequencies:
         self._digits = digits
 
     @classmethod
-    def of_radians(cls, radians: Sequence[Decimal], scale: float | str = 1.0) -> "Frequencies":
+    def from_radians(cls, radians: Sequence[Decimal], scale: float | str = 1.0) -> "Frequencies":
         """Return frequencies given in radians per position, times `scale`."""
         return cls(_digits(radians, scale))
 
     @classmethod
-    def joined(
-        cls, parts: "Sequence[Frequencies]", places: Sequence[Sequence[int]]
+    def merge(
+        cls, parts: "Sequence[Frequencies]", indices: Sequence[Sequence[int]]
     ) -> "Frequencies":
         """Merge several `Frequencies`, each of which goes to the indices given for it."""
-        found = {
-            place: frequency
-            for part, of_part in zip(parts, places, strict=True)
-            for place, frequency in zip(of_part, part._digits.split(), strict=True)  # noqa: SLF001
+        merged = {
+            index: frequency
+            for part, of_part in zip(parts, indices, strict=True)
+            for index, frequency in zip(of_part, part._digits.split(), strict=True)  # noqa: SLF001
         }
-        return cls(" ".join(found[place] for place in range(len(found))))
+        return cls(" ".join(merged[index] for index in range(len(merged))))
 
-    def chosen(self, places: Sequence[int]) -> "Frequencies":
+    def take(self, indices: Sequence[int]) -> "Frequencies":
         """Return the frequencies at some indices."""
         digits = self._digits.split()
-        return Frequencies(" ".join(digits[place] for place in places))
+        return Frequencies(" ".join(digits[index] for index in indices))
 
-    def radians(self) -> list[float]:
+    def in_radians(self) -> list[float]:
         """Return the frequencies in radians per position, rounded."""
         with localcontext(DIGITS):
             return [float(Decimal(cycles) * TWO_PI) for cycles in self._digits.split()]
 
-    def per_position(self) -> list[float]:
+    def in_cycles(self) -> list[float]:
         """Return the frequencies in cycles per position, rounded."""
-        return _per_position(self._digits)
+        return _in_cycles(self._digits)
 
     @property
     def count(self) -> int:
@@ -197,23 +190,32 @@ class Frequencies:
         """Return the highest frequency in cycles per position, rounded."""
         return _highest(self._digits)
 
-    def parts(self, grid: int, exponent: int) -> list[list[float]]:
+    def fractional_parts(self, grid: int, exponent: int) -> list[list[float]]:
         """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
 
         Each part has a number for each frequency: multiples of 1 / grid, multiples of
         1 / grid**2, and the rounded remainder.
         """
-        return _parts(self._digits, grid, exponent)
+        return _fractional_parts(self._digits, grid, exponent)
 
 
-def frequencies_of(dim: int, base: float, scale: float | str = 1.0) -> Frequencies:
-    """Return the frequencies of `dim` features, times `scale`."""
-    return Frequencies(_digits_of_features(dim, base, scale))
+@host_constant
+def _rounded(dim: int, base: float) -> list[float]:
+    return [float(frequency) for frequency in _radians(dim, base)]
 
 
-def frequencies_to_endpoint(count: int, base: float, scale: float | str = 1.0) -> Frequencies:
-    """Return `count` frequencies from 1 to ``1 / base``, both included, times `scale`."""
-    return Frequencies(_digits_to_endpoint(count, base, scale))
+@host_constant
+def _geometric_digits(dim: int, base: float, scale: float | str, endpoint: bool) -> str:  # noqa: FBT001
+    return _digits(_radians(dim, base, endpoint=endpoint), scale)
+
+
+@lru_cache(maxsize=64)
+def _radians(dim: int, base: float, *, endpoint: bool = False) -> tuple[Decimal, ...]:
+    count = dim // 2 if endpoint else (dim + 1) // 2
+    span = max(2 * (count - 1), 1) if endpoint else dim
+    with localcontext(DIGITS):
+        log_base = Decimal(base).ln()
+        return tuple((-(Decimal(2 * i) / span) * log_base).exp() for i in range(count))
 
 
 def _digits(radians: Sequence[Decimal], scale: float | str) -> str:
@@ -223,29 +225,17 @@ def _digits(radians: Sequence[Decimal], scale: float | str) -> str:
 
 
 @host_constant
-def _digits_of_features(dim: int, base: float, scale: float | str) -> str:
-    return _digits(_radians(dim, base), scale)
-
-
-@host_constant
-def _digits_to_endpoint(count: int, base: float, scale: float | str) -> str:
-    with localcontext(DIGITS):
-        radians = _powers(base, [Decimal(i) / max(count - 1, 1) for i in range(count)])
-    return _digits(radians, scale)
-
-
-@host_constant
-def _per_position(digits: str) -> list[float]:
+def _in_cycles(digits: str) -> list[float]:
     return [float(cycles) for cycles in digits.split()]
 
 
 @host_constant
 def _highest(digits: str) -> float:
-    return max(map(abs, _per_position(digits)))
+    return max(map(abs, _in_cycles(digits)))
 
 
 @host_constant
-def _parts(digits: str, grid: int, exponent: int) -> list[list[float]]:
+def _fractional_parts(digits: str, grid: int, exponent: int) -> list[list[float]]:
     with localcontext(DIGITS):
         cycles = [Decimal(cycles) * Decimal(2) ** exponent for cycles in digits.split()]
         remainders = [grid * (c - round(c)) for c in cycles]

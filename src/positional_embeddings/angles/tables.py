@@ -302,7 +302,7 @@ class PositionTables:
             return cos_sin(positions, self.frequencies, dtype, xp, self.factor, row_axis)
         parts = [
             cos_sin(
-                positions[c, ...], self.frequencies.chosen(pairs), dtype, xp, self.factor, row_axis
+                positions[c, ...], self.frequencies.take(pairs), dtype, xp, self.factor, row_axis
             )
             for c, pairs in enumerate(self.sections)
         ]

@@ -27,7 +27,7 @@ from positional_embeddings._core.namespace import (
     is_real_number,
     namespace_of,
 )
-from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
+from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.layouts import Layout, double_tables
@@ -193,7 +193,7 @@ class RoPE(CheckedLayer):
                 self.sections, self.section_order, self.base, self.scale
             ), 1.0
         if self.scaling is None:
-            return frequencies_of(self._rotated_features, self.base, self.scale), 1.0
+            return geometric_frequencies(self._rotated_features, self.base, self.scale), 1.0
         scaling: Any = self.scaling
         if not callable(scaling) or isinstance(scaling, type):
             raise wrong_type(
@@ -204,7 +204,7 @@ class RoPE(CheckedLayer):
             )
         scaled = scaling(self._rotated_features, self.base, self.seq_len)
         frequencies, factor = checked_scaling(scaled, self._rotated_features)
-        return Frequencies.of_radians([Decimal(f) for f in frequencies], self.scale), factor
+        return Frequencies.from_radians([Decimal(f) for f in frequencies], self.scale), factor
 
     def __call__(
         self,
@@ -454,7 +454,7 @@ class RoPE(CheckedLayer):
     @property
     def inv_freq(self) -> HostArray:
         """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
-        return read_only(host.asarray(self._tables.frequencies.radians(), dtype=host.float64))
+        return read_only(host.asarray(self._tables.frequencies.in_radians(), dtype=host.float64))
 
     @property
     def attention_factor(self) -> float:

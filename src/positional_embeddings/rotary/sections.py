@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings.angles.frequencies import Frequencies, frequencies_of
+from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
@@ -49,4 +49,4 @@ def restarting_frequencies(
 ) -> Frequencies:
     """Return frequencies with a full range for each coordinate."""
     pairs = pairs_of_sections(sections, order)
-    return Frequencies.joined([frequencies_of(2 * n, base, scale) for n in sections], pairs)
+    return Frequencies.merge([geometric_frequencies(2 * n, base, scale) for n in sections], pairs)
