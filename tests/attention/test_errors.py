@@ -8,7 +8,7 @@ from wrong_inputs import make_test
 VALUE_ERRORS = {
     "scaled_dot_product_attention(zeros((2, 2)), zeros((2, 2, 1)), zeros((2, 2)))": "`k` must have as many axes as `q`, 2, got shape (2, 2, 1).",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((4, 3)), zeros((2, 3)))": "`k` must have the features of `q`, 2 on axis 0, got shape (4, 3).",
-    "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 4)))": "`v` must have the shape of `k` but for its features on axis 0, got (2, 4) beside (2, 3).",
+    "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 4)))": "`v` must have the shape of `k` but for its features on axis 0, got (2, 4) with (2, 3).",
     "scaled_dot_product_attention(zeros((2, 3, 4)), zeros((2, 3, 2)), zeros((2, 3, 2)))": "`k` must have length 4 or 1 on axis 2 as `q` has (or a divisor of it with enable_gqa=True), got shape (2, 3, 2).",
     "scaled_dot_product_attention(zeros((2, 3, 4)), zeros((2, 3, 3)), zeros((2, 3, 3)), enable_gqa=True)": "`k` must have length 4 or 1 on axis 2 as `q` has, or a divisor of it on one axis only, got shape (2, 3, 3).",
     "scaled_dot_product_attention(zeros((2, 3, 4, 4)), zeros((2, 3, 2, 2)), zeros((2, 3, 2, 2)), enable_gqa=True)": "`k` must have length 4 or 1 on axis 2 as `q` has, or a divisor of it on one axis only, got shape (2, 3, 2, 2).",

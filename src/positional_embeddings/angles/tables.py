@@ -253,7 +253,7 @@ class PositionTables:
         if self.sections is None:
             gathered: HostArray = host.take(table, index, axis=-1 - row_axis)
             return gathered
-        # Rows of a doubled table are twice those of the pairs.
+        # A doubled table has two rows a pair.
         size = table.shape[row_axis]
         step = sum(map(len, self.sections))
         gathered = host.empty(_shape(size, index.shape[1:], row_axis), dtype=table.dtype)

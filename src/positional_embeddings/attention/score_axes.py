@@ -102,7 +102,7 @@ def score_layout(
         raise wrong_value(
             "v",
             f"have the shape of `k` but for its features on axis {feature}",
-            f"{tuple(v.shape)} beside {tuple(k.shape)}",
+            f"{tuple(v.shape)} with {tuple(k.shape)}",
         )
     shape = list(q.shape)
     key_heads = None
