@@ -138,6 +138,11 @@ def on_the_host(x: Any) -> bool:
     return "cpu" in str(device(x)).lower()
 
 
+def is_chunked(x: Any) -> bool:
+    """Tell whether an array is computed chunk by chunk, so that a gather may cost more of them."""
+    return bool(is_dask_array(x))
+
+
 def strides_of(x: Any) -> tuple[int, ...] | None:
     """Return how far apart neighbours are on each axis, None if the library does not tell."""
     strides = x.stride() if is_torch_array(x) else getattr(x, "strides", None)

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, fields
 from typing import Any
 
-from array_api_compat import is_lazy_array, is_numpy_namespace
+from array_api_compat import is_numpy_namespace
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_concretely_true, search_sorted
+from positional_embeddings._core.capabilities import is_concretely_true, is_readable, search_sorted
 from positional_embeddings._core.checks import CheckedLayer
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.namespace import (
@@ -145,7 +145,7 @@ def embedding_lookup(name: str, indices: Any, table: Any, xp: Namespace) -> Any:
     """
     size = table.shape[1]
     indices = checked_indices(name, indices, size, xp)
-    if not is_lazy_array(indices):
+    if is_readable(indices):
         return take_entries(table, indices, 1, xp)
     inside = (indices >= 0) & (indices < size)
     taken = take_entries(table, xp.where(inside, indices, 0), 1, xp)

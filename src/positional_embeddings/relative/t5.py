@@ -5,10 +5,8 @@ from functools import lru_cache
 from math import prod
 from typing import Any
 
-from array_api_compat import is_dask_array
-
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import search_sorted
+from positional_embeddings._core.capabilities import is_chunked, search_sorted
 from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
@@ -117,7 +115,7 @@ def _bucket_index(
     dtype, on = default_integer(xp, device_of(relative)), device_of(relative)
     relative = xp.astype(relative, dtype, copy=False)
     last = limits[-1]
-    if is_dask_array(relative) or prod(relative.shape) <= 2 * last + 1:
+    if is_chunked(relative) or prod(relative.shape) <= 2 * last + 1:
         return _buckets(relative, limits, xp, bidirectional=bidirectional), None
     few = xp.arange(-last, last + 1, dtype=dtype, device=on)
     buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
