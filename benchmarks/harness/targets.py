@@ -90,7 +90,7 @@ def _others(results: list[Result]) -> Iterator[Target]:
     yield "tables: peak memory in tables", 1.25, _peaks(tables, OURS)
     growing = [r for r in tables if "slowest token" in r]
     slowest = [(r["case"], r["slowest token"] / r["whole tables"]) for r in growing]
-    # A token computes 4,096 positions at most, none of them twice, and moves none.
+    # A token makes one page of 4,096 positions at most, and the pages before it stay as they are.
     yield "growing decode: slowest token, of the whole tables", 0.15, slowest
     attention = _of_topic(results, "attention")
     longest = max((r["tokens"] for r in attention if "tokens" in r), default=0)
