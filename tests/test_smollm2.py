@@ -36,7 +36,7 @@ def smollm2():
 
 @pytest.fixture(scope="module")
 def needed(request):
-    """Import a package, or skip where it is not demanded."""
+    """Import a package, or skip if it is not demanded."""
 
     def load(name):
         if request.config.getoption("--oracles"):

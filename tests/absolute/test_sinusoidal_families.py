@@ -8,10 +8,10 @@ import pytest
 from positional_embeddings import sinusoidal_encoding
 
 
-def to_endpoint(p, dim, *, cos_first=False, turns=1.0, amplitude=1.0):
+def to_endpoint(p, dim, *, cos_first=False, cycles=1.0, amplitude=1.0):
     """Tensor2Tensor, Whisper, MLX: n = dim // 2 frequencies from 1 to 1e-4, both included."""
     n = dim // 2
-    frequencies = [math.exp(-math.log(1e4) * i / (n - 1)) * turns for i in range(n)]
+    frequencies = [math.exp(-math.log(1e4) * i / (n - 1)) * cycles for i in range(n)]
     sines = [amplitude * math.sin(p * w) for w in frequencies]
     cosines = [amplitude * math.cos(p * w) for w in frequencies]
     return (cosines + sines if cos_first else sines + cosines) + [0.0] * (dim % 2)
@@ -36,7 +36,7 @@ CASES = {
     "mlx": ({"preset": "mlx"}, lambda p, d: to_endpoint(p, d, amplitude=math.sqrt(2 / d))),
     "mlx, other way": (
         {"preset": "mlx", "cos_first": True, "full_turns": True, "amplitude": 1.0},
-        lambda p, d: to_endpoint(p, d, cos_first=True, turns=2 * math.pi),
+        lambda p, d: to_endpoint(p, d, cos_first=True, cycles=2 * math.pi),
     ),
     "cosine first": (
         {"cos_first": True},

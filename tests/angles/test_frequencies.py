@@ -196,7 +196,7 @@ def test_real_positions_on_every_device(backend, positions):
 @example(positions=[-0.49142376, -1e-10, 0.95917356], base=1e-3, scale=1.0)
 @example(positions=[-28.222513, 1e-20, 2010.6211], base=1e-9, scale=1e9)
 def test_real_positions_at_high_frequencies(backend, positions, base, scale):
-    """A part of a position is many turns at a frequency above 1, and no less exact."""
+    """A part of a position is many cycles at a frequency above 1, and no less exact."""
     array = backend.array(np.asarray(positions, "float32"), "float32")
     dtype = getattr(backend.xp, backend.wide)
     bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8

@@ -273,7 +273,7 @@ def test_the_lowest_number_of_a_wider_bias_hides_nothing():
 
 
 def test_a_further_axis_of_a_mask_is_not_guessed(backend):
-    """Three axes beside scores of four: heads or batch?"""
+    """Three axes with scores of four: heads or batch?"""
     q = backend.array(np.zeros((2, 3, 4, 4)))
     for axes, shape in (((0, 1), (3, 3, 4)), ((-1, -2), (4, 3, 3))):
         moved = backend.xp.permute_dims(q, (0, 1, 2, 3) if axes[0] == 0 else (2, 3, 1, 0))
@@ -309,7 +309,7 @@ def test_axes_of_one_line_up(backend, axes, ones):
 
 
 @pytest.mark.parametrize("batches", [(3, 1), (1, 3)])
-def test_grouped_queries_beside_a_batch_that_broadcasts(backend, batches):
+def test_grouped_queries_and_a_batch_that_broadcasts(backend, batches):
     rng = np.random.default_rng(0)
     q = numbers(rng, 2, 5, 4, batches[0])
     k, v = (numbers(rng, 2, 6, 2, batches[1]) for _ in range(2))

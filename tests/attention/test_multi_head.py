@@ -88,15 +88,15 @@ def test_functions_of_indices(backend, monkeypatch, in_blocks, last):
         monkeypatch.setattr(online_softmax, "HOST_BLOCK", 8)
         monkeypatch.setattr(online_softmax, "ACCELERATOR_BLOCK", 8)
     rng = np.random.default_rng(1)
-    beside = (..., *(None,) * len(last))
+    expanded = (..., *(None,) * len(last))
     longest = rng.integers(1, 4, last)
     slopes = rng.random((4,) if last == (3,) else last)
 
     def far(q_idx, k_idx, longest):
-        return abs(q_idx - k_idx)[beside] > longest
+        return abs(q_idx - k_idx)[expanded] > longest
 
     def linear(q_idx, k_idx, slopes, xp=np):
-        return -slopes * xp.astype(abs(q_idx - k_idx), slopes.dtype)[beside]
+        return -slopes * xp.astype(abs(q_idx - k_idx), slopes.dtype)[expanded]
 
     layer = layer_on(backend, num_kv_heads=2)
     x, most, steep = map(backend.array, (rng.standard_normal((8, 5, 3)), longest, slopes))

@@ -96,8 +96,8 @@ def test_functions_of_positions(backend, axes, size):
     score_axes = sorted(axis % 4 for axis in axes)
     slopes = np.asarray([0.5, 1.0, 2.0, 3.0])
     others = [axis for axis in range(4) if axis not in score_axes]
-    beside = [np.newaxis] * 4
-    beside[others[1]] = slice(None)
+    expanded = [np.newaxis] * 4
+    expanded[others[1]] = slice(None)
     between = [0] * 4
     between[score_axes[0]], between[score_axes[1]] = slice(None), slice(None)
     between = tuple(slice(None) if part == slice(None) else None for part in between)
@@ -107,7 +107,7 @@ def test_functions_of_positions(backend, axes, size):
 
     def linear(q_idx, k_idx):
         distance = xp.astype(abs(q_idx - k_idx), getattr(xp, backend.wide))
-        return -backend.array(slopes[tuple(beside)]) * distance[between]
+        return -backend.array(slopes[tuple(expanded)]) * distance[between]
 
     rows, columns = np.arange(7)[:, None], np.arange(9)[None, :]
     distance = np.abs(rows - columns)
@@ -116,7 +116,7 @@ def test_functions_of_positions(backend, axes, size):
     expected = scaled_dot_product_attention(
         *arrays,
         mask=backend.array(distance > 4),
-        bias=backend.array(-slopes[tuple(beside)] * distance[between]),
+        bias=backend.array(-slopes[tuple(expanded)] * distance[between]),
         **options,
     )
     got = scaled_dot_product_attention(*arrays, mask=far, bias=linear, block_size=size, **options)
@@ -143,11 +143,11 @@ def test_grouped_queries(backend, kv_heads, heads_first, block_size):
 
 
 @pytest.mark.parametrize("window", [None, 2])
-@pytest.mark.parametrize("rising", [1, -1])
-def test_scores_that_rise_and_fall(backend, block_size, rising, window):
+@pytest.mark.parametrize("sign", [1, -1])
+def test_scores_that_rise_and_fall(backend, block_size, sign, window):
     """From a block to the next, by far more than exp of them could hold."""
     q = np.ones((1, 10, 1))
-    k = 100.0 * rising * (np.arange(10.0)[None, :, None] - 20)
+    k = 100.0 * sign * (np.arange(10.0)[None, :, None] - 20)
     v = np.cos(np.arange(10.0))[None, :, None]
     mask = None
     if window is not None:
@@ -164,7 +164,7 @@ def test_scores_that_rise_and_fall(backend, block_size, rising, window):
 
 @pytest.mark.parametrize("spread", [1.0, 100.0])
 def test_means_of_values_near_the_largest_number(backend, block_size, spread):
-    """Their sum would overflow, their mean does not; small ones beside them stay exact."""
+    """Their sum would overflow, their mean does not; small ones next to them stay exact."""
     rng = np.random.default_rng(0)
     largest = 0.9 * float(backend.xp.finfo(getattr(backend.xp, backend.wide)).max)
     q, k = spread * numbers(rng, 3, 4, 1), numbers(rng, 3, 9, 1)
@@ -215,7 +215,7 @@ def test_a_large_value_that_is_hidden_changes_nothing(backend, block_size):
     )
 
 
-def test_large_values_under_rising_scores():
+def test_large_values_under_growing_scores():
     q, k = np.full((1, 4), 24.9, "float32"), np.ones((1, 8192), "float32")
     k[:, :128] = 0
     v = np.full((1, 8192), 3e38, "float32")
