@@ -135,7 +135,8 @@ def apply_rope(
     cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), dtype, copy=False)
     sine = xp.astype(_align_table("sin", sin, x, axis, pairs), dtype, copy=False)
     if cosine.shape != sine.shape and any(map(checks.differ, cosine.shape, sine.shape)):
-        cosine, sine = xp.broadcast_arrays(cosine, sine)
+        shape = tuple(m if n == 1 else n for n, m in zip(cosine.shape, sine.shape, strict=True))
+        cosine, sine = xp.broadcast_to(cosine, shape), xp.broadcast_to(sine, shape)
     kernel = find_kernel(x, out, None)
     return rotate(x, cosine, -sine if inverse else sine, axis, layout, xp, kernel=kernel, out=out)
 
