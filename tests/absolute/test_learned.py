@@ -428,3 +428,11 @@ def test_resizing_keeps_the_ends_to_the_bit(backend, new):
     np.testing.assert_array_equal(got[:, 0], kept[:, 0])
     if new > 1:
         np.testing.assert_array_equal(got[:, -1], kept[:, -1])
+
+
+def test_an_encoding_is_no_view_of_the_table():
+    pe = LearnedPE(4, 10, rng=0)
+    table = pe.embeddings.copy()
+    encoding = pe.encoding(np.zeros((4, 3), dtype=np.float32))
+    encoding *= 2
+    np.testing.assert_array_equal(pe.embeddings, table)

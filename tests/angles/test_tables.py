@@ -110,8 +110,8 @@ def test_windows_are_where_the_positions_are(computed):
         assert computed == expected
         computed.clear()
     assert windows(rope) == [
-        (999_424, 1_000_000),
         (98_304, 102_400),
+        (999_424, 1_000_000),
         (8192, 12_288),
         (0, 8192),
     ]
@@ -122,9 +122,10 @@ def test_a_window_takes_the_place_of_those_within_it():
     for offset, length, expected in (
         (4096, 5000, [(4096, 12_288)]),
         (0, 5000, [(0, 8192), (4096, 12_288)]),
-        (0, 9000, [(0, 12_288)]),
-        (9000, 9000, [(8192, 20_480), (0, 12_288)]),
-        (0, 20_000, [(0, 20_480)]),
+        (0, 9000, [(0, 16_384)]),  # twice as long as that which began there
+        (9000, 9000, [(8192, 20_480), (0, 16_384)]),
+        (0, 10, [(0, 16_384), (8192, 20_480)]),
+        (0, 20_000, [(0, 32_768)]),
     ):
         rope(np.ones((4, length)), offset=offset)
         assert windows(rope) == expected
@@ -135,7 +136,9 @@ def test_few_windows_are_kept():
     for i in range(10):
         rope(x, offset=i * 2**20)
     assert windows(rope) == [(i * 2**20, i * 2**20 + 4096) for i in (9, 8, 7, 6)]
+    rope(x, offset=6 * 2**20)
     np.testing.assert_allclose(rope(x)[:, 0], [1, 0])
+    assert [start // 2**20 for start, _ in windows(rope)] == [0, 6, 9, 8]
 
 
 def test_replaced_windows_do_not_stay_in_memory():

@@ -16,6 +16,7 @@ VALUE_ERRORS = {
 }
 TYPE_ERRORS = {
     "dropout(zeros(2), 'a')": "`rate` must be a number, got 'a' of type str.",
+    "dropout(zeros(2), 0, rng=3)": "`rng` must be a generator, or a function from a shape to numbers, got 3.",
     "dropout(zeros(2), 0.5, rng=3)": "`rng` must be a generator, or a function from a shape to numbers, got 3.",
     "dropout(zeros(2), 0.5, rng=lambda _: [0.5, 0.5])": "`rng` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(rng).",
     "dropout(zeros(2, dtype=int), 0.5)": "`x` must have a real floating-point dtype, got int64.",

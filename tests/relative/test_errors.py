@@ -12,7 +12,7 @@ VALUE_ERRORS = {
     "relative_position_bucket(zeros(3, dtype=int), num_buckets=31)": "`num_buckets` must be a positive even integer, got 31.",
     "relative_position_bucket(zeros(3, dtype=int), num_buckets=10**30)": "`num_buckets` must be at most 1024, got 1000000000000000000000000000000.",
     "T5Bias(2, num_buckets=2)": "`num_buckets` must be 4 or more, got 2.",
-    "T5Bias(2, max_distance=8)": "`max_distance` must be above 8, half of the buckets, got 8.",
+    "T5Bias(2, max_distance=8)": "`max_distance` must be above 8, half of the buckets of a direction, got 8.",
     "T5Bias(10**30)": f"`num_heads` must be at most 2**20, got {10**30}.",
     "RelativePE(2, 10**30)": f"`embedding_size` must be at most 2**20, got {10**30}.",
     "RelativePE(10**30, 2)": f"`max_distance` must be at most 2**48, got {10**30}.",

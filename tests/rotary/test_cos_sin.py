@@ -100,9 +100,7 @@ def test_what_a_caller_writes_reaches_no_table(backend):
     rope, x = RoPE(8, 50), backend.array(np.ones((8, 3)))
     expected = backend.numpy(rope(x)).copy()
     for table in rope.cos_sin(x):
-        if backend.name == "numpy":
-            assert not table.flags.writeable
-        elif backend.name in ("torch", "cupy") or backend.name.startswith("strict"):
+        if backend.name in ("numpy", "torch", "cupy") or backend.name.startswith("strict"):
             table[...] = backend.array(7.0)
     np.testing.assert_array_equal(backend.numpy(rope(x)), expected)
 

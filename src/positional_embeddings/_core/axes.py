@@ -1,4 +1,4 @@
-"""Where features, sequence and batch lie in an array.
+"""Where features, sequence and batch are in an array, and what tables have to know of it.
 
 Axes are given by number and never guessed from a length.
 """
@@ -170,8 +170,7 @@ class Target(NamedTuple):
     shape: tuple[Any, ...]
     feature: int
     seq: int
-    # Tables are (*position, row) if the features of an array are nearer in memory than its
-    # positions, with -1, else (row, *position), with 0.
+    # -1 if features have the smaller stride: tables are (*position, row); else 0: (row, *position).
     row_axis: RowAxis
     is_cached: bool
     is_compiling: bool

@@ -1,7 +1,8 @@
 """What an array library can do beyond the Array API standard: one row a library.
 
-A library without a row gets the safe one, which asks for nothing beyond the standard: it is
-never written to, nothing made with it is kept, and none of its values is read.
+A library without a row gets the safe one: its arrays are never written to or read, and none is
+kept for another call. Below the table are the few questions that libraries answer in ways of
+their own, such as PyTorch's modes and strides.
 """
 
 from contextlib import nullcontext
@@ -24,7 +25,7 @@ class _Capabilities(NamedTuple):
     supports_inplace: bool = False  # parts of an array can be assigned
     takes_out: bool = False  # element-wise functions take `out=`
     caches_tables: bool = False  # an array that is made in one call may serve another one
-    reads_values: bool = False  # a value is there without computing it, or is so outside a trace
+    reads_values: bool = False  # values can be read at once, outside a trace
 
 
 _SAFE = _Capabilities()

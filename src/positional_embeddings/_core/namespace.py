@@ -1,6 +1,6 @@
 """Array library, device and dtype of a call.
 
-The only module that knows NumPy by name: it is the default namespace, and the
+The only module that imports NumPy: it is the default namespace, and the
 host on which small constants and tables are computed.
 """
 

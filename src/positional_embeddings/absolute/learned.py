@@ -183,7 +183,7 @@ class LearnedPE(WeightedLayer):
         """
         xp = namespace_of(like=like, **drop_none(positions=positions), embeddings=self.embeddings)
         vectors = self._vectors(like, positions, offset, xp, "like")
-        encoding: ArrayT = xp.astype(vectors, compute_dtype(like.dtype, xp), copy=False)
+        encoding: ArrayT = xp.astype(vectors, compute_dtype(like.dtype, xp), copy=True)
         return encoding
 
     def vjp(

@@ -274,8 +274,8 @@ def _shifted(positions: Any, start: int, xp: Namespace) -> Any:
 class AbsolutePE(CheckedLayer):
     """Sinusoidal position encoding, added to the features.
 
-    Immutable and without arrays of a library: its table is made in the library, on
-    the device and in the dtype of each `x` that it is called with.
+    Immutable, and tied to no library: its table is made for the library, device and dtype of
+    each `x`, and kept, as that of `RoPE` is.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ class AbsolutePE(CheckedLayer):
             those of `x` without the features, each as long as in `x` or 1. The
             table's length does not bound them.
         offset : int, default 0
-            Position of the first element where `positions` is not given.
+            Position of the first element if `positions` is not given.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional
             Source of the random numbers of `dropout`: a generator, or a function
             from a shape to an array of numbers between 0 and 1. Without it nothing
@@ -390,9 +390,9 @@ class AbsolutePE(CheckedLayer):
         Parameters
         ----------
         like : array
-            What it is to be added to, as a call takes it; its values are not read.
+            An array to add the encoding to. Only shape, dtype, library and device matter.
         positions : array, optional
-            As a call takes them.
+            Positions, as in a call of the layer.
         offset : int, default 0
             Position of the first element if `positions` is not given.
 
@@ -400,15 +400,12 @@ class AbsolutePE(CheckedLayer):
         -------
         array
             Features and positions on their axes of `like`, 1 on the others; in the library, on
-            the device and in the compute dtype of `like`: float32 for half precision. NumPy
-            arrays are read-only.
+            the device and in the compute dtype of `like`: float32 for half precision.
 
         Raises
         ------
-        TypeError
-            As the call.
-        ValueError
-            As the call.
+        TypeError, ValueError
+            The errors of calling the layer.
 
         Examples
         --------

@@ -1,9 +1,10 @@
 """Tables of cosine and sine that follow the arrays they are applied to.
 
-A layer keeps a few windows of positions, made when they are first asked for.
+A layer keeps a few windows of positions, made when they are first asked for; the least
+recently used one goes first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -134,12 +135,14 @@ class PositionTables:
 
     def kept_tables_for(self, request: Request) -> tuple[Any, ...]:
         """Return tables that a caller may keep: nothing written to them reaches a window."""
-        found = self.tables_for(request, copy=True)
-        return tuple(map(read_only, found)) if request.target.xp is host else found
+        found = self.tables_for(request)
+        if request.positions is None:  # of a window; others are made for the call
+            found = tuple(
+                request.target.xp.astype(table, table.dtype, copy=True) for table in found
+            )
+        return found
 
-    def tables_for(
-        self, request: Request, *, doubled: bool = False, copy: bool | None = None
-    ) -> tuple[Any, ...]:
+    def tables_for(self, request: Request, *, doubled: bool = False) -> tuple[Any, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
         With `doubled`, for NumPy arrays, they are those that `double` makes of cosine and sine.
@@ -147,9 +150,9 @@ class PositionTables:
         target = request.target
         found: tuple[Any, ...] | None
         if request.positions is None:
-            found = self._slice_tables(request, doubled=doubled, copy=copy)
+            found = self._slice_tables(request, doubled=doubled)
         else:
-            found = self._looked_up(request, doubled=doubled)
+            found = self._look_up_positions(request, doubled=doubled)
         if found is None:
             found = self._computed(request.positions, target)
             found = self._doubled(found, target.xp, target.row_axis) if doubled else found
@@ -180,23 +183,19 @@ class PositionTables:
             )
         return axes.position_axes(positions[0, ...], *where)
 
-    def _slice_tables(
-        self, request: Request, *, doubled: bool, copy: bool | None
-    ) -> tuple[Any, ...]:
+    def _slice_tables(self, request: Request, *, doubled: bool) -> tuple[Any, ...]:
         """Return the tables from `start` to before `stop` in the library of the target."""
         target, start, stop = request.target, request.start, request.stop
         kind = target.precision, target.row_axis, doubled
         if target.is_cached and target.xp is not host:
             window = self._device_window(start, stop, target, *kind)
-            found = _part(window, start, stop, target.row_axis)
-            return tuple(target.xp.asarray(t, copy=True) for t in found) if copy else tuple(found)
+            return tuple(_part(window, start, stop, target.row_axis))
         window = self._window(start, stop, *kind)
-        return target.from_host(_part(window, start, stop, target.row_axis), copy=copy)
+        return target.from_host(_part(window, start, stop, target.row_axis))
 
     def _window(self, start: int, stop: int, *kind: *Kind) -> Window:
         """Return a window of NumPy tables that covers `start` to `stop`."""
-        kept = self._windows.get(kind, ())
-        return _covering(kept, start, stop) or _with_new(
+        return _covering(self._windows, kind, start, stop) or _with_new(
             self._windows, kind, start, stop, self.size, partial(self._made, kind)
         )
 
@@ -209,8 +208,7 @@ class PositionTables:
 
         # CuPy's devices have no hash.
         device_kind = target.xp, str(target.device), *kind
-        kept = self._device_windows.get(device_kind, ())
-        return _covering(kept, start, stop) or _with_new(
+        return _covering(self._device_windows, device_kind, start, stop) or _with_new(
             self._device_windows, device_kind, start, stop, self.size, made
         )
 
@@ -229,11 +227,11 @@ class PositionTables:
             )
             count = phasors.shape[-1 - row_axis]
             for whole, part in zip(made, tables, strict=True):
-                whole[_columns(at, at + count, row_axis)] = part
+                whole[_interval(at, at + count, row_axis)] = part
             at += count
         return made
 
-    def _looked_up(self, request: Request, *, doubled: bool) -> tuple[Any, ...] | None:
+    def _look_up_positions(self, request: Request, *, doubled: bool) -> tuple[Any, ...] | None:
         """Return the tables of integer positions from a window, None if no window has them."""
         target, values = request.target, request.values
         if values is None or values.size == 0:
@@ -281,7 +279,7 @@ class PositionTables:
                 for part in parts
             )
             for whole, part in zip(tables, parts, strict=True):
-                whole[_columns(block.start, block.stop, row_axis)] = part
+                whole[_interval(block.start, block.stop, row_axis)] = part
         return tuple(
             xp.reshape(table, _shape(table.shape[row_axis], shape, row_axis)) for table in tables
         )
@@ -317,10 +315,13 @@ class PositionTables:
         return cos, sin
 
 
-def _covering(windows: Sequence[Window], start: int, stop: int) -> Window | None:
-    """Return a window that covers `start` to `stop`, None if none does."""
-    for window in windows:
+def _covering(windows: dict[Any, Any], kind: Any, start: int, stop: int) -> Window | None:
+    """Return a window of a kind that covers `start` to `stop`, None if none does."""
+    kept: list[Window] = windows.get(kind, [])
+    for i, window in enumerate(kept):
         if window.start <= start and stop <= window.stop:
+            if i > 0:  # the least recently used one is the last
+                windows[kind] = [window, *kept[:i], *kept[i + 1 :]]
             return window
     return None
 
@@ -333,17 +334,22 @@ def _with_new(
     size: int,
     make: Callable[[int, int], tuple[Any, ...]],
 ) -> Window:
-    """Make a window of a kind that covers `start` to `stop`, and keep it in front of the others.
+    """Make a window of a kind that covers `start` to `stop`, and keep it before the others.
 
     Threads may do so at the same time: what is kept of a kind is replaced in one step.
     """
+    kept = windows.get(kind, ())
     page = min(start, size - 1) // PAGE
-    first, last = page * PAGE, min(max(page + 1, -(-stop // PAGE)) * PAGE, size)
+    first, last = page * PAGE, max(page + 1, -(-stop // PAGE)) * PAGE
+    # One that grows becomes at least twice as long, so that it is seldom made anew.
+    last = max([last, *(2 * w.stop - w.start for w in kept if w.start == first)])
+    last = min(last, size)
     new = Window(first, last, make(first, last))
-    others = [w for w in windows.get(kind, ()) if w.start < first or last < w.stop]
+    others = [w for w in kept if w.start < first or last < w.stop]
     # Together they are no wider than a whole table.
     widths = accumulate(window.stop - window.start for window in (new, *others))
     fitting = sum(width <= size for width in widths)
+    windows.pop(kind, None)
     windows[kind] = [new, *others][: max(1, min(fitting, MOST_WINDOWS))]
     for old in list(windows)[:-MOST_KINDS]:
         windows.pop(old, None)
@@ -352,11 +358,11 @@ def _with_new(
 
 def _part(window: Window, start: int, stop: int, row_axis: RowAxis) -> list[Any]:
     """Return the tables of some positions of a window."""
-    columns = _columns(start - window.start, stop - window.start, row_axis)
-    return [table[columns] for table in window.tables]
+    interval = _interval(start - window.start, stop - window.start, row_axis)
+    return [table[interval] for table in window.tables]
 
 
-def _columns(start: int, stop: int, row_axis: RowAxis) -> tuple[slice, slice]:
+def _interval(start: int, stop: int, row_axis: RowAxis) -> tuple[slice, slice]:
     """Return where some positions are in a table."""
     at = slice(start, stop)
     return (at, _ALL) if row_axis == -1 else (_ALL, at)

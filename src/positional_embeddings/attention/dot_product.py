@@ -102,8 +102,8 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps its
-    highest score so far and sums of weights relative to it, which shrink when it rises.
+    Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps a
+    running maximum of its scores and sums of weights relative to it, which shrink when it grows.
     Blocks that a mask hides are skipped, and functions are called block by block, so that
     no mask has to exist as a whole. Under JAX's tracing no block is skipped.
 
@@ -171,12 +171,17 @@ def attention_weights(
     ----------
     q, k : array, shape (head, q_len, ...) and (head, k_len, ...)
         Queries and keys, real floating-point, of one dtype.
-    mask, bias : array or function, optional
-        Where a query may not attend to a key, and what is added to the scores.
-    scale, softcap : float, optional
-        Positive factor on the scores, ``1 / sqrt(head)`` if None, and bound on them.
+    mask : array of bool or function, optional
+        True where a query may not attend to a key: of the shape of the weights with 1 where
+        it broadcasts, of the axes of queries and keys alone, or a function of their indices.
+    bias : array or function, optional
+        Added to the scores, shaped as `mask`.
+    scale : float, optional
+        Factor on the scores, positive, ``1 / sqrt(head)`` if None.
+    softcap : float, optional
+        Bounds the scores, positive: ``softcap * tanh(scores / softcap)``.
     enable_gqa : bool, default False
-        Grouped-query attention.
+        Grouped queries: one further axis of `k` may be a divisor of that of `q`.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `q` and `k`.
 

@@ -53,12 +53,12 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     xp = namespace_of(x=x)
     checks.real_floating(xp, x=x)
     rate = checks.rate("rate", rate)
+    draw = getattr(rng, "random", rng)
+    if not (rng is None or callable(draw)):
+        raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
     if rng is None or rate == 0:
         return x
     dtype = compute_dtype(x.dtype, xp)
-    draw = getattr(rng, "random", rng)
-    if not callable(draw):
-        raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
     drawn = draw(tuple(x.shape))
     if isinstance(drawn, host.ndarray):
         drawn = xp.asarray(drawn, dtype=dtype, device=device_of(x))

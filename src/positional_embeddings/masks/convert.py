@@ -1,4 +1,4 @@
-"""Attention masks: their union, their bias, and queries without keys."""
+"""Combine masks, convert them to biases, and find fully masked queries."""
 
 import operator
 from functools import reduce
@@ -154,8 +154,8 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     checks.mask("mask", mask, xp)
     on = device_of(mask)
     dtype = float_dtype(dtype, default_float(xp, on), xp, on)
-    hidden = xp.asarray(-float("inf"), dtype=dtype, device=on)
-    bias: ArrayT = select(mask, hidden, 0.0, xp)
+    minus_infinity = xp.asarray(-float("inf"), dtype=dtype, device=on)
+    bias: ArrayT = select(mask, minus_infinity, 0.0, xp)
     return bias
 
 

@@ -99,7 +99,9 @@ def _check_buckets(
     exact = num_buckets // least
     max_distance = checks.positive_integer("max_distance", max_distance)
     if max_distance <= exact:
-        raise wrong_value("max_distance", f"be above {exact}, half of the buckets", max_distance)
+        raise wrong_value(
+            "max_distance", f"be above {exact}, half of the buckets of a direction", max_distance
+        )
     return num_buckets, max_distance
 
 

@@ -104,7 +104,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     xp = namespace_of(x=x)
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
-    _check_even(x, axis)
+    check_even(x, axis)
     first, second = halves(x, axis, "half")
     negated: ArrayT = joined(-second, first, axis, "half", xp)
     return negated
@@ -157,7 +157,8 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     return rotated
 
 
-def _check_even(x: Array, axis: int) -> None:
+def check_even(x: Array, axis: int) -> None:
+    """Check that the features on an axis make pairs."""
     if x.shape[axis] % 2:
         raise wrong_value("x", f"have an even length on axis {axis}", f"shape {tuple(x.shape)}")
 

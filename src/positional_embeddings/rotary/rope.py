@@ -52,8 +52,9 @@ from positional_embeddings.rotary.sections import (
 class RoPE(CheckedLayer):
     """Rotary position embeddings for queries and keys.
 
-    Immutable. It holds no arrays of any library: tables of cosine and sine are made in the
-    library, on the device and in the dtype of each `x` that it is called with.
+    Immutable, and tied to no library: tables of cosine and sine are made for the library,
+    device and dtype of each `x`. It keeps them: a few windows of positions for each, together
+    no wider than `seq_len`; pickles and copies start without.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ class RoPE(CheckedLayer):
         there is one; if True, a call without one raises. The numbers are the same either
         way. The very first call for a dtype and a number of axes takes a second or two to
         compile, and later processes find the kernel on disk. Complex numbers are rotated by
-        one multiplication.
+        one multiplication, even if `fused` is True.
 
     Raises
     ------
@@ -283,9 +284,9 @@ class RoPE(CheckedLayer):
         Parameters
         ----------
         like : array
-            Queries or keys, as a call takes them; its values are not read.
+            Queries or keys. Only shape, dtype, library and device matter.
         positions : array, optional
-            As a call takes them.
+            Positions, as in a call of the layer.
         offset : int, default 0
             Position of the first element if `positions` is not given.
 
@@ -294,15 +295,13 @@ class RoPE(CheckedLayer):
         cos, sin : array
             One number for each rotated pair along `feature_axis` and each position, with 1
             on the axes of `like` that the positions do not have; in the library, on the
-            device and in the compute dtype of `like`: float32 for half precision. They hold
-            the `attention_factor`. NumPy arrays are read-only.
+            device and in the compute dtype of `like`: float32 for half precision. They are
+            multiplied by the `attention_factor`.
 
         Raises
         ------
-        TypeError
-            As the call.
-        ValueError
-            As the call.
+        TypeError, ValueError
+            The errors of calling the layer.
 
         Examples
         --------

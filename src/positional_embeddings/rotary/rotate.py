@@ -33,7 +33,7 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,
     Layout,
-    _check_even,
+    check_even,
     cut_along,
     double_tables,
     features_of_pairs,
@@ -76,7 +76,8 @@ def apply_rope(
     feature_axis : int, default 0
         Axis of the features in `x`.
     inverse : bool, default False
-        Rotate back instead.
+        Rotate by the opposite angles. Tables with an attention factor (`RoPE.attention_factor`)
+        multiply by it again: divide them by its square, or call ``rope(x, inverse=True)``.
     out : array, optional
         Array to write the result to, in the shape and dtype of `x`; with `x` itself it is
         rotated in place. JAX and dask have no arrays that can be written to.
@@ -85,7 +86,7 @@ def apply_rope(
     -------
     array
         Shape, dtype and order in memory of `x`, or `out`. Half precision is rotated in
-        float32. A compiled kernel does it if there is one, as in `RoPE` with a `fused` of None.
+        float32. A compiled kernel is used if there is one, as by ``RoPE(fused=None)``.
 
     Raises
     ------
@@ -146,7 +147,7 @@ def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
     features = axes.length(x, axis) * (2 if is_complex(x.dtype) else 1)
     if rotary_dim is None:
         if not is_complex(x.dtype):
-            _check_even(x, axis)
+            check_even(x, axis)
         return features // 2
     rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if rotary_dim > features:
@@ -221,9 +222,9 @@ def rotate(
     """
     if not supports_inplace(x, cos, sin):
         whole: ArrayT = _rotate_traced(x, cos, sin, axis, layout, xp)
-        return whole if out is None else _filled(out, whole)
+        return whole if out is None else _write_to(out, whole)
     if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
-        return _filled(out, rotate(x, cos, sin, axis, layout, xp, kernel=kernel))
+        return _write_to(out, rotate(x, cos, sin, axis, layout, xp, kernel=kernel))
     is_pair = is_complex(x.dtype)
     rotated = cos.shape[axis] * (1 if is_pair else 2)
     if out is None and kernel is None and rotated == x.shape[axis]:
@@ -262,7 +263,7 @@ def rotate_with_doubled(x: ArrayT, cos: Any, sin: Any, axis: int, xp: Namespace)
     return rotated  # type: ignore[no-any-return]
 
 
-def _filled(out: Any, values: ArrayT) -> ArrayT:
+def _write_to(out: Any, values: ArrayT) -> ArrayT:
     out[...] = values
     return out  # type: ignore[no-any-return]
 

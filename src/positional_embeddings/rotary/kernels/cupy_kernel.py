@@ -6,7 +6,7 @@ from typing import Any
 from positional_embeddings.rotary.layouts import features_of_pairs
 
 
-def _rotate_cupy(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
+def rotate_cupy(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
     """Rotate `x` into `out`, one pair in each thread of the device."""
     before, pairs = (slice(None),) * axis, cos.shape[axis]
     first, second = (

@@ -20,7 +20,7 @@ from array_api_compat import is_cupy_array, is_numpy_array
 from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import kind_of
 from positional_embeddings._core.namespace import Dtype, host, is_complex
-from positional_embeddings.rotary.kernels.cupy_kernel import _rotate_cupy
+from positional_embeddings.rotary.kernels.cupy_kernel import rotate_cupy
 
 # Called with x, cos, sin, out, axis and layout; the tables have the axes of x.
 Kernel = Callable[[Any, Any, Any, Any, int, str], None]
@@ -57,7 +57,7 @@ def kernel_for(x: Any, out: Any = None, *, demanded: bool | None = None) -> Kern
 def _kernel_of(x: Any) -> Kernel | None:
     if is_host_array(x):
         return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
-    return _rotate_cupy if is_cupy_array(x) and x.dtype.char in "efd" else None
+    return rotate_cupy if is_cupy_array(x) and x.dtype.char in "efd" else None
 
 
 def _no_kernel(unfit: Any) -> Exception:
@@ -87,7 +87,7 @@ def _rotate_numpy(
     """Rotate NumPy arrays piece by piece, on several threads if that pays."""
     if x.dtype == host.float16:
         x, out = x.view(host.uint16), out.view(host.uint16)  # numba has no float16
-    threads = min(threads, x.nbytes // _THREAD_BYTES)
+    most, threads = threads, min(threads, x.nbytes // _THREAD_BYTES)
     if threads < 2 and 2 * cos.nbytes <= _TABLE_BYTES:
         kernel(x, cos, sin, out, axis, layout == "interleaved")
         return
@@ -100,19 +100,19 @@ def _rotate_numpy(
     pieces = _pieces(x.shape, cos, axis, threads)
     threads = max(1, min(threads, len(pieces)))
     shares = [pieces[i::threads] for i in range(threads)]
-    others = _started(rotate, shares[1:])
+    others = _started(rotate, shares[1:], most)
     for share in (shares[0], *shares[1 + len(others) :]):
         rotate(share)
     for other in others:
         other.result()
 
 
-def _started(work: Callable[[Any], None], shares: list[Any]) -> list[Future[None]]:
+def _started(work: Callable[[Any], None], shares: list[Any], most: int) -> list[Future[None]]:
     """Start work on threads; on fewer, or none, while the interpreter shuts down."""
     started: list[Future[None]] = []
     try:
         for share in shares:
-            started.append(_pool(len(shares)).submit(work, share))  # noqa: PERF401
+            started.append(_pool(most).submit(work, share))  # noqa: PERF401
     except RuntimeError:
         pass
     return started
