@@ -131,7 +131,8 @@ def test_a_window_takes_the_place_of_those_within_it():
         assert windows(rope) == expected
 
 
-def test_few_windows_are_kept():
+def test_few_windows_are_kept(monkeypatch):
+    monkeypatch.setattr(tables, "MOST_WINDOWS", 4)
     rope, x = RoPE(2, 2**40), np.asarray([[1.0], [0.0]])
     for i in range(10):
         rope(x, offset=i * 2**20)
@@ -184,7 +185,7 @@ def test_threads_make_windows():
     with ThreadPoolExecutor(8) as pool:
         for offset, got in zip(offsets, pool.map(rotated, offsets), strict=True):
             np.testing.assert_array_equal(got[:4], whole.cos[:, offset : offset + 1000])
-    assert len(windows(rope)) <= 4
+    assert sum(stop - start for start, stop in windows(rope)) <= 100_000
 
 
 def test_every_window_has_the_same_numbers(computed):
@@ -289,15 +290,55 @@ def test_positions_are_looked_up_in_the_table(backend, sections, feature, seq):
             np.testing.assert_array_equal(got, expected)
 
 
-def test_positions_outside_the_table_or_far_apart_are_computed():
+def exact_rotation(x, positions):
+    return np.concatenate(
+        [RoPE(8, 2).shift(x[:, i : i + 1], p) for i, p in enumerate(positions)], axis=1
+    )
+
+
+def test_positions_outside_the_table_are_computed():
     rope = RoPE(8, 2**40)
     x = np.random.default_rng(0).standard_normal((8, 3))
-    for positions in ([0, 1, 2**39], [-1, 5, 7], [2**40, 1, 2]):
-        expected = np.concatenate(
-            [RoPE(8, 2).shift(x[:, i : i + 1], p) for i, p in enumerate(positions)], axis=1
-        )
+    for positions in ([-1, 5, 7], [2**40, 1, 2]):
+        expected = exact_rotation(x, positions)
         np.testing.assert_allclose(rope(x, positions=np.asarray(positions)), expected, atol=1e-15)
     assert not rope._tables._windows
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_positions_far_apart_are_looked_up_by_page(order):
+    """A few positions make a window of a page each, and none that covers all of them."""
+    rope = RoPE(8, 2**40)
+    positions = [5, 2**39, 4096, 2**40 - 1]
+    x = np.asarray(np.random.default_rng(0).standard_normal((8, 4)), order=order)
+    got = rope(x, positions=np.asarray(positions))
+    np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
+    for i, position in enumerate(positions):
+        np.testing.assert_array_equal(got[:, [i]], rope(x[:, [i]], offset=position))
+    for kept in rope._tables._windows.values():
+        assert {stop - start for start, stop, _ in kept} == {4096}
+
+
+def test_positions_on_many_pages_are_computed():
+    rope = RoPE(8, 2**40)
+    positions = np.arange(17) * 2**20
+    x = np.random.default_rng(0).standard_normal((8, 17))
+    got = rope(x, positions=positions)
+    np.testing.assert_allclose(got, exact_rotation(x, positions.tolist()), atol=1e-14)
+    assert not rope._tables._windows
+    sections = RoPE(8, 2**40, sections=(2, 2))
+    got = sections(x, positions=np.stack([positions, positions]))
+    np.testing.assert_allclose(got, exact_rotation(x, positions.tolist()), atol=1e-14)
+
+
+def test_many_sequences_far_apart_keep_their_windows(computed):
+    """A step of each of eight sequences computes no columns that are there."""
+    rope, x = RoPE(8, 2**20), np.ones((8, 1))
+    offsets = [i * 100_000 for i in range(8)]
+    for step in range(3):
+        for offset in offsets:
+            rope(x, offset=offset + step)
+    assert len(computed) == 8
 
 
 def test_computed_positions_take_bounded_memory():

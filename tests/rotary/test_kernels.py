@@ -274,5 +274,5 @@ def test_a_pool_that_ends_leaves_the_work_to_this_thread(monkeypatch):
     pool = Pool()
     monkeypatch.setattr(dispatch, "_pool", lambda _: pool)
     done = []
-    started = dispatch._started(done.append, [1, 2, 3])
+    started = dispatch._started(done.append, [1, 2, 3], 3)
     assert (len(started), done) == (1, [1])

@@ -25,11 +25,12 @@ class _Capabilities(NamedTuple):
     supports_inplace: bool = False  # parts of an array can be assigned
     takes_out: bool = False  # element-wise functions take `out=`
     caches_tables: bool = False  # an array that is made in one call may serve another one
+    shows_tracing: bool = False  # an array of a trace has a type of its own
     reads_values: bool = False  # values can be read at once, outside a trace
 
 
 _SAFE = _Capabilities()
-_ALL = _Capabilities(supports_inplace=True, takes_out=True, caches_tables=True, reads_values=True)
+_ALL = _Capabilities(*[True] * 5)
 _LIBRARIES = {
     "numpy": _ALL,
     "cupy": _ALL,
@@ -37,8 +38,8 @@ _LIBRARIES = {
     # What PyTorch makes in a mode (inference, fake, functional), and what JAX makes in a
     # trace, must not outlive it.
     "torch": _Capabilities(supports_inplace=True, reads_values=True),
-    "jax": _Capabilities(reads_values=True),
-    "jaxlib": _Capabilities(reads_values=True),
+    "jax": _Capabilities(shows_tracing=True, reads_values=True),
+    "jaxlib": _Capabilities(shows_tracing=True, reads_values=True),
     "dask": _SAFE,
 }
 
@@ -117,16 +118,13 @@ def is_concretely_true(condition: Any) -> bool:
 def values_on_host(array: Any, xp: Namespace) -> HostArray | None:
     """Return the values of an array that is in the memory of the host, None if they are not there.
 
-    A device is not waited for, and nothing lazy is computed.
+    A device is not waited for, nothing lazy is computed, and no trace takes them for constants.
     """
     if is_host_array(array):
         return array  # type: ignore[no-any-return]
-    if not (is_readable(array) and on_the_host(array)):
+    if not (_row_of(array).shows_tracing and is_readable(array) and on_the_host(array)):
         return None
-    try:
-        return to_host(array, xp)
-    except Exception:  # noqa: BLE001 - within a transformation there are none
-        return None
+    return to_host(array, xp)
 
 
 def integers_on_host(array: Any, xp: Namespace) -> HostArray | None:

@@ -329,6 +329,9 @@ class CheckedLayer:
         super().__init_subclass__()
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
         cls._field_checks = {name: kind.__metadata__[0] for name, kind in annotated.items()}
+        # Signatures show the bare types.
+        bare = {name: kind.__origin__ for name, kind in annotated.items()}
+        cls.__annotations__ = cls.__annotations__ | bare
 
     def check_fields(self) -> None:
         """Set each field to what its check returns."""

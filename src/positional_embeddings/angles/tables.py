@@ -29,9 +29,11 @@ from positional_embeddings.angles.frequencies import Frequencies
 
 # Windows begin and end at multiples of so many positions, which take milliseconds to make.
 PAGE = 4096
-MOST_WINDOWS = 4  # of one kind
+MOST_WINDOWS = 64  # of one kind
 MOST_KINDS = 8  # of dtype, device and order in memory
-# Integer positions are looked up in a window of so many pages; others are computed.
+# Integer positions are looked up in one window if this many times their number covers them,
+# else in windows of a page; on more pages they are computed.
+_SPARSE = 4
 _MOST_PAGES = 16
 _ALL = slice(None)
 # Angles that are computed at a time.
@@ -232,19 +234,47 @@ class PositionTables:
         return made
 
     def _look_up_positions(self, request: Request, *, doubled: bool) -> tuple[Any, ...] | None:
-        """Return the tables of integer positions from a window, None if no window has them."""
+        """Return the tables of integer positions from windows, None if that does not pay."""
         target, values = request.target, request.values
         if values is None or values.size == 0:
             return None
         low, high = int(values.min()), int(values.max())
-        pages = high // PAGE - low // PAGE + 1
-        if low < 0 or high >= self.size or pages > _MOST_PAGES:
+        if low < 0 or high >= self.size:
             return None
-        window = self._window(low, high + 1, target.precision, target.row_axis, doubled)
+        kind = target.precision, target.row_axis, doubled
+        window = _covering(self._windows, kind, low, high + 1)
+        widest = max(PAGE, _SPARSE * values.size)
+        if self.sections is not None:
+            widest = _MOST_PAGES * PAGE
+        if window is None and high - low >= widest:
+            found = self._look_up_by_page(values, kind)
+            return None if found is None else target.from_host(found)
+        window = window or self._window(low, high + 1, *kind)
         index = values - window.start
         return target.from_host(
             self._gathered(table, index, target.row_axis) for table in window.tables
         )
+
+    def _look_up_by_page(self, values: HostArray, kind: Kind) -> list[HostArray] | None:
+        """Return the tables of positions that are far apart, None if they are on many pages."""
+        row_axis = kind[1]
+        flat = values.reshape(values.size)
+        pages = host.unique(flat // PAGE).tolist()
+        if self.sections is not None or len(pages) > _MOST_PAGES:
+            return None
+        found: list[HostArray] = []
+        for page in pages:
+            start, stop = page * PAGE, min((page + 1) * PAGE, self.size)
+            window = self._window(start, stop, *kind)
+            here = host.nonzero((start <= flat) & (flat < stop))[0]
+            found = found or [
+                host.empty(_shape(t.shape[row_axis], flat.shape, row_axis), dtype=t.dtype)
+                for t in window.tables
+            ]
+            for whole, table in zip(found, window.tables, strict=True):
+                part = host.take(table, flat[here] - window.start, axis=-1 - row_axis)
+                whole[(here, ...) if row_axis == -1 else (..., here)] = part
+        return [t.reshape(_shape(t.shape[row_axis], values.shape, row_axis)) for t in found]
 
     def _gathered(self, table: HostArray, index: HostArray, row_axis: RowAxis) -> HostArray:
         """Return the entries of a NumPy table at some positions."""
