@@ -392,13 +392,13 @@ def test_positions_are_no_constants_of_a_trace():
     from torch.fx.experimental.proxy_tensor import make_fx
 
     x, positions = torch.rand(8, 3), torch.arange(3)
-    for layer in (RoPE(8, 100), AbsolutePE(8, 100)):
+    rope, pe = RoPE(8, 100), AbsolutePE(8, 100)
 
-        def call(x, positions, layer=layer):
-            return layer(x, positions=positions)
+    def call(x, positions):
+        return rope(pe(x, positions=positions), positions=positions)
 
-        traced = torch.jit.trace(call, (x, positions), check_trace=False)
-        made = make_fx(call)(x, positions)
-        for compiled in (traced, made):
-            got = compiled(x, positions + 7)
-            torch.testing.assert_close(got, call(x, positions + 7), atol=1e-6, rtol=0)
+    traced = torch.jit.trace(call, (x, positions), check_trace=False)
+    made = make_fx(call)(x, positions)
+    expected = call(x, positions + 7)
+    for compiled in (traced, made):
+        torch.testing.assert_close(compiled(x, positions + 7), expected, atol=1e-6, rtol=0)

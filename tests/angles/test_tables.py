@@ -306,8 +306,8 @@ def test_positions_outside_the_table_are_computed():
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_positions_far_apart_are_looked_up_by_page(order):
-    """A few positions make a window of a page each, and none that covers all of them."""
+def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
+    """Each makes a window of a page, and none covers all of them."""
     rope = RoPE(8, 2**40)
     positions = [5, 2**39, 4096, 2**40 - 1]
     x = np.asarray(np.random.default_rng(0).standard_normal((8, 4)), order=order)
@@ -319,10 +319,10 @@ def test_positions_far_apart_are_looked_up_by_page(order):
         assert {stop - start for start, stop, _ in kept} == {4096}
 
 
-def test_positions_on_many_pages_are_computed():
+def test_many_positions_far_apart_are_computed():
     rope = RoPE(8, 2**40)
-    positions = np.arange(17) * 2**20
-    x = np.random.default_rng(0).standard_normal((8, 17))
+    positions = np.arange(65) * 2**20
+    x = np.random.default_rng(0).standard_normal((8, 65))
     got = rope(x, positions=positions)
     np.testing.assert_allclose(got, exact_rotation(x, positions.tolist()), atol=1e-14)
     assert not rope._tables._windows

@@ -31,8 +31,8 @@ from positional_embeddings.angles.frequencies import Frequencies
 PAGE = 4096
 MOST_WINDOWS = 64  # of one kind
 MOST_KINDS = 8  # of dtype, device and order in memory
-# Integer positions are looked up in one window if this many times their number covers them,
-# else in windows of a page; on more pages they are computed.
+# Integer positions are looked up in one window if it has at most so many for each of them; a
+# few others each in their own window.
 _SPARSE = 4
 _MOST_PAGES = 16
 _ALL = slice(None)
@@ -247,7 +247,7 @@ class PositionTables:
         if self.sections is not None:
             widest = _MOST_PAGES * PAGE
         if window is None and high - low >= widest:
-            found = self._look_up_by_page(values, kind)
+            found = self._look_up_each(values, kind)
             return None if found is None else target.from_host(found)
         window = window or self._window(low, high + 1, *kind)
         index = values - window.start
@@ -255,26 +255,22 @@ class PositionTables:
             self._gathered(table, index, target.row_axis) for table in window.tables
         )
 
-    def _look_up_by_page(self, values: HostArray, kind: Kind) -> list[HostArray] | None:
-        """Return the tables of positions that are far apart, None if they are on many pages."""
-        row_axis = kind[1]
-        flat = values.reshape(values.size)
-        pages = host.unique(flat // PAGE).tolist()
-        if self.sections is not None or len(pages) > _MOST_PAGES:
+    def _look_up_each(self, values: HostArray, kind: Kind) -> list[HostArray] | None:
+        """Return the tables of a few positions that are far apart, None if they are many."""
+        if self.sections is not None or values.size > MOST_WINDOWS:
             return None
         found: list[HostArray] = []
-        for page in pages:
-            start, stop = page * PAGE, min((page + 1) * PAGE, self.size)
-            window = self._window(start, stop, *kind)
-            here = host.nonzero((start <= flat) & (flat < stop))[0]
+        for i, position in enumerate(values.ravel().tolist()):
+            window = self._window(position, position + 1, *kind)
+            at = position - window.start
+            columns = [t[at] if kind[1] == -1 else t[:, at] for t in window.tables]
             found = found or [
-                host.empty(_shape(t.shape[row_axis], flat.shape, row_axis), dtype=t.dtype)
-                for t in window.tables
+                host.empty((values.size, len(column)), dtype=column.dtype) for column in columns
             ]
-            for whole, table in zip(found, window.tables, strict=True):
-                part = host.take(table, flat[here] - window.start, axis=-1 - row_axis)
-                whole[(here, ...) if row_axis == -1 else (..., here)] = part
-        return [t.reshape(_shape(t.shape[row_axis], values.shape, row_axis)) for t in found]
+            for whole, column in zip(found, columns, strict=True):
+                whole[i] = column
+        whole_tables = (table.reshape(*values.shape, table.shape[1]) for table in found)
+        return [t if kind[1] == -1 else host.moveaxis(t, -1, 0) for t in whole_tables]
 
     def _gathered(self, table: HostArray, index: HostArray, row_axis: RowAxis) -> HostArray:
         """Return the entries of a NumPy table at some positions."""
