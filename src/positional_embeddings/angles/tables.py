@@ -31,14 +31,13 @@ from positional_embeddings.angles.frequencies import Frequencies
 PAGE = 4096
 MOST_WINDOWS = 64  # of one kind
 MOST_KINDS = 8  # of dtype, device and order in memory
-# Integer positions are looked up in one window if it has at most so many for each of them; a
-# few others each in their own window.
+# Integer positions are looked up in one window if it is at most so many times as wide as they
+# are many (those of several coordinates, if it has at most so many pages), a few others one by one.
 _SPARSE = 4
 _MOST_PAGES = 16
-_ALL = slice(None)
 # Angles that are computed at a time.
 _BLOCK = 2**16
-
+_ALL = slice(None)
 
 # From cosine, sine, a namespace and the axis of their frequencies to tables.
 Arrange: TypeAlias = Callable[[Any, Any, Namespace, RowAxis], tuple[Any, ...]]
