@@ -166,6 +166,7 @@ class Target(NamedTuple):
     xp: Namespace
     device: Any
     dtype: Any  # to compute in
+    integer: Any  # dtype of positions
     precision: str  # of tables on the host
     shape: tuple[Any, ...]
     feature: int
@@ -197,11 +198,12 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
     """Return what tables have to know of `x`, whose axes have been checked."""
     if xp is host:
         return _host_target(x.dtype, x.shape, x.strides, feature, seq, name)
-    dtype = compute_dtype(x.dtype, xp)
+    on, dtype = device_of(x), compute_dtype(x.dtype, xp)
     return Target(
         xp,
-        device_of(x),
+        on,
         dtype,
+        default_integer(xp, on),
         "float32" if dtype == xp.float32 else "float64",
         tuple(x.shape),
         feature,
@@ -226,16 +228,14 @@ def _host_target(
     row_axis = _row_axis(tuple(map(abs, strides)), feature, seq)
     compute = compute_dtype(dtype, host)
     precision = "float32" if compute == host.float32 else "float64"
-    where = shape, feature, seq, row_axis
-    return Target(
-        host, "cpu", compute, precision, *where, is_cached=True, is_compiling=False, name=name
-    )
+    integer, where = default_integer(host, "cpu"), (shape, feature, seq, row_axis)
+    return Target(host, "cpu", compute, integer, precision, *where, True, False, name)  # noqa: FBT003
 
 
 def positions_from(offset: int, count: int, target: Target) -> Any:
     """Return the positions of a sequence that begins at `offset`."""
-    dtype = default_integer(target.xp, target.device)
-    return target.xp.arange(offset, offset + count, dtype=dtype, device=target.device)
+    stop = offset + count
+    return target.xp.arange(offset, stop, dtype=target.integer, device=target.device)
 
 
 def repeated_position(number: float, shape: tuple[int, ...], target: Target) -> Any:

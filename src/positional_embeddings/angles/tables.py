@@ -20,8 +20,6 @@ from positional_embeddings._core.namespace import (
     Array,
     HostArray,
     Namespace,
-    default_integer,
-    device_of,
     host,
 )
 from positional_embeddings.angles.cos_sin import cos_sin, unit_phasors
@@ -288,17 +286,21 @@ class PositionTables:
 
     def _computed(self, positions: Any, target: Target) -> tuple[Any, ...]:
         """Return the tables of any positions."""
-        xp, dtype, row_axis = target.xp, target.dtype, target.row_axis
+        xp, row_axis = target.xp, target.row_axis
         shape = positions.shape[len(self.coordinates) :]
+
+        def compute(positions: Any) -> tuple[Any, ...]:
+            cos, sin = self._cos_sin(positions, target)
+            return self._arranged(cos, sin, xp, row_axis)
+
         if xp is not host or 0 in shape:
-            return self._arranged(*self._cos_sin(positions, dtype, xp, row_axis), xp, row_axis)
+            return compute(positions)
         # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
         flat = xp.reshape(positions, (*self.coordinates, count))
         tables: tuple[HostArray, ...] = ()
         for block in cuts(count, max(1, _BLOCK // self.frequencies.count)):
-            cos, sin = self._cos_sin(flat[..., block], dtype, xp, row_axis)
-            parts = self._arranged(cos, sin, xp, row_axis)
+            parts = compute(flat[..., block])
             tables = tables or tuple(
                 xp.empty(_shape(part.shape[row_axis], (count,), row_axis), dtype=part.dtype)
                 for part in parts
@@ -317,22 +319,22 @@ class PositionTables:
     ) -> tuple[Any, ...]:
         return self.double(tables[0], tables[1], xp, row_axis)  # type: ignore[misc]
 
-    def _cos_sin(
-        self, positions: Any, dtype: Any, xp: Namespace, row_axis: RowAxis
-    ) -> tuple[Any, Any]:
+    def _cos_sin(self, positions: Any, target: Target) -> tuple[Any, Any]:
         """Return cosine and sine of positions; each coordinate rotates the pairs of its section."""
+        xp, row_axis = target.xp, target.row_axis
+
+        def of_part(positions: Any, frequencies: Frequencies) -> tuple[Any, Any]:
+            return cos_sin(positions, frequencies, target.dtype, xp, self.factor, row_axis)
+
         if self.sections is None:
-            return cos_sin(positions, self.frequencies, dtype, xp, self.factor, row_axis)
+            return of_part(positions, self.frequencies)
         parts = [
-            cos_sin(
-                positions[c, ...], self.frequencies.take(pairs), dtype, xp, self.factor, row_axis
-            )
+            of_part(positions[c, ...], self.frequencies.take(pairs))
             for c, pairs in enumerate(self.sections)
         ]
         places = [pair for pairs in self.sections for pair in pairs]
         order = [places.index(pair) for pair in range(len(places))]
-        on = device_of(positions)
-        index = xp.asarray(order, dtype=default_integer(xp, on), device=on)
+        index = xp.asarray(order, dtype=target.integer, device=target.device)
         cos, sin = (
             xp.take(xp.concat(list(rows), axis=row_axis), index, axis=row_axis)
             for rows in zip(*parts, strict=True)
