@@ -351,3 +351,11 @@ def test_computed_positions_take_bounded_memory():
     positions = np.random.default_rng(0).integers(0, 30_000, (1, 20_000))
     looked_up(x, positions=positions)
     assert peak_memory(lambda: looked_up(x, positions=positions)) < 3 * x.nbytes
+
+
+def test_nothing_to_rotate_makes_no_doubled_tables():
+    rope = RoPE(8, 100, fused=False)
+    rope(np.zeros((8, 3, 0)))
+    assert [doubled for *_, doubled in rope._tables._windows] == [False]
+    rope(np.zeros((8, 3)))
+    assert [doubled for *_, doubled in rope._tables._windows] == [False, True]

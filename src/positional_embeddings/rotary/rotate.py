@@ -247,7 +247,7 @@ def rotate(
 
 def is_few(x: Any, layout: str) -> bool:
     """Tell whether doubled tables are the fastest way to rotate `x`, if no kernel does."""
-    few = layout == "half" and is_host_array(x) and x.size <= _FEW
+    few = layout == "half" and is_host_array(x) and 0 < x.size <= _FEW
     return few and x.dtype in (host.float32, host.float64)
 
 
