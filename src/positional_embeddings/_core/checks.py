@@ -328,7 +328,8 @@ class CheckedLayer:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
-        cls._field_checks = {name: kind.__metadata__[0] for name, kind in annotated.items()}
+        own = {name: kind.__metadata__[0] for name, kind in annotated.items()}
+        cls._field_checks = cls._field_checks | own
         # Signatures show the bare types.
         bare = {name: kind.__origin__ for name, kind in annotated.items()}
         cls.__annotations__ = cls.__annotations__ | bare
