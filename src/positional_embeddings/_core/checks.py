@@ -29,10 +29,10 @@ _LARGEST = sys.float_info.max
 _MOST_FEATURES = 2**20
 
 # Positions, of which 64-bit integers count no more.
-MOST_POSITIONS = 2**63
+_MOST_POSITIONS = 2**63
 
 # Rows, columns or positions of an array: more than any memory holds.
-MOST_IN_MEMORY = 2**48
+_MOST_IN_MEMORY = 2**48
 
 
 def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
@@ -49,9 +49,9 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
 def _wrong_kind(name: str, value: Any, what: str, division: str = "/") -> TypeError:
     """Return the error about a value that is no number of the kind that is asked for."""
     if getattr(value, "shape", None):
-        return TypeError(f"`{name}` must be {what}, got {shown(value)}.")
+        return wrong_type(name, f"be {what}", shown(value))
     came = f"{shown(value)} of type {type(value).__name__}"
-    return TypeError(f"`{name}` must be {what}, got {came}.{_without_unit(name, value, division)}")
+    return wrong_type(name, f"be {what}", came, _without_unit(name, value, division))
 
 
 def _without_unit(name: str, times: Any, division: str) -> str:
@@ -218,7 +218,7 @@ def real(name: str, array: Any, xp: Namespace) -> None:
 
 def _wrong_dtype(name: str, array: Any, what: str, division: str) -> TypeError:
     hint = _without_unit(name, array, division)
-    return TypeError(f"`{name}` must have {what}, got {dtype_name(array.dtype)}.{hint}")
+    return wrong_type(name, f"have {what}", dtype_name(array.dtype), hint)
 
 
 def output(out: Any, x: Any) -> None:
@@ -303,12 +303,12 @@ def one_of(literal: Any) -> Callable[[str, Any], Any]:
 
 def position_count(name: str, value: SupportsIndex) -> int:
     """Return a number of positions as an int."""
-    return positive_integer(name, value, most=MOST_POSITIONS)
+    return positive_integer(name, value, most=_MOST_POSITIONS)
 
 
 def length_in_memory(name: str, value: SupportsIndex) -> int:
     """Return the length of an axis of an array as an int."""
-    return positive_integer(name, value, most=MOST_IN_MEMORY)
+    return positive_integer(name, value, most=_MOST_IN_MEMORY)
 
 
 # Types of fields of a `CheckedLayer`.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
+from math import prod
 from typing import Any
 
 from array_api_compat import is_numpy_namespace
@@ -156,7 +157,8 @@ def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
     """Return the entries of a table along an axis, which becomes the axes of the indices."""
     if indices.ndim == 1:
         return xp.take(table, indices, axis=axis)
-    taken = xp.take(table, xp.reshape(indices, (-1,)), axis=axis)
+    flat = xp.reshape(indices, (prod(indices.shape),))
+    taken = xp.take(table, flat, axis=axis)
     return xp.reshape(taken, (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]))
 
 

@@ -227,7 +227,7 @@ class LearnedPE(WeightedLayer):
             total = xp.concat([before, flat, after], axis=1)
         else:
             indices = checked_indices("positions", positions, self.max_len, xp)
-            indices = xp.reshape(xp.broadcast_to(indices, lengths), (-1,))
+            indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
             total = segment_sum(flat, indices, self.max_len, xp)
         total = zero_padding_idx(total, self.padding_idx, xp)
         return grad, xp.astype(total, self.embeddings.dtype, copy=False)
@@ -262,7 +262,7 @@ class LearnedPE(WeightedLayer):
         >>> pe.resize(5).embeddings
         array([[0. , 0.5, 1. , 2.5, 4. ]])
         """
-        max_len = checks.positive_integer("max_len", max_len, most=checks.MOST_IN_MEMORY)
+        max_len = checks.length_in_memory("max_len", max_len)
         if self.padding_idx is not None:
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         xp = namespace_of(embeddings=self.embeddings)

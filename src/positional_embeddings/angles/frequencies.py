@@ -117,7 +117,7 @@ def compute_frequencies(
     array([[0.  , 1.  , 2.  ],
            [0.  , 0.01, 0.02]])
     """
-    seq_len = checks.positive_integer("seq_len", seq_len, most=checks.MOST_IN_MEMORY)
+    seq_len = checks.length_in_memory("seq_len", seq_len)
     frequencies = inverse_frequencies(dim, base)
     xp = namespace_or_numpy(xp)
     dtype = float_dtype(dtype, widest_float(xp, device), xp, device)

@@ -58,7 +58,7 @@ def grid_positions(
     sizes = [checks.positive_integer("shape", n) for n in shape]
     if not sizes:
         raise wrong_value("shape", "have one coordinate or more", "()")
-    checks.positive_integer("prod(shape)", prod(sizes), most=checks.MOST_IN_MEMORY)
+    checks.length_in_memory("prod(shape)", prod(sizes))
     xp = namespace_or_numpy(xp)
     if dtype is not None:
         check_real_dtype(dtype, "an integer or real dtype", xp, "integral")

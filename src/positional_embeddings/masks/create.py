@@ -139,7 +139,7 @@ def create_padding_mask(
     array([[1, 1, 0, 0],
            [1, 0, 0, 0]])
     """
-    max_len = checks.positive_integer("max_len", max_len, most=checks.MOST_IN_MEMORY)
+    max_len = checks.length_in_memory("max_len", max_len)
     checks.choice("side", side, ("right", "left"))
     batch_first = checks.boolean("batch_first", batch_first)
     xp, real = length_array("lengths", lengths, xp, device, max_len, "`max_len`")

@@ -66,7 +66,7 @@ def segment_ids_from_lengths(
             message = "`total_len` must be given where `lengths` is an array."
             raise TypeError(message)
         total_len = sum(checks.integers("lengths", lengths))
-    total_len = checks.positive_integer("total_len", total_len, most=checks.MOST_IN_MEMORY)
+    total_len = checks.length_in_memory("total_len", total_len)
     xp, ends = _cumulative_lengths(lengths, xp, device)
     if is_concretely_true(ends[-1] > total_len):
         raise wrong_value(
@@ -283,8 +283,7 @@ def lengths_from_segment_ids(
     """
     xp = namespace_of(segment_ids=segment_ids)
     checks.signed_integers("segment_ids", segment_ids, xp)
-    most = checks.MOST_IN_MEMORY
-    num_segments = checks.positive_integer("num_segments", num_segments, most=most)
+    num_segments = checks.length_in_memory("num_segments", num_segments)
     on = device_of(segment_ids)
     dtype = default_integer(xp, on)
     ids = sequence_first("segment_ids", segment_ids, seq_axis, xp)

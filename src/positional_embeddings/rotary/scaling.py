@@ -48,7 +48,7 @@ def _check_call(dim: int, base: float, seq_len: int) -> None:
     """Check the arguments of a scaling."""
     checks.positive_number("base", base)
     checks.feature_count("dim", dim, even=True)
-    checks.positive_integer("seq_len", seq_len, most=checks.MOST_POSITIONS)
+    checks.position_count("seq_len", seq_len)
 
 
 def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
