@@ -7,7 +7,7 @@ from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.axes import target_of
+from positional_embeddings._core.axes import RowAxis, target_of
 from positional_embeddings._core.checks import (
     CheckedLayer,
     FeatureCount,
@@ -191,7 +191,7 @@ def arranged(
     xp: Namespace,
     *,
     cos_first: bool = False,
-    axis: Literal[0, -1] = 0,
+    axis: RowAxis = 0,
 ) -> Any:
     """Put cosines and sines along an axis of `dim` features; what lacks is zeros."""
     on, count = device_of(sin), sin.shape[axis]
@@ -380,7 +380,8 @@ class AbsolutePE(CheckedLayer):
         """
         xp = namespace_of(x=x, **drop_none(positions=positions))
         (encoding,) = self._tables.tables_for(self._check(x, positions, offset, xp, "x"))
-        return dropout(add_wide(x, encoding, xp), self.dropout, rng=rng)
+        encoded = add_wide(x, encoding, xp)
+        return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
         self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
@@ -440,6 +441,6 @@ class AbsolutePE(CheckedLayer):
 
 
 def _arranged_tables(
-    cos: Any, sin: Any, xp: Namespace, row_axis: Literal[0, -1], *, dim: int, arrangement: str
+    cos: Any, sin: Any, xp: Namespace, row_axis: RowAxis, *, dim: int, arrangement: str
 ) -> tuple[Any]:
     return (arranged(cos, sin, dim, arrangement, xp, axis=row_axis),)

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from math import pi, prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+from positional_embeddings._core.axes import RowAxis
 from positional_embeddings._core.namespace import (
     ArrayT,
     Dtype,
@@ -40,7 +41,7 @@ def unit_phasors(
     start: int,
     stop: int,
     factor: float = 1.0,
-    frequency_axis: Literal[0, -1] = 0,
+    frequency_axis: RowAxis = 0,
 ) -> Iterator[HostArray]:
     """Yield cosine + i sine of the positions `start` to `stop` - 1, block after block.
 
@@ -84,7 +85,7 @@ def cos_sin(
     dtype: Dtype,
     xp: Namespace,
     factor: float = 1.0,
-    frequency_axis: Literal[0, -1] = 0,
+    frequency_axis: RowAxis = 0,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
 

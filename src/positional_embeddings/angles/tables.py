@@ -4,7 +4,7 @@ A layer keeps a few windows of positions, made when they are first asked for; th
 recently used one goes first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
@@ -214,21 +214,13 @@ class PositionTables:
     def _made(self, kind: Kind, start: int, stop: int) -> tuple[HostArray, ...]:
         """Return NumPy tables of `start` to before `stop`."""
         precision, row_axis, doubled = kind
-        made: tuple[HostArray, ...] = ()
-        at = 0
-        for phasors in unit_phasors(self.frequencies, start, stop, self.factor, row_axis):
-            tables = self._arranged(phasors.real, phasors.imag, host, row_axis)
-            if doubled:
-                tables = self._doubled(tables, host, row_axis)
-            made = made or tuple(
-                host.empty(_shape(t.shape[row_axis], (stop - start,), row_axis), dtype=precision)
-                for t in tables
-            )
-            count = phasors.shape[-1 - row_axis]
-            for whole, part in zip(made, tables, strict=True):
-                whole[_interval(at, at + count, row_axis)] = part
-            at += count
-        return made
+
+        def blocks() -> Iterator[tuple[HostArray, ...]]:
+            for phasors in unit_phasors(self.frequencies, start, stop, self.factor, row_axis):
+                tables = self._arranged(phasors.real, phasors.imag, host, row_axis)
+                yield self._doubled(tables, host, row_axis) if doubled else tables
+
+        return _join(blocks(), stop - start, row_axis, getattr(host, precision))
 
     def _look_up_positions(self, request: Request, *, doubled: bool) -> tuple[Any, ...] | None:
         """Return the tables of integer positions from windows, None if that does not pay."""
@@ -298,15 +290,9 @@ class PositionTables:
         # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
         flat = xp.reshape(positions, (*self.coordinates, count))
-        tables: tuple[HostArray, ...] = ()
-        for block in cuts(count, max(1, _BLOCK // self.frequencies.count)):
-            parts = compute(flat[..., block])
-            tables = tables or tuple(
-                xp.empty(_shape(part.shape[row_axis], (count,), row_axis), dtype=part.dtype)
-                for part in parts
-            )
-            for whole, part in zip(tables, parts, strict=True):
-                whole[_interval(block.start, block.stop, row_axis)] = part
+        blocks = cuts(count, max(1, _BLOCK // self.frequencies.count))
+        parts = (compute(flat[..., block]) for block in blocks)
+        tables = _join(parts, count, row_axis)
         return tuple(
             xp.reshape(table, _shape(table.shape[row_axis], shape, row_axis)) for table in tables
         )
@@ -381,6 +367,24 @@ def _with_new(
     for old in list(windows)[:-MOST_KINDS]:
         windows.pop(old, None)
     return new
+
+
+def _join(
+    blocks: Iterable[tuple[HostArray, ...]], count: int, row_axis: RowAxis, dtype: Any = None
+) -> tuple[HostArray, ...]:
+    """Return the tables of `count` positions from those of blocks, in their dtype if None."""
+    joined: tuple[HostArray, ...] = ()
+    start = 0
+    for parts in blocks:
+        joined = joined or tuple(
+            host.empty(_shape(part.shape[row_axis], (count,), row_axis), dtype=dtype or part.dtype)
+            for part in parts
+        )
+        stop = start + parts[0].shape[-1 - row_axis]
+        for whole, part in zip(joined, parts, strict=True):
+            whole[_interval(start, stop, row_axis)] = part
+        start = stop
+    return joined
 
 
 def _part(window: Window, start: int, stop: int, row_axis: RowAxis) -> list[Any]:

@@ -142,8 +142,7 @@ def scaled_dot_product_attention(
     (2, 4096)
     """
     arrays, terms = {"q": q, "k": k, "v": v}, {"mask": mask, "bias": bias}
-    options = scale, softcap, block_size, enable_gqa
-    checked = _check(arrays, terms, *options, feature_axis, seq_axis)
+    checked = _check(arrays, terms, scale, softcap, block_size, enable_gqa, feature_axis, seq_axis)
     layout, xp = checked.layout, checked.xp
     inputs = _prepare(q, k, v, mask, bias, checked)
     with without_autocast(q):
