@@ -16,14 +16,27 @@ from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.coordinates.grid import grid_positions
 from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.layers.embeddings import PatchEmbedding, TokenEmbedding
-from positional_embeddings.masks.convert import combine_masks, fully_masked_rows, mask_to_bias
+from positional_embeddings.masks.convert import (
+    combine_masks,
+    from_attend,
+    fully_masked_rows,
+    mask_to_bias,
+    to_attend,
+    to_bias,
+    to_block_ranges,
+    to_keras,
+)
 from positional_embeddings.masks.create import (
     create_causal_mask,
+    create_chunked_mask,
+    create_dilated_mask,
     create_padding_mask,
     create_prefix_mask,
     create_segment_mask,
+    create_sliding_window_mask,
 )
 from positional_embeddings.masks.describe import describe_mask
+from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.packing import (
     cumulative_lengths,
     lengths_from_cumulative,
@@ -32,16 +45,20 @@ from positional_embeddings.masks.packing import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
+from positional_embeddings.masks.sequences import PaddingMask, PrefixMask, SegmentMask
 from positional_embeddings.masks.structured import (
-    create_chunked_mask,
-    create_dilated_mask,
-    create_sliding_window_mask,
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    GlobalMask,
+    NeighbourhoodMask,
+    SlidingWindowMask,
 )
-from positional_embeddings.relative.alibi import alibi_bias, alibi_slopes
-from positional_embeddings.relative.fire import fire_bias
-from positional_embeddings.relative.kerple import kerple_bias
+from positional_embeddings.relative.alibi import ALiBiBias, alibi_bias, alibi_slopes
+from positional_embeddings.relative.fire import FIREBias, fire_bias
+from positional_embeddings.relative.kerple import KERPLEBias, kerple_bias
 from positional_embeddings.relative.positions import relative_positions
-from positional_embeddings.relative.sandwich import sandwich_bias
+from positional_embeddings.relative.sandwich import SandwichBias, sandwich_bias
 from positional_embeddings.relative.shaw import RelativePE
 from positional_embeddings.relative.t5 import T5Bias, relative_position_bucket
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
@@ -60,18 +77,33 @@ from positional_embeddings.rotary.xpos import xpos_scale
 
 __version__ = "0.1.0"
 __all__ = [
+    "ALiBiBias",
     "AbsolutePE",
+    "CausalMask",
+    "ChunkedMask",
+    "DilatedMask",
     "DynamicNTKScaling",
+    "FIREBias",
+    "FunctionMask",
+    "GlobalMask",
+    "KERPLEBias",
     "LearnedPE",
     "LinearScaling",
     "Llama3Scaling",
     "LongRoPEScaling",
+    "Mask",
     "NTKScaling",
+    "NeighbourhoodMask",
+    "PaddingMask",
     "PatchEmbedding",
+    "PrefixMask",
     "ProportionalScaling",
     "RelativePE",
     "RoPE",
     "RoPEMultiHeadAttention",
+    "SandwichBias",
+    "SegmentMask",
+    "SlidingWindowMask",
     "T5Bias",
     "TokenEmbedding",
     "YaRNScaling",
@@ -96,6 +128,7 @@ __all__ = [
     "describe_mask",
     "dropout",
     "fire_bias",
+    "from_attend",
     "fully_masked_rows",
     "grid_positions",
     "inverse_frequencies",
@@ -113,5 +146,9 @@ __all__ = [
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
     "sinusoidal_encoding",
+    "to_attend",
+    "to_bias",
+    "to_block_ranges",
+    "to_keras",
     "xpos_scale",
 ]

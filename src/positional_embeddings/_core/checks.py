@@ -288,7 +288,7 @@ def differ(size: Any, target: Any) -> bool:
 
 def fits(size: Any, target: Any) -> bool:
     """Tell whether a length broadcasts to another."""
-    return size == 1 or size == target or not differ(size, target)
+    return size in (1, target) or not differ(size, target)
 
 
 def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:

@@ -89,6 +89,8 @@ def remedy_for(name: str, value: Any) -> str:
     """Return the sentence that tells how a value of a kind that is known becomes an array."""
     if isinstance(value, list | tuple):
         return f" Pass numpy.asarray({name})."
+    if hasattr(value, "dense") and hasattr(value, "key_ranges"):
+        return f" Pass {name}.dense(q_len, k_len)."
     packages = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
     if packages & {"pandas", "polars"} and hasattr(value, "to_numpy"):
         return f" Pass {name}.to_numpy()."

@@ -24,10 +24,10 @@ def farthest_position(dtype: Any, xp: Namespace) -> int:
     return int(xp.iinfo(dtype).max) // 4
 
 
-def positions_from_lengths(
+def position_interval(
     q_len: int, k_len: int | None, offset: int | None, xp: Namespace, device: Device | None
-) -> tuple[Any, Any]:
-    """Return the positions of queries, from `offset` on, and of keys, from 0 on."""
+) -> tuple[tuple[int, int], int]:
+    """Check lengths; return the positions of the first query and after the last, and `k_len`."""
     queries = checks.positive_integer("q_len", q_len)
     keys = queries if k_len is None else checks.positive_integer("k_len", k_len)
     start = keys - queries if offset is None else checks.integer("offset", offset)
@@ -39,8 +39,16 @@ def positions_from_lengths(
             raise wrong_value(name, f"be at most {farthest}, {why}", n)
     if not -farthest <= start <= farthest - queries:
         raise wrong_value("offset", f"keep positions within {farthest}, {why}", start)
-    query = xp.arange(start, start + queries, dtype=dtype, device=device)
-    return query, xp.arange(keys, dtype=dtype, device=device)
+    return (start, start + queries), keys
+
+
+def positions_from_lengths(
+    q_len: int, k_len: int | None, offset: int | None, xp: Namespace, device: Device | None
+) -> tuple[Any, Any]:
+    """Return the positions of queries, from `offset` on, and of keys, from 0 on."""
+    queries, keys = position_interval(q_len, k_len, offset, xp, device)
+    options = {"dtype": default_integer(xp, device), "device": device}
+    return xp.arange(*queries, **options), xp.arange(keys, **options)
 
 
 def resolve_positions(
@@ -105,11 +113,23 @@ def length_array(
         raise wrong_value(name, "have shape (batch,)", tuple(lengths.shape))
     # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
     wide = xp.astype(lengths, default_integer(xp, device_of(lengths)), copy=False)
+    _check_array(name, lengths, wide, most, most_name, xp)
+    return xp, wide
+
+
+def check_largest(name: str, lengths: Any, most: int, most_name: str) -> None:
+    """Check that lengths are at most a number, if they can be read."""
+    _check_array(name, lengths, lengths, most, most_name, namespace_of(**{name: lengths}))
+
+
+def _check_array(
+    name: str, lengths: Any, wide: Any, most: int | None, most_name: str, xp: Namespace
+) -> None:
+    """Check an array of lengths, `wide` in a signed dtype, if it can be read."""
     largest = xp.iinfo(wide.dtype).max if most is None else most
     if is_concretely_true(xp.any((wide < 0) | (wide > largest))):
         numbers = [int(lengths[i]) for i in range(lengths.shape[0])]
         _check_lengths(name, numbers, most, most_name)
-    return xp, wide
 
 
 def _check_lengths(name: str, lengths: Sequence[int], most: int | None, most_name: str) -> None:

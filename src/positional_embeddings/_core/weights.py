@@ -197,9 +197,14 @@ def segment_sum(values: Any, segment_ids: Any, num_segments: int, xp: Namespace)
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Tell whether two arrays are of one library, device and dtype, and hold the same numbers."""
+    """Tell whether two arrays are of one library, device and dtype, and hold the same numbers.
+
+    None and a number stand for themselves.
+    """
     if first is second:
         return True
+    if not (hasattr(first, "shape") and hasattr(second, "shape")):
+        return bool(first == second)
     try:
         xp = namespace_of(first=first, second=second)
     except TypeError:

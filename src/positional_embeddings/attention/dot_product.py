@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.capabilities import on_the_host, supports_inplace, without_autocast
-from positional_embeddings._core.errors import wrong_type
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
@@ -16,6 +16,7 @@ from positional_embeddings._core.namespace import (
     dtype_name,
     namespace_of,
 )
+from positional_embeddings._core.positions import position_interval
 from positional_embeddings.attention.online_softmax import AttentionInputs, attend, softmax_weights
 from positional_embeddings.attention.score_axes import (
     ScoreFunction,
@@ -24,6 +25,9 @@ from positional_embeddings.attention.score_axes import (
     given_arrays,
     score_layout,
 )
+from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.ranges import Reach
+from positional_embeddings.relative.positions import Bias
 
 
 def scaled_dot_product_attention(
@@ -32,10 +36,11 @@ def scaled_dot_product_attention(
     v: Array,
     /,
     *,
-    mask: Array | ScoreFunction | None = None,
-    bias: Array | ScoreFunction | None = None,
+    mask: Array | Mask | ScoreFunction | None = None,
+    bias: Array | Bias | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    offset: int | None = None,
     block_size: int | None = None,
     enable_gqa: bool = False,
     feature_axis: int = 0,
@@ -142,7 +147,8 @@ def scaled_dot_product_attention(
     (2, 4096)
     """
     arrays, terms = {"q": q, "k": k, "v": v}, {"mask": mask, "bias": bias}
-    checked = _check(arrays, terms, scale, softcap, block_size, enable_gqa, feature_axis, seq_axis)
+    options = scale, softcap, offset, block_size, enable_gqa
+    checked = _check(arrays, terms, feature_axis, seq_axis, *options)
     layout, xp = checked.layout, checked.xp
     inputs = _prepare(q, k, v, mask, bias, checked)
     with without_autocast(q):
@@ -156,10 +162,11 @@ def attention_weights(
     k: Array,
     /,
     *,
-    mask: Array | ScoreFunction | None = None,
-    bias: Array | ScoreFunction | None = None,
+    mask: Array | Mask | ScoreFunction | None = None,
+    bias: Array | Bias | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    offset: int | None = None,
     enable_gqa: bool = False,
     feature_axis: int = 0,
     seq_axis: int = 1,
@@ -217,7 +224,8 @@ def attention_weights(
     array([[0.75, 0.25]])
     """
     arrays, terms = {"q": q, "k": k}, {"mask": mask, "bias": bias}
-    checked = _check(arrays, terms, scale, softcap, None, enable_gqa, feature_axis, seq_axis)
+    options = scale, softcap, offset, None, enable_gqa
+    checked = _check(arrays, terms, feature_axis, seq_axis, *options)
     layout, xp = checked.layout, checked.xp
     inputs = _prepare(q, k, None, mask, bias, checked)
     with without_autocast(q):
@@ -234,20 +242,27 @@ class _Checked(NamedTuple):
     scale: float
     softcap: float | None
     block_size: int | None
+    start: int  # position of the first query, for masks and biases that are values
 
 
 def _check(
     arrays: dict[str, Any],
     terms: dict[str, Any],
-    scale: float | None,
-    softcap: float | None,
-    block_size: int | None,
-    enable_gqa: Any,
     feature_axis: int,
     seq_axis: int,
+    scale: float | None,
+    softcap: float | None,
+    offset: int | None,
+    block_size: int | None,
+    enable_gqa: Any,
 ) -> _Checked:
     """Check all arguments; `arrays` are q, k and perhaps v, `terms` mask and bias."""
     q, k = arrays["q"], arrays["k"]
+    for name, other in (("mask", Bias), ("bias", Mask)):
+        term = terms[name]
+        if isinstance(term, other) or (isinstance(term, type) and issubclass(term, Mask | Bias)):
+            hint = f" Pass {term.__name__}(...)." if isinstance(term, type) else ""
+            raise wrong_type(name, f"be a {name}", shown(term), hint)
     given = given_arrays(**terms)
     xp = namespace_of(**arrays, **given)
     checks.real_floating(xp, **arrays)
@@ -255,8 +270,8 @@ def _check(
         if dtype_name(array.dtype) != dtype_name(q.dtype):
             required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
             raise wrong_type(name, required, dtype_name(array.dtype))
-    for name, array in given.items():
-        checks.mask_or_bias(name, name, array, xp)
+    for name in terms.keys() & given.keys():
+        checks.mask_or_bias(name, name, given[name], xp)
     enable_gqa = checks.boolean("enable_gqa", enable_gqa)
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
     if scale is None:
@@ -271,8 +286,26 @@ def _check(
                 axes.length(array, axis, name)
     if any(map(callable, terms.values())):
         axes.length(q, seq, "q")
-    layout = score_layout(arrays, feature, seq, enable_gqa=enable_gqa)
-    return _Checked(xp, layout, scale, softcap, block_size)
+    layout = score_layout(arrays, terms, feature, seq, enable_gqa=enable_gqa)
+    start = _first_position(q, terms, layout, offset, xp)
+    return _Checked(xp, layout, scale, softcap, block_size, start)
+
+
+def _first_position(
+    q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, xp: Namespace
+) -> int:
+    """Return the position of the first query for masks and biases that are values."""
+    if not any(isinstance(term, Mask | Bias) for term in terms.values()):
+        if offset is not None:
+            raise wrong_value("offset", "be left out without a mask or a bias value", offset)
+        return 0
+    lengths = q.shape[layout.seq], layout.k_len
+    if 0 in lengths:
+        return 0
+    queries, k_len = position_interval(*lengths, offset, xp, device_of(q))
+    if isinstance(terms["mask"], Mask):
+        terms["mask"]._check(queries, k_len)
+    return queries[0]
 
 
 def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) -> AttentionInputs:
@@ -280,18 +313,23 @@ def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) ->
     xp, layout = checked.xp, checked.layout
     dtype, device = compute_dtype(q.dtype, xp), device_of(q)
     on_host, in_place = on_the_host(q), supports_inplace(q, k, k if v is None else v)
-    indices = {}
+    options, reach = {}, None
     if callable(mask) or callable(bias):
-        indices = {"dtype": default_integer(xp, device), "device": device}
+        options = {"dtype": default_integer(xp, device), "device": device}
+    if isinstance(mask, Mask):
+        start, k_len, of_positions = checked.start, layout.k_len, mask._reach
+
+        def reach(first: int, last: int) -> Reach:
+            return of_positions(first + start, last + start, k_len)
+
     mask, bias = (
-        None if given is None else by_block(kind, given, layout, q, indices, xp)
+        None if given is None else by_block(kind, given, layout, q, checked.start, options, xp)
         for kind, given in (("mask", mask), ("bias", bias))
     )
     last = (layout.seq, layout.feature)
     query, key, value = (
         None if array is None else layout.to_rows(array, last, xp) for array in (q, k, v)
     )
+    rows = query, key, value, mask, bias, reach
     scale, softcap = checked.scale, checked.softcap
-    return AttentionInputs(
-        query, key, value, mask, bias, scale, softcap, dtype, device, on_host, in_place
-    )
+    return AttentionInputs(*rows, scale, softcap, dtype, device, on_host, in_place)

@@ -26,6 +26,8 @@ from positional_embeddings.attention.score_axes import (
     call_score_function,
     given_arrays,
 )
+from positional_embeddings.masks.mask import Mask
+from positional_embeddings.relative.positions import Bias
 from positional_embeddings.rotary.rope import RoPE
 
 
@@ -137,9 +139,9 @@ class RoPEMultiHeadAttention(WeightedLayer):
         self,
         x: ArrayT,
         /,
-        mask: Array | ScoreFunction | None = None,
+        mask: Array | Mask | ScoreFunction | None = None,
         *,
-        bias: Array | ScoreFunction | None = None,
+        bias: Array | Bias | ScoreFunction | None = None,
     ) -> ArrayT:
         """Attend from each position of a sequence to all positions that no mask hides.
 
@@ -147,19 +149,19 @@ class RoPEMultiHeadAttention(WeightedLayer):
         ----------
         x : array, shape (d_model, seq, batch)
             Real floating-point, in the library of the weights.
-        mask : array of bool or function, optional
-            True where a query may not attend to a key; shape (query, key),
-            (query, key, 1), (query, key, batch), (query, key, heads, batch), or
-            (query, key, heads * batch), which is the one before with its last two axes
-            merged. The lengths of query and key may be 1. A function
-            ``mask(q_idx, k_idx)`` gets the indices in `x` of some queries, (n, 1), and of
-            some keys, (1, m), both counted from 0, and returns the mask between them; see
-            `scaled_dot_product_attention`.
-        bias : array or function, optional
-            Real floating-point, added to the scores; shape (query, key),
-            (query, key, 1), (query, key, heads), (query, key, heads, batch) or
-            (query, key, heads * batch). The lengths of query and key may be 1. A function
-            is called as one for `mask` is.
+        mask : Mask, array of bool or function, optional
+            A value, such as ``CausalMask()``. Or an array, True where a query may not attend
+            to a key, of shape (query, key), (query, key, 1), (query, key, batch),
+            (query, key, heads, batch), or (query, key, heads * batch), which is the one
+            before with its last two axes merged. The lengths of query and key may be 1. A
+            function ``mask(q_idx, k_idx)`` gets the indices in `x` of some queries, (n, 1),
+            and of some keys, (1, m), both counted from 0, and returns the mask between them;
+            see `scaled_dot_product_attention`.
+        bias : Bias, array or function, optional
+            A value, such as ``ALiBiBias(num_heads)``. Or an array of real floating-point
+            numbers that are added to the scores, of shape (query, key), (query, key, 1),
+            (query, key, heads), (query, key, heads, batch) or (query, key, heads * batch).
+            The lengths of query and key may be 1. A function is called as one for `mask` is.
 
         Returns
         -------
@@ -211,6 +213,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
     def _per_head(self, kind: str, given: Any, x: Any, xp: Namespace) -> Any:
         """Give a mask or bias, or what a function returns, the axes (query, key, heads, batch)."""
         _, seq, batch = x.shape
+        if isinstance(given, Mask | Bias):
+            return given
         if not callable(given):
             checks.mask_or_bias(kind, kind, given, xp)
             return _with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)

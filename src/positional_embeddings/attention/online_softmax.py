@@ -21,6 +21,17 @@ from positional_embeddings._core.capabilities import (
 from positional_embeddings._core.memory import block_lengths, cuts
 from positional_embeddings._core.namespace import Namespace, dtype_name, without_warnings
 from positional_embeddings._core.threads import workers_for
+from positional_embeddings.attention.blocks import (
+    ALL,
+    KeyBlock,
+    Keys,
+    QueryBlock,
+    ReachFunction,
+    plan_blocks,
+    slice_keys,
+    slices_of,
+)
+from positional_embeddings.masks.ranges import Reach, total
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**18
@@ -42,13 +53,12 @@ _LARGE_SOFTCAP = 2.0**64
 # Numbers that are added one by one.
 _MOST_SUMMED = 2**13
 
-ALL = slice(None)
 _INF = float("inf")
 
 Slices: TypeAlias = tuple[slice, ...]
 
 # Returns the mask or the bias between some queries and some keys, with axes (..., query, key).
-BlockFunction: TypeAlias = Callable[[slice, slice], Any]
+BlockFunction: TypeAlias = Callable[[slice, Keys], Any]
 
 
 class AttentionInputs(NamedTuple):
@@ -59,6 +69,7 @@ class AttentionInputs(NamedTuple):
     value: Any  # (..., key, feature); None if the weights alone are wanted
     mask: BlockFunction | None
     bias: BlockFunction | None
+    reach: ReachFunction | None  # None if any query may see any key
     scale: float
     softcap: float | None
     dtype: Any  # to compute in
@@ -70,6 +81,28 @@ class AttentionInputs(NamedTuple):
     def may_hide(self) -> bool:
         """Tell whether a key may be hidden from a query."""
         return self.mask is not None or self.bias is not None
+
+    def seen(self) -> Reach | None:
+        """Return which keys the queries see, None if it is not known."""
+        if self.reach is None or 0 in (self.query.shape[-2], self.key.shape[-2]):
+            return None
+        return self.reach(0, self.query.shape[-2])
+
+    def without_hidden_keys(self, seen: Reach | None, xp: Namespace) -> "AttentionInputs":
+        """Return the inputs with those keys alone that some query sees."""
+        if seen is None or seen.some == ((0, self.key.shape[-2]),):
+            return self
+        keys = slices_of(seen.some)
+
+        def of_these(given: BlockFunction | None) -> BlockFunction | None:
+            return given and (lambda queries, _: given(queries, keys))
+
+        return self._replace(
+            key=slice_keys(self.key, -2, keys, xp),
+            value=slice_keys(self.value, -2, keys, xp),
+            mask=of_these(self.mask),
+            bias=of_these(self.bias),
+        )
 
 
 class KeyValueBlocks(NamedTuple):
@@ -90,10 +123,12 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
     query, key = inputs.query, inputs.key
     most = HOST_BLOCK if inputs.on_host else ACCELERATOR_BLOCK
     rows = tuple(m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True))
-    scores = prod((*rows, query.shape[-2], key.shape[-2]))
+    seen = inputs.seen()
+    k_len = key.shape[-2] if seen is None else total(seen.some)
+    scores = prod((*rows, query.shape[-2], k_len))
     few = not inputs.in_place or scores <= max(most, prod(key.shape) // _FEW)
     if (few and block_size is None) or 0 in (scores, inputs.value.shape[-1]):
-        return attend_at_once(inputs, xp)
+        return attend_at_once(inputs.without_hidden_keys(seen, xp), xp)
     return attend_in_blocks(inputs, rows, block_size, most, xp)
 
 
@@ -112,7 +147,7 @@ def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     query, key = (xp.astype(x, inputs.dtype, copy=False) for x in (inputs.query, inputs.key))
     query, nonfinite = query * inputs.scale, None
-    mask, bias = (given and given(ALL, ALL) for given in (inputs.mask, inputs.bias))
+    mask, bias = (given and given(ALL, (ALL,)) for given in (inputs.mask, inputs.bias))
     mask, bias = _mask_and_bias(mask, bias, inputs.dtype, xp)
     scores = _matmul_if_safe(query, xp.matrix_transpose(key), inputs.may_hide, xp)
     if scores is None:
@@ -138,38 +173,46 @@ def attend_in_blocks(
     if not inputs.in_place:
         lengths = dict(enumerate(rows))
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    at_queries, at_keys = cuts(q_len, q_block), cuts(k_len, k_block)
+    query_blocks = plan_blocks(q_len, k_len, block_size, q_block, most, inputs.reach)
 
     blocks = _key_value_blocks(inputs, xp)
     if not inputs.in_place:
-        parts = [_attend_rows(inputs, blocks, groups, at, at_keys, xp)[0] for at in at_queries]
+        parts = [_attend_rows(inputs, blocks, groups, block, xp)[0] for block in query_blocks]
         return xp.concat(parts, axis=-2)
 
     shape = (*rows, q_len, inputs.value.shape[-1])
     output = xp.empty(shape, dtype=inputs.dtype, device=inputs.device)
 
-    def work(piece: tuple[slice, list[Slices]]) -> None:
-        queries, some = piece
-        parts = _attend_rows(inputs, blocks, some, queries, at_keys, xp)
+    def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
+        block, some = piece
+        parts = _attend_rows(inputs, blocks, some, block, xp)
         for group, part in zip(some, parts, strict=True):
-            output[(*group, queries, ALL)] = part
+            output[(*group, block.queries, ALL)] = part
 
     with workers_for(output) as workers:
         # A piece computes its masks once for all its groups: no more pieces than threads need.
-        shares = -(-workers.count // max(1, len(at_queries)))
-        workers.do(work, [(at, groups[i::shares]) for at in at_queries for i in range(shares)])
+        shares = -(-workers.count // max(1, len(query_blocks)))
+        # Causal masks have the most keys last: first, so that no thread waits for one at the end.
+        last_first = reversed(query_blocks)
+        workers.do(
+            work, [(block, groups[i::shares]) for block in last_first for i in range(shares)]
+        )
     return output
 
 
 def _key_value_blocks(inputs: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
     key, value = (_features_contiguous(x, inputs, xp) for x in (inputs.key, inputs.value))
+    with without_warnings():
+        # Finite if all numbers are, but for squares that overflow.
+        max_square, largest = xp.max(xp.vecdot(key, key)), xp.max(xp.abs(value))
     nonfinite, values = None, [value]
-    if inputs.may_hide:
+    if inputs.may_hide and not is_concretely_true(xp.isfinite(max_square)):
         key, nonfinite = _sanitize_keys(key, xp)
+        max_square = None
+    if inputs.may_hide and not is_concretely_true(xp.isfinite(largest)):
         values = _sanitize_values(value, xp)
-    max_square = None
-    if inputs.bias is None and is_concretely_true(xp.max(xp.abs(values[0])) <= _LARGE):
-        max_square = xp.max(xp.vecdot(key, key))
+    if inputs.bias is not None or not is_concretely_true(largest <= _LARGE):
+        max_square = None
     values = xp.concat([*values, xp.ones_like(value[..., :1])], axis=-1)
     return KeyValueBlocks(key, nonfinite, values, max_square, log(2 * key.shape[-2]))
 
@@ -178,8 +221,7 @@ def _attend_rows(
     inputs: AttentionInputs,
     blocks: KeyValueBlocks,
     groups: Sequence[Slices],
-    queries: slice,
-    at_keys: Sequence[slice],
+    block: QueryBlock,
     xp: Namespace,
 ) -> list[Any]:
     """Return the output of a block of queries, one for each group of rows.
@@ -187,10 +229,14 @@ def _attend_rows(
     Hidden blocks of keys are skipped, but for the last one if gradients are recorded: the
     zeros of a query that attends to nothing have a gradient, too.
     """
-    required = at_keys[-1] if records_gradients(inputs.query) else None
-    states = [_start(inputs, blocks, group, queries, xp) for group in groups]
-    for at in at_keys:
-        mask, bias = (given and given(queries, at) for given in (inputs.mask, inputs.bias))
+    key_blocks, required = block.key_blocks, None
+    if records_gradients(inputs.query):
+        key_blocks = key_blocks or (KeyBlock((slice(0, 1),), is_masked=True),)
+        required = key_blocks[-1]
+    states = [_start(inputs, blocks, group, block.queries, xp) for group in groups]
+    for key_block in key_blocks:
+        keys, hides = key_block.keys, inputs.mask if key_block.is_masked else None
+        mask, bias = (given and given(block.queries, keys) for given in (hides, inputs.bias))
         # A mask that all groups share is checked for hidden keys once.
         shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
         of_all = _visible(mask, bias, inputs.dtype, xp) if shared else None
@@ -199,11 +245,11 @@ def _attend_rows(
             visible, own_mask, own_bias = of_all or _visible(
                 slice_broadcast(mask, here), slice_broadcast(bias, here), inputs.dtype, xp
             )
-            if not visible and at is not required:
+            if not visible and key_block is not required:
                 continue
-            key = slice_broadcast(blocks.key, (*group, at, ALL))
-            nonfinite = slice_broadcast(blocks.nonfinite, (*group, ALL, at))
-            values = slice_broadcast(blocks.values, (*group, at, ALL))
+            key = slice_keys(slice_broadcast(blocks.key, here), -2, keys, xp)
+            nonfinite = slice_keys(slice_broadcast(blocks.nonfinite, here), -1, keys, xp)
+            values = slice_keys(slice_broadcast(blocks.values, here), -2, keys, xp)
             scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
             scores = _masked_scores(scores, nonfinite, own_mask, own_bias, inputs.softcap, xp)
             states[i] = query, state.update(scores, values, blocks.headroom, xp)

@@ -7,10 +7,14 @@ from positional_embeddings._core import axes, checks
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Namespace,
+    compute_dtype,
     drop_none,
     namespace_of,
 )
-from positional_embeddings.attention.online_softmax import ALL, BlockFunction, slice_broadcast
+from positional_embeddings.attention.blocks import ALL, Keys, ranges_of, slice_keys
+from positional_embeddings.attention.online_softmax import BlockFunction, slice_broadcast
+from positional_embeddings.masks.mask import Mask
+from positional_embeddings.relative.positions import Bias
 
 # Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
 # their positions.
@@ -24,8 +28,11 @@ class ScoreLayout(NamedTuple):
     k_len: Any
     feature: int
     seq: int
-    row_axes: tuple[int, ...]  # all others, that of shared key heads last
-    key_heads: int | None  # if several query heads share a key head
+    row_axes: tuple[int, ...]  # all others, one that is split last
+    # How many parts the last of them is split into: the key heads, of which each is shared by
+    # several query heads, or the heads of a merged axis heads * batch.
+    parts: int | None
+    is_merged: bool = False
 
     @property
     def score_axes(self) -> tuple[int, int]:
@@ -35,16 +42,16 @@ class ScoreLayout(NamedTuple):
     def to_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
         """Move two axes last, and split shared heads into (key head, query head of it)."""
         array = xp.permute_dims(array, (*self.row_axes, *last))
-        if self.key_heads is None:
+        if self.parts is None:
             return array
-        *others, heads, n, m = array.shape
-        key_heads = min(heads, self.key_heads)
-        return xp.reshape(array, (*others, key_heads, heads // key_heads, n, m))
+        *others, rows, n, m = array.shape
+        parts = min(rows, self.parts)
+        return xp.reshape(array, (*others, parts, rows // parts, n, m))
 
     def from_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
         """Undo `to_rows`."""
         order = (*self.row_axes, *last)
-        if self.key_heads is not None:
+        if self.parts is not None:
             rows = tuple(self.shape[axis] for axis in self.row_axes)
             array = xp.reshape(array, (*rows, *array.shape[-2:]))
         return xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
@@ -67,6 +74,37 @@ class ScoreLayout(NamedTuple):
             raise ValueError(message) from None
         return self.to_rows(array, own, xp)
 
+    def align_value(self, kind: str, array: Any, xp: Namespace) -> Any:
+        """Return the mask (query, key, batch) or bias (query, key, heads) of a value as rows."""
+        if array.shape[2] == 1:
+            rows = len(self.row_axes) + (self.parts is not None)
+            return array[..., 0][(None,) * rows]
+        axis = self.check_value(kind, array.shape[2])
+        if self.is_merged:
+            array = xp.permute_dims(array, (2, 0, 1))
+            return array[None, ...] if kind == "mask" else array[:, None, ...]
+        own = self.score_axes
+        return self.to_rows(axes.expand_to_axes(array, (*own, axis), len(self.shape), xp), own, xp)
+
+    def check_value(self, kind: str, size: int) -> int:
+        """Check the number of sequences of a mask, or of heads of a bias; return their axis.
+
+        Heads come before the batch if features and sequence come first, else after it.
+        """
+        others, what = sorted(self.row_axes), "sequences" if kind == "mask" else "heads"
+        if not others:
+            shape = f"`q` of {len(self.shape)} axes has no axis for {what}"
+            raise wrong_value(kind, "not be for several", f"{size}: {shape}")
+        heads_first = self.score_axes == (0, 1)
+        axis = others[0] if (kind == "bias") == heads_first else others[-1]
+        n = self.shape[axis]
+        if self.is_merged and self.parts is not None:
+            n = n // self.parts if kind == "mask" else self.parts
+            what += " in heads * batch"
+        if checks.differ(size, n):
+            raise wrong_value(kind, f"be for {n} {what}, as axis {axis} of `q` has", size)
+        return axis
+
     def _hint(self, name: str, given: tuple[Any, ...], shape: tuple[Any, ...]) -> str:
         """Return what would make the shape of a mask or a bias fit, if the shape tells it."""
         if not name.isidentifier():
@@ -83,9 +121,12 @@ class ScoreLayout(NamedTuple):
 
 
 def score_layout(
-    arrays: dict[str, Any], feature: int, seq: int, *, enable_gqa: bool
+    arrays: dict[str, Any], terms: dict[str, Any], feature: int, seq: int, *, enable_gqa: bool
 ) -> ScoreLayout:
-    """Check the shapes of q, k and perhaps v, and return their layout."""
+    """Check the shapes of q, k and perhaps v, and return their layout.
+
+    `terms` are the mask and the bias.
+    """
     q, k = arrays["q"], arrays["k"]
     v = arrays.get("v", k)
     for name, array in arrays.items():
@@ -127,34 +168,96 @@ def score_layout(
                 f"have length {n} or 1 on axis {axis} as `q` has{hint}",
                 f"shape {tuple(k.shape)}",
             )
-    return ScoreLayout(tuple(shape), k.shape[seq], feature, seq, tuple(rows), key_heads)
+    layout = ScoreLayout(tuple(shape), k.shape[seq], feature, seq, tuple(rows), key_heads)
+    return _with_values(layout, terms, is_grouped=enable_gqa)
+
+
+def _with_values(layout: ScoreLayout, terms: dict[str, Any], *, is_grouped: bool) -> ScoreLayout:
+    """Check the sequences of a mask and the heads of a bias, if they are values."""
+    mask, bias = terms["mask"], terms["bias"]
+    batch = mask._batch() if isinstance(mask, Mask) else 1
+    heads = bias._heads() if isinstance(bias, Bias) else 1
+    sizes: dict[str, Any] = {"mask": batch, "bias": heads}
+    told = [kind for kind, size in sizes.items() if size not in (1, None)]
+    axis = layout.row_axes[0] if len(layout.row_axes) == 1 else None
+    if axis is not None and told and layout.score_axes == (0, 1) and not is_grouped:
+        n = layout.shape[axis]
+        for kind in told:
+            if n % sizes[kind]:
+                many = "sequences" if kind == "mask" else "heads"
+                what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
+                raise wrong_value(kind, f"{what} (heads * batch)", sizes[kind])
+        parts = heads if "bias" in told else n // sizes["mask"]
+        layout = layout._replace(parts=parts, is_merged=True)
+    elif axis is not None and len(told) == 2:
+        what = "not be for several sequences if `bias` is for several heads"
+        raise wrong_value("mask", f"{what} and `q` has one axis for both", sizes["mask"])
+    for kind in told:
+        layout.check_value(kind, sizes[kind])
+    return layout
 
 
 def by_block(
-    kind: str, given: Any, layout: ScoreLayout, q: Any, indices: dict[str, Any], xp: Namespace
+    kind: str, given: Any, layout: ScoreLayout, q: Any, start: int, options: dict[str, Any], xp: Any
 ) -> BlockFunction:
     """Return the function that gives the mask or the bias of a block, (..., query, key).
 
-    `indices` holds dtype and device of what a function of the user is called with.
+    `start` is the position of the first query, and `options` are dtype and device of indices and
+    positions.
     """
     q_len, k_len = q.shape[layout.seq], layout.k_len
-    if not callable(given):
-        aligned = layout.align(kind, given, q_len, k_len, xp)
-        rows = (ALL,) * (aligned.ndim - 2)
-        return lambda queries, keys: slice_broadcast(aligned, (*rows, queries, keys))
+    if isinstance(given, Mask):
 
-    def block(queries: slice, keys: slice) -> Any:
-        q_idx = xp.arange(*queries.indices(q_len), **indices)
-        k_idx = xp.arange(*keys.indices(k_len), **indices)
-        name, array = call_score_function(kind, given, q_idx[:, None], k_idx[None, :], xp, q=q)
-        return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
+        def of_mask(queries: slice, keys: Keys) -> Any:
+            first, last, _ = queries.indices(q_len)
+            positions, ranges = (first + start, last + start), ranges_of(keys, k_len)
+            hidden = given._between(positions, ranges, k_len, xp, options["device"])
+            return layout.align_value(kind, hidden, xp)
 
-    return block
+        return of_mask
+
+    def indices(queries: slice, keys: Keys) -> tuple[Any, Any]:
+        q_idx = xp.arange(*queries.indices(q_len)[:2], **options)
+        parts = [xp.arange(*part, **options) for part in ranges_of(keys, k_len)]
+        return q_idx, parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+
+    if isinstance(given, Bias):
+
+        def of_bias(queries: slice, keys: Keys) -> Any:
+            q_idx, k_idx = indices(queries, keys)
+            dtype = compute_dtype(q.dtype, xp)
+            return layout.align_value(kind, given._at_positions(q_idx + start, k_idx, dtype), xp)
+
+        return of_bias
+
+    if callable(given):
+
+        def of_function(queries: slice, keys: Keys) -> Any:
+            q_idx, k_idx = indices(queries, keys)
+            name, array = call_score_function(kind, given, q_idx[:, None], k_idx[None, :], xp, q=q)
+            return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
+
+        return of_function
+
+    aligned = layout.align(kind, given, q_len, k_len, xp)
+    rows = (ALL,) * (aligned.ndim - 2)
+
+    def of_array(queries: slice, keys: Keys) -> Any:
+        part = slice_broadcast(aligned, (*rows, queries, ALL))
+        return part if part.shape[-1] == 1 else slice_keys(part, -1, keys, xp)
+
+    return of_array
 
 
 def given_arrays(**given: Any) -> dict[str, Any]:
-    """Return the masks and biases that are arrays, by name: no functions, and not None."""
-    return {name: array for name, array in drop_none(**given).items() if not callable(array)}
+    """Return the masks and biases that are arrays, and those of values, by name."""
+    arrays: dict[str, Any] = {}
+    for name, value in drop_none(**given).items():
+        if isinstance(value, Mask | Bias):
+            arrays |= {f"{name}.{key}": array for key, array in value._device_arrays().items()}
+        elif not callable(value):
+            arrays[name] = value
+    return arrays
 
 
 def call_score_function(

@@ -1,24 +1,33 @@
-"""Combine masks, convert them to biases, and find fully masked queries."""
+"""Combine masks, convert them to what others take and back, and find fully masked queries."""
 
 import operator
 from functools import reduce
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.errors import wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
+    Device,
     Dtype,
+    Namespace,
     default_float,
     device_of,
+    drop_none,
+    dtype_name,
     float_dtype,
+    host,
+    is_dtype,
     namespace_of,
     select,
 )
+from positional_embeddings._core.positions import position_interval
+from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.ranges import Ranges
 
 
-def combine_masks(*masks: Array | None) -> Any:
+def combine_masks(*masks: Array | Mask | None) -> Any:
     """Return the mask that hides what any of the given masks hides.
 
     Masks with the same number of axes broadcast axis by axis. A mask of two axes is (query, key),
@@ -27,14 +36,15 @@ def combine_masks(*masks: Array | None) -> Any:
 
     Parameters
     ----------
-    *masks : array of bool or None
+    *masks : array of bool, Mask, or None
         Masks of shape (query, key) or (query, key, batch), with 1 where they broadcast, or
         all with another number of axes; None is skipped. The attention mask of a
-        tokenizer, (batch, key) with 0 at padding, is ``(attention_mask == 0).T[None]``.
+        tokenizer, (batch, key) with 0 at padding, is ``(attention_mask == 0).T[None]``. Or
+        values alone, such as `CausalMask`, which ``|`` combines as well.
 
     Returns
     -------
-    array of bool, or None
+    array of bool, Mask, or None
         Their union, of the broadcast shape; None if every mask is None.
 
     Raises
@@ -60,9 +70,11 @@ def combine_masks(*masks: Array | None) -> Any:
     """
     if len(masks) == 1 and isinstance(masks[0], list | tuple):
         raise wrong_type("masks", "be given one by one, as combine_masks(*masks)", "one list")
-    given = {f"masks[{i}]": mask for i, mask in enumerate(masks) if mask is not None}
+    given: dict[str, Any] = {f"masks[{i}]": m for i, m in enumerate(masks) if m is not None}
     if not given:
         return None
+    if all(isinstance(mask, Mask) for mask in given.values()):
+        return reduce(operator.or_, given.values())
     xp = namespace_of(**given)
     for name, mask in given.items():
         checks.mask(name, mask, xp)
@@ -157,6 +169,252 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     minus_infinity = xp.asarray(-float("inf"), dtype=dtype, device=on)
     bias: ArrayT = select(mask, minus_infinity, 0.0, xp)
     return bias
+
+
+def to_attend(
+    mask: Array | Mask,
+    /,
+    q_len: int | None = None,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return a mask as PyTorch, JAX and ONNX take it: True where a query may attend.
+
+    Parameters
+    ----------
+    mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
+        True where a query may not attend to a key.
+    q_len, k_len, offset : int, optional
+        For a mask value: numbers of queries and keys, and position of the first query among
+        the keys. If None, there are as many keys as queries, and the last query is at the
+        last key.
+    xp, device : optional
+        For a mask value: array library (NumPy if None) and device of the result.
+
+    Returns
+    -------
+    array of bool, shape (batch or 1, 1, query, key)
+        What PyTorch's ``scaled_dot_product_attention(attn_mask=)``, JAX's
+        ``dot_product_attention(mask=)`` and ONNX's ``Attention`` take.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is neither a mask value nor a boolean array, `q_len` is missing for a value,
+        or an option is given that an array leaves no choice in.
+    ValueError
+        If an array does not have two or three axes, or a number is not positive.
+
+    Examples
+    --------
+    >>> from positional_embeddings import CausalMask
+    >>> to_attend(CausalMask(), 3)[0, 0].astype(int)
+    array([[1, 0, 0],
+           [1, 1, 0],
+           [1, 1, 1]])
+    """
+    xp, dense = _dense(mask, q_len, k_len, offset, xp, device)
+    return xp.permute_dims(~dense, (2, 0, 1))[:, None, ...]
+
+
+def to_keras(
+    mask: Array | Mask,
+    /,
+    q_len: int | None = None,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return a mask as Keras' ``MultiHeadAttention`` takes it: True where a query may attend.
+
+    Parameters
+    ----------
+    mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
+        True where a query may not attend to a key.
+    q_len, k_len, offset : int, optional
+        For a mask value, as `to_attend` takes them.
+    xp, device : optional
+        For a mask value: array library (NumPy if None) and device of the result.
+
+    Returns
+    -------
+    array of bool, shape (batch or 1, query, key)
+        The `attention_mask` of a call.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The errors of `to_attend`.
+
+    Examples
+    --------
+    >>> from positional_embeddings import PaddingMask
+    >>> to_keras(PaddingMask([2, 3]), 3).shape
+    (2, 3, 3)
+    """
+    return to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device)[:, 0, ...]
+
+
+def to_bias(
+    mask: Array | Mask,
+    /,
+    q_len: int | None = None,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    dtype: Dtype | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return a mask as a bias that is added to scores (batch, heads, query, key).
+
+    Parameters
+    ----------
+    mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
+        True where a query may not attend to a key.
+    q_len, k_len, offset : int, optional
+        For a mask value, as `to_attend` takes them.
+    xp, device : optional
+        For a mask value: array library (NumPy if None) and device of the result.
+    dtype : dtype, optional
+        Real floating-point dtype of the result, the library's default if None.
+
+    Returns
+    -------
+    array, shape (batch or 1, 1, query, key)
+        Minus infinity where a key is hidden, else 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The errors of `to_attend` and of `mask_to_bias`.
+
+    See Also
+    --------
+    mask_to_bias : The same without moving axes.
+
+    Examples
+    --------
+    >>> from positional_embeddings import CausalMask
+    >>> to_bias(CausalMask(), 2)[0, 0]
+    array([[  0., -inf],
+           [  0.,   0.]])
+    """
+    attend = to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device)
+    return mask_to_bias(~attend, dtype)
+
+
+def to_block_ranges(
+    mask: Mask,
+    /,
+    q_len: int,
+    k_len: int | None = None,
+    *,
+    block_size: int,
+    offset: int | None = None,
+) -> list[Ranges]:
+    """Return which keys each block of queries can see at most, as block-sparse kernels want.
+
+    Parameters
+    ----------
+    mask : Mask
+        A mask value. All keys are told if it cannot know, as `Mask.key_ranges` says.
+    q_len, k_len, offset : int, optional
+        Numbers of queries and keys, and position of the first query among the keys. If None,
+        there are as many keys as queries, and the last query is at the last key.
+    block_size : int
+        Number of queries of a block, positive.
+
+    Returns
+    -------
+    list of tuple of (int, int)
+        For each block of queries its ascending ranges of keys (start, stop).
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not a mask value, or a number is not an integer.
+    ValueError
+        If a number is not positive.
+
+    Examples
+    --------
+    >>> from positional_embeddings import SlidingWindowMask
+    >>> to_block_ranges(SlidingWindowMask(2, 0), 8, block_size=4)
+    [((0, 4),), ((2, 8),)]
+    """
+    if not isinstance(mask, Mask):
+        raise wrong_type("mask", "be a mask value, such as CausalMask()", shown(mask))
+    block_size = checks.positive_integer("block_size", block_size)
+    (start, stop), k_len = position_interval(q_len, k_len, offset, host, "cpu")
+    firsts = range(start, stop, block_size)
+    return [mask.key_ranges(first, min(first + block_size, stop), k_len) for first in firsts]
+
+
+def from_attend(attend: ArrayT, /) -> ArrayT:
+    """Return the mask of an array that is True where a query may attend.
+
+    Parameters
+    ----------
+    attend : array of bool, shape (query, key), (batch, query, key) or (batch, 1, query, key)
+        What PyTorch, JAX, ONNX or Keras take.
+
+    Returns
+    -------
+    array of bool, shape (query, key, batch or 1)
+        True where a query may not attend to a key.
+
+    Raises
+    ------
+    TypeError
+        If `attend` is not a boolean array.
+    ValueError
+        If it does not have two to four axes, or is for several heads.
+
+    Examples
+    --------
+    >>> from positional_embeddings import CausalMask
+    >>> bool((from_attend(to_attend(CausalMask(), 3)) == CausalMask().dense(3)).all())
+    True
+    """
+    xp = namespace_of(attend=attend)
+    given: Any = attend
+    if not is_dtype(given.dtype, "bool", xp):
+        raise wrong_type("attend", "have a boolean dtype", dtype_name(given.dtype))
+    shape = tuple(given.shape)
+    if given.ndim not in (2, 3, 4) or (given.ndim == 4 and shape[1] != 1):
+        what = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
+        raise wrong_value("attend", what, shape)
+    given = given[:, 0, ...] if given.ndim == 4 else given
+    given = given[None, ...] if given.ndim == 2 else given
+    mask: ArrayT = xp.permute_dims(xp.logical_not(given), (1, 2, 0))
+    return mask
+
+
+def _dense(
+    mask: Any, q_len: int | None, k_len: int | None, offset: int | None, xp: Any, device: Any
+) -> tuple[Namespace, Any]:
+    """Return a mask, as a value or an array, as (query, key, batch), after its namespace."""
+    if isinstance(mask, Mask):
+        if q_len is None:
+            raise wrong_type("q_len", "be given for a mask value", "None")
+        dense = mask.dense(q_len, k_len, offset=offset, xp=xp, device=device)
+        return namespace_of(mask=dense), dense
+    options = {"q_len": q_len, "k_len": k_len, "offset": offset, "xp": xp, "device": device}
+    for name, option in drop_none(**options).items():
+        raise wrong_type(name, "be left out where `mask` is an array", shown(option))
+    xp = namespace_of(mask=mask)
+    checks.mask("mask", mask, xp)
+    if mask.ndim not in (2, 3):
+        raise wrong_value(
+            "mask", "have shape (query, key) or (query, key, batch)", tuple(mask.shape)
+        )
+    return xp, mask[:, :, None] if mask.ndim == 2 else mask
 
 
 def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:

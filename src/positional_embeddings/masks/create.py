@@ -1,4 +1,4 @@
-"""Causal, padding, prefix and segment masks: True where a query may not attend to a key.
+"""Masks as arrays: True where a query may not attend to a key.
 
 A mask has shape (query, key, batch), with 1 where it broadcasts, so that masks combine with
 ``|``; `combine_masks` takes masks with other numbers of axes. Query i is at position
@@ -6,27 +6,33 @@ i + offset, key j at position j.
 """
 
 from collections.abc import Sequence
-from numbers import Real
-from typing import Any, Literal
+from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     Device,
     Namespace,
-    device_of,
     drop_none,
     namespace_of,
-    namespace_or_numpy,
 )
-from positional_embeddings._core.positions import (
-    length_array,
-    positions_from_lengths,
-    sequence_first,
+from positional_embeddings._core.positions import length_array, sequence_first
+from positional_embeddings.masks.sequences import (
+    PaddingMask,
+    PrefixMask,
+    SegmentMask,
+    Side,
+    prefix_lengths,
+)
+from positional_embeddings.masks.structured import (
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    SlidingWindowMask,
 )
 
-Side = Literal["right", "left"]
+Window = tuple[int | None, int | None]
 
 
 def create_causal_mask(
@@ -84,10 +90,7 @@ def create_causal_mask(
     array([[0, 0, 0, 0, 1],
            [0, 0, 0, 0, 0]])
     """
-    mask_diagonal = checks.boolean("mask_diagonal", mask_diagonal)
-    xp = namespace_or_numpy(xp)
-    query, key = query_and_key(q_len, k_len, offset, xp, device)
-    return key >= query if mask_diagonal else key > query
+    return CausalMask(mask_diagonal).dense(q_len, k_len, offset=offset, xp=xp, device=device)
 
 
 def create_padding_mask(
@@ -140,12 +143,10 @@ def create_padding_mask(
            [1, 0, 0, 0]])
     """
     max_len = checks.length_in_memory("max_len", max_len)
-    checks.choice("side", side, ("right", "left"))
     batch_first = checks.boolean("batch_first", batch_first)
-    xp, real = length_array("lengths", lengths, xp, device, max_len, "`max_len`")
-    key = xp.arange(max_len, dtype=real.dtype, device=device_of(real))[None, :, None]
-    real = real[:, None, None] if batch_first else real[None, None, :]
-    return key >= real if side == "right" else key < max_len - real
+    xp, lengths = length_array("lengths", lengths, xp, device, max_len, "`max_len`")
+    mask = PaddingMask(lengths, side).dense(1, max_len)
+    return xp.permute_dims(mask, (2, 1, 0)) if batch_first else mask
 
 
 def create_prefix_mask(
@@ -195,16 +196,9 @@ def create_prefix_mask(
            [0, 0, 1],
            [0, 0, 0]])
     """
-    lengths: Any = prefix_len
-    if isinstance(lengths, Real):
-        what = "an integer or a sequence of integers"
-        lengths = [checks.integer("prefix_len", lengths, what)]  # type: ignore[arg-type]
-    elif getattr(lengths, "shape", None) == ():
-        lengths = lengths[None]
     keys = checks.positive_integer(*(("q_len", q_len) if k_len is None else ("k_len", k_len)))
-    xp, prefix = length_array("prefix_len", lengths, xp, device, keys, "the number of keys")
-    query, key = query_and_key(q_len, k_len, offset, xp, device_of(prefix))
-    return (key > query) & (key >= prefix[None, None, :])
+    prefix = prefix_lengths("prefix_len", prefix_len, xp, device, keys)
+    return PrefixMask(prefix).dense(q_len, k_len, offset=offset)
 
 
 def create_segment_mask(
@@ -267,16 +261,164 @@ def create_segment_mask(
             key.shape[1],
             _transposed_segments(query, key, seq_axis),
         )
-    query, key = query[:, None, :], key[None, :, :]
-    return (query != key) | (query < 0) | (key < 0)
+    return SegmentMask(query, *others).dense(query.shape[0], key.shape[0])
 
 
-def query_and_key(
-    q_len: int, k_len: int | None, offset: int | None, xp: Namespace, device: Device | None
-) -> tuple[Any, Any]:
-    """Return positions of queries and keys that broadcast to (query, key, 1)."""
-    query, key = positions_from_lengths(q_len, k_len, offset, xp, device)
-    return query[:, None, None], key[None, :, None]
+def create_sliding_window_mask(
+    q_len: int,
+    window: Window,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the mask that lets each query attend to a window around its position.
+
+    Parameters
+    ----------
+    q_len : int
+        Number of queries, positive.
+    window : tuple of two int or None
+        Numbers of keys before and after its own position that a query attends to, None for
+        all. ``(w - 1, 0)`` is the causal window of w keys.
+    k_len, offset : int, optional
+        Number of keys, and position of the first query among them. If None, there are as
+        many keys as queries, and the last query is at the last key.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result.
+
+    Returns
+    -------
+    array of bool, shape (q_len, k_len, 1)
+        True where key j is outside ``i - left <= j <= i + right``.
+
+    Raises
+    ------
+    TypeError
+        If `window` is not a pair, or an argument is of the wrong kind.
+    ValueError
+        If a length is not positive, or a side of the window negative.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1.
+
+    Examples
+    --------
+    >>> create_sliding_window_mask(4, (1, 0))[:, :, 0].astype(int)
+    array([[0, 1, 1, 1],
+           [0, 0, 1, 1],
+           [1, 0, 0, 1],
+           [1, 1, 0, 0]])
+    """
+    left, right = _window(window)
+    mask = SlidingWindowMask(left, right)
+    return mask.dense(q_len, k_len, offset=offset, xp=xp, device=device)
+
+
+def create_chunked_mask(
+    q_len: int,
+    chunk_size: int,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the mask that lets each query attend to the keys of its own chunk.
+
+    Parameters
+    ----------
+    q_len : int
+        Number of queries, positive.
+    chunk_size : int
+        Number of positions in a chunk, positive.
+    k_len, offset : int, optional
+        Number of keys, and position of the first query among them. If None, there are as
+        many keys as queries, and the last query is at the last key.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result.
+
+    Returns
+    -------
+    array of bool, shape (q_len, k_len, 1)
+        True where ``i // chunk_size`` and ``j // chunk_size`` differ. Combine with a
+        causal mask for causal chunks.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive.
+
+    References
+    ----------
+    Child et al. (2019), Generating Long Sequences with Sparse Transformers, section 4.
+
+    Examples
+    --------
+    >>> create_chunked_mask(4, 2)[:, :, 0].astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [1, 1, 0, 0],
+           [1, 1, 0, 0]])
+    """
+    chunk_size = checks.positive_integer("chunk_size", chunk_size)
+    return ChunkedMask(chunk_size).dense(q_len, k_len, offset=offset, xp=xp, device=device)
+
+
+def create_dilated_mask(
+    q_len: int,
+    dilation: int,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the mask that lets each query attend to every `dilation`-th position.
+
+    Parameters
+    ----------
+    q_len : int
+        Number of queries, positive.
+    dilation : int
+        Step between the keys that a query attends to, positive; 1 masks nothing.
+    k_len, offset : int, optional
+        Number of keys, and position of the first query among them. If None, there are as
+        many keys as queries, and the last query is at the last key.
+    xp, device : optional
+        Array library (NumPy if None) and device of the result.
+
+    Returns
+    -------
+    array of bool, shape (q_len, k_len, 1)
+        True where ``i - j`` is not a multiple of `dilation`. Combine with a sliding-window
+        or causal mask to limit it.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1.
+
+    Examples
+    --------
+    >>> create_dilated_mask(4, 2)[:, :, 0].astype(int)
+    array([[0, 1, 0, 1],
+           [1, 0, 1, 0],
+           [0, 1, 0, 1],
+           [1, 0, 1, 0]])
+    """
+    dilation = checks.positive_integer("dilation", dilation)
+    return DilatedMask(dilation).dense(q_len, k_len, offset=offset, xp=xp, device=device)
 
 
 def _checked_segments(name: str, ids: Any, seq_axis: int, xp: Namespace) -> Any:
@@ -294,3 +436,17 @@ def _transposed_segments(query: Any, key: Any, seq_axis: int) -> str:
     if query.shape[0] == key.shape[1]:
         return " Pass the transpose of `segment_ids`?"
     return " Pass the transpose of `key_segment_ids`?" if query.shape[1] == key.shape[0] else ""
+
+
+def _window(window: Any) -> Window:
+    if not (isinstance(window, tuple | list) and len(window) == 2):
+        raise wrong_type(
+            "window",
+            "be a pair (left, right) of numbers of keys, None for all of a side",
+            shown(window),
+        )
+    left, right = (
+        None if side is None else checks.non_negative_integer(f"window[{i}]", side)
+        for i, side in enumerate(window)
+    )
+    return left, right

@@ -1,22 +1,43 @@
 """Masks drawn in characters."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import Array, namespace_of
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.namespace import (
+    Array,
+    HostArray,
+    drop_none,
+    namespace_of,
+    to_host,
+)
+from positional_embeddings._core.positions import position_interval
+from positional_embeddings.masks.mask import Mask
 
 
 def describe_mask(
-    mask: Array, /, *, batch: int = 0, key_axis: int | None = None, most: int = 32
+    mask: Array | Mask,
+    /,
+    q_len: int | None = None,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    batch: int = 0,
+    key_axis: int | None = None,
+    most: int = 32,
 ) -> str:
     """Return a mask drawn in characters, one for each query and key.
 
     Parameters
     ----------
-    mask : array of bool, shape (query, key) or (query, key, batch)
-        True where a query may not attend to a key. With `key_axis` -1, shape (query, key) or
-        (batch, ..., query, key); with `key_axis` 1, (query, key) or (query, key, batch, ...).
+    mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
+        True where a query may not attend to a key. With `key_axis` -1, an array has shape
+        (query, key) or (batch, ..., query, key); with `key_axis` 1, (query, key) or
+        (query, key, batch, ...).
+    q_len, k_len, offset : int, optional
+        For a mask value: numbers of queries and keys, and position of the first query among
+        the keys. If None, there are as many keys as queries, and the last query is at the
+        last key.
     batch : int, default 0
         Which sequence to draw; a mask of length 1 there is the same for all.
     key_axis : int, optional
@@ -35,7 +56,8 @@ def describe_mask(
     Raises
     ------
     TypeError
-        If `mask` is not a boolean array.
+        If `mask` is neither a mask value nor a boolean array, `q_len` is missing for a value, or
+        an option is given that is not for this kind of mask.
     ValueError
         If `mask` has too few axes, or four or more without `key_axis`, or `batch` is out of range.
 
@@ -52,22 +74,93 @@ def describe_mask(
         3 ####.
         4 #####
     # attends   . masked   (5 queries, 5 keys)
+
+    A mask value is asked for the numbers that are drawn alone:
+
+    >>> from positional_embeddings import CausalMask, SlidingWindowMask
+    >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, 0), 4, 8, most=6))
+          key
+          01:67
+    query
+        0 ..:..
+        1 ..:..
+        2 ..:#.
+        3 ..:##
+    # attends   . masked   (4 queries, 8 keys)
     """
-    xp = namespace_of(mask=mask)
-    checks.mask("mask", mask, xp)
     most = max(checks.positive_integer("most", most), 4)
-    picture = one_mask(mask, checks.non_negative_integer("batch", batch), key_axis)
-    queries, keys = picture.shape
-    rows, columns = _drawn(queries, most), _drawn(keys, most)
-    lines = ["      key", *_key_numbers(columns), "query"]
-    for i in rows:
+    batch = checks.non_negative_integer("batch", batch)
+    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    if isinstance(mask, Mask):
+        (rows, columns), cells = _of_value(mask, lengths, batch, key_axis, most)
+    else:
+        for name, option in drop_none(**lengths).items():
+            raise wrong_type(name, "be left out where `mask` is an array", shown(option))
+        (rows, columns), cells = _of_array(mask, batch, key_axis, most)
+    lines = ["      key", *_key_numbers(columns.shown), "query"]
+    hidden = iter(cells.tolist())
+    for i in rows.shown:
         if i is None:
             lines.append("    : ")
             continue
-        cells = (":" if j is None else "." if bool(picture[i, j]) else "#" for j in columns)
-        lines.append(f"{i:5d} {''.join(cells)}")
-    lines.append(f"# attends   . masked   ({queries} queries, {keys} keys)")
+        row = iter(next(hidden))
+        drawn = (":" if j is None else "." if next(row) else "#" for j in columns.shown)
+        lines.append(f"{i:5d} {''.join(drawn)}")
+    lines.append(f"# attends   . masked   ({rows.size} queries, {columns.size} keys)")
     return "\n".join(line.rstrip() for line in lines)
+
+
+class _Drawn(NamedTuple):
+    """Which of some queries or keys are drawn: the first and the last ones."""
+
+    size: int
+    parts: tuple[tuple[int, int], ...]
+
+    @property
+    def shown(self) -> list[int | None]:
+        """Return their indices, None for those that are left out in the middle."""
+        first, *last = (list(range(*part)) for part in self.parts)
+        return [*first, *([None, *last[0]] if last else [])]
+
+
+def _drawn(size: int, most: int) -> _Drawn:
+    half = (most - 1) // 2
+    return _Drawn(size, ((0, size),) if size <= most else ((0, half), (size - half, size)))
+
+
+def _of_array(
+    mask: Any, batch: int, key_axis: int | None, most: int
+) -> tuple[tuple[_Drawn, _Drawn], HostArray]:
+    """Return which queries and keys of an array are drawn, and the mask between them."""
+    xp = namespace_of(mask=mask)
+    checks.mask("mask", mask, xp)
+    picture = one_mask(mask, batch, key_axis)
+    rows, columns = (_drawn(size, most) for size in picture.shape)
+    picture = xp.concat([picture[a:b, :] for a, b in rows.parts], axis=0)
+    picture = xp.concat([picture[:, a:b] for a, b in columns.parts], axis=1)
+    return (rows, columns), to_host(picture, xp)
+
+
+def _of_value(
+    mask: Mask, lengths: dict[str, Any], batch: int, key_axis: int | None, most: int
+) -> tuple[tuple[_Drawn, _Drawn], HostArray]:
+    """Return which queries and keys of a mask value are drawn, and the mask between them."""
+    if lengths["q_len"] is None:
+        raise wrong_type("q_len", "be given for a mask value", "None")
+    if key_axis is not None:
+        raise wrong_type("key_axis", "be left out for a mask value", shown(key_axis))
+    xp, device = mask._library(None, None)
+    queries, k_len = position_interval(**lengths, xp=xp, device=device)
+    mask._check(queries, k_len)
+    rows, columns = _drawn(queries[1] - queries[0], most), _drawn(k_len, most)
+    starts = queries[0], 0
+    q_pos, k_pos = (
+        xp.asarray([start + i for i in drawn.shown if i is not None], device=device)
+        for start, drawn in zip(starts, (rows, columns), strict=True)
+    )
+    hidden = mask(q_pos[:, None], k_pos[None, :], k_len=k_len)
+    hidden = hidden if hidden.ndim == 3 else hidden[..., None]
+    return (rows, columns), to_host(one_mask(hidden, batch, 1), xp)
 
 
 def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
@@ -96,14 +189,6 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
     rest = (0,) * len(others)
     chosen = (0 if size == 1 else batch, *rest) if mask.ndim > 2 else ()
     return mask[(..., *chosen)] if key_axis == 1 else mask[(*chosen, ...)]
-
-
-def _drawn(size: int, most: int) -> list[int | None]:
-    """Return the indices to draw, None for those that are left out in the middle."""
-    if size <= most:
-        return list(range(size))
-    half = (most - 1) // 2
-    return [*range(half), None, *range(size - half, size)]
 
 
 def _key_numbers(columns: list[int | None]) -> list[str]:

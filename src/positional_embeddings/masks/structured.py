@@ -1,54 +1,79 @@
-"""Sparse attention masks: windows, chunks and dilation.
+"""Masks by position alone: causal, windows, chunks, dilation, global tokens, neighbourhoods."""
 
-True where a query may not attend to a key; query i is at position i + offset, key j at position j.
-"""
-
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated, Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type
-from positional_embeddings._core.namespace import Device, Namespace, device_of, namespace_or_numpy
-from positional_embeddings._core.positions import farthest_position
-from positional_embeddings.masks.create import query_and_key
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.namespace import Array
+from positional_embeddings._core.positions import farthest_position, length_array
+from positional_embeddings._core.weights import weight
+from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, unite
 
-Window = tuple[int | None, int | None]
+_Size = Annotated[int, checks.positive_integer]
+_Side = Annotated[int | None, checks.optional(checks.non_negative_integer)]
 
 
-def create_sliding_window_mask(
-    q_len: int,
-    window: Window,
-    k_len: int | None = None,
-    *,
-    offset: int | None = None,
-    xp: Namespace | None = None,
-    device: Device | None = None,
-) -> Any:
-    """Return the mask that lets each query attend to a window around its position.
+@dataclass(frozen=True, eq=False, repr=False)
+class CausalMask(Mask):
+    """A query sees its own position and earlier ones.
 
     Parameters
     ----------
-    q_len : int
-        Number of queries, positive.
-    window : tuple of two int or None
-        Numbers of keys before and after its own position that a query attends to, None for
-        all. ``(w - 1, 0)`` is the causal window of w keys.
-    k_len, offset : int, optional
-        Number of keys, and position of the first query among them. If None, there are as
-        many keys as queries, and the last query is at the last key.
-    xp, device : optional
-        Array library (NumPy if None) and device of the result.
-
-    Returns
-    -------
-    array of bool, shape (q_len, k_len, 1)
-        True where key j is outside ``i - left <= j <= i + right``.
+    mask_diagonal : bool, default False
+        Also hide its own position.
 
     Raises
     ------
     TypeError
-        If `window` is not a pair, or an argument is of the wrong kind.
+        If `mask_diagonal` is neither True nor False.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.2.3.
+
+    Examples
+    --------
+    >>> CausalMask().dense(3)[:, :, 0].astype(int)
+    array([[0, 1, 1],
+           [0, 0, 1],
+           [0, 0, 0]])
+
+    Queries 100 to 199 see no key from 200 on:
+
+    >>> CausalMask().key_ranges(100, 200, k_len=1000)
+    ((0, 200),)
+    """
+
+    mask_diagonal: Annotated[bool, checks.boolean] = False
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return k.values >= q.values if self.mask_diagonal else k.values > q.values
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        own = 0 if self.mask_diagonal else 1
+        return Reach(clip(0, stop - 1 + own, k_len), clip(0, start + own, k_len))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlidingWindowMask(Mask):
+    """A query sees a window around its position.
+
+    Parameters
+    ----------
+    left, right : int or None
+        Numbers of keys before and after its own position that a query sees, zero or more;
+        None for all. ``SlidingWindowMask(w - 1, 0)`` is the causal window of w keys.
+
+    Raises
+    ------
+    TypeError
+        If a number is not an integer.
     ValueError
-        If a length is not positive, or a side of the window negative.
+        If a number is negative.
 
     References
     ----------
@@ -56,63 +81,52 @@ def create_sliding_window_mask(
 
     Examples
     --------
-    >>> create_sliding_window_mask(4, (1, 0))[:, :, 0].astype(int)
+    >>> SlidingWindowMask(1, 0).dense(4)[:, :, 0].astype(int)
     array([[0, 1, 1, 1],
            [0, 0, 1, 1],
            [1, 0, 0, 1],
            [1, 1, 0, 0]])
     """
-    left, right = _window(window)
-    xp = namespace_or_numpy(xp)
-    query, key = query_and_key(q_len, k_len, offset, xp, device)
-    # No two positions are farther apart.
-    widest = 2 * farthest_position(query.dtype, xp)
-    left, right = (None if side is None or side > widest else side for side in (left, right))
-    if left is None and right is None:
-        shape = (query.shape[0], key.shape[1], 1)
-        return xp.zeros(shape, dtype=xp.bool, device=device_of(query))
-    if left is None:
-        return key > query + right
-    if right is None:
-        return key < query - left
-    return (key < query - left) | (key > query + right)
+
+    left: _Side
+    right: _Side
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        # No two positions are farther apart.
+        widest = 2 * farthest_position(q.values.dtype, q.xp)
+        left, right = (None if n is None or n > widest else n for n in (self.left, self.right))
+        if left is None and right is None:
+            return (q.values != q.values) | (k.values != k.values)
+        if left is None:
+            return k.values > q.values + right
+        if right is None:
+            return k.values < q.values - left
+        return (k.values < q.values - left) | (k.values > q.values + right)
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        def between(first: int, last: int) -> Ranges:
+            begin = 0 if self.left is None else first - self.left
+            end = k_len if self.right is None else last + self.right + 1
+            return clip(begin, end, k_len)
+
+        return Reach(between(start, stop - 1), between(stop - 1, start))
 
 
-def create_chunked_mask(
-    q_len: int,
-    chunk_size: int,
-    k_len: int | None = None,
-    *,
-    offset: int | None = None,
-    xp: Namespace | None = None,
-    device: Device | None = None,
-) -> Any:
-    """Return the mask that lets each query attend to the keys of its own chunk.
+@dataclass(frozen=True, eq=False, repr=False)
+class ChunkedMask(Mask):
+    """A query sees the keys of its own chunk.
 
     Parameters
     ----------
-    q_len : int
-        Number of queries, positive.
-    chunk_size : int
+    size : int
         Number of positions in a chunk, positive.
-    k_len, offset : int, optional
-        Number of keys, and position of the first query among them. If None, there are as
-        many keys as queries, and the last query is at the last key.
-    xp, device : optional
-        Array library (NumPy if None) and device of the result.
-
-    Returns
-    -------
-    array of bool, shape (q_len, k_len, 1)
-        True where ``i // chunk_size`` and ``j // chunk_size`` differ. Combine with a
-        causal mask for causal chunks.
 
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If `size` is not an integer.
     ValueError
-        If a size is not positive.
+        If `size` is not positive.
 
     References
     ----------
@@ -120,54 +134,40 @@ def create_chunked_mask(
 
     Examples
     --------
-    >>> create_chunked_mask(4, 2)[:, :, 0].astype(int)
+    >>> ChunkedMask(2).dense(4)[:, :, 0].astype(int)
     array([[0, 0, 1, 1],
            [0, 0, 1, 1],
            [1, 1, 0, 0],
            [1, 1, 0, 0]])
     """
-    chunk_size = checks.positive_integer("chunk_size", chunk_size)
-    xp = namespace_or_numpy(xp)
-    query, key = query_and_key(q_len, k_len, offset, xp, device)
-    chunk_size = min(chunk_size, xp.iinfo(query.dtype).max)
-    return xp.floor_divide(query, chunk_size) != xp.floor_divide(key, chunk_size)
+
+    size: _Size
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        size = min(self.size, q.xp.iinfo(q.values.dtype).max)
+        return q.xp.floor_divide(q.values, size) != q.xp.floor_divide(k.values, size)
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        first, last = start // self.size, (stop - 1) // self.size
+        some = clip(first * self.size, (last + 1) * self.size, k_len)
+        return Reach(some, some if first == last else ())
 
 
-def create_dilated_mask(
-    q_len: int,
-    dilation: int,
-    k_len: int | None = None,
-    *,
-    offset: int | None = None,
-    xp: Namespace | None = None,
-    device: Device | None = None,
-) -> Any:
-    """Return the mask that lets each query attend to every `dilation`-th position.
+@dataclass(frozen=True, eq=False, repr=False)
+class DilatedMask(Mask):
+    """A query sees every `step`-th position, counted from its own.
 
     Parameters
     ----------
-    q_len : int
-        Number of queries, positive.
-    dilation : int
-        Step between the keys that a query attends to, positive; 1 masks nothing.
-    k_len, offset : int, optional
-        Number of keys, and position of the first query among them. If None, there are as
-        many keys as queries, and the last query is at the last key.
-    xp, device : optional
-        Array library (NumPy if None) and device of the result.
-
-    Returns
-    -------
-    array of bool, shape (q_len, k_len, 1)
-        True where ``i - j`` is not a multiple of `dilation`. Combine with a sliding-window
-        or causal mask to limit it.
+    step : int
+        Step between the keys that a query sees, positive; 1 hides nothing.
 
     Raises
     ------
     TypeError
-        If an argument is of the wrong kind.
+        If `step` is not an integer.
     ValueError
-        If a size is not positive.
+        If `step` is not positive.
 
     References
     ----------
@@ -175,28 +175,195 @@ def create_dilated_mask(
 
     Examples
     --------
-    >>> create_dilated_mask(4, 2)[:, :, 0].astype(int)
+    >>> DilatedMask(2).dense(4)[:, :, 0].astype(int)
     array([[0, 1, 0, 1],
            [1, 0, 1, 0],
            [0, 1, 0, 1],
            [1, 0, 1, 0]])
     """
-    dilation = checks.positive_integer("dilation", dilation)
-    xp = namespace_or_numpy(xp)
-    query, key = query_and_key(q_len, k_len, offset, xp, device)
-    dilation = min(dilation, xp.iinfo(query.dtype).max)
-    return xp.remainder(query, dilation) != xp.remainder(key, dilation)
+
+    step: _Size
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        step = min(self.step, q.xp.iinfo(q.values.dtype).max)
+        return q.xp.remainder(q.values, step) != q.xp.remainder(k.values, step)
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        whole = clip(0, k_len, k_len)
+        if self.step == 1:
+            return Reach(whole, whole)
+        if stop - start >= self.step:
+            return Reach(whole, ())
+        # The first and the last key that one of the queries sees.
+        first = min(position % self.step for position in range(start, stop))
+        last = max(k_len - 1 - (k_len - 1 - p) % self.step for p in range(start, stop))
+        return Reach(clip(first, last + 1, k_len), ())
 
 
-def _window(window: Any) -> Window:
-    if not (isinstance(window, tuple | list) and len(window) == 2):
-        raise wrong_type(
-            "window",
-            "be a pair (left, right) of numbers of keys, None for all of a side",
-            shown(window),
+@dataclass(frozen=True, eq=False, repr=False)
+class GlobalMask(Mask):
+    """Global tokens see all keys and are seen by all queries; every other pair is hidden.
+
+    By ``&`` it opens another mask for its tokens: ``SlidingWindowMask(256, 256) &
+    GlobalMask([0, 1])`` hides what both hide, as in Longformer and BigBird.
+
+    Parameters
+    ----------
+    indices : list, tuple or array of int, shape (tokens,)
+        Positions of the global tokens, zero or more.
+
+    Raises
+    ------
+    TypeError
+        If `indices` are not integers.
+    ValueError
+        If one is negative, where it can be read, or they do not have one axis.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1; Zaheer et al. (2020), Big Bird, section 2.
+
+    Examples
+    --------
+    >>> pattern = SlidingWindowMask(1, 1) & GlobalMask([0])
+    >>> pattern.dense(5)[:, :, 0].astype(int)
+    array([[0, 0, 0, 0, 0],
+           [0, 0, 0, 1, 1],
+           [0, 0, 0, 0, 1],
+           [0, 1, 0, 0, 0],
+           [0, 1, 1, 0, 0]])
+    >>> pattern.key_ranges(3, 5, k_len=5)
+    ((0, 1), (2, 5))
+    """
+
+    indices: Sequence[int] | Array = weight()
+
+    def __post_init__(self) -> None:
+        indices = kept_array(length_array("indices", self.indices, None, None)[1])
+        checks.set_fields(self, indices=indices)
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        of_query, of_key = (
+            points.xp.any(points.values == points.in_library(self.indices), axis=-1, keepdims=True)
+            for points in (q, k)
         )
-    left, right = (
-        None if side is None else checks.non_negative_integer(f"window[{i}]", side)
-        for i, side in enumerate(window)
-    )
-    return left, right
+        return ~(of_query | of_key)
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        indices = host_values(self.indices)
+        whole = clip(0, k_len, k_len)
+        if indices is None:
+            return Reach(whole, ())
+        tokens = {int(i) for i in indices}
+        own = unite((i, i + 1) for i in tokens if i < k_len)
+        inside = sum(start <= i < stop for i in tokens)
+        return Reach(whole if inside else own, whole if inside == stop - start else own)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighbourhoodMask(Mask):
+    """A token of a grid sees the tokens around it.
+
+    The tokens of the grid are in C order: position ``row * width + column`` in two dimensions.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Lengths of the axes of the grid, positive.
+    window : int or tuple of int
+        How many steps away a token is seen, zero or more: on each axis, or one number for all.
+
+    Raises
+    ------
+    TypeError
+        If a length or a number of steps is not an integer.
+    ValueError
+        If a number is out of range, or there are not as many in `window` as in `shape`; when
+        used, if there are more queries or keys than tokens.
+
+    References
+    ----------
+    Hassani et al. (2023), Neighborhood Attention Transformer, section 3.1; at the edges of the
+    grid a neighbourhood is cut here, and moved inwards there.
+
+    Examples
+    --------
+    The token in the middle of a grid of 3 by 4:
+
+    >>> mask = NeighbourhoodMask((3, 4), window=1)
+    >>> mask.dense(12)[5, :, 0].reshape(3, 4).astype(int)
+    array([[0, 0, 0, 1],
+           [0, 0, 0, 1],
+           [0, 0, 0, 1]])
+    """
+
+    shape: tuple[int, ...]
+    window: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        shape: Any = self.shape
+        window: Any = self.window
+        if not isinstance(shape, tuple | list) or not shape:
+            raise wrong_type("shape", "be a tuple of one length or more", shown(shape))
+        shape = tuple(checks.positive_integer(f"shape[{i}]", n) for i, n in enumerate(shape))
+        if isinstance(window, tuple | list):
+            if len(window) != len(shape):
+                raise wrong_value("window", f"have {len(shape)} numbers, as `shape` has", window)
+            window = tuple(
+                checks.non_negative_integer(f"window[{i}]", n) for i, n in enumerate(window)
+            )
+        else:
+            window = checks.non_negative_integer("window", window)
+        checks.set_fields(self, shape=shape, window=window)
+
+    @property
+    def _steps(self) -> tuple[int, ...]:
+        return self.window if isinstance(self.window, tuple) else (self.window,) * len(self.shape)
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+        tokens = prod(self.shape)
+        if k_len > tokens or queries[0] < 0 or queries[1] > tokens:
+            raise wrong_value(
+                "shape",
+                "have a token for each query and key",
+                f"{self.shape}, {tokens} tokens, for queries from position {queries[0]} to "
+                f"{queries[1] - 1} and {k_len} keys",
+            )
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        xp, tokens = q.xp, prod(self.shape)
+        hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
+        stride = tokens
+        for n, steps in zip(self.shape, self._steps, strict=True):
+            stride //= n
+            of_query, of_key = (
+                xp.remainder(xp.floor_divide(points.values, stride), n) for points in (q, k)
+            )
+            hidden = hidden | (xp.abs(of_query - of_key) > steps)
+        return hidden
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        seen = _neighbours(self.shape, self._steps, max(start, 0), min(stop, prod(self.shape)))
+        return Reach(unite((a, min(b, k_len)) for a, b in seen), ())
+
+
+def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int) -> Ranges:
+    """Return the tokens of a grid that are neighbours of those from `start` to before `stop`."""
+    if start >= stop:
+        return ()
+    (n, *rest), (reach, *others) = shape, steps
+    inner = prod(rest)
+    first, last = start // inner, (stop - 1) // inner
+    found: list[tuple[int, int]] = []
+    # Rows in between are whole: these, and what a part of the first and of the last row sees.
+    for row in {first, last}:
+        begin, end = max(start, row * inner), min(stop, (row + 1) * inner)
+        seen: Ranges = ((0, 1),)
+        if rest:
+            own = begin - row * inner, end - row * inner
+            seen = _neighbours(tuple(rest), tuple(others), *own)
+        for near in range(max(row - reach, 0), min(row + reach + 1, n)):
+            found += [(near * inner + a, near * inner + b) for a, b in seen]
+    if last - first > 1:
+        found.append((max(first + 1 - reach, 0) * inner, min(last + reach, n) * inner))
+    return unite(found)

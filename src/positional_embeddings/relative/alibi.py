@@ -1,9 +1,11 @@
 """ALiBi: a bias linear in the relative position."""
 
+from dataclasses import dataclass
 from math import floor, log2
-from typing import Any
+from typing import Annotated, Any
 
 from positional_embeddings._core import checks
+from positional_embeddings._core.checks import FeatureCount
 from positional_embeddings._core.namespace import (
     Array,
     Device,
@@ -15,7 +17,7 @@ from positional_embeddings._core.namespace import (
     namespace_or_numpy,
 )
 from positional_embeddings._core.positions import resolve_positions
-from positional_embeddings.relative.positions import by_head, real_relative_positions
+from positional_embeddings.relative.positions import Bias, by_head, real_relative_positions
 
 
 def alibi_slopes(
@@ -127,6 +129,62 @@ def alibi_bias(
     slopes = xp.asarray(_slopes(num_heads), dtype=relative.dtype, device=device_of(relative))
     relative = (relative if causal else -xp.abs(relative))[:, :, None, ...]
     return xp.astype(by_head(slopes, relative) * relative, dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class ALiBiBias(Bias):
+    """The linear bias of ALiBi as a value, which an attention evaluates block by block.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20.
+    causal : bool, default True
+        Whether the bias grows towards later keys, or falls off on both sides.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If `num_heads` is not positive.
+
+    See Also
+    --------
+    alibi_bias : The bias as an array, and what its options are.
+
+    Examples
+    --------
+    >>> bool((ALiBiBias(4)(3) == alibi_bias(4, 3)).all())
+    True
+    """
+
+    num_heads: FeatureCount
+    causal: Annotated[bool, checks.boolean] = True
+
+    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
+        """Return the bias as an array.
+
+        Parameters
+        ----------
+        q_len, k_len : int, optional
+            Numbers of queries and keys.
+        **options : Any
+            Those of `alibi_bias`: an offset, or positions instead of lengths, and library,
+            dtype and device of the result.
+
+        Returns
+        -------
+        array, shape (query, key, heads) or (query, key, heads, batch)
+            What `alibi_bias` returns.
+        """
+        return alibi_bias(self.num_heads, q_len, k_len, causal=self.causal, **options)
+
+    def _heads(self) -> int:
+        return self.num_heads
+
+    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
+        return self(query_positions=query, key_positions=key, dtype=dtype)
 
 
 def _slopes(num_heads: int) -> list[float]:

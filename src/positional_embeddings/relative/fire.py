@@ -1,5 +1,6 @@
 """FIRE: a bias by a small learned network of normalized distances."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -7,7 +8,9 @@ from positional_embeddings._core.capabilities import is_concretely_true, without
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import Array, device_of, is_real_number, namespace_of
 from positional_embeddings._core.positions import resolve_positions
+from positional_embeddings._core.weights import weight
 from positional_embeddings.relative.positions import (
+    Bias,
     check_parameters,
     heads_on_axis_2,
     real_relative_positions,
@@ -102,6 +105,85 @@ def fire_bias(
     with without_autocast(hidden):
         bias = xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
     return heads_on_axis_2(bias, xp)
+
+
+@dataclass(frozen=True, eq=False)
+class FIREBias(Bias):
+    """The bias of FIRE as a value, which an attention evaluates block by block.
+
+    Parameters
+    ----------
+    hidden_weight, hidden_bias : array, shape (hidden,)
+        First layer of the network, real floating-point.
+    output_weight : array, shape (heads, hidden)
+        Second layer of the network.
+    output_bias : array, shape (heads,)
+        Its bias.
+    c : float or 0-d array
+        How strongly the logarithm compresses distances, positive.
+    threshold : float or 0-d array
+        Query position L below which distances are divided by a constant, positive.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If the shapes of the arrays do not fit, or a number is not positive.
+
+    See Also
+    --------
+    fire_bias : The bias as an array, and what its options are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = np.ones(1)
+    >>> bias = FIREBias(one, 0 * one, -np.ones((2, 1)), np.zeros(2), c=0.1, threshold=16.0)
+    >>> bias(4).shape
+    (4, 4, 2)
+    """
+
+    hidden_weight: Any = weight()
+    hidden_bias: Any = weight()
+    output_weight: Any = weight()
+    output_bias: Any = weight()
+    _: KW_ONLY
+    c: Any = weight()
+    threshold: Any = weight()
+
+    def __post_init__(self) -> None:
+        parameters = self._parameters()
+        check_parameters(_SHAPES, namespace_of(**parameters), **parameters)
+        for name in ("c", "threshold"):
+            checks.set_fields(self, **{name: _number_or_array(name, getattr(self, name))})
+
+    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
+        """Return the bias as an array.
+
+        Parameters
+        ----------
+        q_len, k_len : int, optional
+            Numbers of queries and keys.
+        **options : Any
+            Those of `fire_bias`: an offset, or positions instead of lengths.
+
+        Returns
+        -------
+        array, shape (query, key, heads) or (query, key, heads, batch)
+            What `fire_bias` returns.
+        """
+        options |= {"q_len": q_len, "k_len": k_len, "c": self.c, "threshold": self.threshold}
+        return fire_bias(*self._parameters().values(), **options)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _SHAPES}
+
+    def _heads(self) -> int:
+        return int(self.output_bias.shape[0])
+
+    def _device_arrays(self) -> dict[str, Any]:
+        return self._parameters()
 
 
 def _number_or_array(name: str, value: Any) -> Any:

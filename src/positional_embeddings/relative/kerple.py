@@ -1,11 +1,14 @@
 """KERPLE: a logarithmic or power bias with learned parameters."""
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.namespace import Array
+from positional_embeddings._core.namespace import Array, namespace_of
 from positional_embeddings._core.positions import resolve_positions
+from positional_embeddings._core.weights import weight
 from positional_embeddings.relative.positions import (
+    Bias,
     by_head,
     check_parameters,
     real_relative_positions,
@@ -72,3 +75,62 @@ def kerple_bias(
     scale, shape = (by_head(xp.astype(r, distance.dtype, copy=False), distance) for r in (r1, r2))
     kernel = xp.log1p(shape * distance) if variant == "logarithmic" else distance**shape
     return xp.astype(-scale * kernel, dtype, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class KERPLEBias(Bias):
+    r"""The bias of KERPLE as a value, which an attention evaluates block by block.
+
+    Parameters
+    ----------
+    r1, r2 : array, shape (heads,)
+        Real floating-point and positive; `r2` at most 2 in the variant "power".
+    variant : {"logarithmic", "power"}, default "logarithmic"
+        :math:`-r_1 \ln(1 + r_2 d)` or :math:`-r_1 d^{r_2}` at distance d.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If the arrays do not have one axis of the same length.
+
+    See Also
+    --------
+    kerple_bias : The bias as an array, and what its options are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> KERPLEBias(np.asarray([1.0]), np.asarray([2.0]), "power")(1, 3)[0, :, 0]
+    array([-4., -1., -0.])
+    """
+
+    r1: Any = weight()
+    r2: Any = weight()
+    variant: Annotated[Variant, checks.one_of(Variant)] = "logarithmic"
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        xp = namespace_of(r1=self.r1, r2=self.r2)
+        check_parameters({"r1": ("heads",), "r2": ("heads",)}, xp, r1=self.r1, r2=self.r2)
+
+    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
+        """Return the bias as an array.
+
+        Parameters
+        ----------
+        q_len, k_len : int, optional
+            Numbers of queries and keys.
+        **options : Any
+            Those of `kerple_bias`: an offset, or positions instead of lengths.
+
+        Returns
+        -------
+        array, shape (query, key, heads) or (query, key, heads, batch)
+            What `kerple_bias` returns.
+        """
+        return kerple_bias(self.r1, self.r2, q_len, k_len, variant=self.variant, **options)
+
+    def _heads(self) -> int:
+        return int(self.r1.shape[0])

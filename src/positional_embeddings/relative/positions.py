@@ -1,6 +1,7 @@
 """Relative positions, and what the biases by them share."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -116,7 +117,24 @@ def check_parameters(shapes: dict[str, tuple[str, ...]], xp: Namespace, **parame
         lengths.update(zip(axes, shape, strict=True))
 
 
-class RelativeTable(WeightedLayer):
+class Bias(WeightedLayer):
+    """Base of biases that are values: an attention asks them block by block."""
+
+    def _heads(self) -> int:
+        """Return the number of heads."""
+        raise NotImplementedError
+
+    def _device_arrays(self) -> dict[str, Any]:
+        """Return the arrays that the bias holds, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if "weight" in f.metadata}  # type: ignore[arg-type]
+
+    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:  # noqa: ARG002
+        """Return the bias between positions, in `dtype` unless the bias has one."""
+        bias: Any = self
+        return bias(query_positions=query, key_positions=key)
+
+
+class RelativeTable(Bias):
     """Base of layers that own a table `embeddings`, with a row for each relative position."""
 
     embeddings: Any

@@ -1,9 +1,11 @@
 """Sandwich: a bias by products of sinusoidal encodings."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import without_autocast
+from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.namespace import (
     Array,
     Device,
@@ -14,7 +16,7 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
-from positional_embeddings.relative.positions import by_head, real_relative_positions
+from positional_embeddings.relative.positions import Bias, by_head, real_relative_positions
 
 
 def sandwich_bias(
@@ -93,3 +95,67 @@ def sandwich_bias(
     ratios = [num_heads / (8 * h) for h in range(1, num_heads + 1)]
     heads = xp.asarray(ratios, dtype=wide, device=on)
     return xp.astype(by_head(heads, product) * product, dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class SandwichBias(Bias):
+    """The bias of Sandwich as a value, which an attention evaluates block by block.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20.
+    dim : int, default 128
+        Number of features of the encoding, positive and even, at most 2**20.
+    base : float, default 10_000
+        Base of its frequencies, positive.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a number is not positive, or `dim` is odd.
+
+    See Also
+    --------
+    sandwich_bias : The bias as an array, and what its options are.
+
+    Examples
+    --------
+    >>> SandwichBias(8, dim=2)(1, 3)[0, :, 0].round(4)
+    array([-0.4161,  0.5403,  1.    ])
+    """
+
+    num_heads: FeatureCount
+    _: KW_ONLY
+    dim: int = 128
+    base: PositiveNumber = 10_000
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        checks.set_fields(self, dim=checks.feature_count("dim", self.dim, even=True))
+
+    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
+        """Return the bias as an array.
+
+        Parameters
+        ----------
+        q_len, k_len : int, optional
+            Numbers of queries and keys.
+        **options : Any
+            Those of `sandwich_bias`: an offset, or positions instead of lengths, and library,
+            dtype and device of the result.
+
+        Returns
+        -------
+        array, shape (query, key, heads) or (query, key, heads, batch)
+            What `sandwich_bias` returns.
+        """
+        return sandwich_bias(self.num_heads, q_len, k_len, dim=self.dim, base=self.base, **options)
+
+    def _heads(self) -> int:
+        return self.num_heads
+
+    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
+        return self(query_positions=query, key_positions=key, dtype=dtype)

@@ -69,6 +69,9 @@ class RelativePE(RelativeTable):
         shapes = {"embeddings": (2 * self.max_distance + 1, self.embedding_size)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
+    def _heads(self) -> int:
+        return self.embedding_size
+
     def _rows(self, relative: Any, xp: Namespace) -> Any:
         most = self.max_distance
         return take_entries(self.embeddings, xp.clip(relative, -most, most) + most, 0, xp)

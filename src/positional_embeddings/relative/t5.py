@@ -224,6 +224,9 @@ class T5Bias(RelativeTable):
         shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
+    def _heads(self) -> int:
+        return self.num_heads
+
     def _rows(self, relative: Any, xp: Namespace) -> Any:
         per_direction = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         limits = bucket_limits(per_direction, self.max_distance)

@@ -1,0 +1,125 @@
+"""Which blocks of queries and keys an attention computes the scores of.
+
+A mask that knows its reach leaves out the keys that no query of a block sees, and needs not be
+asked about those that each of them sees.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from positional_embeddings._core.memory import cuts
+from positional_embeddings._core.namespace import Namespace
+from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, total
+
+ALL = slice(None)
+
+# Some keys: those of one slice, or of several, ascending.
+Keys: TypeAlias = tuple[slice, ...]
+# From indices of queries (start, stop) to the keys that they see.
+ReachFunction: TypeAlias = Callable[[int, int], Reach]
+
+# A block takes as long as this many scores before it has computed any.
+_SCORES_PER_BLOCK = 2**15
+# Blocks without a mask begin and end at multiples of this.
+_EVEN = 64
+# Blocks of so few queries are not cut.
+_FEWEST_QUERIES = 8
+
+
+class KeyBlock(NamedTuple):
+    """Keys whose scores are computed together."""
+
+    keys: Keys
+    is_masked: bool  # whether a query may not see some of them
+
+
+class QueryBlock(NamedTuple):
+    """Queries whose scores are computed together, and the keys that they meet."""
+
+    queries: slice
+    key_blocks: tuple[KeyBlock, ...]
+
+
+def plan_blocks(
+    q_len: int, k_len: int, block_size: int | None, q_block: int, most: int, reach: Any
+) -> list[QueryBlock]:
+    """Return blocks of `block_size` queries and keys, or of `most` scores."""
+    if reach is None:
+        at_queries = cuts(q_len, q_block)
+        at_keys = cuts(k_len, min(k_len, block_size or most // q_block))
+        key_blocks = tuple(KeyBlock((at,), is_masked=True) for at in at_keys)
+        return [QueryBlock(at, key_blocks) for at in at_queries]
+    blocks = []
+    # Fewer queries have fewer keys in common that only some of them see.
+    for at in cuts(q_len, block_size or max(1, q_block // 2)):
+        for start, stop, seen in _cut_queries(at.start, at.stop, reach):
+            # A quarter more, rather than a small block at the end.
+            longest = block_size or 5 * most // (4 * (stop - start))
+            blocks.append(QueryBlock(slice(start, stop), _key_blocks(seen, k_len, longest)))
+    return blocks
+
+
+def _cut_queries(start: int, stop: int, reach: ReachFunction) -> list[tuple[int, int, Reach]]:
+    """Return parts of a block of queries, halved where that leaves out enough keys."""
+    seen = reach(start, stop)
+    if stop - start < 2 * _FEWEST_QUERIES:
+        return [(start, stop, seen)]
+    middle = (start + stop) // 2
+    halves = (start, middle), (middle, stop)
+    together = _cost(start, stop, seen)
+    if sum(_cost(*half, reach(*half)) for half in halves) > 0.9 * together:
+        return [(start, stop, seen)]
+    return [part for half in halves for part in _cut_queries(*half, reach)]
+
+
+def _cost(start: int, stop: int, seen: Reach) -> int:
+    return (stop - start) * total(seen.some) + _SCORES_PER_BLOCK
+
+
+def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
+    """Return blocks of the keys that are seen, apart if all queries see all of them."""
+    common = intersect(seen.some, seen.every)
+    if common != seen.some:
+        # A few keys are not worth a block without a mask, and BLAS likes even numbers of them.
+        inner = ((-(-a // _EVEN) * _EVEN, b // _EVEN * _EVEN) for a, b in common)
+        common = tuple((a, b) for a, b in inner if 4 * (b - a) >= longest)
+    rest = intersect(seen.some, complement(common, k_len))
+    blocks = []
+    for ranges, is_masked in ((common, False), (rest, True)):
+        blocks += [KeyBlock(keys, is_masked) for keys in _pack(ranges, longest)]
+    return tuple(blocks)
+
+
+def _pack(ranges: Ranges, longest: int) -> list[Keys]:
+    """Cut ranges into equal parts of at most `longest` keys, and put short ones together."""
+    packs: list[list[slice]] = []
+    room = 0
+    for start, stop in ranges:
+        count = -(-(stop - start) // longest)
+        for part in cuts(stop - start, -(-(stop - start) // count)):
+            size = part.stop - part.start
+            if size > room:
+                packs.append([])
+                room = longest
+            packs[-1].append(slice(start + part.start, start + part.stop))
+            room -= size
+    return [tuple(pack) for pack in packs]
+
+
+def slice_keys(array: Any, axis: int, keys: Keys, xp: Namespace) -> Any:
+    """Return some keys of an array, or None, on axis -1 or -2."""
+    if array is None or keys == (ALL,):
+        return array
+    after = (ALL,) * (-1 - axis)
+    parts = [array[(..., at, *after)] for at in keys]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
+
+
+def ranges_of(keys: Keys, k_len: int) -> Ranges:
+    """Return slices of keys as ranges."""
+    return tuple(at.indices(k_len)[:2] for at in keys)
+
+
+def slices_of(ranges: Ranges) -> Keys:
+    """Return ranges of keys as slices, an empty one if there is none."""
+    return tuple(slice(start, stop) for start, stop in ranges) or (slice(0, 0),)

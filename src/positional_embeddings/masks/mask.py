@@ -1,0 +1,443 @@
+"""Masks as values: a rule on positions, how masks combine, and which keys a rule lets be seen.
+
+True is masked out. A rule says which keys, at their positions, are hidden from which queries. It
+is evaluated for single positions, for all of them as one array, or block by block.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import reduce
+from operator import and_, or_
+from typing import Any, NamedTuple
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import is_host_array
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.memory import read_only
+from positional_embeddings._core.namespace import (
+    Device,
+    HostArray,
+    Namespace,
+    default_integer,
+    device_of,
+    drop_none,
+    host,
+    is_real_number,
+    namespace_of,
+    namespace_or_numpy,
+)
+from positional_embeddings._core.positions import position_interval
+from positional_embeddings._core.weights import WeightedLayer, take_entries
+from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
+
+# Numbers of an array that a `repr` spells out.
+_MOST_SHOWN = 1000
+
+
+class Points(NamedTuple):
+    """Positions at which a rule is evaluated, those of queries or those of keys."""
+
+    # Integers; the last axis, of length 1, is that of the batch.
+    values: Any
+    xp: Namespace
+    device: Device
+    size: int | None  # number of all keys, if it is known
+    # Which positions these are if they are known on the host, and on which axis.
+    ranges: Ranges | None = None
+    axis: int = 0
+
+    def in_library(self, table: Any) -> Any:
+        """Return an array of the mask in the library of the positions."""
+        if self.xp is host or not is_host_array(table):
+            return table
+        dtype = default_integer(self.xp, self.device)
+        return self.xp.asarray(table, dtype=dtype, device=self.device)
+
+    def take(self, table: Any, start: int, outside: int) -> Any:
+        """Return the entries (position, batch) of a table that begins at position `start`.
+
+        Positions that the table does not have get the number `outside`.
+        """
+        xp = self.xp
+        if self.ranges is not None:
+            parts = [table[a - start : b - start, ...] for a, b in self.ranges]
+            parts = [self.in_library(part) for part in parts]
+            taken = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+            return taken[:, None, :] if self.axis == 0 else taken[None, :, :]
+        table = self.in_library(table)
+        index = self.values[..., 0] - start
+        inside = (index >= 0) & (index < table.shape[0])
+        taken = take_entries(table, xp.where(inside, index, 0), 0, xp)
+        return xp.where(inside[..., None], taken, outside)
+
+
+class Mask(WeightedLayer):
+    """Base of masks that are small immutable values.
+
+    A mask knows its rule, and which keys a query can see at all, so that an attention visits no
+    others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
+    compare, have a hash, and their `repr` gives them back.
+    """
+
+    # NumPy's `|` would combine each of its elements with the mask.
+    __array_ufunc__ = None
+
+    def __call__(self, q_pos: Any, k_pos: Any, /, *, k_len: int | None = None) -> Any:
+        """Evaluate the rule at positions.
+
+        Parameters
+        ----------
+        q_pos, k_pos : array of int, or int
+            Positions of queries and of keys, which broadcast: ``q_pos[:, None]`` and
+            ``k_pos[None, :]`` give each pair.
+        k_len : int, optional
+            Number of all keys, which padding on the left depends on.
+
+        Returns
+        -------
+        array of bool
+            True where the key is hidden from the query. It has one more axis, of sequences, if
+            the mask has lengths or segments for several of them.
+
+        Raises
+        ------
+        TypeError
+            If positions are not integers, or their libraries differ.
+        ValueError
+            If the rule needs `k_len`, or it is not positive.
+        """
+        if k_len is not None:
+            k_len = checks.positive_integer("k_len", k_len)
+        own = self._device_arrays()
+        pair = {
+            name: host.asarray(checks.integer(name, pos)) if is_real_number(pos) else pos
+            for name, pos in (("q_pos", q_pos), ("k_pos", k_pos))
+        }
+        numbers = [name for name, pos in pair.items() if is_host_array(pos) and pos.ndim == 0]
+        given = own | {name: pos for name, pos in pair.items() if name not in numbers}
+        xp = namespace_of(**given) if given else host
+        for name, pos in pair.items():
+            checks.integral(name, pos, xp if name in given else host)
+        device = device_of(next(iter(given.values()))) if given else "cpu"
+        dtype = default_integer(xp, device)
+        q, k = (
+            Points(xp.asarray(pos, dtype=dtype, device=device)[..., None], xp, device, k_len)
+            for pos in pair.values()
+        )
+        hidden = self._hides(q, k)
+        return hidden if self._batch() != 1 else hidden[..., 0]
+
+    def dense(
+        self,
+        q_len: int,
+        k_len: int | None = None,
+        *,
+        offset: int | None = None,
+        xp: Namespace | None = None,
+        device: Device | None = None,
+    ) -> Any:
+        """Return the mask of all queries and keys as one array.
+
+        Parameters
+        ----------
+        q_len, k_len : int
+            Numbers of queries and keys, positive; as many keys as queries if `k_len` is None.
+        offset : int, optional
+            Position of the first query among the keys. If None, ``k_len - q_len``: the last
+            query is at the last key, as with cached keys.
+        xp, device : optional
+            Array library (NumPy if None) and device of the result; only if the mask holds no
+            array of another library than NumPy.
+
+        Returns
+        -------
+        array of bool, shape (q_len, k_len, 1 or batch)
+            True where key j is hidden from query i.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong kind.
+        ValueError
+            If a number is not positive, or the mask does not fit so many queries and keys.
+        """
+        xp, device = self._library(xp, device)
+        queries, keys = position_interval(q_len, k_len, offset, xp, device)
+        self._check(queries, keys)
+        hidden = self._between(queries, ((0, keys),), keys, xp, device)
+        shape = (queries[1] - queries[0], keys)
+        if tuple(hidden.shape[:2]) == shape:
+            return hidden
+        return hidden | xp.zeros((*shape, 1), dtype=xp.bool, device=device)
+
+    def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
+        """Return which keys some queries can see at most.
+
+        Nothing is read from a device, and nothing is computed early: the answer is all keys
+        if the mask cannot know, for lengths on a device, inside ``jax.jit`` or for a function.
+
+        Parameters
+        ----------
+        q_start, q_stop : int
+            Position of the first query, and the one after the last.
+        k_len : int
+            Number of keys, positive.
+
+        Returns
+        -------
+        tuple of (int, int)
+            Ascending ranges of keys (start, stop). No key outside them is seen by any of
+            these queries.
+
+        Raises
+        ------
+        TypeError
+            If an argument is not an integer.
+        ValueError
+            If `q_stop` is before `q_start`, or `k_len` is not positive.
+        """
+        q_start = checks.integer("q_start", q_start)
+        q_stop = checks.integer("q_stop", q_stop)
+        k_len = checks.positive_integer("k_len", k_len)
+        if q_stop < q_start:
+            raise wrong_value("q_stop", f"be `q_start` = {q_start} or more", q_stop)
+        return self._reach(q_start, q_stop, k_len).some if q_start < q_stop else ()
+
+    def __or__(self, other: Any) -> Any:
+        return AnyMask(_flat(AnyMask, self, other)) if isinstance(other, Mask) else _refuse(other)
+
+    def __and__(self, other: Any) -> Any:
+        return AllMask(_flat(AllMask, self, other)) if isinstance(other, Mask) else _refuse(other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _refuse(other)
+
+    __rand__ = __ror__
+
+    def __invert__(self) -> "Mask":
+        return NotMask((self,))
+
+    def __repr__(self) -> str:
+        arguments = []
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.init and not (isinstance(value, type(f.default)) and value == f.default):
+                text = _text(value)
+                arguments.append(f"{f.name}={text}" if f.kw_only else text)
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+    # What each kind of mask defines.
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        """Return the mask between positions, whose last axis is that of the batch."""
+        raise NotImplementedError
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        """Return which keys the queries from position `start` to before `stop` see."""
+        raise NotImplementedError
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+        """Check that the mask fits the positions of queries and the number of keys."""
+
+    def _arrays(self) -> dict[str, Any]:
+        """Return the arrays that the mask holds, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if "weight" in f.metadata}  # type: ignore[arg-type]
+
+    def _batch(self) -> int | None:
+        """Return the number of sequences that the mask tells apart, None if it is not known."""
+        return 1
+
+    # What follows from it.
+
+    def _device_arrays(self) -> dict[str, Any]:
+        """Return the arrays of the mask that belong to a library other than NumPy."""
+        own = drop_none(**self._arrays()).items()
+        return {name: array for name, array in own if not is_host_array(array)}
+
+    def _library(self, xp: Namespace | None, device: Device | None) -> tuple[Namespace, Device]:
+        """Return the library and the device of an array of the mask."""
+        own = self._device_arrays()
+        if not own:
+            return namespace_or_numpy(xp), device
+        name, array = next(iter(own.items()))
+        if xp is not None or device is not None:
+            message = f"`xp` and `device` must be left out where `{name}` is an array."
+            raise TypeError(message)
+        return namespace_of(**own), device_of(array)
+
+    def _between(
+        self, queries: tuple[int, int], keys: Ranges, k_len: int, xp: Namespace, device: Device
+    ) -> Any:
+        """Return the mask, (query, key, batch), with 1 where it broadcasts.
+
+        `queries` are the positions of the first query and after the last.
+        """
+        options = {"dtype": default_integer(xp, device), "device": device}
+        q = xp.arange(*queries, **options)[:, None, None]
+        parts = [xp.arange(*part, **options) for part in keys]
+        k = (parts[0] if len(parts) == 1 else xp.concat(parts, axis=0))[None, :, None]
+        return self._hides(
+            Points(q, xp, device, k_len, (queries,)), Points(k, xp, device, k_len, keys, 1)
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Combined(Mask):
+    """Base of masks that are made of others."""
+
+    masks: tuple[Mask, ...]
+
+    def __post_init__(self) -> None:
+        sizes = {mask._batch() for mask in self.masks} - {1, None}
+        if len(sizes) > 1:
+            listed = " and ".join(map(str, sorted(map(int, filter(None, sizes)))))
+            message = f"Masks must have one batch to be combined, got {listed} sequences."
+            raise ValueError(message)
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+        for mask in self.masks:
+            mask._check(queries, k_len)
+
+    def _arrays(self) -> dict[str, Any]:
+        return {
+            f"masks[{i}].{name}": array
+            for i, mask in enumerate(self.masks)
+            for name, array in mask._arrays().items()
+        }
+
+    def _batch(self) -> int | None:
+        sizes = {mask._batch() for mask in self.masks} - {1}
+        return sizes.pop() if sizes else 1
+
+    def _reaches(self, start: int, stop: int, k_len: int) -> list[Reach]:
+        return [mask._reach(start, stop, k_len) for mask in self.masks]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AnyMask(_Combined):
+    """What any of some masks hides: the result of ``|``."""
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return reduce(or_, (mask._hides(q, k) for mask in self.masks))
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        some, every = zip(*self._reaches(start, stop, k_len), strict=True)
+        return Reach(reduce(intersect, some), reduce(intersect, every))
+
+    def __repr__(self) -> str:
+        return " | ".join(map(repr, self.masks))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllMask(_Combined):
+    """What all of some masks hide: the result of ``&``."""
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return reduce(and_, (mask._hides(q, k) for mask in self.masks))
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        some, every = zip(*self._reaches(start, stop, k_len), strict=True)
+        return Reach(unite(sum(some, ())), unite(sum(every, ())))
+
+    def __repr__(self) -> str:
+        return " & ".join(f"({m!r})" if isinstance(m, AnyMask) else repr(m) for m in self.masks)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NotMask(_Combined):
+    """What a mask does not hide: the result of ``~``."""
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return ~self.masks[0]._hides(q, k)
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        (reach,) = self._reaches(start, stop, k_len)
+        return Reach(complement(reach.every, k_len), complement(reach.some, k_len))
+
+    def __invert__(self) -> Mask:
+        return self.masks[0]
+
+    def __repr__(self) -> str:
+        (mask,) = self.masks
+        return f"~({mask!r})" if isinstance(mask, AnyMask | AllMask) else f"~{mask!r}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FunctionMask(Mask):
+    """A mask from a function of positions.
+
+    It is asked block by block, and may hide anything: no key is passed over.
+
+    Parameters
+    ----------
+    function : callable
+        Gets positions of queries, (n, 1), and of keys, (1, m), as integers in the library of
+        the arrays it is used with, and returns the mask between them, (n, m) or
+        (n, m, batch): True where a key is hidden.
+
+    Raises
+    ------
+    TypeError
+        If `function` is not a function; if it does not return a boolean array, when used.
+
+    Examples
+    --------
+    >>> even = FunctionMask(lambda q_pos, k_pos: (q_pos - k_pos) % 2 == 1)
+    >>> even.dense(3)[:, :, 0].astype(int)
+    array([[0, 1, 0],
+           [1, 0, 1],
+           [0, 1, 0]])
+    """
+
+    function: Callable[[Any, Any], Any]
+
+    def __post_init__(self) -> None:
+        function: Any = self.function
+        if not callable(function) or isinstance(function, type | Mask):
+            raise wrong_type("function", "be a function of positions", shown(self.function))
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        hidden = self.function(q.values[..., 0], k.values[..., 0])
+        name = "function(q_pos, k_pos)"
+        checks.mask(name, hidden, namespace_of(q_pos=q.values, **{name: hidden}))
+        return hidden[..., None] if hidden.ndim < q.values.ndim else hidden
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:  # noqa: ARG002
+        return Reach(((0, k_len),), ())
+
+    def _batch(self) -> int | None:
+        return None
+
+
+def kept_array(array: Any) -> Any:
+    """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
+    return read_only(array.copy()) if is_host_array(array) else array
+
+
+def host_values(array: Any) -> HostArray | None:
+    """Return an array of NumPy, None for one of another library, which would have to be read."""
+    return array if is_host_array(array) else None
+
+
+def _flat(kind: type[_Combined], *masks: Mask) -> tuple[Mask, ...]:
+    """Return masks, with the parts of those that are of a kind in their place."""
+    return sum((m.masks if isinstance(m, kind) else (m,) for m in masks), ())
+
+
+def _refuse(other: Any) -> Any:
+    if not hasattr(other, "shape"):
+        return NotImplemented
+    message = (
+        f"A mask value does not combine with {shown(other)}, whose axes it cannot know. "
+        "Combine arrays by combine_masks(mask.dense(q_len, k_len), array)."
+    )
+    raise TypeError(message)
+
+
+def _text(value: Any) -> str:
+    """Return what gives a field of a mask back."""
+    if is_host_array(value):
+        return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{shown(value)}>"
+    if callable(value) and getattr(value, "__name__", "<").isidentifier():
+        return str(value.__name__)
+    return f"<{shown(value)}>" if hasattr(value, "shape") else repr(value)

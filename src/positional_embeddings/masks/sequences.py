@@ -1,0 +1,351 @@
+"""Masks by sequence: padding, prefixes, and the segments of packed documents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Annotated, Any, Literal, NamedTuple
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import is_concretely_true
+from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.namespace import (
+    Array,
+    Device,
+    HostArray,
+    Namespace,
+    default_integer,
+    device_of,
+    drop_none,
+    host,
+    is_dtype,
+    namespace_of,
+)
+from positional_embeddings._core.positions import check_largest, length_array, sequence_first
+from positional_embeddings._core.weights import weight
+from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, intersect, unite
+
+Side = Literal["right", "left"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PaddingMask(Mask):
+    """No query sees the padding of sequences of different lengths.
+
+    Parameters
+    ----------
+    lengths : list, tuple or array of int, shape (batch,)
+        Lengths of the sequences without padding, zero or more.
+    side : {"right", "left"}, default "right"
+        Side that the padding is on.
+
+    Raises
+    ------
+    TypeError
+        If `lengths` are not integers.
+    ValueError
+        If `lengths` do not have one axis, or one is negative, where it can be read; when used,
+        if one is above the number of keys.
+
+    Examples
+    --------
+    >>> PaddingMask([2, 3]).dense(1, 4)[0].astype(int)
+    array([[0, 0],
+           [0, 0],
+           [1, 0],
+           [1, 1]])
+    """
+
+    lengths: Sequence[int] | Array = weight()
+    side: Annotated[Side, checks.one_of(Side)] = "right"
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        lengths = length_array("lengths", self.lengths, None, None)[1]
+        checks.set_fields(self, lengths=kept_array(lengths))
+
+    @classmethod
+    def from_attention_mask(cls, attention_mask: Array, /, side: Side = "right") -> "PaddingMask":
+        """Return the mask of a tokenizer's `attention_mask`.
+
+        Parameters
+        ----------
+        attention_mask : array of int or bool, shape (batch, seq)
+            1 at tokens, and 0 at padding.
+        side : {"right", "left"}, default "right"
+            Side that the padding is on.
+
+        Returns
+        -------
+        PaddingMask
+            With the number of tokens of each sequence.
+
+        Raises
+        ------
+        TypeError
+            If `attention_mask` holds neither integers nor booleans.
+        ValueError
+            If it does not have two axes, or, where it can be read, holds other numbers than 0
+            and 1, or padding anywhere but on that side.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> PaddingMask.from_attention_mask(np.asarray([[1, 1, 0], [1, 1, 1]]))
+        PaddingMask([2, 3])
+        """
+        xp = namespace_of(attention_mask=attention_mask)
+        given: Any = attention_mask
+        checks.choice("side", side, ("right", "left"))
+        if not is_dtype(given.dtype, "bool", xp):
+            checks.integral("attention_mask", given, xp)
+            if is_concretely_true(xp.any((given != 0) & (given != 1))):
+                raise wrong_value("attention_mask", "hold 1 at tokens and 0 at padding", "others")
+        if given.ndim != 2:
+            raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
+        device = device_of(given)
+        dtype = default_integer(xp, device)
+        lengths = xp.sum(xp.astype(given, dtype), axis=1, dtype=dtype)
+        mask = cls(lengths, side)
+        index = xp.arange(given.shape[1], dtype=dtype, device=device)[None, :]
+        first = lengths[:, None] if side == "right" else given.shape[1] - lengths[:, None]
+        token = index < first if side == "right" else index >= first
+        if is_concretely_true(xp.any(token != (given == 1))):
+            other = "left" if side == "right" else "right"
+            what = f"have its padding on the {side} of each sequence"
+            came = "padding elsewhere"
+            raise wrong_value("attention_mask", what, came, f" Pass side='{other}'?")
+        return mask
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        lengths = q.in_library(self.lengths)
+        if self.side == "right":
+            return k.values >= lengths
+        if k.size is None:
+            raise wrong_value("k_len", "be given for padding on the left", "None")
+        return k.values < k.size - lengths
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:  # noqa: ARG002
+        lengths = host_values(self.lengths)
+        if lengths is None or lengths.size == 0:
+            return Reach(((0, k_len),), ())
+        least, most = int(lengths.min()), int(lengths.max())
+        if self.side == "left":
+            return Reach(clip(k_len - most, k_len, k_len), clip(k_len - least, k_len, k_len))
+        return Reach(clip(0, most, k_len), clip(0, least, k_len))
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
+        check_largest("lengths", self.lengths, k_len, "the number of keys")
+
+    def _batch(self) -> int | None:
+        return _known(self.lengths.shape[0])  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrefixMask(Mask):
+    """A query sees the keys of a prefix, its own position, and earlier ones (prefix LM).
+
+    Parameters
+    ----------
+    lengths : int, or list, tuple or array of int, shape (batch,)
+        Number of keys of the prefix, zero or more, the same for all sequences or one for each.
+
+    Raises
+    ------
+    TypeError
+        If `lengths` are not integers.
+    ValueError
+        If one is negative, where it can be read; when used, if one is above the number of keys.
+
+    References
+    ----------
+    Raffel et al. (2020), T5, section 3.2.1.
+
+    Examples
+    --------
+    >>> PrefixMask(2).dense(3)[:, :, 0].astype(int)
+    array([[0, 0, 1],
+           [0, 0, 1],
+           [0, 0, 0]])
+    """
+
+    lengths: int | Sequence[int] | Array = weight()
+
+    def __post_init__(self) -> None:
+        lengths = prefix_lengths("lengths", self.lengths)
+        checks.set_fields(self, lengths=kept_array(lengths))
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        lengths = host_values(self.lengths)
+        if lengths is None or lengths.size == 0:
+            return Reach(((0, k_len),), clip(0, start + 1, k_len))
+        least, most = int(lengths.min()), int(lengths.max())
+        return Reach(clip(0, max(stop, most), k_len), clip(0, max(start + 1, least), k_len))
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
+        check_largest("lengths", self.lengths, k_len, "the number of keys")
+
+    def _batch(self) -> int | None:
+        return _known(self.lengths.shape[0])  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SegmentMask(Mask):
+    """A query sees the keys of its own document, among documents packed into one sequence.
+
+    Parameters
+    ----------
+    ids : list, tuple or array of int, shape (seq,) or (seq, batch)
+        The document of each position; a negative number is padding, which sees nothing and is
+        seen by nobody.
+    key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
+        The document of each key, `ids` if None. With it `ids` are those of the last
+        positions: the last query is at the last key, as with cached keys.
+
+    Raises
+    ------
+    TypeError
+        If an array does not hold signed integers, or their libraries differ.
+    ValueError
+        If an array has the wrong number of axes, or the batches differ; when used, if a query
+        or a key has no document.
+
+    See Also
+    --------
+    segment_ids_from_lengths : The segments of documents packed one after another.
+
+    References
+    ----------
+    Krell et al. (2021), Efficient Sequence Packing, section 3.2.
+
+    Examples
+    --------
+    >>> mask = SegmentMask([0, 0, 1, -1])
+    >>> mask.dense(4)[:, :, 0].astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [1, 1, 0, 1],
+           [1, 1, 1, 1]])
+    >>> mask.key_ranges(2, 3, k_len=4)
+    ((2, 3),)
+    """
+
+    ids: Any = weight()
+    key_ids: Any = weight()
+    # Of each sequence of keys, if the host has them.
+    _documents: "tuple[_Documents, ...] | None" = field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        given = {
+            name: host.asarray(ids) if isinstance(ids, list | tuple) else ids
+            for name, ids in drop_none(ids=self.ids, key_ids=self.key_ids).items()
+        }
+        xp = namespace_of(**given)
+        for name, ids in given.items():
+            checks.signed_integers(name, ids, xp)
+            sequence_first(name, ids, 0, xp)
+        checks.set_fields(self, **{name: kept_array(ids) for name, ids in given.items()})
+        query, key = self._tables()
+        if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
+            raise wrong_value("key_ids", f"have the batch of `ids`, {query.shape[1]}", key.shape[1])
+        if host_values(key) is not None and host_values(query) is not None:
+            checks.set_fields(self, _documents=tuple(_Documents.of(column) for column in key.T))
+
+    def _tables(self) -> tuple[Any, Any]:
+        """Return the documents of queries and of keys as (position, batch)."""
+        query, key = self.ids, self.ids if self.key_ids is None else self.key_ids
+        return tuple(ids[:, None] if ids.ndim == 1 else ids for ids in (query, key))
+
+    def _start(self) -> int:
+        """Return the position of the first of `ids`."""
+        return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        own, other = self._tables()
+        query, key = q.take(own, self._start(), -1), k.take(other, 0, -1)
+        return (query != key) | (query < 0) | (key < 0)
+
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+        if self._documents is None:
+            return Reach(((0, k_len),), ())
+        query = self._tables()[0]
+        own = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
+        some: list[tuple[int, int]] = []
+        every: Ranges = ((0, k_len),)
+        for b in range(max(own.shape[1], len(self._documents))):
+            column = own[:, b % own.shape[1]]
+            reach = self._documents[b % len(self._documents)].reach(column, k_len)
+            some += reach.some
+            every = intersect(every, reach.every)
+        return Reach(unite(some), every if own.shape[0] == stop - start else ())
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+        query, key = self._tables()
+        first, last = self._start(), self._start() + query.shape[0]
+        if checks.is_known(first) and not first <= queries[0] <= queries[1] <= last:
+            raise wrong_value(
+                "ids",
+                f"have a document for each query, at positions {queries[0]} to {queries[1] - 1}",
+                f"those of {first} to {last - 1}",
+            )
+        if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
+            name = "ids" if self.key_ids is None else "key_ids"
+            raise wrong_value(name, f"have a document for each of {k_len} keys", key.shape[0])
+
+    def _batch(self) -> int | None:
+        sizes = [_known(ids.shape[1]) for ids in self._tables()]
+        return next((size for size in sizes if size != 1), 1)
+
+
+class _Documents(NamedTuple):
+    """The documents of one sequence of keys, ascending, and where each of them is."""
+
+    ids: HostArray
+    starts: HostArray
+    stops: HostArray
+    contiguous: HostArray
+
+    @classmethod
+    def of(cls, ids: HostArray) -> "_Documents":
+        order = host.argsort(ids, stable=True)
+        order = order[host.searchsorted(ids[order], 0) :]
+        documents, firsts, counts = host.unique(ids[order], return_index=True, return_counts=True)
+        starts, stops = order[firsts], order[firsts + counts - 1] + 1
+        return cls(documents, starts, stops, stops - starts == counts)
+
+    def reach(self, queries: HostArray, k_len: int) -> Reach:
+        """Return which keys are seen by queries, whose documents are given."""
+        documents = host.unique(queries)
+        at = host.searchsorted(self.ids, documents)
+        known = at < len(self.ids)
+        known[known] = self.ids[at[known]] == documents[known]
+        at = at[known]
+        pairs = zip(self.starts[at].tolist(), self.stops[at].tolist(), strict=True)
+        some = unite((start, min(stop, k_len)) for start, stop in pairs)
+        is_one = len(documents) == 1 and len(at) == 1 and bool(self.contiguous[at[0]])
+        return Reach(some, some if is_one else ())
+
+
+def prefix_lengths(
+    name: str,
+    lengths: Any,
+    xp: Namespace | None = None,
+    device: Device | None = None,
+    most: int | None = None,
+) -> Any:
+    """Return the lengths of prefixes, of which one number may be given, as an array."""
+    if isinstance(lengths, Real):
+        what = "an integer or a sequence of integers"
+        lengths = [checks.integer(name, lengths, what)]  # type: ignore[arg-type]
+    elif getattr(lengths, "shape", None) == ():
+        lengths = lengths[None]
+    return length_array(name, lengths, xp, device, most, "the number of keys")[1]
+
+
+def _known(size: Any) -> int | None:
+    return size if checks.is_known(size) else None
