@@ -61,22 +61,30 @@ def scaled_dot_product_attention(
         of the two is 1.
     v : array, shape (v_head, k_len, ...)
         Values, of the dtype of `q` and with the further axes of `k`.
-    mask : array of bool or function, optional
-        True where a query may not attend to a key, with 1 where it broadcasts; either
-        with all axes of the scores, or with those of queries and keys alone. The output of
-        a query that may attend to no key is zero. Keys and values that a query may not
-        attend to do not affect its output, even if they are NaN or infinite. A function
-        ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of some keys,
-        (1, m), and returns the mask between them. Both count from 0, whatever the
-        positions: after p cached keys, query i has the position of the key of index i + p.
-    bias : array or function, optional
+    mask : Mask, array of bool or function, optional
+        Which keys a query may not attend to. They do not affect its output, even if they are
+        NaN or infinite; the output of a query that may attend to no key is zero.
+
+        - A value such as ``CausalMask() | SlidingWindowMask(511, 0)`` fits any layout. Keys
+          that it hides from all queries are not visited.
+        - An array is True where a query may not attend to a key, with 1 where it broadcasts;
+          it has all axes of the scores, or those of queries and keys alone.
+        - A function ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of
+          some keys, (1, m), and returns the mask between them. Both count from 0, whatever
+          the positions: after p cached keys, query i has the position of the key of index
+          i + p.
+    bias : Bias, array or function, optional
         Real floating-point, added to the scores, with 1 where it broadcasts. Minus
-        infinity hides a key as `mask` does. A function is called as one for `mask` is.
+        infinity hides a key as `mask` does. A value, such as ``ALiBiBias(num_heads)`` or a
+        `T5Bias`, fits any layout; a function is called as one for `mask` is.
     scale : float, optional
         Positive factor on the scores, ``1 / sqrt(head)`` if None.
     softcap : float, optional
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
+    offset : int, optional
+        Position of the first query among the keys, for a mask or a bias that is a value. If
+        None, the last query is at the last key, as with cached keys.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
@@ -99,7 +107,8 @@ def scaled_dot_product_attention(
         If an array has the wrong kind or dtype, the arrays come from different
         libraries, or an option is of the wrong kind.
     ValueError
-        If shapes do not fit, or `scale`, `softcap` or `block_size` is not positive.
+        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, or `offset`
+        is given without a value that it is for.
 
     See Also
     --------
@@ -107,10 +116,18 @@ def scaled_dot_product_attention(
 
     Notes
     -----
+    A mask value may be for several sequences, and a bias value is for several heads. In ``(head,
+    seq, heads, batch)`` heads are on axis 2 and sequences on the last one; in any other layout,
+    such as ``(batch, heads, seq, head)``, sequences are on the first axis that holds neither
+    features nor positions, and heads on the last one. One merged axis ``heads * batch`` after
+    ``(head, seq)`` holds both, in C order.
+
     Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps a
     running maximum of its scores and sums of weights relative to it, which shrink when it grows.
-    Blocks that a mask hides are skipped, and functions are called block by block, so that
-    no mask has to exist as a whole. Under JAX's tracing no block is skipped.
+    Blocks that a mask hides are skipped, and values and functions are asked block by block, so
+    that no mask has to exist as a whole. A value also tells which keys need not be visited at
+    all, and which blocks it hides nothing of: the time of a window grows as queries x window.
+    Under JAX's tracing only a value skips blocks.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
@@ -139,12 +156,19 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, v, mask=np.asarray([[True, False]]))
     array([[8.]])
 
-    A causal mask over 4,096 positions, of which no more than a block ever exists:
+    A causal window over 4,096 positions, of which no more than a block ever exists:
 
+    >>> from positional_embeddings import CausalMask, SlidingWindowMask
     >>> x = np.ones((2, 4096))
-    >>> later = scaled_dot_product_attention(x, x, x, mask=lambda q_idx, k_idx: k_idx > q_idx)
-    >>> later.shape
+    >>> mask = CausalMask() | SlidingWindowMask(255, 0)
+    >>> scaled_dot_product_attention(x, x, x, mask=mask).shape
     (2, 4096)
+
+    The same in the layout of other libraries, for the next token of a cached sequence:
+
+    >>> q, k = np.ones((2, 8, 1, 64)), np.ones((2, 8, 4096, 64))
+    >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
+    (2, 8, 1, 64)
     """
     arrays, terms = {"q": q, "k": k, "v": v}, {"mask": mask, "bias": bias}
     options = scale, softcap, offset, block_size, enable_gqa
@@ -177,15 +201,19 @@ def attention_weights(
     ----------
     q, k : array, shape (head, q_len, ...) and (head, k_len, ...)
         Queries and keys, real floating-point, of one dtype.
-    mask : array of bool or function, optional
-        True where a query may not attend to a key: of the shape of the weights with 1 where
-        it broadcasts, of the axes of queries and keys alone, or a function of their indices.
-    bias : array or function, optional
-        Added to the scores, shaped as `mask`.
+    mask : Mask, array of bool or function, optional
+        True where a query may not attend to a key: a value, an array of the shape of the
+        weights with 1 where it broadcasts or of the axes of queries and keys alone, or a
+        function of their indices.
+    bias : Bias, array or function, optional
+        Added to the scores, a value, or shaped as `mask`.
     scale : float, optional
         Factor on the scores, positive, ``1 / sqrt(head)`` if None.
     softcap : float, optional
         Bounds the scores, positive: ``softcap * tanh(scores / softcap)``.
+    offset : int, optional
+        Position of the first query among the keys, for a mask or a bias that is a value. If
+        None, the last query is at the last key.
     enable_gqa : bool, default False
         Grouped queries: one further axis of `k` may be a divisor of that of `q`.
     feature_axis, seq_axis : int, default 0 and 1
@@ -204,7 +232,8 @@ def attention_weights(
         If an array has the wrong kind or dtype, the arrays come from different
         libraries, or an option is of the wrong kind.
     ValueError
-        If shapes do not fit, or `scale` or `softcap` is not positive.
+        If shapes do not fit, `scale` or `softcap` is not positive, or `offset` is given
+        without a value that it is for.
 
     See Also
     --------

@@ -279,10 +279,9 @@ def to_bias(
         True where a query may not attend to a key.
     q_len, k_len, offset : int, optional
         For a mask value, as `to_attend` takes them.
-    xp, device : optional
-        For a mask value: array library (NumPy if None) and device of the result.
-    dtype : dtype, optional
-        Real floating-point dtype of the result, the library's default if None.
+    xp, dtype, device : optional
+        Real floating-point dtype of the result (the library's default if None); for a mask
+        value also its array library (NumPy if None) and device.
 
     Returns
     -------
@@ -324,11 +323,12 @@ def to_block_ranges(
     ----------
     mask : Mask
         A mask value. All keys are told if it cannot know, as `Mask.key_ranges` says.
-    q_len, k_len, offset : int, optional
-        Numbers of queries and keys, and position of the first query among the keys. If None,
-        there are as many keys as queries, and the last query is at the last key.
+    q_len, k_len : int
+        Numbers of queries and keys; as many keys as queries if `k_len` is None.
     block_size : int
         Number of queries of a block, positive.
+    offset : int, optional
+        Position of the first query among the keys. If None, the last query is at the last key.
 
     Returns
     -------

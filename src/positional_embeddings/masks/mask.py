@@ -76,7 +76,22 @@ class Mask(WeightedLayer):
 
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
     others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
-    compare, have a hash, and their `repr` gives them back.
+    compare, have a hash, and their `repr` gives them back. Arrays of lengths, segments and
+    indices may be of any library; NumPy arrays, which are copied, and lists are used with any
+    other.
+
+    Examples
+    --------
+    >>> from positional_embeddings import CausalMask, PaddingMask, SlidingWindowMask
+    >>> mask = CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    >>> mask
+    CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([3, 5])
+    >>> mask.dense(5).shape
+    (5, 5, 2)
+    >>> mask.key_ranges(4, 5, k_len=5)
+    ((2, 5),)
+    >>> bool(CausalMask()(3, 4))
+    True
     """
 
     # NumPy's `|` would combine each of its elements with the mask.
