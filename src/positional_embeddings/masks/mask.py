@@ -4,6 +4,7 @@ True is masked out. A rule says which keys, at their positions, are hidden from 
 is evaluated for single positions, for all of them as one array, or block by block.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import reduce
@@ -51,7 +52,8 @@ class Points(NamedTuple):
         if self.xp is host or not is_host_array(table):
             return table
         dtype = default_integer(self.xp, self.device)
-        return self.xp.asarray(table, dtype=dtype, device=self.device)
+        # PyTorch warns of an array that cannot be written to.
+        return self.xp.asarray(table.copy(), dtype=dtype, device=self.device)
 
     def take(self, table: Any, start: int, outside: int) -> Any:
         """Return the entries (position, batch) of a table that begins at position `start`.
@@ -71,7 +73,7 @@ class Points(NamedTuple):
         return xp.where(inside[..., None], taken, outside)
 
 
-class Mask(WeightedLayer):
+class Mask(WeightedLayer, ABC):
     """Base of masks that are small immutable values.
 
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
@@ -243,13 +245,13 @@ class Mask(WeightedLayer):
 
     # What each kind of mask defines.
 
+    @abstractmethod
     def _hides(self, q: Points, k: Points) -> Any:
         """Return the mask between positions, whose last axis is that of the batch."""
-        raise NotImplementedError
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, start: int, stop: int, k_len: int) -> Reach:  # noqa: ARG002
         """Return which keys the queries from position `start` to before `stop` see."""
-        raise NotImplementedError
+        return Reach(((0, k_len),), ())
 
     def _check(self, queries: tuple[int, int], k_len: int) -> None:
         """Check that the mask fits the positions of queries and the number of keys."""
@@ -416,9 +418,6 @@ class FunctionMask(Mask):
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, namespace_of(q_pos=q.values, **{name: hidden}))
         return hidden[..., None] if hidden.ndim < q.values.ndim else hidden
-
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:  # noqa: ARG002
-        return Reach(((0, k_len),), ())
 
     def _batch(self) -> int | None:
         return None

@@ -1,5 +1,6 @@
 """Relative positions, and what the biases by them share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -117,12 +118,12 @@ def check_parameters(shapes: dict[str, tuple[str, ...]], xp: Namespace, **parame
         lengths.update(zip(axes, shape, strict=True))
 
 
-class Bias(WeightedLayer):
+class Bias(WeightedLayer, ABC):
     """Base of biases that are values: an attention asks them block by block."""
 
+    @abstractmethod
     def _heads(self) -> int:
         """Return the number of heads."""
-        raise NotImplementedError
 
     def _device_arrays(self) -> dict[str, Any]:
         """Return the arrays that the bias holds, by name."""

@@ -1,0 +1,293 @@
+"""Mask values: rule, array and key ranges agree, and they combine, compare and print."""
+
+import copy
+import pickle
+from itertools import pairwise
+
+import array_api_compat
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import positional_embeddings as pe
+from mask_strategies import (
+    BATCH,
+    causal,
+    chunked,
+    dilated,
+    element_by_element,
+    global_tokens,
+    masks,
+    neighbourhood,
+    padding,
+    prefix,
+    segments,
+    window,
+)
+from positional_embeddings import (
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    FunctionMask,
+    GlobalMask,
+    NeighbourhoodMask,
+    PaddingMask,
+    PrefixMask,
+    SegmentMask,
+    SlidingWindowMask,
+    combine_masks,
+    create_segment_mask,
+)
+from positional_embeddings.masks.ranges import complement, intersect, total, unite
+
+EXAMPLES = [
+    CausalMask(),
+    CausalMask(mask_diagonal=True),
+    SlidingWindowMask(511, 0),
+    SlidingWindowMask(None, 3),
+    PaddingMask([3, 5]),
+    PaddingMask(np.asarray([3, 5]), "left"),
+    PrefixMask(2),
+    PrefixMask([2, 4]),
+    SegmentMask([0, 0, 1, -1]),
+    SegmentMask([[0, 1], [0, 1]]),
+    SegmentMask([1], key_ids=[0, 1]),
+    ChunkedMask(8),
+    DilatedMask(2),
+    GlobalMask([0, 7]),
+    NeighbourhoodMask((4, 6), 1),
+    NeighbourhoodMask((4, 6), (1, 2)),
+    CausalMask() | SlidingWindowMask(511, 0) | PaddingMask([3, 5]),
+    CausalMask() | (SlidingWindowMask(255, 0) & GlobalMask([0, 1])),
+    ~CausalMask(),
+    ~(CausalMask() & ~ChunkedMask(4)),
+]
+
+
+def shown(ranges, size):
+    """Return which numbers below `size` ranges hold."""
+    inside = np.zeros(size, dtype=bool)
+    for start, stop in ranges:
+        assert 0 <= start < stop <= size
+        inside[start:stop] = True
+    # Ascending, and apart.
+    assert list(ranges) == sorted(ranges)
+    assert all(a[1] < b[0] for a, b in pairwise(ranges))
+    return inside
+
+
+@given(data=st.data(), n=st.integers(1, 9))
+def test_rule_and_array_agree(backend, data, n):
+    q_len = data.draw(st.integers(1, n))
+    offset = data.draw(st.none() | st.integers(0, n - q_len))
+    mask, hides = data.draw(masks(n, backend))
+    start = n - q_len if offset is None else offset
+    expected = element_by_element(hides, q_len, n, start)
+
+    own = {} if mask._device_arrays() else {"xp": backend.xp, "device": backend.device}
+    dense = backend.numpy(mask.dense(q_len, n, offset=offset, **own))
+    assert dense.dtype == bool
+    assert dense.shape == (q_len, n, BATCH if dense.shape[2] == BATCH else 1)
+    np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
+
+    q_pos = backend.array(np.arange(start, start + q_len)[:, None])
+    values = backend.numpy(mask(q_pos, backend.array(np.arange(n)[None, :]), k_len=n))
+    values = values[..., None] if values.ndim == 2 else values
+    np.testing.assert_array_equal(np.broadcast_to(values, expected.shape), expected)
+
+
+@given(data=st.data(), n=st.integers(1, 12))
+def test_key_ranges_never_lose_a_visible_key(data, n):
+    mask, hides = data.draw(masks(n, depth=3))
+    start = data.draw(st.integers(0, n - 1))
+    stop = data.draw(st.integers(start + 1, n))
+    visible = ~element_by_element(hides, stop - start, n, start)
+    seen = mask._reach(start, stop, n)
+    assert seen.some == mask.key_ranges(start, stop, n)
+    assert not (visible.any(axis=(0, 2)) & ~shown(seen.some, n)).any()
+    assert visible.all(axis=(0, 2))[shown(seen.every, n)].all()
+
+
+single = [causal, window, chunked, global_tokens, neighbourhood, padding, prefix]
+
+
+@given(data=st.data(), n=st.integers(1, 12))
+def test_key_ranges_of_a_single_rule_are_tight(data, n):
+    mask, hides = data.draw(masks(n, kinds=single, depth=0))
+    start = data.draw(st.integers(0, n - 1))
+    stop = data.draw(st.integers(start + 1, n))
+    visible = ~element_by_element(hides, stop - start, n, start)
+    seen = mask._reach(start, stop, n)
+    np.testing.assert_array_equal(shown(seen.some, n), visible.any(axis=(0, 2)))
+    if not isinstance(mask, NeighbourhoodMask):
+        np.testing.assert_array_equal(shown(seen.every, n), visible.all(axis=(0, 2)))
+
+
+@given(data=st.data(), n=st.integers(1, 12))
+def test_key_ranges_of_dilation_and_segments(data, n):
+    """One range from the first to the last key of each document, or of all keys."""
+    mask, hides = data.draw(masks(n, kinds=[dilated, segments], depth=0))
+    position = data.draw(st.integers(0, n - 1))
+    visible = ~element_by_element(hides, 1, n, position)[0]
+    expected = [(int(k[0]), int(k[-1]) + 1) for k in map(np.flatnonzero, visible.T) if len(k)]
+    assert mask.key_ranges(position, position + 1, n) == unite(expected)
+
+
+def test_key_ranges_of_a_window_with_global_tokens_stay_few():
+    mask = CausalMask() | (SlidingWindowMask(255, 0) & GlobalMask([0, 1, 5000]))
+    assert mask.key_ranges(9000, 9100, 65_536) == ((0, 2), (5000, 5001), (8745, 9100))
+    assert mask.key_ranges(5000, 5001, 65_536) == ((0, 5001),)
+    assert mask.key_ranges(10, 10, 65_536) == ()
+
+
+def test_key_ranges_read_no_device(backend):
+    lengths = backend.array([2, 3])
+    on_host = backend.name == "numpy"
+    assert PaddingMask(lengths).key_ranges(0, 4, 8) == ((0, 3 if on_host else 8),)
+    ids = backend.array([0, 0, 1, 1])
+    assert SegmentMask(ids).key_ranges(0, 1, 4) == ((0, 2 if on_host else 4),)
+    assert PrefixMask(lengths).key_ranges(0, 1, 8) == ((0, 3 if on_host else 8),)
+    tokens = GlobalMask(lengths)
+    assert tokens.key_ranges(0, 1, 8) == (((2, 4),) if on_host else ((0, 8),))
+    # What is known of the other rule still counts.
+    assert (CausalMask() | PaddingMask(lengths)).key_ranges(0, 2, 8) == ((0, 2),)
+
+
+def test_masks_of_the_host_serve_every_library(backend):
+    mask = PaddingMask([1, 2]) | SegmentMask([0, 0, 1]) | GlobalMask([1])
+    dense = mask.dense(3, xp=backend.xp, device=backend.device)
+    np.testing.assert_array_equal(backend.numpy(dense), mask.dense(3))
+
+
+def test_positions_may_be_numbers_of_any_kind(backend):
+    assert CausalMask()(3, 4)
+    assert not CausalMask()(np.int8(4), 3)
+    assert SlidingWindowMask(1, 0)(backend.array([5], "uint8"), 3).shape == (1,)
+    padded = PaddingMask(backend.array([1, 3]))(0, 2)
+    np.testing.assert_array_equal(backend.numpy(padded), [True, False])
+
+
+def test_positions_outside_of_ids_and_grids_are_hidden(backend):
+    far = backend.array([-1, 0, 4])
+    for mask in (SegmentMask([0, 0, 0, 0]), NeighbourhoodMask((2, 2), 3)):
+        hidden = backend.numpy(mask(far[:, None], far[None, :]))
+        np.testing.assert_array_equal(hidden, [[True, True, True], [True, False, True], [True] * 3])
+
+
+def test_segments_of_queries_are_the_last_positions(backend):
+    """As with `create_segment_mask`, and with cached keys."""
+    ids, key_ids = backend.array([1, 2]), backend.array([0, 1, 1, 2, 2])
+    mask = SegmentMask(ids, key_ids)
+    dense = backend.numpy(mask.dense(2, 5))
+    np.testing.assert_array_equal(dense, backend.numpy(create_segment_mask(ids, key_ids)))
+    np.testing.assert_array_equal(dense, SegmentMask([0, 1, 1, 1, 2], [0, 1, 1, 2, 2]).dense(2, 5))
+    own = SegmentMask(np.asarray([1, 2]), np.asarray([0, 1, 1, 2, 2]))
+    assert own.key_ranges(3, 4, 5) == ((1, 3),)
+    assert own.key_ranges(0, 3, 5) == ()
+
+
+@pytest.mark.parametrize("mask", EXAMPLES, ids=repr)
+def test_masks_are_values(mask):
+    again = eval(repr(mask), vars(pe))
+    assert again == mask
+    assert hash(again) == hash(mask)
+    assert {mask: 1}[again] == 1
+    for same in (pickle.loads(pickle.dumps(mask)), copy.deepcopy(mask)):
+        assert same == mask
+        assert repr(same) == repr(mask)
+        np.testing.assert_array_equal(same(0, 1, k_len=9), mask(0, 1, k_len=9))
+    assert sum(mask == other for other in EXAMPLES) == 1
+    assert mask != "mask"
+
+
+def test_how_masks_print():
+    assert repr(PaddingMask(np.asarray([3, 5]), "left")) == "PaddingMask([3, 5], 'left')"
+    assert repr(~(CausalMask() | ChunkedMask(2))) == "~(CausalMask() | ChunkedMask(2))"
+    both = (CausalMask() | ChunkedMask(2)) & DilatedMask(3)
+    assert repr(both) == "(CausalMask() | ChunkedMask(2)) & DilatedMask(3)"
+    long = SegmentMask(np.zeros(2000, dtype=int))
+    assert repr(long) == "SegmentMask(<numpy.ndarray of shape (2000,)>)"
+
+    def later(q_pos, k_pos):
+        return k_pos > q_pos
+
+    assert repr(FunctionMask(later)) == "FunctionMask(later)"
+    assert "lambda" in repr(FunctionMask(lambda q_pos, k_pos: k_pos > q_pos))
+
+
+def test_arrays_of_a_device_print_without_being_read(backend):
+    mask = PaddingMask(backend.array([1, 2]))
+    expected = "PaddingMask([1, 2])" if backend.name == "numpy" else "PaddingMask(<"
+    assert repr(mask).startswith(expected)
+
+
+def test_masks_keep_what_they_were_given():
+    """Whoever changes the array afterwards does not change the mask."""
+    ids = np.asarray([0, 0, 1, 1])
+    mask = SegmentMask(ids)
+    ids[:] = 0
+    assert mask == SegmentMask([0, 0, 1, 1])
+    with pytest.raises(ValueError, match="read-only"):
+        mask.ids[0] = 1
+
+
+def test_operators():
+    a, b, c = CausalMask(), ChunkedMask(2), DilatedMask(2)
+    assert (a | b) | c == a | (b | c) == combine_masks(a, None, b, c)
+    assert (a & b) & c == a & (b & c)
+    assert ~~a == a
+    assert combine_masks(a) == a
+    assert a | b != b | a
+    np.testing.assert_array_equal((~(a | b)).dense(4), (~a & ~b).dense(4))
+    for array in (np.zeros((2, 2), dtype=bool), np.bool_(True)):
+        for combine in (lambda array: a | array, lambda array: array & a):
+            with pytest.raises(TypeError, match="combine"):
+                combine(array)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        a | 3
+
+
+def test_batches_combine_where_they_are_one():
+    one = PrefixMask([2]) | PaddingMask([1, 2])
+    assert one.dense(3).shape == (3, 3, 2)
+    # What a function returns is known when it is called.
+    assert (FunctionMask(lambda q_pos, k_pos: k_pos > q_pos) | one).dense(3).shape == (3, 3, 2)
+    several = FunctionMask(lambda q_pos, k_pos: (k_pos > q_pos)[..., None] | np.ones(4, bool))
+    assert several.dense(3).shape == (3, 3, 4)
+    assert several(np.arange(2), np.arange(2)).shape == (2, 4)
+
+
+def test_masks_in_jit(backend):
+    """Held arrays may be traced, and a mask of the host is a static argument."""
+    if not backend.name.startswith("jax"):
+        pytest.skip("of JAX alone")
+    import jax
+
+    lengths = backend.array([1, 3])
+    traced = jax.jit(lambda lengths: (PaddingMask(lengths) | CausalMask()).dense(3))(lengths)
+    np.testing.assert_array_equal(traced, (PaddingMask([1, 3]) | CausalMask()).dense(3))
+    static = jax.jit(lambda mask, q_pos: mask(q_pos, 1), static_argnums=0)
+    for mask in (CausalMask(), CausalMask(mask_diagonal=True), PaddingMask([1, 2])):
+        np.testing.assert_array_equal(static(mask, backend.array(1)), mask(1, 1))
+
+
+numbers = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4)
+
+
+@given(numbers, numbers)
+def test_ranges_are_sets_of_numbers(first, second):
+    a, b = (unite((start, stop) for start, stop in pairs) for pairs in (first, second))
+    of_a, of_b = shown(a, 9), shown(b, 9)
+    np.testing.assert_array_equal(of_a, shown(unite(first), 9))
+    for start, stop in first:
+        assert of_a[start:stop].all()
+    np.testing.assert_array_equal(shown(unite(a + b), 9), of_a | of_b)
+    np.testing.assert_array_equal(shown(intersect(a, b), 9), of_a & of_b)
+    np.testing.assert_array_equal(shown(complement(a, 9), 9), ~of_a)
+    assert total(a) == of_a.sum()
+
+
+def test_the_namespace_of_a_dense_mask(backend):
+    dense = CausalMask().dense(2, xp=backend.xp, device=backend.device)
+    assert array_api_compat.array_namespace(dense) is backend.xp
