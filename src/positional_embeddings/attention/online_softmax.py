@@ -90,19 +90,27 @@ class AttentionInputs(NamedTuple):
 
     def without_hidden_keys(self, seen: Reach | None, xp: Namespace) -> "AttentionInputs":
         """Return the inputs with those keys alone that some query sees."""
-        if seen is None or seen.some == ((0, self.key.shape[-2]),):
+        if seen is None:
             return self
-        keys = slices_of(seen.some)
+        inputs = self
+        if seen.some != ((0, self.key.shape[-2]),):
+            keys = slices_of(seen.some)
 
-        def of_these(given: BlockFunction | None) -> BlockFunction | None:
-            return given and (lambda queries, _: given(queries, keys))
+            def of_these(given: BlockFunction | None) -> BlockFunction | None:
+                return given and (lambda queries, _: given(queries, keys))
 
-        return self._replace(
-            key=slice_keys(self.key, -2, keys, xp),
-            value=slice_keys(self.value, -2, keys, xp),
-            mask=of_these(self.mask),
-            bias=of_these(self.bias),
-        )
+            inputs = self._replace(
+                key=slice_keys(self.key, -2, keys, xp),
+                value=slice_keys(self.value, -2, keys, xp),
+                mask=of_these(self.mask),
+                bias=of_these(self.bias),
+            )
+        # A next token sees all that is left.
+        return inputs._replace(mask=_nothing) if seen.every == seen.some else inputs
+
+
+def _nothing(queries: slice, keys: Keys) -> None:
+    """Hide nothing."""
 
 
 class KeyValueBlocks(NamedTuple):

@@ -78,7 +78,7 @@ class ScoreLayout(NamedTuple):
         """Return the mask (query, key, batch) or bias (query, key, heads) of a value as rows."""
         if array.shape[2] == 1:
             rows = len(self.row_axes) + (self.parts is not None)
-            return array[..., 0][(None,) * rows]
+            return array[..., 0][(*(None,) * rows, ...)]
         axis = self.check_value(kind, array.shape[2])
         if self.is_merged:
             array = xp.permute_dims(array, (2, 0, 1))

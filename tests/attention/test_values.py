@@ -1,0 +1,328 @@
+"""Masks and biases that are values give what their arrays give, and visit few blocks."""
+
+from functools import partial
+from math import isqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import peak_memory
+from mask_strategies import BATCH, element_by_element, masks
+from positional_embeddings import (
+    ALiBiBias,
+    CausalMask,
+    ChunkedMask,
+    FIREBias,
+    FunctionMask,
+    GlobalMask,
+    KERPLEBias,
+    PaddingMask,
+    RelativePE,
+    RoPEMultiHeadAttention,
+    SandwichBias,
+    SegmentMask,
+    SlidingWindowMask,
+    T5Bias,
+    alibi_bias,
+    attention_weights,
+    fire_bias,
+    kerple_bias,
+    sandwich_bias,
+    scaled_dot_product_attention,
+)
+from positional_embeddings.attention import online_softmax
+from positional_embeddings.attention.blocks import plan_blocks
+
+HEADS, HEAD = 2, 3
+# From (batch, heads, seq, head) to other layouts, with their axes of features and sequence.
+LAYOUTS = {
+    "(batch, heads, seq, head)": ((0, 1, 2, 3), -1, -2),
+    "(batch, seq, heads, head)": ((0, 2, 1, 3), -1, 1),
+    "(head, seq, heads, batch)": ((3, 2, 1, 0), 0, 1),
+    "(seq, head, heads, batch)": ((2, 3, 1, 0), 1, 0),
+    "(head, seq, heads * batch)": ((3, 2, 1, 0), 0, 1),
+}
+
+
+BIASES = ["ALiBi", "ALiBi of both sides", "KERPLE", "FIRE", "Sandwich", "T5", "Shaw"]
+
+
+def in_layout(array, layout):
+    """Move the axes of (batch, heads, seq, head)."""
+    moved = np.transpose(array, LAYOUTS[layout][0])
+    return moved.reshape(*moved.shape[:2], -1) if "*" in layout else moved
+
+
+def compiled(backend):
+    """Whether each block is compiled, which takes a while."""
+    return backend.lazy or backend.name.startswith("jax")
+
+
+def inputs(rng, q_len, k_len):
+    shapes = [(BATCH, HEADS, n, HEAD) for n in (q_len, k_len, k_len)]
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def close(backend, got, expected):
+    tolerance = backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(got), expected, rtol=tolerance, atol=tolerance)
+
+
+@given(data=st.data(), k_len=st.integers(1, 9), layout=st.sampled_from(list(LAYOUTS)))
+def test_a_mask_value_is_its_array_in_every_layout(backend, data, k_len, layout):
+    q_len = data.draw(st.integers(1, k_len))
+    offset = data.draw(st.none() | st.integers(0, k_len - q_len))
+    mask, hides = data.draw(masks(k_len, backend))
+    block_size = None if compiled(backend) else data.draw(st.none() | st.integers(1, 4))
+    most = data.draw(st.sampled_from([4, 32, 2**18]))
+    arrays = inputs(np.random.default_rng(k_len), q_len, k_len)
+
+    start = k_len - q_len if offset is None else offset
+    dense = np.moveaxis(element_by_element(hides, q_len, k_len, start), 2, 0)[:, None]
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    expected = scaled_dot_product_attention(*arrays, mask=dense, **axes)
+
+    _, feature, seq = LAYOUTS[layout]
+    own = [backend.array(in_layout(array, layout)) for array in arrays]
+    axes = {"feature_axis": feature, "seq_axis": seq, "offset": offset}
+    if mask._batch() is None and "*" in layout:  # a function's batch is not known beforehand
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(online_softmax, "HOST_BLOCK", most if not compiled(backend) else 2**18)
+        got = scaled_dot_product_attention(*own, mask=mask, block_size=block_size, **axes)
+    close(backend, got, in_layout(expected, layout))
+
+    weights = backend.numpy(attention_weights(*own[:2], mask=mask, **axes))
+    if layout == "(batch, heads, seq, head)":
+        assert not weights[np.broadcast_to(dense, weights.shape)].any()
+
+
+def bias_values(backend):
+    """Return bias values for two heads, each with the call that gives its array."""
+    ones, table = backend.array([1.0, 0.5]), backend.array(np.arange(8.0).reshape(4, 2))
+    fire = [backend.array(x) for x in ([1.0], [0.5], [[1.0], [-1.0]], [0.0, 1.0])]
+    numbers = {"c": 0.1, "threshold": 4.0}
+    t5 = T5Bias(2, bidirectional=False, num_buckets=4, max_distance=8, embeddings=table)
+    shaw = RelativePE(2, 2, embeddings=backend.array(np.arange(10.0).reshape(5, 2)))
+    return {
+        "ALiBi": (ALiBiBias(2), partial(alibi_bias, 2)),
+        "ALiBi of both sides": (ALiBiBias(2, causal=False), partial(alibi_bias, 2, causal=False)),
+        "KERPLE": (KERPLEBias(ones, ones), partial(kerple_bias, ones, ones)),
+        "FIRE": (FIREBias(*fire, **numbers), partial(fire_bias, *fire, **numbers)),
+        "Sandwich": (SandwichBias(2, dim=4), partial(sandwich_bias, 2, dim=4)),
+        "T5": (t5, t5),
+        "Shaw": (shaw, shaw),
+    }
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", BIASES)
+def test_a_bias_value_is_its_array_in_every_layout(backend, layout, kind):
+    value, array = bias_values(backend)[kind]
+    q_len, k_len, offset = 3, 6, 2
+    options = {"offset": offset}
+    if kind in ("ALiBi", "ALiBi of both sides", "Sandwich"):
+        dtype = getattr(backend.xp, backend.wide)
+        options |= {"xp": backend.xp, "device": backend.device, "dtype": dtype}
+    dense = backend.numpy(array(q_len, k_len, **options))
+    np.testing.assert_array_equal(backend.numpy(value(q_len, k_len, **options)), dense)
+    arrays = inputs(np.random.default_rng(0), q_len, k_len)
+    mask = CausalMask() | PaddingMask([6, 4])
+    hidden = np.moveaxis(mask.dense(q_len, k_len, offset=offset), 2, 0)[:, None]
+    expected = scaled_dot_product_attention(
+        *arrays, mask=hidden, bias=np.moveaxis(dense, 2, 0)[None], feature_axis=-1, seq_axis=-2
+    )
+    _, feature, seq = LAYOUTS[layout]
+    own = [backend.array(in_layout(array, layout)) for array in arrays]
+    axes = {"feature_axis": feature, "seq_axis": seq, "offset": offset}
+    for size in (None,) if compiled(backend) else (None, 2):
+        got = scaled_dot_product_attention(*own, mask=mask, bias=value, block_size=size, **axes)
+        close(backend, got, in_layout(expected, layout))
+
+
+def test_values_meet_grouped_queries(backend):
+    rng = np.random.default_rng(0)
+    q = rng.standard_normal((2, 4, 5, 3))
+    k, v = rng.standard_normal((2, 2, 2, 5, 3))
+    axes = {"feature_axis": -1, "seq_axis": -2, "enable_gqa": True}
+    mask = CausalMask() | PaddingMask([5, 3])
+    dense = np.moveaxis(mask.dense(5), 2, 0)[:, None]
+    bias = np.moveaxis(alibi_bias(4, 5), 2, 0)[None]
+    expected = scaled_dot_product_attention(q, k, v, mask=dense, bias=bias, **axes)
+    own = [backend.array(x) for x in (q, k, v)]
+    got = scaled_dot_product_attention(*own, mask=mask, bias=ALiBiBias(4), **axes)
+    close(backend, got, expected)
+    # One axis, of heads: it is not merged with a batch.
+    one = [backend.array(np.moveaxis(x[0], (0, 1, 2), (2, 1, 0))) for x in (q, k, v)]
+    got = scaled_dot_product_attention(*one, mask=CausalMask(), bias=ALiBiBias(4), enable_gqa=True)
+    expected = scaled_dot_product_attention(q, k, v, mask=CausalMask(), bias=ALiBiBias(4), **axes)
+    close(backend, got, np.moveaxis(expected[0], (0, 1, 2), (2, 1, 0)))
+
+
+def test_multi_head_attention_takes_values(backend):
+    own = {"xp": backend.xp, "device": backend.device}
+    layer = RoPEMultiHeadAttention(8, 2, rng=0, **own)
+    x = backend.array(np.random.default_rng(1).standard_normal((8, 6, 2)).astype("float32"))
+    mask = CausalMask() | PaddingMask([6, 4])
+    value = backend.numpy(layer(x, mask, bias=ALiBiBias(2)))
+    bias = alibi_bias(2, 6, dtype=backend.xp.float32, **own)
+    np.testing.assert_allclose(
+        value, backend.numpy(layer(x, mask.dense(6, **own), bias=bias)), atol=2e-6
+    )
+
+
+def test_what_a_function_mask_gets_are_positions(backend):
+    """After cached keys, where a bare function gets indices."""
+    q, k = (backend.array(np.ones((2, n))) for n in (1, 3))
+    v = backend.array([[0.0, 1.0, 2.0]])
+    value = FunctionMask(lambda q_pos, k_pos: k_pos != q_pos)
+    close(backend, scaled_dot_product_attention(q, k, v, mask=value), [[2.0]])
+    close(backend, scaled_dot_product_attention(q, k, v, mask=value, offset=1), [[1.0]])
+    bare = scaled_dot_product_attention(q, k, v, mask=lambda q_idx, k_idx: k_idx != q_idx)
+    close(backend, bare, [[0.0]])
+
+
+@pytest.mark.parametrize("block_size", [None, 4])
+def test_hidden_keys_do_not_matter(backend, block_size):
+    """Whether they are passed over, or in a block that is computed."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 4, 40))
+    mask = CausalMask() | SlidingWindowMask(5, 0)
+    expected = scaled_dot_product_attention(q, k, v, mask=mask.dense(40)[..., 0])
+    k[:, :3], v[:, :3] = np.nan, np.inf
+    clean = slice(8, None)
+    got = scaled_dot_product_attention(
+        *(backend.array(x) for x in (q, k, v)), mask=mask, block_size=block_size
+    )
+    close(backend, got[:, clean], expected[:, clean])
+    # The next token of a sequence whose window has left them behind.
+    got = scaled_dot_product_attention(
+        *(backend.array(x) for x in (q[:, -1:], k, v)), mask=mask, block_size=block_size
+    )
+    close(backend, got, expected[:, -1:])
+
+
+@pytest.mark.parametrize("block_size", [None, 2])
+def test_queries_that_see_nothing_get_zeros(backend, block_size):
+    x = backend.array(np.ones((3, 4)))
+    mask = PaddingMask([0]) | CausalMask()
+    got = scaled_dot_product_attention(x, x, x, mask=mask, block_size=block_size)
+    close(backend, got, np.zeros((3, 4)))
+    none = scaled_dot_product_attention(x, x[:, :1], x[:, :1], mask=mask, block_size=block_size)
+    close(backend, none, np.zeros((3, 4)))
+
+
+def test_empty_arrays(backend):
+    q, k = (backend.array(np.ones((3, n))) for n in (0, 4))
+    assert scaled_dot_product_attention(q, k, k, mask=CausalMask()).shape == (3, 0)
+    close(backend, scaled_dot_product_attention(k, q, q, mask=CausalMask()), np.zeros((3, 4)))
+
+
+def test_gradients_flow_through_the_blocks_that_are_left(backend):
+    if backend.name not in ("torch", "jax"):
+        pytest.skip("of libraries that differentiate")
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 12)).astype("float32")
+    mask = CausalMask(mask_diagonal=True) | SlidingWindowMask(3, 0)
+    values = {"value": mask, "array": backend.array(mask.dense(12)[..., 0])}
+    gradients = {}
+    for name, given_mask in values.items():
+
+        def loss(*arrays, mask=given_mask):
+            output = scaled_dot_product_attention(*arrays, mask=mask, block_size=4)
+            return (output**2).sum()
+
+        arrays = [backend.array(x) for x in (q, k, v)]
+        if backend.name == "torch":
+            arrays = [array.requires_grad_() for array in arrays]
+            loss(*arrays).backward()
+            gradients[name] = [array.grad.numpy() for array in arrays]
+        else:
+            import jax
+
+            gradients[name] = jax.grad(loss, argnums=(0, 1, 2))(*arrays)
+    for got, expected in zip(gradients["value"], gradients["array"], strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+@given(data=st.data(), n=st.integers(1, 40))
+def test_blocks_cover_what_is_visible(data, n):
+    mask, hides = data.draw(masks(n))
+    size = data.draw(st.none() | st.integers(1, 9))
+    most = data.draw(st.sampled_from([16, 64, 1024]))
+    q_block = min(size or data.draw(st.integers(1, 32)), isqrt(most))
+    reach = data.draw(st.sampled_from([None, lambda a, b: mask._reach(a, b, n)]))
+    visible = ~element_by_element(hides, n, n, 0)
+    met = np.zeros((n, n), dtype=int)
+    for queries, key_blocks in plan_blocks(n, n, size, q_block, most, reach):
+        for keys, is_masked in key_blocks:
+            for at in keys:
+                assert 0 <= at.start < at.stop <= n
+                met[queries, at] += 1
+                assert is_masked or visible[queries, at].all()
+            assert size is None or sum(at.stop - at.start for at in keys) <= size
+        assert size is None or queries.stop - queries.start <= size
+    assert set(np.unique(met)) <= {0, 1}
+    assert (met == 1)[visible.any(axis=2)].all()
+
+
+def scores_of(mask, n):
+    """Return how many scores are computed, and how many of them with a mask."""
+    plan = plan_blocks(n, n, None, 512, 2**18, lambda a, b: mask._reach(a, b, n))
+    together = masked = 0
+    for queries, key_blocks in plan:
+        for keys, is_masked in key_blocks:
+            scores = (queries.stop - queries.start) * sum(at.stop - at.start for at in keys)
+            together += scores
+            masked += scores * is_masked
+    return together, masked
+
+
+def test_the_number_of_scores_grows_with_the_window():
+    window = CausalMask() | SlidingWindowMask(511, 0)
+    n = 65_536
+    assert scores_of(window, n)[0] <= 1.6 * 512 * n
+    scattered = GlobalMask(np.linspace(0, n - 1, 16).astype(int))
+    assert scores_of(SlidingWindowMask(128, 127) & scattered, n)[0] <= 2.5 * (256 + 2 * 16) * n
+    documents = SegmentMask(np.arange(n) // 512)
+    assert scores_of(documents, n) == (512 * n, 0)
+    assert scores_of(ChunkedMask(512), n) == (512 * n, 0)
+    causal, masked = scores_of(CausalMask(), n)
+    assert causal <= 1.01 * n * n / 2
+    assert masked <= 0.01 * causal
+
+
+def test_blocks_that_hide_nothing_are_not_asked_for(monkeypatch):
+    asked = []
+    between = CausalMask._between
+
+    def counted(self, queries, keys, *options):
+        asked.append((queries, keys))
+        return between(self, queries, keys, *options)
+
+    monkeypatch.setattr(CausalMask, "_between", counted)
+    x = np.random.default_rng(0).standard_normal((4, 2048)).astype("float32")
+    scaled_dot_product_attention(x, x, x, mask=CausalMask())
+    # One block on the diagonal for each block of queries.
+    assert len(asked) == 8
+    assert all(start <= queries[0] for queries, ((start, _), *_) in asked)
+    asked.clear()
+    scaled_dot_product_attention(x[:, :1], x, x, mask=CausalMask())
+    assert not asked  # a next token sees everything
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        CausalMask() | SlidingWindowMask(511, 0),
+        SegmentMask(np.arange(16_384) // 512),
+        CausalMask() | (SlidingWindowMask(255, 0) & GlobalMask(range(16))),
+    ],
+    ids=["window", "documents", "global tokens"],
+)
+def test_long_sequences_take_little_memory(mask):
+    x = np.random.default_rng(0).standard_normal((1, 16_384, 64)).astype("float32")
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    peak = peak_memory(lambda: scaled_dot_product_attention(x, x, x, mask=mask, **axes))
+    assert peak < 20e6 + x.nbytes
