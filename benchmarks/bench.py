@@ -15,6 +15,7 @@ from cases.attention import attention
 from cases.imports import importing
 from cases.masks import biases, masks
 from cases.rotation import complex_numbers, decoding, positions, rotation
+from cases.sparse import sparse
 from cases.tables import tables
 from harness.contenders import Settings
 from harness.machine import cores
@@ -33,13 +34,14 @@ TOPICS = {
     "decoding": decoding,
     "positions": positions,
     "attention": attention,
+    "sparse": sparse,
     "tables": tables,
     "masks": masks,
     "biases": biases,
     "import": importing,
 }
 # The number of threads makes a difference to these.
-THREADED = ("rotation", "complex", "decoding", "attention")
+THREADED = ("rotation", "complex", "decoding", "attention", "sparse")
 
 
 def main() -> None:

@@ -10,16 +10,21 @@ from harness.targets import OURS
 from harness.timing import Rounds, Run
 from peers import peer
 
-from positional_embeddings import attention_weights, scaled_dot_product_attention
+from positional_embeddings import CausalMask, attention_weights, scaled_dot_product_attention
 
 HEADS, HEAD = 8, 64
 LAST = {"feature_axis": -1, "seq_axis": -2}
 
 
 def attention(settings: Settings) -> list[Builder]:
-    """Return three lengths, the middle one causal."""
+    """Return three lengths, the last two also causal."""
     fits, middle, long = (256, 384, 512) if settings.quick else (2048, 4096, 8192)
-    return [_builder(fits, whole=True), _builder(middle, causal=True), _builder(long)]
+    return [
+        _builder(fits, whole=True),
+        _builder(middle, causal=True),
+        _builder(long, causal=True),
+        _builder(long),
+    ]
 
 
 def _builder(n: int, **options: bool) -> Builder:
@@ -55,7 +60,7 @@ def _measured(
 def ours(inputs: AttentionInputs) -> Run:
     """Return the call, which chooses its blocks."""
     q, k, v = (x[None] for x in (inputs.q, inputs.k, inputs.v))
-    options = LAST | ({"mask": lambda q_idx, k_idx: k_idx > q_idx} if inputs.causal else {})
+    options = LAST | ({"mask": CausalMask()} if inputs.causal else {})
     return lambda: scaled_dot_product_attention(q, k, v, **options)[0]
 
 

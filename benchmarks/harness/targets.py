@@ -99,7 +99,29 @@ def _others(results: list[Result]) -> Iterator[Target]:
     unblocked = _ratios(attention, OURS, "this library, unblocked")
     yield "attention, longest: peak memory in MB", 64.0, peaks
     yield "attention: of the unblocked form", 1.1, unblocked
+    causal = [r for r in attention if "causal" in r["case"]]
     yield "attention: of PyTorch's", 1.5, _ratios(attention, OURS, "torch SDPA")
+    yield "attention, causal: of PyTorch's", 1.2, _ratios(causal, OURS, "torch SDPA")
+    yield from _sparse(_of_topic(results, "sparse"))
+
+
+def _sparse(results: list[Result]) -> Iterator[Target]:
+    """Yield the targets of masks that show a query a few keys."""
+    if len(results) < 2:
+        return
+    short, long = sorted(results, key=lambda result: result["tokens"])
+    names = [name for name, entry in long["contenders"].items() if "peak_bytes" in entry]
+    ratios = [(name, long["contenders"][name]["ratio"]) for name in names]
+    peaks = [
+        (name, peak * long["bytes"] / 1e6) for name in names for _, peak in _peaks([long], name)
+    ]
+    growth = [
+        (name, long["contenders"][name]["median"] / short["contenders"][name]["median"])
+        for name in names
+    ]
+    yield "sparse, longest: of 1,024 keys without a mask", 2.0, ratios
+    yield "sparse, longest: peak memory in MB, with the output", 64.0, peaks
+    yield "sparse: time at four times the length", 4.4, growth
 
 
 def _of_topic(results: list[Result], topic: str) -> list[Result]:
