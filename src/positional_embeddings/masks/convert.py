@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
@@ -20,6 +20,7 @@ from positional_embeddings._core.namespace import (
     host,
     is_dtype,
     namespace_of,
+    remedy_for,
     select,
 )
 from positional_embeddings._core.positions import position_interval
@@ -198,15 +199,18 @@ def to_attend(
     -------
     array of bool, shape (batch or 1, 1, query, key)
         What PyTorch's ``scaled_dot_product_attention(attn_mask=)``, JAX's
-        ``dot_product_attention(mask=)`` and ONNX's ``Attention`` take.
+        ``dot_product_attention(mask=)`` and ONNX's ``Attention`` take. An axis of length 1 in
+        an array stays so. ONNX Runtime takes the axis of queries only in full, as that of a
+        value is.
 
     Raises
     ------
     TypeError
         If `mask` is neither a mask value nor a boolean array, `q_len` is missing for a value,
-        or an option is given that an array leaves no choice in.
+        or an option is given with an array.
     ValueError
-        If an array does not have two or three axes, or a number is not positive.
+        If an array does not have two or three axes, a number is not positive, or the mask does
+        not fit so many queries and keys.
 
     Examples
     --------
@@ -340,7 +344,7 @@ def to_block_ranges(
     TypeError
         If `mask` is not a mask value, or a number is not an integer.
     ValueError
-        If a number is not positive.
+        If a number is not positive, or the mask does not fit so many queries and keys.
 
     Examples
     --------
@@ -349,9 +353,10 @@ def to_block_ranges(
     [((0, 4),), ((2, 8),)]
     """
     if not isinstance(mask, Mask):
-        raise wrong_type("mask", "be a mask value, such as CausalMask()", shown(mask))
+        raise _not_a_mask(mask, "be a mask value, such as CausalMask()")
     block_size = checks.positive_integer("block_size", block_size)
     (start, stop), k_len = position_interval(q_len, k_len, offset, host, "cpu")
+    mask._check((start, stop), k_len)
     firsts = range(start, stop, block_size)
     return [mask.key_ranges(first, min(first + block_size, stop), k_len) for first in firsts]
 
@@ -382,14 +387,24 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     >>> bool((from_attend(to_attend(CausalMask(), 3)) == CausalMask().dense(3)).all())
     True
     """
+    if isinstance(attend, Mask):
+        hint = " A mask value is a mask already."
+        raise wrong_type("attend", "be a boolean array", kind_of(attend), hint)
     xp = namespace_of(attend=attend)
     given: Any = attend
     if not is_dtype(given.dtype, "bool", xp):
-        raise wrong_type("attend", "have a boolean dtype", dtype_name(given.dtype))
+        hint = " Pass attend != 0 if 1 marks what may be attended to."
+        raise wrong_type(
+            "attend",
+            "have a boolean dtype, True where a query may attend",
+            dtype_name(given.dtype),
+            hint if is_dtype(given.dtype, "integral", xp) else "",
+        )
     shape = tuple(given.shape)
     if given.ndim not in (2, 3, 4) or (given.ndim == 4 and shape[1] != 1):
         what = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
-        raise wrong_value("attend", what, shape)
+        hint = " Pass the mask of one head, attend[:, 0]." if given.ndim == 4 else ""
+        raise wrong_value("attend", what, shape, hint)
     given = given[:, 0, ...] if given.ndim == 4 else given
     given = given[None, ...] if given.ndim == 2 else given
     mask: ArrayT = xp.permute_dims(xp.logical_not(given), (1, 2, 0))
@@ -405,16 +420,29 @@ def _dense(
             raise wrong_type("q_len", "be given for a mask value", "None")
         dense = mask.dense(q_len, k_len, offset=offset, xp=xp, device=device)
         return namespace_of(mask=dense), dense
-    options = {"q_len": q_len, "k_len": k_len, "offset": offset, "xp": xp, "device": device}
-    for name, option in drop_none(**options).items():
+    if not hasattr(mask, "shape"):
+        raise _not_a_mask(mask, "be a mask value or a boolean array")
+    array_xp = namespace_of(mask=mask)
+    for name, option in drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
         raise wrong_type(name, "be left out where `mask` is an array", shown(option))
-    xp = namespace_of(mask=mask)
-    checks.mask("mask", mask, xp)
+    if xp is not None or device is not None:
+        message = "`xp` and `device` must be left out where `mask` is an array."
+        raise TypeError(message)
+    checks.mask("mask", mask, array_xp)
     if mask.ndim not in (2, 3):
-        raise wrong_value(
-            "mask", "have shape (query, key) or (query, key, batch)", tuple(mask.shape)
-        )
-    return xp, mask[:, :, None] if mask.ndim == 2 else mask
+        what = "have shape (query, key) or (query, key, batch)"
+        raise wrong_value("mask", what, tuple(mask.shape))
+    return array_xp, mask[:, :, None] if mask.ndim == 2 else mask
+
+
+def _not_a_mask(mask: Any, requirement: str) -> TypeError:
+    """Return the error about what is no mask, and tell how it becomes one."""
+    hint = remedy_for("mask", mask)
+    if isinstance(mask, type) and issubclass(mask, Mask):
+        hint = f" Pass {mask.__name__}(...)."
+    elif callable(mask):
+        hint = " Pass FunctionMask(mask)."
+    return wrong_type("mask", requirement, shown(mask), hint)
 
 
 def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_concretely_true
-from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.capabilities import is_concretely_true, is_readable
+from positional_embeddings._core.errors import wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     Device,
@@ -16,6 +16,7 @@ from positional_embeddings._core.namespace import (
     default_integer,
     device_of,
     drop_none,
+    dtype_name,
     host,
     is_dtype,
     namespace_of,
@@ -96,26 +97,16 @@ class PaddingMask(Mask):
         """
         xp = namespace_of(attention_mask=attention_mask)
         given: Any = attention_mask
-        checks.choice("side", side, ("right", "left"))
-        if not is_dtype(given.dtype, "bool", xp):
-            checks.integral("attention_mask", given, xp)
-            if is_concretely_true(xp.any((given != 0) & (given != 1))):
-                raise wrong_value("attention_mask", "hold 1 at tokens and 0 at padding", "others")
+        checks.choice("side", side, get_args(Side))
+        if not (is_dtype(given.dtype, "bool", xp) or is_dtype(given.dtype, "integral", xp)):
+            what = "have an integer or boolean dtype"
+            raise wrong_type("attention_mask", what, dtype_name(given.dtype))
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
-        device = device_of(given)
-        dtype = default_integer(xp, device)
-        lengths = xp.sum(xp.astype(given, dtype), axis=1, dtype=dtype)
-        mask = cls(lengths, side)
-        index = xp.arange(given.shape[1], dtype=dtype, device=device)[None, :]
-        first = lengths[:, None] if side == "right" else given.shape[1] - lengths[:, None]
-        token = index < first if side == "right" else index >= first
-        if is_concretely_true(xp.any(token != (given == 1))):
-            other = "left" if side == "right" else "right"
-            what = f"have its padding on the {side} of each sequence"
-            came = "padding elsewhere"
-            raise wrong_value("attention_mask", what, came, f" Pass side='{other}'?")
-        return mask
+        if is_readable(given):
+            _check_attention_mask(given, side, xp)
+        dtype = default_integer(xp, device_of(given))
+        return cls(xp.sum(xp.astype(given, dtype), axis=1, dtype=dtype), side)
 
     def _hides(self, q: Points, k: Points) -> Any:
         lengths = q.in_library(self.lengths)
@@ -345,6 +336,21 @@ def prefix_lengths(
     elif getattr(lengths, "shape", None) == ():
         lengths = lengths[None]
     return length_array(name, lengths, xp, device, most, "the number of keys")[1]
+
+
+def _check_attention_mask(attention_mask: Any, side: Side, xp: Namespace) -> None:
+    """Check the values of a tokenizer's attention mask, if they can be read."""
+    token = xp.astype(attention_mask, xp.bool)
+    ones = xp.astype(token, attention_mask.dtype)
+    if is_concretely_true(xp.any(attention_mask != ones)):
+        raise wrong_value("attention_mask", "hold 1 at tokens and 0 at padding", "other numbers")
+    earlier, later = token[:, :-1], token[:, 1:]
+    misplaced = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
+    if is_concretely_true(misplaced.pop(side)):
+        ((other, too),) = misplaced.items()
+        hint = "" if is_concretely_true(too) else f" Pass side='{other}'."
+        what = f"have its padding on the {side} of each sequence"
+        raise wrong_value("attention_mask", what, "padding elsewhere", hint)
 
 
 def _known(size: Any) -> int | None:
