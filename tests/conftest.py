@@ -3,7 +3,9 @@
 `--backend NAME` (repeatable) demands one; without it, all that are installed run.
 """
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from array_api_extra.testing import lazy_xp_function, patch_lazy_xp_functions
@@ -84,3 +86,15 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
             return
         with patch_lazy_xp_functions(request, xp=backend.xp):
             yield backend
+
+
+@pytest.fixture
+def oracle(request: pytest.FixtureRequest) -> Callable[[str], Any]:
+    """Import a library to compare with, or skip if it is not demanded."""
+
+    def load(name: str) -> Any:
+        if request.config.getoption("--oracles"):
+            return importlib.import_module(name)
+        return pytest.importorskip(name, reason="an oracle; CI runs with --oracles")
+
+    return load

@@ -4,8 +4,6 @@ The packages are in the dependency group "backends"; CI runs with `--oracles`, w
 a missing one an error.
 """
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -28,18 +26,6 @@ from positional_embeddings import (
     segment_ids_from_lengths,
     sinusoidal_encoding,
 )
-
-
-@pytest.fixture
-def oracle(request):
-    """Import an oracle, or skip if it is not demanded."""
-
-    def load(name):
-        if request.config.getoption("--oracles"):
-            return importlib.import_module(name)
-        return pytest.importorskip(name, reason="an oracle; CI runs with --oracles")
-
-    return load
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])

@@ -1,0 +1,375 @@
+"""Mask values inside the attention of other frameworks, and masks that come from them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from positional_embeddings import (
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    FunctionMask,
+    GlobalMask,
+    PaddingMask,
+    PrefixMask,
+    SegmentMask,
+    SlidingWindowMask,
+    alibi_bias,
+    create_padding_mask,
+    from_attend,
+    fully_masked_rows,
+    mask_to_bias,
+    scaled_dot_product_attention,
+    to_attend,
+    to_bias,
+    to_block_ranges,
+    to_keras,
+)
+
+DOCUMENTS = np.asarray([[0, 0], [0, 1], [1, 1], [1, 1], [1, 2], [-1, 2]])
+# Masks of one sequence or two, with numbers of queries and keys.
+CASES = {
+    "causal, cached keys": (CausalMask(), 4, 6),
+    "window": (SlidingWindowMask(2, 1), 5, 5),
+    "window, cached keys": (SlidingWindowMask(2, 0), 3, 6),
+    "padding on the right": (PaddingMask([6, 3]), 4, 6),
+    "padding on the left": (PaddingMask([6, 3], "left"), 4, 6),
+    "segments": (SegmentMask(DOCUMENTS), 6, 6),
+    "union": (CausalMask() | PaddingMask([6, 2]), 4, 6),
+    "union, padding on the left": (CausalMask() | PaddingMask([5, 2], "left"), 5, 5),
+    "with global tokens": (SlidingWindowMask(1, 0) & GlobalMask([0, 4]), 6, 6),
+    "a query that sees no key": (CausalMask(mask_diagonal=True), 4, 4),
+}
+HEADS, HEAD = 3, 8
+
+
+def random_arrays(q_len, k_len):
+    """Return queries, keys and values as (batch, heads, seq, head)."""
+    rng = np.random.default_rng(0)
+    return [
+        rng.standard_normal((2, HEADS, n, HEAD)).astype("float32") for n in (q_len, k_len, k_len)
+    ]
+
+
+def assert_close_where_seen(theirs, ours, mask, q_len, k_len):
+    """Compare outputs (batch, heads, query, head) of queries that see a key.
+
+    The others are zeros here; PyTorch may give NaN for them, and JAX and Keras give the average.
+    """
+    seen = ~np.broadcast_to(fully_masked_rows(mask.dense(q_len, k_len)), (q_len, 2)).T
+    assert seen.any()
+    theirs, ours = (np.asarray(output).swapaxes(1, 2)[seen] for output in (theirs, ours))
+    np.testing.assert_allclose(theirs, ours, atol=2e-6)
+
+
+def attention(*arrays, **options):
+    return scaled_dot_product_attention(*arrays, feature_axis=-1, seq_axis=-2, **options)
+
+
+def attention_of_torch(oracle, arrays, convert, added):
+    torch = oracle("torch")
+    given = convert(torch, torch.float32)
+    given = given if added is None else given + torch.as_tensor(added)
+    arrays = map(torch.as_tensor, arrays)
+    return torch.nn.functional.scaled_dot_product_attention(*arrays, attn_mask=given).numpy()
+
+
+def attention_of_jax(oracle, arrays, convert, added):
+    jax = oracle("jax")
+    given = convert(jax.numpy, jax.numpy.float32)
+    options = {"mask": given} if given.dtype == bool else {"bias": given}
+    if added is not None:
+        options["bias"] = options.get("bias", 0.0) + added
+    arrays = (array.swapaxes(1, 2) for array in arrays)  # (batch, seq, heads, head)
+    return np.asarray(jax.nn.dot_product_attention(*arrays, **options)).swapaxes(1, 2)
+
+
+def attention_of_onnx_runtime(oracle, arrays, convert, added):
+    """Run the operator Attention on the CPU."""
+    onnx, helper, runtime = oracle("onnx"), oracle("onnx.helper"), oracle("onnxruntime")
+    given = convert(np, np.float32)
+    given = given if added is None else given + added
+    named = dict(zip(("Q", "K", "V", "attn_mask"), (*arrays, given), strict=True))
+    inputs = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in named.items()
+    ]
+    output = helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, None)
+    node = helper.make_node("Attention", list(named), ["Y"])
+    graph = helper.make_graph([node], "attention", inputs, [output])
+    opsets = [helper.make_opsetid("", 23)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=11)
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, named)[0]
+
+
+FRAMEWORKS = {
+    "torch": attention_of_torch,
+    "jax": attention_of_jax,
+    "onnxruntime": attention_of_onnx_runtime,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("kind", ["attend", "bias", "bias added to another"])
+def test_attention_of_other_frameworks(oracle, framework, case, kind):
+    mask, q_len, k_len = CASES[case]
+    arrays = random_arrays(q_len, k_len)
+    added = None
+    if kind == "bias added to another":
+        added = alibi_bias(HEADS, q_len, k_len, dtype=np.float32).transpose(2, 0, 1)[None]
+
+    def convert(xp, dtype):
+        if kind == "attend":
+            return to_attend(mask, q_len, k_len, xp=xp)
+        return to_bias(mask, q_len, k_len, xp=xp, dtype=dtype)
+
+    theirs = FRAMEWORKS[framework](oracle, arrays, convert, added)
+    assert_close_where_seen(theirs, attention(*arrays, mask=mask, bias=added), mask, q_len, k_len)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_queries_at_other_positions_than_the_last_in_other_frameworks(oracle, framework):
+    mask, q_len, k_len, offset = CausalMask() | SlidingWindowMask(2, 0), 3, 8, 1
+    arrays = random_arrays(q_len, k_len)
+    theirs = FRAMEWORKS[framework](
+        oracle, arrays, lambda xp, _: to_attend(mask, q_len, k_len, offset=offset, xp=xp), None
+    )
+    np.testing.assert_allclose(theirs, attention(*arrays, mask=mask, offset=offset), atol=2e-6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_attention_of_keras(oracle, monkeypatch, tmp_path, case):
+    """Its layer projects queries, keys and values, and the output, by weights that are given."""
+    oracle("jax")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    keras = oracle("keras")
+    mask, q_len, k_len = CASES[case]
+    rng = np.random.default_rng(0)
+    queries, keys = (
+        rng.standard_normal((2, n, HEADS * HEAD)).astype("float32") for n in (q_len, k_len)
+    )
+    weights = [
+        0.3 * rng.standard_normal(shape).astype("float32")
+        for shape in 3 * [(HEADS * HEAD, HEADS, HEAD)] + [(HEADS, HEAD, HEADS * HEAD)]
+    ]
+    layer = keras.layers.MultiHeadAttention(HEADS, HEAD, use_bias=False)
+    layer.build(queries.shape, keys.shape)
+    names = [weight.path.split("/")[-2] for weight in layer.weights]
+    assert names == ["query", "key", "value", "attention_output"]
+    layer.set_weights(weights)
+    attend = to_keras(mask, q_len, k_len)
+    theirs = keras.ops.convert_to_numpy(layer(queries, keys, attention_mask=attend))
+    projected = [
+        np.einsum("bsf,fhd->bhsd", x, weight)
+        for x, weight in zip((queries, keys, keys), weights, strict=False)
+    ]
+    ours = np.einsum("bhsd,hdf->bsf", attention(*projected, mask=mask), weights[-1])
+    assert_close_where_seen(theirs[:, None], ours[:, None], mask, q_len, k_len)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_there_and_back(backend, case):
+    mask, q_len, k_len = CASES[case]
+    place = {"xp": backend.xp, "device": backend.device}
+    dense = mask.dense(q_len, k_len)
+    attend = to_attend(mask, q_len, k_len, **place)
+    assert attend.shape == (dense.shape[2], 1, q_len, k_len)
+    np.testing.assert_array_equal(backend.numpy(attend)[:, 0], ~dense.transpose(2, 0, 1))
+    np.testing.assert_array_equal(backend.numpy(from_attend(attend)), dense)
+    for_keras = to_keras(mask, q_len, k_len, **place)
+    np.testing.assert_array_equal(backend.numpy(for_keras), backend.numpy(attend)[:, 0])
+    np.testing.assert_array_equal(backend.numpy(from_attend(for_keras)), dense)
+    for dtype in backend.floats:
+        dtype = getattr(backend.xp, dtype)  # noqa: PLW2901 - the dtype of this name
+        bias = to_bias(mask, q_len, k_len, dtype=dtype, **place)
+        assert bias.dtype == dtype
+        expected = np.where(backend.numpy(attend), 0.0, -np.inf)
+        np.testing.assert_array_equal(backend.numpy(bias), expected)
+
+
+def test_arrays_of_a_mask_tell_the_library(backend):
+    lengths = backend.array([3, 1])
+    mask = PaddingMask(lengths) | CausalMask()
+    expected = (PaddingMask([3, 1]) | CausalMask()).dense(2, 3)
+    got = from_attend(to_attend(mask, 2, 3))
+    np.testing.assert_array_equal(backend.numpy(got), expected)
+
+
+def test_arrays_are_converted(backend):
+    both = CASES["union"][0].dense(4, 6)
+    for dense in (both, both[:, :, 0], both[:, :, :1]):
+        array = backend.array(dense)
+        whole = dense.reshape(4, 6, -1)
+        attend = to_attend(array)
+        np.testing.assert_array_equal(backend.numpy(attend)[:, 0], ~whole.transpose(2, 0, 1))
+        assert attend.shape[1] == 1
+        np.testing.assert_array_equal(backend.numpy(to_keras(array)), ~whole.transpose(2, 0, 1))
+        bias = backend.numpy(to_bias(array))
+        expected = backend.numpy(mask_to_bias(backend.array(whole.transpose(2, 0, 1))))
+        np.testing.assert_array_equal(bias[:, 0], expected)
+    padding = create_padding_mask([2, 4], 4)
+    assert to_attend(padding).shape == (2, 1, 1, 4)
+
+
+def test_from_attend_of_two_three_and_four_axes(backend):
+    attend = np.random.default_rng(0).random((2, 1, 3, 4)) < 0.5
+    expected = ~attend[:, 0].transpose(1, 2, 0)
+    for given_axes, hidden in (
+        (attend, expected),
+        (attend[:, 0], expected),
+        (attend[:1, 0], expected[..., :1]),
+        (attend[1, 0], expected[..., 1:]),
+    ):
+        np.testing.assert_array_equal(backend.numpy(from_attend(backend.array(given_axes))), hidden)
+
+
+def tokenized(lengths, seq, side):
+    """Return the attention mask that a tokenizer makes, ones at tokens."""
+    rows = [[1] * n + [0] * (seq - n) for n in lengths]
+    return np.asarray([row if side == "right" else row[::-1] for row in rows])
+
+
+@given(
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    side=st.sampled_from(["right", "left"]),
+    dtype=st.sampled_from(["bool", "uint8", "int32", "int64"]),
+)
+def test_attention_masks_of_tokenizers(backend, lengths, side, dtype):
+    given_mask = backend.array(tokenized(lengths, 5, side), dtype)
+    expected = PaddingMask(lengths, side)
+    mask = PaddingMask.from_attention_mask(given_mask, side=side)
+    assert mask.side == side
+    np.testing.assert_array_equal(backend.numpy(mask.lengths), lengths)
+    np.testing.assert_array_equal(backend.numpy(mask.dense(2, 5)), expected.dense(2, 5))
+    if backend.name == "numpy":
+        assert mask == expected
+        assert mask.key_ranges(0, 2, 5) == expected.key_ranges(0, 2, 5)
+
+
+def padding_by_sum(attention_mask):
+    """Give the lengths of a mask whose ones need not be where they should."""
+    return PaddingMask.from_attention_mask(attention_mask).lengths
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [[[0, 1, 1]], [[1, 0, 1]], [[2, 1, 0]]],
+    ids=["the other side", "a gap", "numbers other than 0 and 1"],
+)
+def test_attention_masks_are_checked_where_they_can_be_read(backend, wrong):
+    given_mask = backend.array(wrong)
+    if backend.name == "dask":
+        import dask
+
+        def computed(*_, **__):
+            pytest.fail("the values were computed")
+
+        with dask.config.set(scheduler=computed):
+            lengths = padding_by_sum(given_mask)
+        np.testing.assert_array_equal(lengths.compute(), np.sum(wrong, axis=1))
+        return
+    if backend.name.startswith("jax"):
+        import jax
+
+        lengths = jax.jit(padding_by_sum)(given_mask)
+        np.testing.assert_array_equal(backend.numpy(lengths), np.sum(wrong, axis=1))
+    with pytest.raises(ValueError, match="`attention_mask` must"):
+        padding_by_sum(given_mask)
+
+
+def test_an_attention_mask_inside_jit():
+    jax = pytest.importorskip("jax")
+    given_mask = tokenized([2, 4], 4, "left")
+
+    @jax.jit
+    def attend(attention_mask):
+        mask = CausalMask() | PaddingMask.from_attention_mask(attention_mask, side="left")
+        return to_attend(mask, 4)
+
+    expected = CausalMask() | PaddingMask([2, 4], "left")
+    np.testing.assert_array_equal(attend(given_mask), to_attend(expected, 4))
+
+
+def test_an_attention_mask_whose_lengths_dask_does_not_know():
+    array = pytest.importorskip("dask.array")
+    whole = tokenized([2, 0, 3], 3, "right")
+    rows = array.from_array(whole)[array.from_array(whole).sum(axis=1) > 0]
+    mask = PaddingMask.from_attention_mask(rows)
+    np.testing.assert_array_equal(mask.dense(1, 3).compute(), PaddingMask([2, 3]).dense(1, 3))
+    columns = array.from_array(whole)[:, array.from_array(whole).sum(axis=0) > 0]
+    lengths = PaddingMask.from_attention_mask(columns).lengths
+    np.testing.assert_array_equal(lengths.compute(), [2, 0, 3])
+
+
+def test_an_attention_mask_without_tokens_or_sequences():
+    assert PaddingMask.from_attention_mask(np.zeros((2, 3), int)) == PaddingMask([0, 0])
+    assert PaddingMask.from_attention_mask(np.zeros((2, 0), int)) == PaddingMask([0, 0])
+    assert PaddingMask.from_attention_mask(np.zeros((0, 3), int)) == PaddingMask([])
+
+
+@st.composite
+def random_masks(draw):
+    """Draw a mask value of up to 12 keys, combined or not."""
+    small = st.integers(0, 4)
+    lengths = st.lists(st.integers(0, 4), min_size=2, max_size=2)
+    rules = st.one_of(
+        st.builds(CausalMask, mask_diagonal=st.booleans()),
+        st.builds(SlidingWindowMask, st.none() | small, st.none() | small),
+        st.builds(PaddingMask, lengths, st.sampled_from(["right", "left"])),
+        st.builds(PrefixMask, lengths),
+        st.builds(SegmentMask, st.lists(st.integers(-1, 2), min_size=12, max_size=12)),
+        st.builds(ChunkedMask, st.integers(1, 5)),
+        st.builds(DilatedMask, st.integers(1, 5)),
+        st.builds(GlobalMask, st.lists(st.integers(0, 11), max_size=2)),
+        st.just(FunctionMask(lambda q_pos, k_pos: (q_pos + k_pos) % 3 == 0)),
+    )
+    mask, other = draw(rules), draw(rules)
+    return draw(st.sampled_from([mask, ~mask, mask | other, mask & other, mask & ~other]))
+
+
+@given(
+    mask=random_masks(),
+    k_len=st.integers(4, 12),
+    queries=st.tuples(st.integers(0, 11), st.integers(0, 11)),
+    block_size=st.integers(1, 13),
+)
+def test_blocks_see_no_key_outside_their_ranges(mask, k_len, queries, block_size):
+    offset, last = sorted(min(position, k_len - 1) for position in queries)
+    q_len = last + 1 - offset
+    found = to_block_ranges(mask, q_len, k_len, block_size=block_size, offset=offset)
+    visible = ~mask.dense(q_len, k_len, offset=offset)
+    blocks = [visible[i : i + block_size] for i in range(0, q_len, block_size)]
+    assert len(found) == len(blocks)
+    for ranges, block in zip(found, blocks, strict=True):
+        ends = [0, *(end for part in ranges for end in part), k_len]
+        assert ends == sorted(ends)
+        outside = np.ones(k_len, bool)
+        for start, stop in ranges:
+            assert start < stop
+            outside[start:stop] = False
+        assert not block[:, outside].any()
+
+
+def test_ranges_of_blocks():
+    window = SlidingWindowMask(2, 0)
+    assert to_block_ranges(window, 5, block_size=2) == [((0, 2),), ((0, 4),), ((2, 5),)]
+    assert to_block_ranges(window, 3, 9, block_size=2) == [((4, 8),), ((6, 9),)]
+    assert to_block_ranges(window, 3, 9, block_size=2, offset=0) == [((0, 2),), ((0, 3),)]
+    with_token = window & GlobalMask([0])
+    assert to_block_ranges(with_token, 4, 9, block_size=2) == [((0, 1), (3, 7)), ((0, 1), (5, 9))]
+
+
+def test_ranges_of_blocks_do_not_need_values(backend):
+    mask = PaddingMask(backend.array([3, 1]))
+    known = 3 if backend.name == "numpy" else 4
+    assert to_block_ranges(mask, 4, block_size=4) == [((0, known),)]
+    causal = CausalMask() | mask
+    assert to_block_ranges(causal, 4, block_size=2) == [((0, 2),), ((0, known),)]
