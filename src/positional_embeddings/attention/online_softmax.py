@@ -210,16 +210,16 @@ def attend_in_blocks(
 
 def _key_value_blocks(inputs: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
     key, value = (_features_contiguous(x, inputs, xp) for x in (inputs.key, inputs.value))
-    with without_warnings():
-        # Finite if all numbers are, but for squares that overflow.
-        max_square, largest = xp.max(xp.vecdot(key, key)), xp.max(xp.abs(value))
-    nonfinite, values = None, [value]
-    if inputs.may_hide and not is_concretely_true(xp.isfinite(max_square)):
-        key, nonfinite = _sanitize_keys(key, xp)
-        max_square = None
-    if inputs.may_hide and not is_concretely_true(xp.isfinite(largest)):
+    max_square, nonfinite, values = None, None, [value]
+    if is_concretely_true(xp.max(xp.abs(value)) <= _LARGE):
+        with without_warnings():
+            max_square = xp.max(xp.vecdot(key, key))
+    elif inputs.may_hide:
         values = _sanitize_values(value, xp)
-    if inputs.bias is not None or not is_concretely_true(largest <= _LARGE):
+    # If the sums of squares are finite, so are the keys.
+    if inputs.may_hide and (max_square is None or not is_concretely_true(xp.isfinite(max_square))):
+        (key, nonfinite), max_square = _sanitize_keys(key, xp), None
+    if inputs.bias is not None:
         max_square = None
     values = xp.concat([*values, xp.ones_like(value[..., :1])], axis=-1)
     return KeyValueBlocks(key, nonfinite, values, max_square, log(2 * key.shape[-2]))
