@@ -19,10 +19,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from positional_embeddings import (
+    CausalMask,
+    Mask,
     RoPE,
-    combine_masks,
-    create_causal_mask,
-    create_segment_mask,
+    SegmentMask,
     cumulative_lengths,
     describe_mask,
     positions_from_segment_ids,
@@ -40,19 +40,18 @@ TOLERANCE = 1e-12
 rope = RoPE(HEAD, max(LENGTHS))  # the table need not reach the end of the row
 
 
-def packed(q: Array, k: Array, v: Array) -> tuple[Array, Array]:
+def packed(q: Array, k: Array, v: Array) -> tuple[Array, Mask]:
     """Return the outputs (head, tokens, heads) of one call for all documents, and its mask."""
     segments = segment_ids_from_lengths(LENGTHS)
     positions = positions_from_segment_ids(segments)
-    mask = combine_masks(create_segment_mask(segments), create_causal_mask(sum(LENGTHS)))
+    mask = CausalMask() | SegmentMask(segments)
     q, k = rope(q, positions=positions), rope(k, positions=positions)
     return scaled_dot_product_attention(q, k, v, mask=mask), mask
 
 
 def alone(q: Array, k: Array, v: Array) -> Array:
     """Return the outputs (head, tokens, heads) of one document."""
-    mask = create_causal_mask(q.shape[1])
-    return scaled_dot_product_attention(rope(q), rope(k), v, mask=mask)
+    return scaled_dot_product_attention(rope(q), rope(k), v, mask=CausalMask())
 
 
 def numbers(values: Array) -> str:
@@ -67,7 +66,7 @@ def main() -> int:
 
     together, mask = packed(q, k, v)
     print(f"Documents of {', '.join(map(str, LENGTHS))} tokens, packed in one row:\n")
-    print(describe_mask(mask))
+    print(describe_mask(mask, sum(LENGTHS)))
 
     largest = 0.0
     bounds = cumulative_lengths(LENGTHS)

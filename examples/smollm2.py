@@ -1,7 +1,7 @@
 """Run a real language model, SmolLM2-135M-Instruct, on plain arrays.
 
 The model is a stack of 30 Llama blocks. Everything in it that depends on positions comes from
-this library: `RoPE` rotates queries and keys, `create_causal_mask` hides later tokens, and
+this library: `RoPE` rotates queries and keys, `CausalMask` hides later tokens, and
 `scaled_dot_product_attention` shares 3 heads of keys and values among 9 heads of queries.
 The rest is matrix products, in standard array API calls: the same lines run on NumPy, CuPy,
 PyTorch and JAX (which compiles them again for each length, and so is slow here).
@@ -27,9 +27,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from positional_embeddings import (
+    CausalMask,
     RoPE,
     convert_layout,
-    create_causal_mask,
     scaled_dot_product_attention,
 )
 
@@ -107,11 +107,11 @@ def split_heads(x: Array, model: Model) -> Array:
     return model.xp.permute_dims(heads, (1, 0, 2))
 
 
-def attention(x: Array, number: int, cache: Cache, mask: Array, model: Model) -> Array:
+def attention(x: Array, number: int, cache: Cache, model: Model) -> Array:
     """Return what new tokens gather from themselves and from the cache, which they join."""
     xp, block = model.xp, model.blocks[number]
     q, k, v = (split_heads(x @ block[f"attn_{name}"], model) for name in "qkv")
-    offset = mask.shape[1] - mask.shape[0]
+    offset = cache[number][0].shape[-2] if number in cache else 0
     if model.rope is not None:
         q, k = model.rope(q, offset=offset), model.rope(k, offset=offset)
     if offset:
@@ -119,7 +119,7 @@ def attention(x: Array, number: int, cache: Cache, mask: Array, model: Model) ->
         k, v = xp.concat([past_k, k], axis=-2), xp.concat([past_v, v], axis=-2)
     cache[number] = k, v
     gathered = scaled_dot_product_attention(
-        q, k, v, mask=mask, enable_gqa=True, feature_axis=-1, seq_axis=-2
+        q, k, v, mask=CausalMask(), enable_gqa=True, feature_axis=-1, seq_axis=-2
     )
     joined = xp.reshape(xp.permute_dims(gathered, (1, 0, 2)), x.shape)
     return joined @ block["attn_output"]
@@ -140,11 +140,9 @@ def logits(model: Model, tokens: list[int], cache: Cache | None = None) -> Array
     """
     xp = model.xp
     cache = {} if cache is None else cache
-    total = len(tokens) + (cache[0][0].shape[-2] if cache else 0)
-    mask = create_causal_mask(len(tokens), k_len=total, xp=xp)[:, :, 0]
     x = xp.take(model.embedding, xp.asarray(tokens), axis=0)
     for number, block in enumerate(model.blocks):
-        x = x + attention(rms_norm(x, block["attn_norm"], model), number, cache, mask, model)
+        x = x + attention(rms_norm(x, block["attn_norm"], model), number, cache, model)
         x = x + feed_forward(rms_norm(x, block["ffn_norm"], model), number, model)
     return rms_norm(x, model.norm, model) @ model.output
 

@@ -57,6 +57,23 @@ VALUE_ERRORS = {
     "mha(zeros((8, 3, 5)), zeros((5, 3, 3), dtype=bool))": "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (5, 3, 3). mask has its queries on axis 1 and its keys on axis 2? pass permute_dims(mask, (1, 2, 0)).",
     "mha(zeros((8, 3, 5)), bias=zeros((2, 3, 3)))": "`bias` must have shape (3, 3), (3, 3, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (2, 3, 3). bias has its queries on axis 1 and its keys on axis 2? pass permute_dims(bias, (1, 2, 0)).",
     "mha(zeros((8, 3, 5)), lambda i, j: (j > i)[None])": "`mask(q_idx, k_idx)` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (1, 3, 3).",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, offset=1)": "`offset` must be left out without a mask or a bias value, got 1.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=zeros((3, 3), bool), offset=1)": "`offset` must be left out without a mask or a bias value, got 1.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=CausalMask(), offset=2**70)": "`offset` must keep positions within 2305843009213693951, so that int64 holds all distances, got 1180591620717411303424.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=PaddingMask([1, 2, 3]))": "`mask` must be for a number of sequences that divides axis 2 of `q`, 2 (heads * batch), got 3.",
+    "scaled_dot_product_attention(*[ones((4, 3, 6))] * 3, mask=PaddingMask([1, 2, 3]), bias=ALiBiBias(3))": "`mask` must be for 2 sequences in heads * batch, as axis 2 of `q` has, got 3.",
+    "scaled_dot_product_attention(*[ones((4, 3, 6))] * 3, bias=ALiBiBias(4))": "`bias` must be for a number of heads that divides axis 2 of `q`, 6 (heads * batch), got 4.",
+    "scaled_dot_product_attention(*[ones((2, 3, 4))] * 3, mask=PaddingMask([1, 2]), bias=ALiBiBias(2), feature_axis=-1, seq_axis=-2)": "`mask` must not be for several sequences if `bias` is for several heads and `q` has one axis for both, got 2.",
+    "scaled_dot_product_attention(*[ones((2, 5, 3, 4))] * 3, mask=PaddingMask([1, 2, 3, 3, 3]), feature_axis=-1, seq_axis=-2)": "`mask` must be for 2 sequences, as axis 0 of `q` has, got 5.",
+    "scaled_dot_product_attention(*[ones((2, 5, 3, 4))] * 3, bias=ALiBiBias(2), feature_axis=-1, seq_axis=-2)": "`bias` must be for 5 heads, as axis 1 of `q` has, got 2.",
+    "scaled_dot_product_attention(*[ones((4, 3))] * 3, mask=PaddingMask([1, 2]))": "`mask` must be for one sequence, since `q` of 2 axes has none for more, got 2.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=PaddingMask([1, 4]))": "`lengths` must be between 0 and the number of keys = 3, got 4 at index 1.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=SegmentMask([0, 0]))": "`ids` must have a document for each query, at positions 0 to 2, got those of 0 to 1.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=SegmentMask([0, 0], [0, 0, 0]))": "`ids` must have a document for each query, at positions 0 to 2, got those of 1 to 2.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=NeighbourhoodMask((1, 2), 1))": "`shape` must have a token for each query and key, got (1, 2), 2 tokens, for queries from position 0 to 2 and 3 keys.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=FunctionMask(lambda q_pos, k_pos: (k_pos > q_pos)[..., None] | zeros(5, bool)))": "`mask` must be for 2 sequences, as axis 2 of `q` has, got 5.",
+    "RoPEMultiHeadAttention(8, 2, rng=0)(ones((8, 3, 2)), PaddingMask([1, 2, 3]))": "`mask` must be for 2 sequences, as axis 3 of `q` has, got 3.",
+    "RoPEMultiHeadAttention(8, 2, rng=0)(ones((8, 3, 2)), bias=ALiBiBias(4))": "`bias` must be for 2 heads, as axis 2 of `q` has, got 4.",
 }
 TYPE_ERRORS = {
     "scaled_dot_product_attention(zeros((2, 2)), [[1]], zeros((2, 2)))": "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",
@@ -79,6 +96,12 @@ TYPE_ERRORS = {
     "mha(zeros((8, 3, 5)), lambda q_idx, k_idx: True)": "`mask(q_idx, k_idx)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
     "mha(zeros((8, 3, 5)), bias=lambda q_idx, k_idx: q_idx - k_idx)": "`bias(q_idx, k_idx)` must have a real floating-point dtype, got int64.",
     "mha(zeros((8, 3, 5)), zeros((3, 3, 1)))": "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=CausalMask)": "`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=ALiBiBias(2))": "`mask` must be a mask, got ALiBiBias(num_heads=2, causal=True). Pass it as `bias`.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, bias=CausalMask())": "`bias` must be a bias, got CausalMask(). Pass it as `mask`.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, bias=T5Bias)": "`bias` must be a bias, got the class T5Bias. Pass T5Bias(...).",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=CausalMask(), offset=1.5)": "`offset` must be an integer, got 1.5 of type float.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=FunctionMask(lambda q_pos, k_pos: k_pos - q_pos))": "`function(q_pos, k_pos)` must have a boolean dtype, True where a query may not attend, got int64. Pass function(q_pos, k_pos) == 0 if 1 marks what may be attended to.",
 }
 
 test_messages = make_test(

@@ -25,6 +25,12 @@ VALUE_ERRORS = {
     "sandwich_bias(2, 4, dim=3)": "`dim` must be a positive even integer, got 3.",
     "sandwich_bias(10**30, 4)": f"`num_heads` must be at most 2**20, got {10**30}.",
     "sandwich_bias(2, 4, dim=10**30)": f"`dim` must be at most 2**20, got {10**30}.",
+    "KERPLEBias(ones(2), ones(3))": "`r2` must have shape (heads = 2), got (3,).",
+    "KERPLEBias(ones(2), ones(2), 'cubic')": "`variant` must be 'logarithmic' or 'power', got 'cubic'.",
+    "FIREBias(ones(2), ones(2), ones((3, 2)), ones(3), c=0, threshold=1)": "`c` must be a positive finite number, got 0.",
+    "FIREBias(ones(2), ones(2), ones((3, 4)), ones(3), c=1, threshold=1)": "`output_weight` must have shape (heads, hidden = 2), got (3, 4).",
+    "SandwichBias(2, dim=3)": "`dim` must be a positive even integer, got 3.",
+    "ALiBiBias(0)": "`num_heads` must be a positive integer, got 0.",
 }
 TYPE_ERRORS = {
     "alibi_bias(4)": "`q_len` or `query_positions` must be given, got neither.",
@@ -38,6 +44,10 @@ TYPE_ERRORS = {
     "RelativePE(2, 3)(query_positions=zeros(2))": "`query_positions` must have a signed integer dtype, got float64.",
     "kerple_bias(np.arange(3), ones(3), 4)": "`r1` must have a real floating-point dtype, got int64.",
     "fire_bias(*ones((2, 3)), ones((2, 3)), ones(2), 4, c=np.timedelta64(5, 'D'), threshold=1)": "`c` must have an integer or real dtype, got timedelta64[D]. Pass c / numpy.timedelta64(1, 'D') for days.",
+    "KERPLEBias()": "`r1` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got None.",
+    "FIREBias(ones(2), ones(2), ones((3, 2)), ones(3))": "`c` must be a positive finite number, got None of type NoneType.",
+    "ALiBiBias(2, 1)": "`causal` must be True or False, got 1.",
+    "ALiBiBias(2)()": "`q_len` or `query_positions` must be given, got neither.",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS)

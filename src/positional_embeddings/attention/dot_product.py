@@ -287,11 +287,13 @@ def _check(
 ) -> _Checked:
     """Check all arguments; `arrays` are q, k and perhaps v, `terms` mask and bias."""
     q, k = arrays["q"], arrays["k"]
-    for name, other in (("mask", Bias), ("bias", Mask)):
+    for name, other, rest in (("mask", Bias, "bias"), ("bias", Mask, "mask")):
         term = terms[name]
-        if isinstance(term, other) or (isinstance(term, type) and issubclass(term, Mask | Bias)):
-            hint = f" Pass {term.__name__}(...)." if isinstance(term, type) else ""
-            raise wrong_type(name, f"be a {name}", shown(term), hint)
+        if isinstance(term, type) and issubclass(term, Mask | Bias):
+            kind = term.__name__
+            raise wrong_type(name, f"be a {name}", f"the class {kind}", f" Pass {kind}(...).")
+        if isinstance(term, other):
+            raise wrong_type(name, f"be a {name}", shown(term), f" Pass it as `{rest}`.")
     given = given_arrays(**terms)
     xp = namespace_of(**arrays, **given)
     checks.real_floating(xp, **arrays)

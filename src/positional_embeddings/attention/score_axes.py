@@ -93,8 +93,9 @@ class ScoreLayout(NamedTuple):
         """
         others, what = sorted(self.row_axes), "sequences" if kind == "mask" else "heads"
         if not others:
-            shape = f"`q` of {len(self.shape)} axes has no axis for {what}"
-            raise wrong_value(kind, "not be for several", f"{size}: {shape}")
+            one = "one sequence" if kind == "mask" else "one head"
+            why = f"since `q` of {len(self.shape)} axes has none for more"
+            raise wrong_value(kind, f"be for {one}, {why}", size)
         heads_first = self.score_axes == (0, 1)
         axis = others[0] if (kind == "bias") == heads_first else others[-1]
         n = self.shape[axis]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import is_concretely_true, is_readable
-from positional_embeddings._core.errors import wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     Device,
@@ -233,7 +233,7 @@ class SegmentMask(Mask):
 
     def __post_init__(self) -> None:
         given = {
-            name: host.asarray(ids) if isinstance(ids, list | tuple) else ids
+            name: _listed(name, ids) if isinstance(ids, list | tuple) else ids
             for name, ids in drop_none(ids=self.ids, key_ids=self.key_ids).items()
         }
         xp = namespace_of(**given)
@@ -351,6 +351,16 @@ def _check_attention_mask(attention_mask: Any, side: Side, xp: Namespace) -> Non
         hint = "" if is_concretely_true(too) else f" Pass side='{other}'."
         what = f"have its padding on the {side} of each sequence"
         raise wrong_value("attention_mask", what, "padding elsewhere", hint)
+
+
+def _listed(name: str, ids: Any) -> HostArray:
+    """Return a list of numbers, or of lists of them, as an array."""
+    try:
+        array: HostArray = host.asarray(ids)
+    except ValueError:
+        what = "be an array, a list of integers, or a list of such lists of one length"
+        raise wrong_value(name, what, shown(ids)) from None
+    return array
 
 
 def _known(size: Any) -> int | None:
