@@ -85,7 +85,7 @@ VALUE_ERRORS = {
     "PaddingMask([2, 5]).dense(4)": "`lengths` must be between 0 and the number of keys = 4, got 5 at index 1.",
     "PaddingMask([2], 'left')(0, 1)": "`k_len` must be given for padding on the left, got None.",
     "PrefixMask([5]).dense(4)": "`lengths` must be between 0 and the number of keys = 4, got 5 at index 0.",
-    "SegmentMask([[0], [1, 2]])": "name 'shown' is not defined",
+    "SegmentMask([[0], [1, 2]])": "`ids` must be an array, a list of integers, or a list of such lists of one length, got [[0], [1, 2]].",
     "SegmentMask([0, 1], zeros((2, 2, 2), int))": "`key_ids` must have shape (seq,) or (seq, batch), got (2, 2, 2).",
     "SegmentMask(zeros((3, 2), int), zeros((3, 4), int))": "`key_ids` must have the batch of `ids`, 2, got 4.",
     "SegmentMask([0, 0]).dense(3)": "`ids` must have a document for each query, at positions 0 to 2, got those of 0 to 1.",
