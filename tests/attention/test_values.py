@@ -142,6 +142,24 @@ def test_a_bias_value_is_its_array_in_every_layout(backend, layout, kind):
         close(backend, got, in_layout(expected, layout))
 
 
+@pytest.mark.parametrize("kind", BIASES)
+def test_bias_values_compare(backend, kind):
+    first, second = (bias_values(backend)[kind][0] for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+    assert sum(first == value for value, _ in bias_values(backend).values()) == 1
+    fire = [backend.array(x) for x in ([1.0], [0.5], [[1.0], [-1.0]], [0.0, 1.0])]
+    assert FIREBias(*fire, c=0.1, threshold=4.0) != FIREBias(*fire, c=0.2, threshold=4.0)
+
+
+def test_a_bias_value_alone(backend):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((3, n, 2)) for n in (2, 5, 5))
+    expected = scaled_dot_product_attention(q, k, v, bias=alibi_bias(2, 2, 5, causal=False))
+    own = [backend.array(x) for x in (q, k, v)]
+    close(backend, scaled_dot_product_attention(*own, bias=ALiBiBias(2, causal=False)), expected)
+
+
 def test_values_meet_grouped_queries(backend):
     rng = np.random.default_rng(0)
     q = rng.standard_normal((2, 4, 5, 3))

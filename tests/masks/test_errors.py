@@ -91,6 +91,7 @@ VALUE_ERRORS = {
     "SegmentMask([0, 0]).dense(3)": "`ids` must have a document for each query, at positions 0 to 2, got those of 0 to 1.",
     "SegmentMask([0, 0]).dense(1, 4)": "`ids` must have a document for each query, at positions 3 to 3, got those of 0 to 1.",
     "SegmentMask([0, 0]).dense(2, 1, offset=1)": "`ids` must have a document for each query, at positions 1 to 2, got those of 0 to 1.",
+    "SegmentMask([0, 0], [0, 0, 1]).dense(1, 4, offset=2)": "`key_ids` must have a document for each of 4 keys, got 3.",
     "SegmentMask([0, 0], [0, 0, 1]).dense(2, 4)": "`ids` must have a document for each query, at positions 2 to 3, got those of 1 to 2.",
     "NeighbourhoodMask((4, 0), 1)": "`shape[1]` must be a positive integer, got 0.",
     "NeighbourhoodMask((4, 4), (1, 1, 1))": "`window` must have 2 numbers, as `shape` has, got (1, 1, 1).",

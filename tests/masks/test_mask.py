@@ -160,6 +160,20 @@ def test_masks_of_the_host_serve_every_library(backend):
     np.testing.assert_array_equal(backend.numpy(dense), mask.dense(3))
 
 
+def test_the_library_of_a_mask_is_that_of_its_arrays(backend):
+    mask = PaddingMask(backend.array([1, 2])) | CausalMask()
+    assert array_api_compat.array_namespace(mask.dense(3)) is backend.xp
+    if backend.name != "numpy":
+        with pytest.raises(TypeError, match="lengths` is an array"):
+            mask.dense(3, xp=np)
+
+
+def test_key_ranges_outside_of_a_grid():
+    mask = NeighbourhoodMask((2, 2), 0)
+    assert mask.key_ranges(4, 9, k_len=4) == ()
+    assert mask.key_ranges(-3, 1, k_len=4) == ((0, 1),)
+
+
 def test_positions_may_be_numbers_of_any_kind(backend):
     assert CausalMask()(3, 4)
     assert not CausalMask()(np.int8(4), 3)
