@@ -1,6 +1,8 @@
 """ALiBi: a bias linear in the relative position."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import floor, log2
 from typing import Annotated, Any
 
@@ -17,7 +19,7 @@ from positional_embeddings._core.namespace import (
     namespace_or_numpy,
 )
 from positional_embeddings._core.positions import resolve_positions
-from positional_embeddings.relative.positions import Bias, by_head, real_relative_positions
+from positional_embeddings.relative.positions import FunctionBias, by_head, real_relative_positions
 
 
 def alibi_slopes(
@@ -132,7 +134,7 @@ def alibi_bias(
 
 
 @dataclass(frozen=True)
-class ALiBiBias(Bias):
+class ALiBiBias(FunctionBias):
     """The linear bias of ALiBi as a value, which an attention evaluates block by block.
 
     Parameters
@@ -162,29 +164,11 @@ class ALiBiBias(Bias):
     num_heads: FeatureCount
     causal: Annotated[bool, checks.boolean] = True
 
-    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
-        """Return the bias as an array.
-
-        Parameters
-        ----------
-        q_len, k_len : int, optional
-            Numbers of queries and keys.
-        **options : Any
-            Those of `alibi_bias`: an offset, or positions instead of lengths, and library,
-            dtype and device of the result.
-
-        Returns
-        -------
-        array, shape (query, key, heads) or (query, key, heads, batch)
-            What `alibi_bias` returns.
-        """
-        return alibi_bias(self.num_heads, q_len, k_len, causal=self.causal, **options)
+    def _function(self) -> Callable[..., Any]:
+        return partial(alibi_bias, self.num_heads, causal=self.causal)
 
     def _heads(self) -> int:
         return self.num_heads
-
-    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
-        return self(query_positions=query, key_positions=key, dtype=dtype)
 
 
 def _slopes(num_heads: int) -> list[float]:

@@ -1,6 +1,8 @@
 """FIRE: a bias by a small learned network of normalized distances."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -10,7 +12,7 @@ from positional_embeddings._core.namespace import Array, device_of, is_real_numb
 from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings._core.weights import weight
 from positional_embeddings.relative.positions import (
-    Bias,
+    FunctionBias,
     check_parameters,
     heads_on_axis_2,
     real_relative_positions,
@@ -108,7 +110,7 @@ def fire_bias(
 
 
 @dataclass(frozen=True, eq=False)
-class FIREBias(Bias):
+class FIREBias(FunctionBias):
     """The bias of FIRE as a value, which an attention evaluates block by block.
 
     Parameters
@@ -158,23 +160,9 @@ class FIREBias(Bias):
         for name in ("c", "threshold"):
             checks.set_fields(self, **{name: _number_or_array(name, getattr(self, name))})
 
-    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
-        """Return the bias as an array.
-
-        Parameters
-        ----------
-        q_len, k_len : int, optional
-            Numbers of queries and keys.
-        **options : Any
-            Those of `fire_bias`: an offset, or positions instead of lengths.
-
-        Returns
-        -------
-        array, shape (query, key, heads) or (query, key, heads, batch)
-            What `fire_bias` returns.
-        """
-        options |= {"q_len": q_len, "k_len": k_len, "c": self.c, "threshold": self.threshold}
-        return fire_bias(*self._parameters().values(), **options)
+    def _function(self) -> Callable[..., Any]:
+        numbers = {"c": self.c, "threshold": self.threshold}
+        return partial(fire_bias, *self._parameters().values(), **numbers)
 
     def _parameters(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SHAPES}

@@ -1,6 +1,8 @@
 """KERPLE: a logarithmic or power bias with learned parameters."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from positional_embeddings._core import checks
@@ -8,7 +10,7 @@ from positional_embeddings._core.namespace import Array, namespace_of
 from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings._core.weights import weight
 from positional_embeddings.relative.positions import (
-    Bias,
+    FunctionBias,
     by_head,
     check_parameters,
     real_relative_positions,
@@ -78,7 +80,7 @@ def kerple_bias(
 
 
 @dataclass(frozen=True, eq=False)
-class KERPLEBias(Bias):
+class KERPLEBias(FunctionBias):
     r"""The bias of KERPLE as a value, which an attention evaluates block by block.
 
     Parameters
@@ -115,22 +117,8 @@ class KERPLEBias(Bias):
         xp = namespace_of(r1=self.r1, r2=self.r2)
         check_parameters({"r1": ("heads",), "r2": ("heads",)}, xp, r1=self.r1, r2=self.r2)
 
-    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
-        """Return the bias as an array.
-
-        Parameters
-        ----------
-        q_len, k_len : int, optional
-            Numbers of queries and keys.
-        **options : Any
-            Those of `kerple_bias`: an offset, or positions instead of lengths.
-
-        Returns
-        -------
-        array, shape (query, key, heads) or (query, key, heads, batch)
-            What `kerple_bias` returns.
-        """
-        return kerple_bias(self.r1, self.r2, q_len, k_len, variant=self.variant, **options)
+    def _function(self) -> Callable[..., Any]:
+        return partial(kerple_bias, self.r1, self.r2, variant=self.variant)
 
     def _heads(self) -> int:
         return int(self.r1.shape[0])

@@ -129,10 +129,37 @@ class Bias(WeightedLayer, ABC):
         """Return the arrays that the bias holds, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if "weight" in f.metadata}  # type: ignore[arg-type]
 
-    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:  # noqa: ARG002
+    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
         """Return the bias between positions, in `dtype` unless the bias has one."""
         bias: Any = self
-        return bias(query_positions=query, key_positions=key)
+        options = {} if self._device_arrays() else {"dtype": dtype}
+        return bias(query_positions=query, key_positions=key, **options)
+
+
+class FunctionBias(Bias):
+    """Base of biases that keep the parameters of a function of this library."""
+
+    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
+        """Return the bias as an array.
+
+        Parameters
+        ----------
+        q_len, k_len : int, optional
+            Numbers of queries and keys; as many keys as queries if `k_len` is None.
+        **options : Any
+            The other options of the function: `offset`, or positions instead of lengths; and
+            `xp`, `dtype` and `device` if the bias has no arrays.
+
+        Returns
+        -------
+        array, shape (query, key, heads) or (query, key, heads, batch)
+            What the function returns.
+        """
+        return self._function()(q_len, k_len, **options)
+
+    @abstractmethod
+    def _function(self) -> Callable[..., Any]:
+        """Return the function with the parameters of this bias."""
 
 
 class RelativeTable(Bias):

@@ -1,6 +1,8 @@
 """Sandwich: a bias by products of sinusoidal encodings."""
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -16,7 +18,7 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
-from positional_embeddings.relative.positions import Bias, by_head, real_relative_positions
+from positional_embeddings.relative.positions import FunctionBias, by_head, real_relative_positions
 
 
 def sandwich_bias(
@@ -98,7 +100,7 @@ def sandwich_bias(
 
 
 @dataclass(frozen=True)
-class SandwichBias(Bias):
+class SandwichBias(FunctionBias):
     """The bias of Sandwich as a value, which an attention evaluates block by block.
 
     Parameters
@@ -136,26 +138,8 @@ class SandwichBias(Bias):
         self.check_fields()
         checks.set_fields(self, dim=checks.feature_count("dim", self.dim, even=True))
 
-    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
-        """Return the bias as an array.
-
-        Parameters
-        ----------
-        q_len, k_len : int, optional
-            Numbers of queries and keys.
-        **options : Any
-            Those of `sandwich_bias`: an offset, or positions instead of lengths, and library,
-            dtype and device of the result.
-
-        Returns
-        -------
-        array, shape (query, key, heads) or (query, key, heads, batch)
-            What `sandwich_bias` returns.
-        """
-        return sandwich_bias(self.num_heads, q_len, k_len, dim=self.dim, base=self.base, **options)
+    def _function(self) -> Callable[..., Any]:
+        return partial(sandwich_bias, self.num_heads, dim=self.dim, base=self.base)
 
     def _heads(self) -> int:
         return self.num_heads
-
-    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
-        return self(query_positions=query, key_positions=key, dtype=dtype)
