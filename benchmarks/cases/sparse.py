@@ -30,7 +30,7 @@ def sparse(settings: Settings) -> list[Builder]:
 
 
 def mask_values(n: int) -> dict[str, Mask]:
-    """Return masks that show a query 272 to 512 keys."""
+    """Return masks that show at most 512 keys to a query that is not global."""
     first, scattered = np.arange(16), np.linspace(0, n - 1, 16).astype(int)
     return {
         "window of 512, causal": CausalMask() | SlidingWindowMask(511, 0),

@@ -39,7 +39,7 @@ from positional_embeddings import (
     combine_masks,
     create_segment_mask,
 )
-from positional_embeddings.masks.ranges import complement, intersect, total, unite
+from positional_embeddings.masks.ranges import complement, count_keys, intersect, unite
 
 EXAMPLES = [
     CausalMask(),
@@ -104,9 +104,22 @@ def test_key_ranges_never_lose_a_visible_key(data, n):
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
     seen = mask._reach(start, stop, n)
-    assert seen.some == mask.key_ranges(start, stop, n)
-    assert not (visible.any(axis=(0, 2)) & ~shown(seen.some, n)).any()
-    assert visible.all(axis=(0, 2))[shown(seen.every, n)].all()
+    assert seen.at_most == mask.key_ranges(start, stop, n)
+    assert not (visible.any(axis=(0, 2)) & ~shown(seen.at_most, n)).any()
+    assert visible.all(axis=(0, 2))[shown(seen.at_least, n)].all()
+
+
+@given(data=st.data(), n=st.integers(1, 6), q_len=st.integers(1, 9), start=st.integers(-9, 12))
+def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
+    """And more than there are keys."""
+    kinds = [causal, window, chunked, dilated, global_tokens, padding, prefix]
+    mask, hides = data.draw(masks(n, kinds=kinds))
+    expected = element_by_element(hides, q_len, n, start)
+    dense = mask.dense(q_len, n, offset=start)
+    np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
+    seen = mask._reach(start, start + q_len, n)
+    assert not (~expected.all(axis=(0, 2)) & ~shown(seen.at_most, n)).any()
+    assert not expected[:, shown(seen.at_least, n)].any()
 
 
 single = [causal, window, chunked, global_tokens, neighbourhood, padding, prefix]
@@ -119,9 +132,9 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
     seen = mask._reach(start, stop, n)
-    np.testing.assert_array_equal(shown(seen.some, n), visible.any(axis=(0, 2)))
+    np.testing.assert_array_equal(shown(seen.at_most, n), visible.any(axis=(0, 2)))
     if not isinstance(mask, NeighbourhoodMask):
-        np.testing.assert_array_equal(shown(seen.every, n), visible.all(axis=(0, 2)))
+        np.testing.assert_array_equal(shown(seen.at_least, n), visible.all(axis=(0, 2)))
 
 
 @given(data=st.data(), n=st.integers(1, 12))
@@ -177,7 +190,9 @@ def test_key_ranges_outside_of_a_grid():
 def test_positions_may_be_numbers_of_any_kind(backend):
     assert CausalMask()(3, 4)
     assert not CausalMask()(np.int8(4), 3)
-    assert SlidingWindowMask(1, 0)(backend.array([5], "uint8"), 3).shape == (1,)
+    for key, expected in ((3, True), (4, False)):
+        small = SlidingWindowMask(1, 0)(backend.array([5], "uint8"), key)
+        np.testing.assert_array_equal(backend.numpy(small), [expected])
     padded = PaddingMask(backend.array([1, 3]))(0, 2)
     np.testing.assert_array_equal(backend.numpy(padded), [True, False])
 
@@ -263,13 +278,19 @@ def test_operators():
 
 
 def test_batches_combine_where_they_are_one():
-    one = PrefixMask([2]) | PaddingMask([1, 2])
-    assert one.dense(3).shape == (3, 3, 2)
+    causal, padded = CausalMask().dense(3), PaddingMask([1, 2]).dense(3)
+    one = PrefixMask([0]) | PaddingMask([1, 2])
+    np.testing.assert_array_equal(one.dense(3), causal | padded)
     # What a function returns is known when it is called.
-    assert (FunctionMask(lambda q_pos, k_pos: k_pos > q_pos) | one).dense(3).shape == (3, 3, 2)
-    several = FunctionMask(lambda q_pos, k_pos: (k_pos > q_pos)[..., None] | np.ones(4, bool))
-    assert several.dense(3).shape == (3, 3, 4)
-    assert several(np.arange(2), np.arange(2)).shape == (2, 4)
+    later = FunctionMask(lambda q_pos, k_pos: k_pos > q_pos)
+    np.testing.assert_array_equal((later | PaddingMask([1, 2])).dense(3), causal | padded)
+    odd = np.asarray([False, True, False, True])
+    several = FunctionMask(lambda q_pos, k_pos: (k_pos > q_pos)[..., None] | odd)
+    np.testing.assert_array_equal(several.dense(3), causal | odd)
+    np.testing.assert_array_equal(several(1, np.arange(3)), (causal | odd)[1])
+    np.testing.assert_array_equal(later(1, np.arange(3)), causal[1, :, 0])
+    for lengths in ([5] * 2, [5] * 6, [5] * 7):
+        assert (later | PaddingMask(lengths))._batch() == len(lengths)
 
 
 def test_masks_in_jit(backend):
@@ -299,7 +320,7 @@ def test_ranges_are_sets_of_numbers(first, second):
     np.testing.assert_array_equal(shown(unite(a + b), 9), of_a | of_b)
     np.testing.assert_array_equal(shown(intersect(a, b), 9), of_a & of_b)
     np.testing.assert_array_equal(shown(complement(a, 9), 9), ~of_a)
-    assert total(a) == of_a.sum()
+    assert count_keys(a) == of_a.sum()
 
 
 def test_the_namespace_of_a_dense_mask(backend):

@@ -44,8 +44,6 @@ TYPE_ERRORS = {
     "RelativePE(2, 3)(query_positions=zeros(2))": "`query_positions` must have a signed integer dtype, got float64.",
     "kerple_bias(np.arange(3), ones(3), 4)": "`r1` must have a real floating-point dtype, got int64.",
     "fire_bias(*ones((2, 3)), ones((2, 3)), ones(2), 4, c=np.timedelta64(5, 'D'), threshold=1)": "`c` must have an integer or real dtype, got timedelta64[D]. Pass c / numpy.timedelta64(1, 'D') for days.",
-    "KERPLEBias()": "`r1` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got None.",
-    "FIREBias(ones(2), ones(2), ones((3, 2)), ones(3))": "`c` must be a positive finite number, got None of type NoneType.",
     "ALiBiBias(2, 1)": "`causal` must be True or False, got 1.",
     "ALiBiBias(2)()": "`q_len` or `query_positions` must be given, got neither.",
 }

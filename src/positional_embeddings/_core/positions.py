@@ -1,6 +1,6 @@
 """Positions of queries and keys, and lengths of sequences, as arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from positional_embeddings._core import axes, checks
@@ -47,8 +47,19 @@ def positions_from_lengths(
 ) -> tuple[Any, Any]:
     """Return the positions of queries, from `offset` on, and of keys, from 0 on."""
     queries, keys = position_interval(q_len, k_len, offset, xp, device)
-    options = {"dtype": default_integer(xp, device), "device": device}
-    return xp.arange(*queries, **options), xp.arange(keys, **options)
+    return (
+        positions_of_ranges((queries,), xp, device),
+        positions_of_ranges(((0, keys),), xp, device),
+    )
+
+
+def positions_of_ranges(
+    ranges: Iterable[tuple[int, int]], xp: Namespace, device: Device | None
+) -> Any:
+    """Return the positions from each start to before its stop as one array."""
+    dtype = default_integer(xp, device)
+    parts = [xp.arange(*part, dtype=dtype, device=device) for part in ranges]
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
 def resolve_positions(
@@ -95,6 +106,7 @@ def length_array(
     device: Device | None,
     most: int | None = None,
     most_name: str = "",
+    axis: str = "batch",
 ) -> tuple[Namespace, Any]:
     """Check lengths, from 0 to `most`; return their namespace, and them as default integers."""
     if isinstance(lengths, list | tuple | range):
@@ -110,7 +122,7 @@ def length_array(
     xp = namespace_of(**{name: lengths})
     checks.integral(name, lengths, xp)
     if lengths.ndim != 1:
-        raise wrong_value(name, "have shape (batch,)", tuple(lengths.shape))
+        raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape))
     # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
     wide = xp.astype(lengths, default_integer(xp, device_of(lengths)), copy=False)
     _check_array(name, lengths, wide, most, most_name, xp)

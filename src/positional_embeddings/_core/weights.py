@@ -36,6 +36,11 @@ def weight() -> Any:
     return field(default=None, repr=False, metadata={"weight": True})
 
 
+def array_field() -> Any:
+    """Return the dataclass field of an array that has to be given."""
+    return field(repr=False, metadata={"weight": True})
+
+
 class WeightedLayer(CheckedLayer):
     """Base of frozen dataclasses that are equal if their options and their arrays are."""
 

@@ -1,7 +1,7 @@
 """Which blocks of queries and keys an attention computes the scores of.
 
-A mask that knows its reach leaves out the keys that no query of a block sees, and needs not be
-asked about those that each of them sees.
+A `Mask` leaves out the keys that no query of a block sees, and is not evaluated for those that
+all of them see.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import Namespace
-from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, total
+from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_keys, intersect
 
 ALL = slice(None)
 
@@ -18,12 +18,14 @@ Keys: TypeAlias = tuple[slice, ...]
 # From indices of queries (start, stop) to the keys that they see.
 ReachFunction: TypeAlias = Callable[[int, int], Reach]
 
-# A block takes as long as this many scores before it has computed any.
-_SCORES_PER_BLOCK = 2**15
-# Blocks without a mask begin and end at multiples of this.
-_EVEN = 64
-# Blocks of so few queries are not cut.
+# Fixed time of a block, as that of so many scores.
+_BLOCK_COST = 2**15
+# Queries are cut in half if both halves together take at most this part of the time.
+_WORTH_CUTTING = 0.9
 _FEWEST_QUERIES = 8
+# Blocks without a mask begin and end at multiples of so many keys: BLAS multiplies parts of other
+# lengths several per cent more slowly.
+_KEY_MULTIPLE = 64
 
 
 class KeyBlock(NamedTuple):
@@ -41,49 +43,57 @@ class QueryBlock(NamedTuple):
 
 
 def plan_blocks(
-    q_len: int, k_len: int, block_size: int | None, q_block: int, most: int, reach: Any
+    q_len: int,
+    k_len: int,
+    block_size: int | None,
+    q_block: int,
+    most: int,
+    reach: ReachFunction | None,
 ) -> list[QueryBlock]:
-    """Return blocks of `block_size` queries and keys, or of `most` scores."""
+    """Return blocks of `block_size` queries and keys at most, or of about `most` scores."""
     if reach is None:
         at_queries = cuts(q_len, q_block)
         at_keys = cuts(k_len, min(k_len, block_size or most // q_block))
         key_blocks = tuple(KeyBlock((at,), is_masked=True) for at in at_keys)
         return [QueryBlock(at, key_blocks) for at in at_queries]
     blocks = []
-    # Fewer queries have fewer keys in common that only some of them see.
+    # Half as many queries: the band of keys that only some of them see is as wide as they are many.
     for at in cuts(q_len, block_size or max(1, q_block // 2)):
-        for start, stop, seen in _cut_queries(at.start, at.stop, reach):
+        for start, stop, seen in _cut_queries(at.start, at.stop, reach(at.start, at.stop), reach):
             # A quarter more, rather than a small block at the end.
             longest = block_size or 5 * most // (4 * (stop - start))
             blocks.append(QueryBlock(slice(start, stop), _key_blocks(seen, k_len, longest)))
     return blocks
 
 
-def _cut_queries(start: int, stop: int, reach: ReachFunction) -> list[tuple[int, int, Reach]]:
-    """Return parts of a block of queries, halved where that leaves out enough keys."""
-    seen = reach(start, stop)
-    if stop - start < 2 * _FEWEST_QUERIES:
-        return [(start, stop, seen)]
-    middle = (start + stop) // 2
-    halves = (start, middle), (middle, stop)
-    together = _cost(start, stop, seen)
-    if sum(_cost(*half, reach(*half)) for half in halves) > 0.9 * together:
-        return [(start, stop, seen)]
-    return [part for half in halves for part in _cut_queries(*half, reach)]
+def _cut_queries(
+    start: int, stop: int, seen: Reach, reach: ReachFunction
+) -> list[tuple[int, int, Reach]]:
+    """Return parts of a block of queries, halved if that leaves out enough keys."""
+    if stop - start >= 2 * _FEWEST_QUERIES:
+        middle = (start + stop) // 2
+        halves = [(*half, reach(*half)) for half in ((start, middle), (middle, stop))]
+        apart = sum(_cost(*half) for half in halves)
+        if apart <= _WORTH_CUTTING * _cost(start, stop, seen):
+            return [part for half in halves for part in _cut_queries(*half, reach)]
+    return [(start, stop, seen)]
 
 
 def _cost(start: int, stop: int, seen: Reach) -> int:
-    return (stop - start) * total(seen.some) + _SCORES_PER_BLOCK
+    return (stop - start) * count_keys(seen.at_most) + _BLOCK_COST
 
 
 def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
     """Return blocks of the keys that are seen, apart if all queries see all of them."""
-    common = intersect(seen.some, seen.every)
-    if common != seen.some:
-        # A few keys are not worth a block without a mask, and BLAS likes even numbers of them.
-        inner = ((-(-a // _EVEN) * _EVEN, b // _EVEN * _EVEN) for a, b in common)
-        common = tuple((a, b) for a, b in inner if 4 * (b - a) >= longest)
-    rest = intersect(seen.some, complement(common, k_len))
+    common = intersect(seen.at_most, seen.at_least)
+    if common != seen.at_most:
+        inner = (
+            (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
+            for start, stop in common
+        )
+        # A few keys are not worth a block of their own.
+        common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
+    rest = intersect(seen.at_most, complement(common, k_len))
     blocks = []
     for ranges, is_masked in ((common, False), (rest, True)):
         blocks += [KeyBlock(keys, is_masked) for keys in _pack(ranges, longest)]

@@ -11,7 +11,6 @@ from positional_embeddings._core.namespace import (
     ArrayT,
     Namespace,
     compute_dtype,
-    default_integer,
     device_of,
     dtype_name,
     namespace_of,
@@ -65,7 +64,7 @@ def scaled_dot_product_attention(
         Which keys a query may not attend to. They do not affect its output, even if they are
         NaN or infinite; the output of a query that may attend to no key is zero.
 
-        - A value such as ``CausalMask() | SlidingWindowMask(511, 0)`` fits any layout. Keys
+        - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
           that it hides from all queries are not visited.
         - An array is True where a query may not attend to a key, with 1 where it broadcasts;
           it has all axes of the scores, or those of queries and keys alone.
@@ -75,7 +74,7 @@ def scaled_dot_product_attention(
           i + p.
     bias : Bias, array or function, optional
         Real floating-point, added to the scores, with 1 where it broadcasts. Minus
-        infinity hides a key as `mask` does. A value, such as ``ALiBiBias(num_heads)`` or a
+        infinity hides a key as `mask` does. A `Bias`, such as ``ALiBiBias(num_heads)`` or a
         `T5Bias`, fits any layout; a function is called as one for `mask` is.
     scale : float, optional
         Positive factor on the scores, ``1 / sqrt(head)`` if None.
@@ -83,8 +82,8 @@ def scaled_dot_product_attention(
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
     offset : int, optional
-        Position of the first query among the keys, for a mask or a bias that is a value. If
-        None, the last query is at the last key, as with cached keys.
+        Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
+        last query is at the last key, as with cached keys.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
@@ -108,7 +107,7 @@ def scaled_dot_product_attention(
         libraries, or an option is of the wrong kind.
     ValueError
         If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, or `offset`
-        is given without a value that it is for.
+        is given without a `Mask` or a `Bias`.
 
     See Also
     --------
@@ -116,18 +115,19 @@ def scaled_dot_product_attention(
 
     Notes
     -----
-    A mask value may be for several sequences, and a bias value is for several heads. In ``(head,
-    seq, heads, batch)`` heads are on axis 2 and sequences on the last one; in any other layout,
-    such as ``(batch, heads, seq, head)``, sequences are on the first axis that holds neither
-    features nor positions, and heads on the last one. One merged axis ``heads * batch`` after
-    ``(head, seq)`` holds both, in C order.
+    A `Mask` may be for several sequences, and a `Bias` is for several heads. If features and
+    sequence come first, as in ``(head, seq, heads, batch)``, heads are on axis 2 and sequences on
+    the last one, and a single axis after them holds both, ``heads * batch`` in C order. In any
+    other layout, such as ``(batch, heads, seq, head)``, sequences are on the first axis that
+    holds neither features nor positions, and heads on the last one; if there is only one, a
+    `Mask` reads it as sequences and a `Bias` as heads.
 
     Blocks use the online softmax of Milakov and Gimelshein (2018): each query keeps a
     running maximum of its scores and sums of weights relative to it, which shrink when it grows.
-    Blocks that a mask hides are skipped, and values and functions are asked block by block, so
-    that no mask has to exist as a whole. A value also tells which keys need not be visited at
-    all, and which blocks it hides nothing of: the time of a window grows as queries x window.
-    Under JAX's tracing only a value skips blocks.
+    Blocks that a mask hides are skipped, and a `Mask`, a `Bias` or a function is evaluated block
+    by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
+    visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
+    window. Under JAX's tracing only a `Mask` skips blocks.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
@@ -202,18 +202,18 @@ def attention_weights(
     q, k : array, shape (head, q_len, ...) and (head, k_len, ...)
         Queries and keys, real floating-point, of one dtype.
     mask : Mask, array of bool or function, optional
-        True where a query may not attend to a key: a value, an array of the shape of the
+        True where a query may not attend to a key: a `Mask`, an array of the shape of the
         weights with 1 where it broadcasts or of the axes of queries and keys alone, or a
         function of their indices.
     bias : Bias, array or function, optional
-        Added to the scores, a value, or shaped as `mask`.
+        Added to the scores: a `Bias`, or as `mask`.
     scale : float, optional
         Factor on the scores, positive, ``1 / sqrt(head)`` if None.
     softcap : float, optional
         Bounds the scores, positive: ``softcap * tanh(scores / softcap)``.
     offset : int, optional
-        Position of the first query among the keys, for a mask or a bias that is a value. If
-        None, the last query is at the last key.
+        Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
+        last query is at the last key.
     enable_gqa : bool, default False
         Grouped queries: one further axis of `k` may be a divisor of that of `q`.
     feature_axis, seq_axis : int, default 0 and 1
@@ -233,7 +233,7 @@ def attention_weights(
         libraries, or an option is of the wrong kind.
     ValueError
         If shapes do not fit, `scale` or `softcap` is not positive, or `offset` is given
-        without a value that it is for.
+        without a `Mask` or a `Bias`.
 
     See Also
     --------
@@ -271,7 +271,7 @@ class _Checked(NamedTuple):
     scale: float
     softcap: float | None
     block_size: int | None
-    start: int  # position of the first query, for masks and biases that are values
+    start: int  # position of the first query, for a `Mask` or a `Bias`
 
 
 def _check(
@@ -287,13 +287,7 @@ def _check(
 ) -> _Checked:
     """Check all arguments; `arrays` are q, k and perhaps v, `terms` mask and bias."""
     q, k = arrays["q"], arrays["k"]
-    for name, other, rest in (("mask", Bias, "bias"), ("bias", Mask, "mask")):
-        term = terms[name]
-        if isinstance(term, type) and issubclass(term, Mask | Bias):
-            kind = term.__name__
-            raise wrong_type(name, f"be a {name}", f"the class {kind}", f" Pass {kind}(...).")
-        if isinstance(term, other):
-            raise wrong_type(name, f"be a {name}", shown(term), f" Pass it as `{rest}`.")
+    _check_kinds(terms)
     given = given_arrays(**terms)
     xp = namespace_of(**arrays, **given)
     checks.real_floating(xp, **arrays)
@@ -319,24 +313,37 @@ def _check(
         axes.length(q, seq, "q")
     layout = score_layout(arrays, terms, feature, seq, enable_gqa=enable_gqa)
     start = _first_position(q, terms, layout, offset, xp)
+    if isinstance(terms["mask"], Mask) and 0 not in (q.shape[seq], layout.k_len):
+        terms["mask"]._check((start, start + q.shape[seq]), layout.k_len)
     return _Checked(xp, layout, scale, softcap, block_size, start)
+
+
+def _check_kinds(terms: dict[str, Any]) -> None:
+    """Check that a `Mask` and a `Bias` are given as what they are, and not as classes."""
+    for name, other, rest in (("mask", Bias, "bias"), ("bias", Mask, "mask")):
+        term = terms[name]
+        if isinstance(term, type) and issubclass(term, Mask | Bias):
+            kind = term.__name__
+            raise wrong_type(name, f"be a {name}", f"the class {kind}", f" Pass {kind}(...).")
+        if isinstance(term, other):
+            raise wrong_type(name, f"be a {name}", shown(term), f" Pass it as `{rest}`.")
 
 
 def _first_position(
     q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, xp: Namespace
 ) -> int:
-    """Return the position of the first query for masks and biases that are values."""
+    """Return the position of the first query, 0 if nothing asks for it."""
     if not any(isinstance(term, Mask | Bias) for term in terms.values()):
         if offset is not None:
-            raise wrong_value("offset", "be left out without a mask or a bias value", offset)
+            what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
+            raise wrong_value("offset", what, offset)
         return 0
+    if offset is not None:
+        offset = checks.integer("offset", offset)
     lengths = q.shape[layout.seq], layout.k_len
     if 0 in lengths:
         return 0
-    queries, k_len = position_interval(*lengths, offset, xp, device_of(q))
-    if isinstance(terms["mask"], Mask):
-        terms["mask"]._check(queries, k_len)
-    return queries[0]
+    return position_interval(*lengths, offset, xp, device_of(q))[0][0]
 
 
 def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) -> AttentionInputs:
@@ -344,9 +351,7 @@ def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) ->
     xp, layout = checked.xp, checked.layout
     dtype, device = compute_dtype(q.dtype, xp), device_of(q)
     on_host, in_place = on_the_host(q), supports_inplace(q, k, k if v is None else v)
-    options, reach = {}, None
-    if callable(mask) or callable(bias):
-        options = {"dtype": default_integer(xp, device), "device": device}
+    reach = None
     if isinstance(mask, Mask):
         start, k_len, of_positions = checked.start, layout.k_len, mask._reach
 
@@ -354,13 +359,25 @@ def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) ->
             return of_positions(first + start, last + start, k_len)
 
     mask, bias = (
-        None if given is None else by_block(kind, given, layout, q, checked.start, options, xp)
+        None if given is None else by_block(kind, given, layout, q, checked.start, device, xp)
         for kind, given in (("mask", mask), ("bias", bias))
     )
     last = (layout.seq, layout.feature)
     query, key, value = (
         None if array is None else layout.to_rows(array, last, xp) for array in (q, k, v)
     )
-    rows = query, key, value, mask, bias, reach
-    scale, softcap = checked.scale, checked.softcap
-    return AttentionInputs(*rows, scale, softcap, dtype, device, on_host, in_place)
+    return AttentionInputs(
+        query,
+        key,
+        value,
+        mask=mask,
+        bias=bias,
+        reach=reach,
+        scale=checked.scale,
+        softcap=checked.softcap,
+        dtype=dtype,
+        device=device,
+        on_host=on_host,
+        in_place=in_place,
+        may_hide=mask is not None or bias is not None,
+    )

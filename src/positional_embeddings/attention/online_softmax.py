@@ -31,7 +31,7 @@ from positional_embeddings.attention.blocks import (
     slice_keys,
     slices_of,
 )
-from positional_embeddings.masks.ranges import Reach, total
+from positional_embeddings.masks.ranges import Reach, count_keys
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**18
@@ -76,11 +76,7 @@ class AttentionInputs(NamedTuple):
     device: Any
     on_host: bool
     in_place: bool  # whether results may be written part by part
-
-    @property
-    def may_hide(self) -> bool:
-        """Tell whether a key may be hidden from a query."""
-        return self.mask is not None or self.bias is not None
+    may_hide: bool  # whether a key may be hidden from a query
 
     def seen(self) -> Reach | None:
         """Return which keys the queries see, None if it is not known."""
@@ -92,25 +88,22 @@ class AttentionInputs(NamedTuple):
         """Return the inputs with those keys alone that some query sees."""
         if seen is None:
             return self
+        keys = slices_of(seen.at_most)
+
+        def of_these_keys(given: BlockFunction | None) -> BlockFunction | None:
+            return given and (lambda queries, _: given(queries, keys))
+
         inputs = self
-        if seen.some != ((0, self.key.shape[-2]),):
-            keys = slices_of(seen.some)
-
-            def of_these(given: BlockFunction | None) -> BlockFunction | None:
-                return given and (lambda queries, _: given(queries, keys))
-
+        if seen.at_most != ((0, self.key.shape[-2]),):
             inputs = self._replace(
                 key=slice_keys(self.key, -2, keys, xp),
                 value=slice_keys(self.value, -2, keys, xp),
-                mask=of_these(self.mask),
-                bias=of_these(self.bias),
+                mask=of_these_keys(self.mask),
+                bias=of_these_keys(self.bias),
+                reach=None,
             )
-        # A next token sees all that is left.
-        return inputs._replace(mask=_nothing) if seen.every == seen.some else inputs
-
-
-def _nothing(queries: slice, keys: Keys) -> None:
-    """Hide nothing."""
+        # All queries see all of them, as the next token of a sequence does.
+        return inputs._replace(mask=None) if seen.at_least == seen.at_most else inputs
 
 
 class KeyValueBlocks(NamedTuple):
@@ -132,7 +125,7 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
     most = HOST_BLOCK if inputs.on_host else ACCELERATOR_BLOCK
     rows = tuple(m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True))
     seen = inputs.seen()
-    k_len = key.shape[-2] if seen is None else total(seen.some)
+    k_len = key.shape[-2] if seen is None else count_keys(seen.at_most)
     scores = prod((*rows, query.shape[-2], k_len))
     few = not inputs.in_place or scores <= max(most, prod(key.shape) // _FEW)
     if (few and block_size is None) or 0 in (scores, inputs.value.shape[-1]):
@@ -173,7 +166,7 @@ def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
 def attend_in_blocks(
     inputs: AttentionInputs, rows: Sequence[int], block_size: int | None, most: int, xp: Namespace
 ) -> Any:
-    """Return the output, (*rows, query, feature), with `most` scores at a time or fewer."""
+    """Return the output, (*rows, query, feature), with about `most` scores at a time."""
     q_len, k_len = inputs.query.shape[-2], inputs.key.shape[-2]
     q_block = min(q_len, block_size or isqrt(most))
     k_block = min(k_len, block_size or most // q_block)

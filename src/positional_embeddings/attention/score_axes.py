@@ -11,6 +11,7 @@ from positional_embeddings._core.namespace import (
     drop_none,
     namespace_of,
 )
+from positional_embeddings._core.positions import positions_of_ranges
 from positional_embeddings.attention.blocks import ALL, Keys, ranges_of, slice_keys
 from positional_embeddings.attention.online_softmax import BlockFunction, slice_broadcast
 from positional_embeddings.masks.mask import Mask
@@ -74,19 +75,19 @@ class ScoreLayout(NamedTuple):
             raise ValueError(message) from None
         return self.to_rows(array, own, xp)
 
-    def align_value(self, kind: str, array: Any, xp: Namespace) -> Any:
-        """Return the mask (query, key, batch) or bias (query, key, heads) of a value as rows."""
+    def align_mask_or_bias(self, kind: str, array: Any, xp: Namespace) -> Any:
+        """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows."""
         if array.shape[2] == 1:
             rows = len(self.row_axes) + (self.parts is not None)
             return array[..., 0][(*(None,) * rows, ...)]
-        axis = self.check_value(kind, array.shape[2])
+        axis = self.check_sequences_or_heads(kind, array.shape[2])
         if self.is_merged:
             array = xp.permute_dims(array, (2, 0, 1))
             return array[None, ...] if kind == "mask" else array[:, None, ...]
         own = self.score_axes
         return self.to_rows(axes.expand_to_axes(array, (*own, axis), len(self.shape), xp), own, xp)
 
-    def check_value(self, kind: str, size: int) -> int:
+    def check_sequences_or_heads(self, kind: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of a bias; return their axis.
 
         Heads come before the batch if features and sequence come first, else after it.
@@ -170,11 +171,13 @@ def score_layout(
                 f"shape {tuple(k.shape)}",
             )
     layout = ScoreLayout(tuple(shape), k.shape[seq], feature, seq, tuple(rows), key_heads)
-    return _with_values(layout, terms, is_grouped=enable_gqa)
+    return _with_sequences_and_heads(layout, terms, is_grouped=enable_gqa)
 
 
-def _with_values(layout: ScoreLayout, terms: dict[str, Any], *, is_grouped: bool) -> ScoreLayout:
-    """Check the sequences of a mask and the heads of a bias, if they are values."""
+def _with_sequences_and_heads(
+    layout: ScoreLayout, terms: dict[str, Any], *, is_grouped: bool
+) -> ScoreLayout:
+    """Check the sequences of a `Mask` and the heads of a `Bias`; split a merged axis by them."""
     mask, bias = terms["mask"], terms["bias"]
     batch = mask._batch() if isinstance(mask, Mask) else 1
     heads = bias._heads() if isinstance(bias, Bias) else 1
@@ -194,60 +197,81 @@ def _with_values(layout: ScoreLayout, terms: dict[str, Any], *, is_grouped: bool
         what = "not be for several sequences if `bias` is for several heads"
         raise wrong_value("mask", f"{what} and `q` has one axis for both", sizes["mask"])
     for kind in told:
-        layout.check_value(kind, sizes[kind])
+        layout.check_sequences_or_heads(kind, sizes[kind])
     return layout
 
 
 def by_block(
-    kind: str, given: Any, layout: ScoreLayout, q: Any, start: int, options: dict[str, Any], xp: Any
+    kind: str, given: Any, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
 ) -> BlockFunction:
     """Return the function that gives the mask or the bias of a block, (..., query, key).
 
-    `start` is the position of the first query, and `options` are dtype and device of indices and
-    positions.
+    `start` is the position of the first query.
     """
-    q_len, k_len = q.shape[layout.seq], layout.k_len
     if isinstance(given, Mask):
-
-        def of_mask(queries: slice, keys: Keys) -> Any:
-            first, last, _ = queries.indices(q_len)
-            positions, ranges = (first + start, last + start), ranges_of(keys, k_len)
-            hidden = given._between(positions, ranges, k_len, xp, options["device"])
-            return layout.align_value(kind, hidden, xp)
-
-        return of_mask
-
-    def indices(queries: slice, keys: Keys) -> tuple[Any, Any]:
-        q_idx = xp.arange(*queries.indices(q_len)[:2], **options)
-        parts = [xp.arange(*part, **options) for part in ranges_of(keys, k_len)]
-        return q_idx, parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
-
+        return _of_mask(given, layout, q, start, device, xp)
     if isinstance(given, Bias):
-
-        def of_bias(queries: slice, keys: Keys) -> Any:
-            q_idx, k_idx = indices(queries, keys)
-            dtype = compute_dtype(q.dtype, xp)
-            return layout.align_value(kind, given._at_positions(q_idx + start, k_idx, dtype), xp)
-
-        return of_bias
-
+        return _of_bias(given, layout, q, start, device, xp)
     if callable(given):
+        return _of_function(kind, given, layout, q, device, xp)
+    return _of_array(layout.align(kind, given, q.shape[layout.seq], layout.k_len, xp), xp)
 
-        def of_function(queries: slice, keys: Keys) -> Any:
-            q_idx, k_idx = indices(queries, keys)
-            name, array = call_score_function(kind, given, q_idx[:, None], k_idx[None, :], xp, q=q)
-            return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
 
-        return of_function
+def _of_mask(
+    mask: Mask, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
+) -> BlockFunction:
+    def block(queries: slice, keys: Keys) -> Any:
+        first, last, _ = queries.indices(q.shape[layout.seq])
+        positions, ranges = (first + start, last + start), ranges_of(keys, layout.k_len)
+        hidden = mask._between(positions, ranges, layout.k_len, xp, device)
+        return layout.align_mask_or_bias("mask", hidden, xp)
 
-    aligned = layout.align(kind, given, q_len, k_len, xp)
+    return block
+
+
+def _of_bias(
+    bias: Bias, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
+) -> BlockFunction:
+    dtype = compute_dtype(q.dtype, xp)
+
+    def block(queries: slice, keys: Keys) -> Any:
+        q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
+        between = bias._at_positions(q_idx + start, k_idx, dtype)
+        return layout.align_mask_or_bias("bias", between, xp)
+
+    return block
+
+
+def _of_function(
+    kind: str, function: ScoreFunction, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
+) -> BlockFunction:
+    def block(queries: slice, keys: Keys) -> Any:
+        q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
+        name, array = call_score_function(kind, function, q_idx[:, None], k_idx[None, :], xp, q=q)
+        return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
+
+    return block
+
+
+def _of_array(aligned: Any, xp: Namespace) -> BlockFunction:
     rows = (ALL,) * (aligned.ndim - 2)
 
-    def of_array(queries: slice, keys: Keys) -> Any:
+    def block(queries: slice, keys: Keys) -> Any:
         part = slice_broadcast(aligned, (*rows, queries, ALL))
         return part if part.shape[-1] == 1 else slice_keys(part, -1, keys, xp)
 
-    return of_array
+    return block
+
+
+def _indices(
+    queries: slice, keys: Keys, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
+) -> tuple[Any, Any]:
+    """Return the indices of the queries and of the keys of a block."""
+    at = queries.indices(q.shape[layout.seq])[:2]
+    return (
+        positions_of_ranges((at,), xp, device),
+        positions_of_ranges(ranges_of(keys, layout.k_len), xp, device),
+    )
 
 
 def given_arrays(**given: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
         Masks of shape (query, key) or (query, key, batch), with 1 where they broadcast, or
         all with another number of axes; None is skipped. The attention mask of a
         tokenizer, (batch, key) with 0 at padding, is ``(attention_mask == 0).T[None]``. Or
-        values alone, such as `CausalMask`, which ``|`` combines as well.
+        each a `Mask`, which ``|`` combines as well.
 
     Returns
     -------
@@ -189,11 +189,11 @@ def to_attend(
     mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
         True where a query may not attend to a key.
     q_len, k_len, offset : int, optional
-        For a mask value: numbers of queries and keys, and position of the first query among
+        For a `Mask`: numbers of queries and keys, and position of the first query among
         the keys. If None, there are as many keys as queries, and the last query is at the
         last key.
     xp, device : optional
-        For a mask value: array library (NumPy if None) and device of the result.
+        For a `Mask`: array library (NumPy if None) and device of the result.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def to_attend(
     Raises
     ------
     TypeError
-        If `mask` is neither a mask value nor a boolean array, `q_len` is missing for a value,
+        If `mask` is neither a `Mask` nor a boolean array, `q_len` is missing for a `Mask`,
         or an option is given with an array.
     ValueError
         If an array does not have two or three axes, a number is not positive, or the mask does
@@ -241,9 +241,9 @@ def to_keras(
     mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
         True where a query may not attend to a key.
     q_len, k_len, offset : int, optional
-        For a mask value, as `to_attend` takes them.
+        For a `Mask`, as `to_attend` takes them.
     xp, device : optional
-        For a mask value: array library (NumPy if None) and device of the result.
+        For a `Mask`: array library (NumPy if None) and device of the result.
 
     Returns
     -------
@@ -282,10 +282,10 @@ def to_bias(
     mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
         True where a query may not attend to a key.
     q_len, k_len, offset : int, optional
-        For a mask value, as `to_attend` takes them.
+        For a `Mask`, as `to_attend` takes them.
     xp, dtype, device : optional
-        Real floating-point dtype of the result (the library's default if None); for a mask
-        value also its array library (NumPy if None) and device.
+        Real floating-point dtype of the result (the library's default if None); for a `Mask`
+        also its array library (NumPy if None) and device.
 
     Returns
     -------
@@ -326,7 +326,7 @@ def to_block_ranges(
     Parameters
     ----------
     mask : Mask
-        A mask value. All keys are told if it cannot know, as `Mask.key_ranges` says.
+        All keys are told if it cannot know, as `Mask.key_ranges` says.
     q_len, k_len : int
         Numbers of queries and keys; as many keys as queries if `k_len` is None.
     block_size : int
@@ -342,7 +342,7 @@ def to_block_ranges(
     Raises
     ------
     TypeError
-        If `mask` is not a mask value, or a number is not an integer.
+        If `mask` is not a `Mask`, or a number is not an integer.
     ValueError
         If a number is not positive, or the mask does not fit so many queries and keys.
 
@@ -353,7 +353,7 @@ def to_block_ranges(
     [((0, 4),), ((2, 8),)]
     """
     if not isinstance(mask, Mask):
-        raise _not_a_mask(mask, "be a mask value, such as CausalMask()")
+        raise _not_a_mask(mask, "be a `Mask`, such as CausalMask()")
     block_size = checks.positive_integer("block_size", block_size)
     (start, stop), k_len = position_interval(q_len, k_len, offset, host, "cpu")
     mask._check((start, stop), k_len)
@@ -388,7 +388,7 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     True
     """
     if isinstance(attend, Mask):
-        hint = " A mask value is a mask already."
+        hint = " A `Mask` is a mask already."
         raise wrong_type("attend", "be a boolean array", kind_of(attend), hint)
     xp = namespace_of(attend=attend)
     given: Any = attend
@@ -414,14 +414,14 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
 def _dense(
     mask: Any, q_len: int | None, k_len: int | None, offset: int | None, xp: Any, device: Any
 ) -> tuple[Namespace, Any]:
-    """Return a mask, as a value or an array, as (query, key, batch), after its namespace."""
+    """Return a `Mask` or an array as (query, key, batch), after its namespace."""
     if isinstance(mask, Mask):
         if q_len is None:
-            raise wrong_type("q_len", "be given for a mask value", "None")
+            raise wrong_type("q_len", "be given for a `Mask`", "None")
         dense = mask.dense(q_len, k_len, offset=offset, xp=xp, device=device)
         return namespace_of(mask=dense), dense
     if not hasattr(mask, "shape"):
-        raise _not_a_mask(mask, "be a mask value or a boolean array")
+        raise _not_a_mask(mask, "be a `Mask` or a boolean array")
     array_xp = namespace_of(mask=mask)
     for name, option in drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
         raise wrong_type(name, "be left out where `mask` is an array", shown(option))

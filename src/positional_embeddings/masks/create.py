@@ -196,7 +196,9 @@ def create_prefix_mask(
            [0, 0, 1],
            [0, 0, 0]])
     """
-    keys = checks.positive_integer(*(("q_len", q_len) if k_len is None else ("k_len", k_len)))
+    keys = checks.positive_integer("q_len", q_len)
+    if k_len is not None:
+        keys = checks.positive_integer("k_len", k_len)
     prefix = prefix_lengths("prefix_len", prefix_len, xp, device, keys)
     return PrefixMask(prefix).dense(q_len, k_len, offset=offset)
 

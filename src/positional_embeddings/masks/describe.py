@@ -14,6 +14,9 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings._core.positions import position_interval
 from positional_embeddings.masks.mask import Mask
 
+# Two at each end.
+_FEWEST_DRAWN = 4
+
 
 def describe_mask(
     mask: Array | Mask,
@@ -35,7 +38,7 @@ def describe_mask(
         (query, key) or (batch, ..., query, key); with `key_axis` 1, (query, key) or
         (query, key, batch, ...).
     q_len, k_len, offset : int, optional
-        For a mask value: numbers of queries and keys, and position of the first query among
+        For a `Mask`: numbers of queries and keys, and position of the first query among
         the keys. If None, there are as many keys as queries, and the last query is at the
         last key.
     batch : int, default 0
@@ -56,10 +59,11 @@ def describe_mask(
     Raises
     ------
     TypeError
-        If `mask` is neither a mask value nor a boolean array, `q_len` is missing for a value, or
+        If `mask` is neither a `Mask` nor a boolean array, `q_len` is missing for a `Mask`, or
         an option is given that is not for this kind of mask.
     ValueError
-        If `mask` has too few axes, or four or more without `key_axis`, or `batch` is out of range.
+        If `mask` has too few axes, or four or more without `key_axis`, or `batch` or `most` is
+        out of range.
 
     Examples
     --------
@@ -75,7 +79,7 @@ def describe_mask(
         4 #####
     # attends   . masked   (5 queries, 5 keys)
 
-    A mask value is asked for the numbers that are drawn alone:
+    A `Mask` is evaluated only where it is drawn:
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
     >>> print(describe_mask(CausalMask() | SlidingWindowMask(2, 0), 4, 8, most=6))
@@ -88,7 +92,8 @@ def describe_mask(
         3 ..:##
     # attends   . masked   (4 queries, 8 keys)
     """
-    most = max(checks.positive_integer("most", most), 4)
+    if checks.positive_integer("most", most) < _FEWEST_DRAWN:
+        raise wrong_value("most", f"be {_FEWEST_DRAWN} or more", most)
     batch = checks.non_negative_integer("batch", batch)
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     if isinstance(mask, Mask):
@@ -104,13 +109,13 @@ def describe_mask(
             lines.append("    : ")
             continue
         row = iter(next(hidden))
-        drawn = (":" if j is None else "." if next(row) else "#" for j in columns.shown)
-        lines.append(f"{i:5d} {''.join(drawn)}")
+        cells_of_row = (":" if j is None else "." if next(row) else "#" for j in columns.shown)
+        lines.append(f"{i:5d} {''.join(cells_of_row)}")
     lines.append(f"# attends   . masked   ({rows.size} queries, {columns.size} keys)")
     return "\n".join(line.rstrip() for line in lines)
 
 
-class _Drawn(NamedTuple):
+class _Selection(NamedTuple):
     """Which of some queries or keys are drawn: the first and the last ones."""
 
     size: int
@@ -123,19 +128,19 @@ class _Drawn(NamedTuple):
         return [*first, *([None, *last[0]] if last else [])]
 
 
-def _drawn(size: int, most: int) -> _Drawn:
+def _select_ends(size: int, most: int) -> _Selection:
     half = (most - 1) // 2
-    return _Drawn(size, ((0, size),) if size <= most else ((0, half), (size - half, size)))
+    return _Selection(size, ((0, size),) if size <= most else ((0, half), (size - half, size)))
 
 
 def _of_array(
     mask: Any, batch: int, key_axis: int | None, most: int
-) -> tuple[tuple[_Drawn, _Drawn], HostArray]:
+) -> tuple[tuple[_Selection, _Selection], HostArray]:
     """Return which queries and keys of an array are drawn, and the mask between them."""
     xp = namespace_of(mask=mask)
     checks.mask("mask", mask, xp)
     picture = one_mask(mask, batch, key_axis)
-    rows, columns = (_drawn(size, most) for size in picture.shape)
+    rows, columns = (_select_ends(size, most) for size in picture.shape)
     picture = xp.concat([picture[a:b, :] for a, b in rows.parts], axis=0)
     picture = xp.concat([picture[:, a:b] for a, b in columns.parts], axis=1)
     return (rows, columns), to_host(picture, xp)
@@ -143,20 +148,20 @@ def _of_array(
 
 def _of_value(
     mask: Mask, lengths: dict[str, Any], batch: int, key_axis: int | None, most: int
-) -> tuple[tuple[_Drawn, _Drawn], HostArray]:
-    """Return which queries and keys of a mask value are drawn, and the mask between them."""
+) -> tuple[tuple[_Selection, _Selection], HostArray]:
+    """Return which queries and keys of a `Mask` are drawn, and the mask between them."""
     if lengths["q_len"] is None:
-        raise wrong_type("q_len", "be given for a mask value", "None")
+        raise wrong_type("q_len", "be given for a `Mask`", "None")
     if key_axis is not None:
-        raise wrong_type("key_axis", "be left out for a mask value", shown(key_axis))
+        raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
     xp, device = mask._library(None, None)
     queries, k_len = position_interval(**lengths, xp=xp, device=device)
     mask._check(queries, k_len)
-    rows, columns = _drawn(queries[1] - queries[0], most), _drawn(k_len, most)
+    rows, columns = _select_ends(queries[1] - queries[0], most), _select_ends(k_len, most)
     starts = queries[0], 0
     q_pos, k_pos = (
-        xp.asarray([start + i for i in drawn.shown if i is not None], device=device)
-        for start, drawn in zip(starts, (rows, columns), strict=True)
+        xp.asarray([start + i for i in selection.shown if i is not None], device=device)
+        for start, selection in zip(starts, (rows, columns), strict=True)
     )
     hidden = mask(q_pos[:, None], k_pos[None, :], k_len=k_len)
     hidden = hidden if hidden.ndim == 3 else hidden[..., None]

@@ -27,7 +27,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     namespace_or_numpy,
 )
-from positional_embeddings._core.positions import position_interval
+from positional_embeddings._core.positions import position_interval, positions_of_ranges
 from positional_embeddings._core.weights import WeightedLayer, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
@@ -78,7 +78,8 @@ class Mask(WeightedLayer, ABC):
 
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
     others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
-    compare, have a hash, and their `repr` gives them back. Arrays of lengths, segments and
+    compare, have a hash, and their `repr` gives them back, but for functions, long arrays and
+    those of other libraries than NumPy. Arrays of lengths, segments and
     indices may be of any library; NumPy arrays, which are copied, and lists are used with any
     other.
 
@@ -114,7 +115,7 @@ class Mask(WeightedLayer, ABC):
         -------
         array of bool
             True where the key is hidden from the query. It has one more axis, of sequences, if
-            the mask has lengths or segments for several of them.
+            the mask tells several of them apart.
 
         Raises
         ------
@@ -142,7 +143,7 @@ class Mask(WeightedLayer, ABC):
             for pos in pair.values()
         )
         hidden = self._hides(q, k)
-        return hidden if self._batch() != 1 else hidden[..., 0]
+        return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
 
     def dense(
         self,
@@ -218,7 +219,7 @@ class Mask(WeightedLayer, ABC):
         k_len = checks.positive_integer("k_len", k_len)
         if q_stop < q_start:
             raise wrong_value("q_stop", f"be `q_start` = {q_start} or more", q_stop)
-        return self._reach(q_start, q_stop, k_len).some if q_start < q_stop else ()
+        return self._reach(q_start, q_stop, k_len).at_most if q_start < q_stop else ()
 
     def __or__(self, other: Any) -> Any:
         return AnyMask(_flat(AnyMask, self, other)) if isinstance(other, Mask) else _refuse(other)
@@ -243,7 +244,7 @@ class Mask(WeightedLayer, ABC):
                 arguments.append(f"{f.name}={text}" if f.kw_only else text)
         return f"{type(self).__name__}({', '.join(arguments)})"
 
-    # What each kind of mask defines.
+    # What a kind of mask defines.
 
     @abstractmethod
     def _hides(self, q: Points, k: Points) -> Any:
@@ -264,7 +265,7 @@ class Mask(WeightedLayer, ABC):
         """Return the number of sequences that the mask tells apart, None if it is not known."""
         return 1
 
-    # What follows from it.
+    # How it is evaluated.
 
     def _device_arrays(self) -> dict[str, Any]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
@@ -289,10 +290,8 @@ class Mask(WeightedLayer, ABC):
 
         `queries` are the positions of the first query and after the last.
         """
-        options = {"dtype": default_integer(xp, device), "device": device}
-        q = xp.arange(*queries, **options)[:, None, None]
-        parts = [xp.arange(*part, **options) for part in keys]
-        k = (parts[0] if len(parts) == 1 else xp.concat(parts, axis=0))[None, :, None]
+        q = positions_of_ranges((queries,), xp, device)[:, None, None]
+        k = positions_of_ranges(keys, xp, device)[None, :, None]
         return self._hides(
             Points(q, xp, device, k_len, (queries,)), Points(k, xp, device, k_len, keys, 1)
         )
@@ -324,7 +323,8 @@ class _Combined(Mask):
 
     def _batch(self) -> int | None:
         sizes = {mask._batch() for mask in self.masks} - {1}
-        return sizes.pop() if sizes else 1
+        known = sizes - {None}
+        return known.pop() if known else (None if sizes else 1)
 
     def _reaches(self, start: int, stop: int, k_len: int) -> list[Reach]:
         return [mask._reach(start, stop, k_len) for mask in self.masks]
@@ -369,7 +369,7 @@ class NotMask(_Combined):
 
     def _reach(self, start: int, stop: int, k_len: int) -> Reach:
         (reach,) = self._reaches(start, stop, k_len)
-        return Reach(complement(reach.every, k_len), complement(reach.some, k_len))
+        return Reach(complement(reach.at_least, k_len), complement(reach.at_most, k_len))
 
     def __invert__(self) -> Mask:
         return self.masks[0]
@@ -417,7 +417,11 @@ class FunctionMask(Mask):
         hidden = self.function(q.values[..., 0], k.values[..., 0])
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, namespace_of(q_pos=q.values, **{name: hidden}))
-        return hidden[..., None] if hidden.ndim < q.values.ndim else hidden
+        rank = max(q.values.ndim, k.values.ndim)
+        if hidden.ndim not in (rank - 1, rank):
+            what = f"have {rank - 1} axes, or one of sequences more"
+            raise wrong_value(name, what, f"shape {tuple(hidden.shape)}")
+        return hidden[..., None] if hidden.ndim < rank else hidden
 
     def _batch(self) -> int | None:
         return None
@@ -442,7 +446,7 @@ def _refuse(other: Any) -> Any:
     if not hasattr(other, "shape"):
         return NotImplemented
     message = (
-        f"A mask value does not combine with {shown(other)}, whose axes it cannot know. "
+        f"A `Mask` does not combine with {shown(other)}, whose axes it cannot know. "
         "Combine arrays by combine_masks(mask.dense(q_len, k_len), array)."
     )
     raise TypeError(message)

@@ -9,8 +9,8 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 class Reach(NamedTuple):
     """Which keys some queries see, as far as it is known on the host."""
 
-    some: Ranges  # no other key is seen by any of the queries
-    every: Ranges  # each of these keys is seen by all of the queries
+    at_most: Ranges  # no other key is seen by any of the queries
+    at_least: Ranges  # each of these keys is seen by all of the queries
 
 
 def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -52,6 +52,6 @@ def clip(start: int, stop: int, size: int) -> Ranges:
     return unite([(max(start, 0), min(stop, size))])
 
 
-def total(ranges: Ranges) -> int:
+def count_keys(ranges: Ranges) -> int:
     """Return the number of keys in ranges."""
     return sum(stop - start for start, stop in ranges)

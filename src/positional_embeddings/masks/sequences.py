@@ -22,7 +22,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import check_largest, length_array, sequence_first
-from positional_embeddings._core.weights import weight
+from positional_embeddings._core.weights import array_field, weight
 from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, intersect, unite
 
@@ -57,7 +57,7 @@ class PaddingMask(Mask):
            [1, 1]])
     """
 
-    lengths: Sequence[int] | Array = weight()
+    lengths: Sequence[int] | Array = array_field()
     side: Annotated[Side, checks.one_of(Side)] = "right"
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ class PrefixMask(Mask):
            [0, 0, 0]])
     """
 
-    lengths: int | Sequence[int] | Array = weight()
+    lengths: int | Sequence[int] | Array = array_field()
 
     def __post_init__(self) -> None:
         lengths = prefix_lengths("lengths", self.lengths)
@@ -224,7 +224,7 @@ class SegmentMask(Mask):
     ((2, 3),)
     """
 
-    ids: Any = weight()
+    ids: Any = array_field()
     key_ids: Any = weight()
     # Of each sequence of keys, if the host has them.
     _documents: "tuple[_Documents, ...] | None" = field(
@@ -271,8 +271,8 @@ class SegmentMask(Mask):
         for b in range(max(own.shape[1], len(self._documents))):
             column = own[:, b % own.shape[1]]
             reach = self._documents[b % len(self._documents)].reach(column, k_len)
-            some += reach.some
-            every = intersect(every, reach.every)
+            some += reach.at_most
+            every = intersect(every, reach.at_least)
         return Reach(unite(some), every if own.shape[0] == stop - start else ())
 
     def _check(self, queries: tuple[int, int], k_len: int) -> None:

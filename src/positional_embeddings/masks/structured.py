@@ -9,12 +9,12 @@ from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import Array
 from positional_embeddings._core.positions import farthest_position, length_array
-from positional_embeddings._core.weights import weight
+from positional_embeddings._core.weights import array_field
 from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, unite
 
 _Size = Annotated[int, checks.positive_integer]
-_Side = Annotated[int | None, checks.optional(checks.non_negative_integer)]
+_WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,14 +88,15 @@ class SlidingWindowMask(Mask):
            [1, 1, 0, 0]])
     """
 
-    left: _Side
-    right: _Side
+    left: _WindowSide
+    right: _WindowSide
 
     def _hides(self, q: Points, k: Points) -> Any:
         # No two positions are farther apart.
         widest = 2 * farthest_position(q.values.dtype, q.xp)
         left, right = (None if n is None or n > widest else n for n in (self.left, self.right))
         if left is None and right is None:
+            # False for each pair.
             return (q.values != q.values) | (k.values != k.values)
         if left is None:
             return k.values > q.values + right
@@ -236,10 +237,10 @@ class GlobalMask(Mask):
     ((0, 1), (2, 5))
     """
 
-    indices: Sequence[int] | Array = weight()
+    indices: Sequence[int] | Array = array_field()
 
     def __post_init__(self) -> None:
-        indices = kept_array(length_array("indices", self.indices, None, None)[1])
+        indices = kept_array(length_array("indices", self.indices, None, None, axis="tokens")[1])
         checks.set_fields(self, indices=indices)
 
     def _hides(self, q: Points, k: Points) -> Any:

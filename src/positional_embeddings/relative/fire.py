@@ -10,7 +10,7 @@ from positional_embeddings._core.capabilities import is_concretely_true, without
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import Array, device_of, is_real_number, namespace_of
 from positional_embeddings._core.positions import resolve_positions
-from positional_embeddings._core.weights import weight
+from positional_embeddings._core.weights import array_field
 from positional_embeddings.relative.positions import (
     FunctionBias,
     check_parameters,
@@ -146,13 +146,13 @@ class FIREBias(FunctionBias):
     (4, 4, 2)
     """
 
-    hidden_weight: Any = weight()
-    hidden_bias: Any = weight()
-    output_weight: Any = weight()
-    output_bias: Any = weight()
+    hidden_weight: Any = array_field()
+    hidden_bias: Any = array_field()
+    output_weight: Any = array_field()
+    output_bias: Any = array_field()
     _: KW_ONLY
-    c: Any = weight()
-    threshold: Any = weight()
+    c: Any = array_field()
+    threshold: Any = array_field()
 
     def __post_init__(self) -> None:
         parameters = self._parameters()

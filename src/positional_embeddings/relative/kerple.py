@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from positional_embeddings._core import checks
 from positional_embeddings._core.namespace import Array, namespace_of
 from positional_embeddings._core.positions import resolve_positions
-from positional_embeddings._core.weights import weight
+from positional_embeddings._core.weights import array_field
 from positional_embeddings.relative.positions import (
     FunctionBias,
     by_head,
@@ -108,8 +108,8 @@ class KERPLEBias(FunctionBias):
     array([-4., -1., -0.])
     """
 
-    r1: Any = weight()
-    r2: Any = weight()
+    r1: Any = array_field()
+    r2: Any = array_field()
     variant: Annotated[Variant, checks.one_of(Variant)] = "logarithmic"
 
     def __post_init__(self) -> None:

@@ -10,12 +10,14 @@ from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
+    Device,
     Dtype,
     Namespace,
     compute_dtype,
     default_float,
     default_integer,
     device_of,
+    drop_none,
     float_dtype,
     is_real_floating,
     namespace_of,
@@ -139,23 +141,45 @@ class Bias(WeightedLayer, ABC):
 class FunctionBias(Bias):
     """Base of biases that keep the parameters of a function of this library."""
 
-    def __call__(self, q_len: int | None = None, k_len: int | None = None, **options: Any) -> Any:
+    def __call__(
+        self,
+        q_len: int | None = None,
+        k_len: int | None = None,
+        *,
+        offset: int | None = None,
+        query_positions: Array | None = None,
+        key_positions: Array | None = None,
+        xp: Namespace | None = None,
+        dtype: Dtype | None = None,
+        device: Device | None = None,
+    ) -> Any:
         """Return the bias as an array.
 
         Parameters
         ----------
-        q_len, k_len : int, optional
-            Numbers of queries and keys; as many keys as queries if `k_len` is None.
-        **options : Any
-            The other options of the function: `offset`, or positions instead of lengths; and
-            `xp`, `dtype` and `device` if the bias has no arrays.
+        q_len, k_len, offset : int, optional
+            Numbers of queries and keys, and position of the first query among the keys. If
+            None, there are as many keys as queries, and the last query is at the last key.
+        query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+            Positions instead of lengths; keys have those of the queries if None.
+        xp, dtype, device : optional
+            Array library (NumPy if None), real dtype (its default if None) and device of the
+            result, for a bias without arrays of its own.
 
         Returns
         -------
         array, shape (query, key, heads) or (query, key, heads, batch)
-            What the function returns.
+            What the function of the bias returns.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The errors of that function.
         """
-        return self._function()(q_len, k_len, **options)
+        lengths = drop_none(q_len=q_len, k_len=k_len, offset=offset)
+        positions = drop_none(query_positions=query_positions, key_positions=key_positions)
+        options = drop_none(xp=xp, dtype=dtype, device=device)
+        return self._function()(**lengths, **positions, **options)
 
     @abstractmethod
     def _function(self) -> Callable[..., Any]:
