@@ -138,10 +138,11 @@ def _check_array(
     name: str, lengths: Any, wide: Any, most: int | None, most_name: str, xp: Namespace
 ) -> None:
     """Check an array of lengths, `wide` in a signed dtype, if it can be read."""
-    largest = xp.iinfo(wide.dtype).max if most is None else most
+    largest = int(xp.iinfo(wide.dtype).max) if most is None else most
     if is_concretely_true(xp.any((wide < 0) | (wide > largest))):
         numbers = [int(lengths[i]) for i in range(lengths.shape[0])]
         _check_lengths(name, numbers, most, most_name)
+        _check_lengths(name, numbers, largest, f"the largest {dtype_name(wide.dtype)}")
 
 
 def _check_lengths(name: str, lengths: Sequence[int], most: int | None, most_name: str) -> None:

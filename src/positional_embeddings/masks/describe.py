@@ -102,15 +102,17 @@ def describe_mask(
         for name, option in drop_none(**lengths).items():
             raise wrong_type(name, "be left out where `mask` is an array", shown(option))
         (rows, columns), cells = _of_array(mask, batch, key_axis, most)
-    lines = ["      key", *_key_numbers(columns.shown), "query"]
+    width = max(5, len(str(rows.size - 1)))
+    indent = " " * (width + 1)
+    lines = [f"{indent}key", *(indent + line for line in _key_numbers(columns.shown)), "query"]
     hidden = iter(cells.tolist())
     for i in rows.shown:
         if i is None:
-            lines.append("    : ")
+            lines.append(":".rjust(width))
             continue
         row = iter(next(hidden))
         cells_of_row = (":" if j is None else "." if next(row) else "#" for j in columns.shown)
-        lines.append(f"{i:5d} {''.join(cells_of_row)}")
+        lines.append(f"{i:{width}d} {''.join(cells_of_row)}")
     lines.append(f"# attends   . masked   ({rows.size} queries, {columns.size} keys)")
     return "\n".join(line.rstrip() for line in lines)
 
@@ -165,6 +167,8 @@ def _of_value(
     )
     hidden = mask(q_pos[:, None], k_pos[None, :], k_len=k_len)
     hidden = hidden if hidden.ndim == 3 else hidden[..., None]
+    shape = (q_pos.shape[0], k_pos.shape[0], hidden.shape[2])
+    hidden = xp.broadcast_to(hidden, shape)
     return (rows, columns), to_host(one_mask(hidden, batch, 1), xp)
 
 
@@ -200,4 +204,4 @@ def _key_numbers(columns: list[int | None]) -> list[str]:
     """Return the indices of the keys, written downwards, one line for each digit."""
     width = max((len(str(j)) for j in columns if j is not None), default=0)
     texts = [":" * width if j is None else str(j).rjust(width) for j in columns]
-    return ["      " + "".join(text[line] for text in texts) for line in range(width)]
+    return ["".join(text[line] for text in texts) for line in range(width)]

@@ -22,6 +22,7 @@ from positional_embeddings._core.namespace import (
     default_integer,
     device_of,
     drop_none,
+    dtype_name,
     host,
     is_real_number,
     namespace_of,
@@ -52,6 +53,10 @@ class Points(NamedTuple):
         if self.xp is host or not is_host_array(table):
             return table
         dtype = default_integer(self.xp, self.device)
+        most = int(self.xp.iinfo(dtype).max)
+        if table.size and max(int(table.max()), -int(table.min())) > most:
+            what = f"hold numbers to {most} only, which {dtype_name(dtype)} of the library holds"
+            raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.
         return self.xp.asarray(table.copy(), dtype=dtype, device=self.device)
 
@@ -80,8 +85,8 @@ class Mask(WeightedLayer, ABC):
     others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
     compare, have a hash, and their `repr` gives them back, but for functions, long arrays and
     those of other libraries than NumPy. Arrays of lengths, segments and
-    indices may be of any library; NumPy arrays, which are copied, and lists are used with any
-    other.
+    indices may be of any library, and must not be written to afterwards. Lists and NumPy arrays,
+    which are copied, go with any library.
 
     Examples
     --------
@@ -205,7 +210,8 @@ class Mask(WeightedLayer, ABC):
         -------
         tuple of (int, int)
             Ascending ranges of keys (start, stop). No key outside them is seen by any of
-            these queries.
+            these queries. A dilated mask, and a document in several parts, give one range from
+            the first to the last key.
 
         Raises
         ------
@@ -220,6 +226,10 @@ class Mask(WeightedLayer, ABC):
         if q_stop < q_start:
             raise wrong_value("q_stop", f"be `q_start` = {q_start} or more", q_stop)
         return self._reach(q_start, q_stop, k_len).at_most if q_start < q_stop else ()
+
+    def __reduce__(self) -> Any:
+        # A new one, whose arrays nobody can write to.
+        return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
     def __or__(self, other: Any) -> Any:
         return AnyMask(_flat(AnyMask, self, other)) if isinstance(other, Mask) else _refuse(other)
@@ -417,11 +427,14 @@ class FunctionMask(Mask):
         hidden = self.function(q.values[..., 0], k.values[..., 0])
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, namespace_of(q_pos=q.values, **{name: hidden}))
-        rank = max(q.values.ndim, k.values.ndim)
-        if hidden.ndim not in (rank - 1, rank):
-            what = f"have {rank - 1} axes, or one of sequences more"
-            raise wrong_value(name, what, f"shape {tuple(hidden.shape)}")
-        return hidden[..., None] if hidden.ndim < rank else hidden
+        rank = max(q.values.ndim, k.values.ndim) - 1
+        shapes = [tuple(points.values.shape[:-1]) for points in (q, k)]
+        shape = tuple(hidden.shape)
+        fits = hidden.ndim in (rank, rank + 1)
+        if not (fits and checks.shapes_broadcast([shape[:rank], *shapes])):
+            what = f"have the shape of {shapes[0]} and {shapes[1]} together, or one more axis"
+            raise wrong_value(name, what, shape)
+        return hidden[..., None] if hidden.ndim == rank else hidden
 
     def _batch(self) -> int | None:
         return None
@@ -429,7 +442,9 @@ class FunctionMask(Mask):
 
 def kept_array(array: Any) -> Any:
     """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
-    return read_only(array.copy()) if is_host_array(array) else array
+    if not isinstance(array, host.ndarray):
+        return array
+    return read_only(host.array(array, dtype=host.int64))
 
 
 def host_values(array: Any) -> HostArray | None:

@@ -233,8 +233,8 @@ class SegmentMask(Mask):
 
     def __post_init__(self) -> None:
         given = {
-            name: _listed(name, ids) if isinstance(ids, list | tuple) else ids
-            for name, ids in drop_none(ids=self.ids, key_ids=self.key_ids).items()
+            name: _listed(name, ids) if isinstance(ids, list | tuple | range) else ids
+            for name, ids in ({"ids": self.ids} | drop_none(key_ids=self.key_ids)).items()
         }
         xp = namespace_of(**given)
         for name, ids in given.items():
@@ -356,7 +356,7 @@ def _check_attention_mask(attention_mask: Any, side: Side, xp: Namespace) -> Non
 def _listed(name: str, ids: Any) -> HostArray:
     """Return a list of numbers, or of lists of them, as an array."""
     try:
-        array: HostArray = host.asarray(ids)
+        array: HostArray = host.asarray(ids, dtype=None if len(ids) else host.int64)
     except ValueError:
         what = "be an array, a list of integers, or a list of such lists of one length"
         raise wrong_value(name, what, shown(ids)) from None

@@ -332,15 +332,18 @@ class NeighbourhoodMask(Mask):
             )
 
     def _hides(self, q: Points, k: Points) -> Any:
-        xp, tokens = q.xp, prod(self.shape)
+        # Positions are smaller, so that larger sizes make no difference.
+        xp, most = q.xp, int(q.xp.iinfo(q.values.dtype).max)
+        tokens = min(prod(self.shape), most)
         hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
-        stride = tokens
+        stride = prod(self.shape)
         for n, steps in zip(self.shape, self._steps, strict=True):
             stride //= n
             of_query, of_key = (
-                xp.remainder(xp.floor_divide(points.values, stride), n) for points in (q, k)
+                xp.remainder(xp.floor_divide(points.values, min(stride, most)), min(n, most))
+                for points in (q, k)
             )
-            hidden = hidden | (xp.abs(of_query - of_key) > steps)
+            hidden = hidden | (xp.abs(of_query - of_key) > min(steps, most))
         return hidden
 
     def _reach(self, start: int, stop: int, k_len: int) -> Reach:
@@ -363,8 +366,11 @@ def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop
         if rest:
             own = begin - row * inner, end - row * inner
             seen = _neighbours(tuple(rest), tuple(others), *own)
-        for near in range(max(row - reach, 0), min(row + reach + 1, n)):
-            found += [(near * inner + a, near * inner + b) for a, b in seen]
+        near = range(max(row - reach, 0), min(row + reach + 1, n))
+        if seen == ((0, inner),):
+            found.append((near.start * inner, near.stop * inner))
+        else:
+            found += [(i * inner + a, i * inner + b) for i in near for a, b in seen]
     if last - first > 1:
         found.append((max(first + 1 - reach, 0) * inner, min(last + reach, n) * inner))
     return unite(found)
