@@ -105,6 +105,10 @@ VALUE_ERRORS = {
     "PaddingMask([1, 2]) | PaddingMask([1, 2, 3])": "Masks must have one batch to be combined, got 2 and 3 sequences.",
     "describe_mask(PaddingMask([1, 2]), 4, batch=2)": "`batch` must be below 2, the batch of `mask`, got 2.",
     "describe_mask(SegmentMask([0, 0]), 4)": "`ids` must have a document for each query, at positions 0 to 3, got those of 0 to 1.",
+    "FunctionMask(lambda q_pos, k_pos: zeros((2, 2), bool)).dense(3)": "`function(q_pos, k_pos)` must have the shape of (3, 1) and (1, 3) together, or one more axis, got (2, 2).",
+    "GlobalMask(np.asarray([2**63 + 1], dtype='uint64'))": "`indices` must be between 0 and the largest int64 = 9223372036854775807, got 9223372036854775809 at index 0.",
+    "describe_mask(zeros((3, 3), bool), most=3)": "`most` must be 4 or more, got 3.",
+    "GlobalMask(zeros((2, 2), int))": "`indices` must have shape (tokens,), got (2, 2).",
 }
 TYPE_ERRORS = {
     "create_causal_mask(2, offset=0.5)": "`offset` must be an integer, got 0.5 of type float.",
@@ -204,6 +208,8 @@ TYPE_ERRORS = {
     "describe_mask(CausalMask())": "`q_len` must be given for a `Mask`, got None.",
     "describe_mask(CausalMask(), 4, key_axis=1)": "`key_axis` must be left out for a `Mask`, got 1.",
     "describe_mask(zeros((3, 3), bool), 4)": "`q_len` must be left out where `mask` is an array, got 4.",
+    "SegmentMask(None)": "`ids` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got None.",
+    "GlobalMask(zeros((2, 2)))": "`indices` must have an integer dtype, got float64.",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS)

@@ -38,6 +38,7 @@ from positional_embeddings import (
     SlidingWindowMask,
     combine_masks,
     create_segment_mask,
+    describe_mask,
 )
 from positional_embeddings.masks.ranges import complement, count_keys, intersect, unite
 
@@ -249,6 +250,48 @@ def test_arrays_of_a_device_print_without_being_read(backend):
     mask = PaddingMask(backend.array([1, 2]))
     expected = "PaddingMask([1, 2])" if backend.name == "numpy" else "PaddingMask(<"
     assert repr(mask).startswith(expected)
+
+
+def test_pictures_of_masks_that_do_not_depend_on_the_query(backend):
+    for mask in (PaddingMask([2]), ~PaddingMask([1])):
+        assert describe_mask(mask, 3) == describe_mask(mask.dense(3))
+    padded = PaddingMask(backend.array([1, 2]))
+    assert describe_mask(padded, 3, batch=1) == describe_mask(PaddingMask([2]), 3)
+    long = describe_mask(CausalMask() | SlidingWindowMask(1, 0), 10**6, most=4)
+    assert long.splitlines()[-2:] == [
+        "999999 .:#",
+        "# attends   . masked   (1000000 queries, 1000000 keys)",
+    ]
+
+
+def test_numbers_that_the_library_does_not_hold(backend):
+    for mask in (PaddingMask([2**40]), SegmentMask([2**40, 0]), GlobalMask([2**40])):
+        position = backend.array([0])
+        if backend.has_int64 and backend.name not in ("jax", "jax-jit"):
+            assert mask(position, position).shape in ((1,), (1, 1))
+        else:
+            with pytest.raises(ValueError, match="hold numbers to 2147483647"):
+                mask(position, position)
+
+
+def test_memory_maps_and_narrow_integers_are_arrays_of_numpy(tmp_path):
+    ids = np.memmap(tmp_path / "ids", dtype="int32", mode="w+", shape=4)
+    ids[:] = [0, 0, 1, 1]
+    mask = SegmentMask(ids)
+    ids[:] = 0
+    assert mask == SegmentMask([0, 0, 1, 1])
+    assert eval(repr(mask), vars(pe)) == mask
+    assert mask.key_ranges(0, 1, 4) == ((0, 2),)
+    assert SegmentMask(range(2)) == SegmentMask([0, 1])
+    assert not pickle.loads(pickle.dumps(mask)).ids.flags.writeable
+
+
+def test_grids_larger_than_integers(backend):
+    mask = NeighbourhoodMask((2, 2**70), (0, 2**71))
+    dense = mask.dense(3, xp=backend.xp, device=backend.device)
+    assert not backend.numpy(dense).any()
+    wide = NeighbourhoodMask((3_000_000, 2), 2**60)
+    assert wide.key_ranges(0, 1, 6_000_000) == ((0, 6_000_000),)
 
 
 def test_masks_keep_what_they_were_given():

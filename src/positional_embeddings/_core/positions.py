@@ -1,6 +1,6 @@
 """Positions of queries and keys, and lengths of sequences, as arrays."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings._core import axes, checks
@@ -14,6 +14,7 @@ from positional_embeddings._core.namespace import (
     device_of,
     drop_none,
     dtype_name,
+    host,
     namespace_of,
     namespace_or_numpy,
 )
@@ -54,12 +55,18 @@ def positions_from_lengths(
 
 
 def positions_of_ranges(
-    ranges: Iterable[tuple[int, int]], xp: Namespace, device: Device | None
+    ranges: Sequence[tuple[int, int]], xp: Namespace, device: Device | None
 ) -> Any:
     """Return the positions from each start to before its stop as one array."""
     dtype = default_integer(xp, device)
-    parts = [xp.arange(*part, dtype=dtype, device=device) for part in ranges]
-    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+    if len(ranges) == 1:
+        return xp.arange(*ranges[0], dtype=dtype, device=device)
+    starts, stops = host.asarray(ranges, dtype=host.int64).reshape(len(ranges), 2).T
+    lengths = stops - starts
+    ends = host.cumulative_sum(lengths)
+    # Each range is shifted from where it is among all of them.
+    positions = host.arange(ends[-1]) + host.repeat(starts - (ends - lengths), lengths)
+    return xp.asarray(positions, dtype=dtype, device=device)
 
 
 def resolve_positions(

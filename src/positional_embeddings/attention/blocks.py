@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.namespace import Namespace
+from positional_embeddings._core.namespace import Namespace, device_of
+from positional_embeddings._core.positions import positions_of_ranges
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_keys, intersect
 
 ALL = slice(None)
@@ -22,7 +23,8 @@ ReachFunction: TypeAlias = Callable[[int, int], Reach]
 _BLOCK_COST = 2**15
 # Queries are cut in half if both halves together take at most this part of the time.
 _WORTH_CUTTING = 0.9
-_FEWEST_QUERIES = 8
+# More slices are gathered by their indices.
+_FEW_SLICES = 8
 # Blocks without a mask begin and end at multiples of so many keys: BLAS multiplies parts of other
 # lengths several per cent more slowly.
 _KEY_MULTIPLE = 64
@@ -40,6 +42,13 @@ class QueryBlock(NamedTuple):
 
     queries: slice
     key_blocks: tuple[KeyBlock, ...]
+
+    @property
+    def scores(self) -> int:
+        """Return the number of scores of each row."""
+        keys: int = sum(at.stop - at.start for block in self.key_blocks for at in block.keys)
+        rows: int = self.queries.stop - self.queries.start
+        return rows * keys
 
 
 def plan_blocks(
@@ -70,7 +79,7 @@ def _cut_queries(
     start: int, stop: int, seen: Reach, reach: ReachFunction
 ) -> list[tuple[int, int, Reach]]:
     """Return parts of a block of queries, halved if that leaves out enough keys."""
-    if stop - start >= 2 * _FEWEST_QUERIES:
+    if stop - start > 1:
         middle = (start + stop) // 2
         halves = [(*half, reach(*half)) for half in ((start, middle), (middle, stop))]
         apart = sum(_cost(*half) for half in halves)
@@ -121,6 +130,9 @@ def slice_keys(array: Any, axis: int, keys: Keys, xp: Namespace) -> Any:
     if array is None or keys == (ALL,):
         return array
     after = (ALL,) * (-1 - axis)
+    if len(keys) > _FEW_SLICES:
+        ranges = ranges_of(keys, array.shape[axis])
+        return xp.take(array, positions_of_ranges(ranges, xp, device_of(array)), axis=axis)
     parts = [array[(..., at, *after)] for at in keys]
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
 

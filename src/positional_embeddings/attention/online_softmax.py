@@ -40,6 +40,9 @@ ACCELERATOR_BLOCK = 2**24
 # Scores are few if the keys have this many times as many numbers.
 _FEW = 8
 
+# Without writing to arrays blocks are worth it if all scores are this many times as many.
+_LEFT_OUT = 4
+
 # Scores up to this bound need no maximum subtracted before exp, which saves a tenth of the
 # time of an attention in blocks, ...
 _SMALL_SCORE = 25.0
@@ -88,22 +91,22 @@ class AttentionInputs(NamedTuple):
         """Return the inputs with those keys alone that some query sees."""
         if seen is None:
             return self
-        keys = slices_of(seen.at_most)
-
-        def of_these_keys(given: BlockFunction | None) -> BlockFunction | None:
-            return given and (lambda queries, _: given(queries, keys))
-
-        inputs = self
+        keys, inputs = slices_of(seen.at_most), self
         if seen.at_most != ((0, self.key.shape[-2]),):
             inputs = self._replace(
                 key=slice_keys(self.key, -2, keys, xp),
                 value=slice_keys(self.value, -2, keys, xp),
-                mask=of_these_keys(self.mask),
-                bias=of_these_keys(self.bias),
+                mask=_of_keys(self.mask, keys),
+                bias=_of_keys(self.bias, keys),
                 reach=None,
             )
         # All queries see all of them, as the next token of a sequence does.
         return inputs._replace(mask=None) if seen.at_least == seen.at_most else inputs
+
+
+def _of_keys(given: BlockFunction | None, keys: Keys) -> BlockFunction | None:
+    """Return the function that is asked about all keys, when only these are left."""
+    return given and (lambda queries, _: given(queries, keys))
 
 
 class KeyValueBlocks(NamedTuple):
@@ -127,10 +130,22 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
     seen = inputs.seen()
     k_len = key.shape[-2] if seen is None else count_keys(seen.at_most)
     scores = prod((*rows, query.shape[-2], k_len))
-    few = not inputs.in_place or scores <= max(most, prod(key.shape) // _FEW)
+    few = scores <= max(most, prod(key.shape) // _FEW) or (
+        not inputs.in_place and not _leaves_out_most(inputs, most)
+    )
     if (few and block_size is None) or 0 in (scores, inputs.value.shape[-1]):
         return attend_at_once(inputs.without_hidden_keys(seen, xp), xp)
     return attend_in_blocks(inputs, rows, block_size, most, xp)
+
+
+def _leaves_out_most(inputs: AttentionInputs, most: int) -> bool:
+    """Tell whether blocks leave out so many scores that they are worth being traced one by one."""
+    if inputs.reach is None:
+        return False
+    q_len: int = inputs.query.shape[-2]
+    k_len: int = inputs.key.shape[-2]
+    plan = plan_blocks(q_len, k_len, None, min(q_len, isqrt(most)), most, inputs.reach)
+    return _LEFT_OUT * sum(block.scores for block in plan) <= q_len * k_len
 
 
 def attend_at_once(inputs: AttentionInputs, xp: Namespace) -> Any:

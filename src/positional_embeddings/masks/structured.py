@@ -1,17 +1,21 @@
 """Masks by position alone: causal, windows, chunks, dilation, global tokens, neighbourhoods."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import Array
-from positional_embeddings._core.positions import farthest_position, length_array
+from positional_embeddings._core.namespace import Array, host
+from positional_embeddings._core.positions import (
+    farthest_position,
+    length_array,
+    positions_of_ranges,
+)
 from positional_embeddings._core.weights import array_field
 from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, unite
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, count_keys, intersect, unite
 
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
@@ -239,26 +243,35 @@ class GlobalMask(Mask):
 
     indices: Sequence[int] | Array = array_field()
 
+    # Of indices that the host has.
+    _ranges: Ranges | None = field(default=None, init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         indices = kept_array(length_array("indices", self.indices, None, None, axis="tokens")[1])
         checks.set_fields(self, indices=indices)
+        if host_values(indices) is not None:
+            checks.set_fields(self, _ranges=unite((i, i + 1) for i in indices.tolist()))
 
     def _hides(self, q: Points, k: Points) -> Any:
-        of_query, of_key = (
-            points.xp.any(points.values == points.in_library(self.indices), axis=-1, keepdims=True)
-            for points in (q, k)
-        )
-        return ~(of_query | of_key)
+        return ~(self._is_global(q) | self._is_global(k))
+
+    def _is_global(self, points: Points) -> Any:
+        """Tell which positions are those of global tokens."""
+        xp, tokens = points.xp, points.in_library(self.indices)
+        if self._ranges is None or points.ranges is None:
+            return xp.any(points.values == tokens, axis=-1, keepdims=True)
+        positions = positions_of_ranges(points.ranges, host, "cpu")
+        found = host.isin(positions, self.indices)
+        found = xp.asarray(found, dtype=xp.bool, device=points.device)
+        return found[:, None, None] if points.axis == 0 else found[None, :, None]
 
     def _reach(self, start: int, stop: int, k_len: int) -> Reach:
-        indices = host_values(self.indices)
         whole = clip(0, k_len, k_len)
-        if indices is None:
+        if self._ranges is None:
             return Reach(whole, ())
-        tokens = {int(i) for i in indices}
-        own = unite((i, i + 1) for i in tokens if i < k_len)
-        inside = sum(start <= i < stop for i in tokens)
-        return Reach(whole if inside else own, whole if inside == stop - start else own)
+        tokens = intersect(self._ranges, whole)
+        inside = count_keys(intersect(self._ranges, ((start, stop),)))
+        return Reach(whole if inside else tokens, whole if inside == stop - start else tokens)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
