@@ -43,7 +43,7 @@ class Points(NamedTuple):
     values: Any
     xp: Namespace
     device: Device
-    size: int | None  # number of all keys, if it is known
+    k_len: int | None  # number of all keys, if it is known
     # Which positions these are if they are known on the host, and on which axis.
     ranges: Ranges | None = None
     axis: int = 0
@@ -84,9 +84,10 @@ class Mask(WeightedLayer, ABC):
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
     others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
     compare, have a hash, and their `repr` gives them back, but for functions, long arrays and
-    those of other libraries than NumPy. Arrays of lengths, segments and
-    indices may be of any library, and must not be written to afterwards. Lists and NumPy arrays,
-    which are copied, go with any library.
+    those of other libraries than NumPy.
+
+    Arrays of lengths, segments and indices may be of any library, and must not be written to
+    afterwards. Lists and NumPy arrays, which are copied, go with any library.
 
     Examples
     --------
@@ -232,10 +233,14 @@ class Mask(WeightedLayer, ABC):
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
     def __or__(self, other: Any) -> Any:
-        return AnyMask(_flat(AnyMask, self, other)) if isinstance(other, Mask) else _refuse(other)
+        return (
+            AnyMask(_operands(AnyMask, self, other)) if isinstance(other, Mask) else _refuse(other)
+        )
 
     def __and__(self, other: Any) -> Any:
-        return AllMask(_flat(AllMask, self, other)) if isinstance(other, Mask) else _refuse(other)
+        return (
+            AllMask(_operands(AllMask, self, other)) if isinstance(other, Mask) else _refuse(other)
+        )
 
     def __ror__(self, other: Any) -> Any:
         return _refuse(other)
@@ -250,7 +255,7 @@ class Mask(WeightedLayer, ABC):
         for f in fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if f.init and not (isinstance(value, type(f.default)) and value == f.default):
-                text = _text(value)
+                text = _field_text(value)
                 arguments.append(f"{f.name}={text}" if f.kw_only else text)
         return f"{type(self).__name__}({', '.join(arguments)})"
 
@@ -452,7 +457,7 @@ def host_values(array: Any) -> HostArray | None:
     return array if is_host_array(array) else None
 
 
-def _flat(kind: type[_Combined], *masks: Mask) -> tuple[Mask, ...]:
+def _operands(kind: type[_Combined], *masks: Mask) -> tuple[Mask, ...]:
     """Return masks, with the parts of those that are of a kind in their place."""
     return sum((m.masks if isinstance(m, kind) else (m,) for m in masks), ())
 
@@ -467,8 +472,8 @@ def _refuse(other: Any) -> Any:
     raise TypeError(message)
 
 
-def _text(value: Any) -> str:
-    """Return what gives a field of a mask back."""
+def _field_text(value: Any) -> str:
+    """Return a field as `repr` shows it."""
     if is_host_array(value):
         return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{shown(value)}>"
     if callable(value) and getattr(value, "__name__", "<").isidentifier():

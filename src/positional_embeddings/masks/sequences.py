@@ -45,8 +45,8 @@ class PaddingMask(Mask):
     TypeError
         If `lengths` are not integers.
     ValueError
-        If `lengths` do not have one axis, or one is negative, where it can be read; when used,
-        if one is above the number of keys.
+        If `lengths` do not have one axis, or one is negative, where it can be read; as an array
+        or in an attention, if one is above the number of keys.
 
     Examples
     --------
@@ -112,9 +112,9 @@ class PaddingMask(Mask):
         lengths = q.in_library(self.lengths)
         if self.side == "right":
             return k.values >= lengths
-        if k.size is None:
+        if k.k_len is None:
             raise wrong_value("k_len", "be given for padding on the left", "None")
-        return k.values < k.size - lengths
+        return k.values < k.k_len - lengths
 
     def _reach(self, start: int, stop: int, k_len: int) -> Reach:  # noqa: ARG002
         lengths = host_values(self.lengths)
@@ -146,7 +146,8 @@ class PrefixMask(Mask):
     TypeError
         If `lengths` are not integers.
     ValueError
-        If one is negative, where it can be read; when used, if one is above the number of keys.
+        If one is negative, where it can be read; as an array or in an attention, if one is above
+        the number of keys.
 
     References
     ----------
@@ -201,8 +202,8 @@ class SegmentMask(Mask):
     TypeError
         If an array does not hold signed integers, or their libraries differ.
     ValueError
-        If an array has the wrong number of axes, or the batches differ; when used, if a query
-        or a key has no document.
+        If an array has the wrong number of axes, or the batches differ; as an array or in an
+        attention, if a query or a key has no document.
 
     See Also
     --------
@@ -278,7 +279,7 @@ class SegmentMask(Mask):
     def _check(self, queries: tuple[int, int], k_len: int) -> None:
         query, key = self._tables()
         first, last = self._start(), self._start() + query.shape[0]
-        if checks.is_known(first) and not first <= queries[0] <= queries[1] <= last:
+        if checks.is_known(last) and not first <= queries[0] <= queries[1] <= last:
             raise wrong_value(
                 "ids",
                 f"have a document for each query, at positions {queries[0]} to {queries[1] - 1}",

@@ -292,8 +292,8 @@ class NeighbourhoodMask(Mask):
     TypeError
         If a length or a number of steps is not an integer.
     ValueError
-        If a number is out of range, or there are not as many in `window` as in `shape`; when
-        used, if there are more queries or keys than tokens.
+        If a number is out of range, or there are not as many in `window` as in `shape`; as an
+        array or in an attention, if there are more queries or keys than tokens.
 
     References
     ----------
