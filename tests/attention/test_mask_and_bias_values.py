@@ -221,6 +221,20 @@ def test_hidden_keys_do_not_matter(backend, block_size):
     close(backend, got, expected[:, -1:])
 
 
+@pytest.mark.parametrize("q_len", [1, 64])
+def test_scattered_keys_are_gathered(backend, q_len):
+    """More of them than are cut out one by one."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((3, n)) for n in (q_len, 64, 64))
+    mask = SlidingWindowMask(1, 0) & GlobalMask(range(2, 60, 5))
+    assert len(mask.key_ranges(63, 64, 64)) == 13
+    expected = scaled_dot_product_attention(q, k, v, mask=mask.dense(q_len, 64)[..., 0])
+    own = [backend.array(x) for x in (q, k, v)]
+    for size in (None,) if compiled(backend) else (None, 16):
+        got = scaled_dot_product_attention(*own, mask=mask, block_size=size)
+        close(backend, got, expected)
+
+
 @pytest.mark.parametrize("block_size", [None, 2])
 def test_queries_that_see_nothing_get_zeros(backend, block_size):
     x = backend.array(np.ones((3, 4)))
