@@ -347,7 +347,7 @@ def count_blocks(monkeypatch):
     between = Mask._between
 
     def counted(self, queries, keys, *options):
-        asked.append((queries, keys))
+        asked.append((*queries, keys))
         return between(self, queries, keys, *options)
 
     monkeypatch.setattr(Mask, "_between", counted)

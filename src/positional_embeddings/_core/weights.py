@@ -55,6 +55,10 @@ class WeightedLayer(CheckedLayer):
             if f.compare
         )
 
+    def _arrays(self) -> dict[str, Any]:
+        """Return the arrays that the layer holds, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if "weight" in f.metadata}  # type: ignore[arg-type]
+
     def __hash__(self) -> int:
         options = (f for f in fields(self) if f.compare and "weight" not in f.metadata)  # type: ignore[arg-type]
         return hash((type(self), *(getattr(self, f.name) for f in options)))

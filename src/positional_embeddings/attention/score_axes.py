@@ -223,7 +223,7 @@ def _of_mask(
     def block(queries: slice, keys: Keys) -> Any:
         first, last, _ = queries.indices(q.shape[layout.seq])
         positions, ranges = (first + start, last + start), ranges_of(keys, layout.k_len)
-        hidden = mask._between(positions, ranges, layout.k_len, xp, device)
+        hidden = mask._between((positions,), ranges, layout.k_len, xp, device)
         return layout.align_mask_or_bias("mask", hidden, xp)
 
     return block
@@ -279,7 +279,8 @@ def given_arrays(**given: Any) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     for name, value in drop_none(**given).items():
         if isinstance(value, Mask | Bias):
-            arrays |= {f"{name}.{key}": array for key, array in value._device_arrays().items()}
+            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
+            arrays |= {f"{name}.{key}": array for key, array in own.items()}
         elif not callable(value):
             arrays[name] = value
     return arrays

@@ -220,8 +220,7 @@ def to_attend(
            [1, 1, 0],
            [1, 1, 1]])
     """
-    xp, dense = _dense(mask, q_len, k_len, offset, xp, device)
-    return xp.permute_dims(~dense, (2, 0, 1))[:, None, ...]
+    return ~_batch_first(mask, q_len, k_len, offset, xp, device)
 
 
 def to_keras(
@@ -308,8 +307,8 @@ def to_bias(
     array([[  0., -inf],
            [  0.,   0.]])
     """
-    attend = to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device)
-    return mask_to_bias(~attend, dtype)
+    bias: Any = mask_to_bias(_batch_first(mask, q_len, k_len, offset, xp, device), dtype)
+    return bias
 
 
 def to_block_ranges(
@@ -411,20 +410,37 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     return mask
 
 
-def _dense(
+def _batch_first(
     mask: Any, q_len: int | None, k_len: int | None, offset: int | None, xp: Any, device: Any
+) -> Any:
+    """Return a `Mask` or an array as (batch, 1, query, key)."""
+    xp, dense = _dense(mask, q_len, k_len, offset, xp, device)
+    return xp.permute_dims(dense, (2, 0, 1))[:, None, ...]
+
+
+def check_lengths_of(mask: Any, **lengths: int | None) -> None:
+    """Check that a `Mask` comes with `q_len`, and an array without lengths and offset."""
+    if isinstance(mask, Mask):
+        if lengths["q_len"] is None:
+            raise wrong_type("q_len", "be given for a `Mask`", "None")
+        return
+    for name, option in drop_none(**lengths).items():
+        raise wrong_type(name, "be left out where `mask` is an array", shown(option))
+
+
+def _dense(
+    mask: Any, q_len: Any, k_len: int | None, offset: int | None, xp: Any, device: Any
 ) -> tuple[Namespace, Any]:
     """Return a `Mask` or an array as (query, key, batch), after its namespace."""
+    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     if isinstance(mask, Mask):
-        if q_len is None:
-            raise wrong_type("q_len", "be given for a `Mask`", "None")
-        dense = mask.dense(q_len, k_len, offset=offset, xp=xp, device=device)
+        check_lengths_of(mask, **lengths)
+        dense = mask.dense(**lengths, xp=xp, device=device)
         return namespace_of(mask=dense), dense
     if not hasattr(mask, "shape"):
         raise _not_a_mask(mask, "be a `Mask` or a boolean array")
     array_xp = namespace_of(mask=mask)
-    for name, option in drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
-        raise wrong_type(name, "be left out where `mask` is an array", shown(option))
+    check_lengths_of(mask, **lengths)
     if xp is not None or device is not None:
         message = "`xp` and `device` must be left out where `mask` is an array."
         raise TypeError(message)

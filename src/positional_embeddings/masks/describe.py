@@ -7,12 +7,13 @@ from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     HostArray,
-    drop_none,
     namespace_of,
     to_host,
 )
 from positional_embeddings._core.positions import position_interval
+from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.ranges import count_keys
 
 # Two at each end.
 _FEWEST_DRAWN = 4
@@ -96,11 +97,10 @@ def describe_mask(
         raise wrong_value("most", f"be {_FEWEST_DRAWN} or more", most)
     batch = checks.non_negative_integer("batch", batch)
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    check_lengths_of(mask, **lengths)
     if isinstance(mask, Mask):
         (rows, columns), cells = _of_value(mask, lengths, batch, key_axis, most)
     else:
-        for name, option in drop_none(**lengths).items():
-            raise wrong_type(name, "be left out where `mask` is an array", shown(option))
         (rows, columns), cells = _of_array(mask, batch, key_axis, most)
     width = max(5, len(str(rows.size - 1)))
     indent = " " * (width + 1)
@@ -152,22 +152,15 @@ def _of_value(
     mask: Mask, lengths: dict[str, Any], batch: int, key_axis: int | None, most: int
 ) -> tuple[tuple[_Selection, _Selection], HostArray]:
     """Return which queries and keys of a `Mask` are drawn, and the mask between them."""
-    if lengths["q_len"] is None:
-        raise wrong_type("q_len", "be given for a `Mask`", "None")
     if key_axis is not None:
         raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
     xp, device = mask._library(None, None)
     queries, k_len = position_interval(**lengths, xp=xp, device=device)
     mask._check(queries, k_len)
     rows, columns = _select_ends(queries[1] - queries[0], most), _select_ends(k_len, most)
-    starts = queries[0], 0
-    q_pos, k_pos = (
-        xp.asarray([start + i for i in selection.shown if i is not None], device=device)
-        for start, selection in zip(starts, (rows, columns), strict=True)
-    )
-    hidden = mask(q_pos[:, None], k_pos[None, :], k_len=k_len)
-    hidden = hidden if hidden.ndim == 3 else hidden[..., None]
-    shape = (q_pos.shape[0], k_pos.shape[0], hidden.shape[2])
+    at_queries = tuple((queries[0] + a, queries[0] + b) for a, b in rows.parts)
+    hidden = mask._between(at_queries, columns.parts, k_len, xp, device)
+    shape = (count_keys(rows.parts), count_keys(columns.parts), hidden.shape[2])
     hidden = xp.broadcast_to(hidden, shape)
     return (rows, columns), to_host(one_mask(hidden, batch, 1), xp)
 

@@ -188,7 +188,7 @@ class Mask(WeightedLayer, ABC):
         xp, device = self._library(xp, device)
         queries, keys = position_interval(q_len, k_len, offset, xp, device)
         self._check(queries, keys)
-        hidden = self._between(queries, ((0, keys),), keys, xp, device)
+        hidden = self._between((queries,), ((0, keys),), keys, xp, device)
         shape = (queries[1] - queries[0], keys)
         if tuple(hidden.shape[:2]) == shape:
             return hidden
@@ -272,10 +272,6 @@ class Mask(WeightedLayer, ABC):
     def _check(self, queries: tuple[int, int], k_len: int) -> None:
         """Check that the mask fits the positions of queries and the number of keys."""
 
-    def _arrays(self) -> dict[str, Any]:
-        """Return the arrays that the mask holds, by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if "weight" in f.metadata}  # type: ignore[arg-type]
-
     def _batch(self) -> int | None:
         """Return the number of sequences that the mask tells apart, None if it is not known."""
         return 1
@@ -299,16 +295,13 @@ class Mask(WeightedLayer, ABC):
         return namespace_of(**own), device_of(array)
 
     def _between(
-        self, queries: tuple[int, int], keys: Ranges, k_len: int, xp: Namespace, device: Device
+        self, queries: Ranges, keys: Ranges, k_len: int, xp: Namespace, device: Device
     ) -> Any:
-        """Return the mask, (query, key, batch), with 1 where it broadcasts.
-
-        `queries` are the positions of the first query and after the last.
-        """
-        q = positions_of_ranges((queries,), xp, device)[:, None, None]
+        """Return the mask between ranges of positions, (query, key, batch), or 1 on an axis."""
+        q = positions_of_ranges(queries, xp, device)[:, None, None]
         k = positions_of_ranges(keys, xp, device)[None, :, None]
         return self._hides(
-            Points(q, xp, device, k_len, (queries,)), Points(k, xp, device, k_len, keys, 1)
+            Points(q, xp, device, k_len, queries), Points(k, xp, device, k_len, keys, 1)
         )
 
 

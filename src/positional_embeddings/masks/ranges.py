@@ -53,5 +53,5 @@ def clip(start: int, stop: int, size: int) -> Ranges:
 
 
 def count_keys(ranges: Ranges) -> int:
-    """Return the number of keys in ranges."""
+    """Return the number of keys, or other positions, in ranges."""
     return sum(stop - start for start, stop in ranges)

@@ -170,7 +170,7 @@ class FIREBias(FunctionBias):
     def _heads(self) -> int:
         return int(self.output_bias.shape[0])
 
-    def _device_arrays(self) -> dict[str, Any]:
+    def _arrays(self) -> dict[str, Any]:
         return self._parameters()
 
 

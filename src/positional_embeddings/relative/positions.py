@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -127,14 +126,10 @@ class Bias(WeightedLayer, ABC):
     def _heads(self) -> int:
         """Return the number of heads."""
 
-    def _device_arrays(self) -> dict[str, Any]:
-        """Return the arrays that the bias holds, by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if "weight" in f.metadata}  # type: ignore[arg-type]
-
     def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
         """Return the bias between positions, in `dtype` unless the bias has one."""
         bias: Any = self
-        options = {} if self._device_arrays() else {"dtype": dtype}
+        options = {} if self._arrays() else {"dtype": dtype}
         return bias(query_positions=query, key_positions=key, **options)
 
 
