@@ -34,7 +34,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention import online_softmax
-from positional_embeddings.attention.blocks import plan_blocks
+from positional_embeddings.attention.blocks import Visibility, plan_blocks
 
 HEADS, HEAD = 2, 3
 # From (batch, heads, seq, head) to other layouts, with their axes of features and sequence.
@@ -222,8 +222,8 @@ def test_hidden_keys_do_not_matter(backend, block_size):
 
 
 @pytest.mark.parametrize("q_len", [1, 64])
-def test_scattered_keys_are_gathered(backend, q_len):
-    """More of them than are cut out one by one."""
+def test_scattered_tokens_are_gathered(backend, q_len):
+    """More queries and more keys than are cut out one by one."""
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((3, n)) for n in (q_len, 64, 64))
     mask = SlidingWindowMask(1, 0) & GlobalMask(range(2, 60, 5))
@@ -300,28 +300,37 @@ def test_blocks_cover_what_is_visible(data, n):
     size = data.draw(st.none() | st.integers(1, 9))
     most = data.draw(st.sampled_from([16, 64, 1024]))
     q_block = min(size or data.draw(st.integers(1, 32)), isqrt(most))
-    reach = data.draw(st.sampled_from([None, lambda a, b: mask._reach(a, b, n)]))
+    visibility = data.draw(st.sampled_from([None, visibility_of(mask, n)]))
     visible = ~element_by_element(hides, n, n, 0)
     met = np.zeros((n, n), dtype=int)
-    for queries, key_blocks in plan_blocks(n, n, size, q_block, most, reach):
+    for at_queries, key_blocks in plan_blocks(n, n, size, q_block, most, visibility):
         for keys, is_masked in key_blocks:
             for at in keys:
                 assert 0 <= at.start < at.stop <= n
-                met[queries, at] += 1
-                assert is_masked or visible[queries, at].all()
-            assert size is None or sum(at.stop - at.start for at in keys) <= size
-        assert size is None or queries.stop - queries.start <= size
+                for queries in at_queries:
+                    met[queries, at] += 1
+                    assert is_masked or visible[queries, at].all()
+            assert size is None or count(keys) <= size
+        assert size is None or count(at_queries) <= size
     assert set(np.unique(met)) <= {0, 1}
     assert (met == 1)[visible.any(axis=2)].all()
 
 
+def visibility_of(mask, n):
+    return Visibility(lambda queries: mask._reach(queries, n), mask._wide_queries())
+
+
+def count(at):
+    return sum(part.stop - part.start for part in at)
+
+
 def scores_of(mask, n):
     """Return how many scores are computed, and how many of them with a mask."""
-    plan = plan_blocks(n, n, None, 512, 2**18, lambda a, b: mask._reach(a, b, n))
+    plan = plan_blocks(n, n, None, 512, 2**18, visibility_of(mask, n))
     together = masked = 0
     for queries, key_blocks in plan:
         for keys, is_masked in key_blocks:
-            scores = (queries.stop - queries.start) * sum(at.stop - at.start for at in keys)
+            scores = count(queries) * count(keys)
             together += scores
             masked += scores * is_masked
     return together, masked
@@ -331,8 +340,11 @@ def test_the_number_of_scores_grows_with_the_window():
     window = CausalMask() | SlidingWindowMask(511, 0)
     n = 65_536
     assert scores_of(window, n)[0] <= 1.6 * 512 * n
-    scattered = GlobalMask(np.linspace(0, n - 1, 16).astype(int))
-    assert scores_of(SlidingWindowMask(128, 127) & scattered, n)[0] <= 2 * (256 + 2 * 16) * n
+    # A window of 256 meets 511 keys of a block, and a token meets all keys once and all queries.
+    for tokens in (16, 1000):
+        scattered = GlobalMask(np.linspace(0, n - 1, tokens).astype(int))
+        scores = scores_of(SlidingWindowMask(128, 127) & scattered, n)[0]
+        assert scores <= (511 + 2 * tokens) * n
     documents = SegmentMask(np.arange(n) // 512)
     assert scores_of(documents, n) == (512 * n, 0)
     assert scores_of(ChunkedMask(512), n) == (512 * n, 0)

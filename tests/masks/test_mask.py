@@ -40,7 +40,7 @@ from positional_embeddings import (
     create_segment_mask,
     describe_mask,
 )
-from positional_embeddings.masks.ranges import complement, count_keys, intersect, unite
+from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
 
 EXAMPLES = [
     CausalMask(),
@@ -104,7 +104,7 @@ def test_key_ranges_never_lose_a_visible_key(data, n):
     start = data.draw(st.integers(0, n - 1))
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
-    seen = mask._reach(start, stop, n)
+    seen = mask._reach(((start, stop),), n)
     assert seen.at_most == mask.key_ranges(start, stop, n)
     assert not (visible.any(axis=(0, 2)) & ~shown(seen.at_most, n)).any()
     assert visible.all(axis=(0, 2))[shown(seen.at_least, n)].all()
@@ -118,7 +118,7 @@ def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
     expected = element_by_element(hides, q_len, n, start)
     dense = mask.dense(q_len, n, offset=start)
     np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
-    seen = mask._reach(start, start + q_len, n)
+    seen = mask._reach(((start, start + q_len),), n)
     assert not (~expected.all(axis=(0, 2)) & ~shown(seen.at_most, n)).any()
     assert not expected[:, shown(seen.at_least, n)].any()
 
@@ -132,7 +132,7 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
     start = data.draw(st.integers(0, n - 1))
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
-    seen = mask._reach(start, stop, n)
+    seen = mask._reach(((start, stop),), n)
     np.testing.assert_array_equal(shown(seen.at_most, n), visible.any(axis=(0, 2)))
     if not isinstance(mask, NeighbourhoodMask):
         np.testing.assert_array_equal(shown(seen.at_least, n), visible.all(axis=(0, 2)))
@@ -363,7 +363,7 @@ def test_ranges_are_sets_of_numbers(first, second):
     np.testing.assert_array_equal(shown(unite(a + b), 9), of_a | of_b)
     np.testing.assert_array_equal(shown(intersect(a, b), 9), of_a & of_b)
     np.testing.assert_array_equal(shown(complement(a, 9), 9), ~of_a)
-    assert count_keys(a) == of_a.sum()
+    assert count_positions(a) == of_a.sum()
 
 
 def test_the_namespace_of_a_dense_mask(backend):

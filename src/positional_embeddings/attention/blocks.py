@@ -10,14 +10,18 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import Namespace, device_of
 from positional_embeddings._core.positions import positions_of_ranges
-from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_keys, intersect
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    Reach,
+    complement,
+    count_positions,
+    intersect,
+)
 
 ALL = slice(None)
 
-# Some keys: those of one slice, or of several, ascending.
-Keys: TypeAlias = tuple[slice, ...]
-# From indices of queries (start, stop) to the keys that they see.
-ReachFunction: TypeAlias = Callable[[int, int], Reach]
+# Some queries or some keys: those of one slice, or of several, ascending.
+Indices: TypeAlias = tuple[slice, ...]
 
 # Fixed time of a block, as that of so many scores.
 _BLOCK_COST = 2**15
@@ -33,22 +37,29 @@ _KEY_MULTIPLE = 64
 class KeyBlock(NamedTuple):
     """Keys whose scores are computed together."""
 
-    keys: Keys
+    keys: Indices
     is_masked: bool  # whether a query may not see some of them
 
 
 class QueryBlock(NamedTuple):
     """Queries whose scores are computed together, and the keys that they meet."""
 
-    queries: slice
+    queries: Indices
     key_blocks: tuple[KeyBlock, ...]
 
     @property
     def scores(self) -> int:
         """Return the number of scores of each row."""
-        keys: int = sum(at.stop - at.start for block in self.key_blocks for at in block.keys)
-        rows: int = self.queries.stop - self.queries.start
-        return rows * keys
+        keys = sum(_count(block.keys) for block in self.key_blocks)
+        return _count(self.queries) * keys
+
+
+class Visibility(NamedTuple):
+    """What a mask tells of the keys that queries see."""
+
+    reach: Callable[[Ranges], Reach]  # from indices of queries to the keys that they see
+    # Queries that see many more keys than those beside them, and get blocks of their own.
+    wide: Ranges
 
 
 def plan_blocks(
@@ -57,39 +68,67 @@ def plan_blocks(
     block_size: int | None,
     q_block: int,
     most: int,
-    reach: ReachFunction | None,
+    visibility: Visibility | None,
 ) -> list[QueryBlock]:
     """Return blocks of `block_size` queries and keys at most, or of about `most` scores."""
-    if reach is None:
+    if visibility is None:
         at_queries = cuts(q_len, q_block)
         at_keys = cuts(k_len, min(k_len, block_size or most // q_block))
         key_blocks = tuple(KeyBlock((at,), is_masked=True) for at in at_keys)
-        return [QueryBlock(at, key_blocks) for at in at_queries]
-    blocks = []
+        return [QueryBlock((at,), key_blocks) for at in at_queries]
     # Half as many queries: the band of keys that only some of them see is as wide as they are many.
-    for at in cuts(q_len, block_size or max(1, q_block // 2)):
-        for start, stop, seen in _cut_queries(at.start, at.stop, reach(at.start, at.stop), reach):
-            # A quarter more, rather than a small block at the end.
-            longest = block_size or 5 * most // (4 * (stop - start))
-            blocks.append(QueryBlock(slice(start, stop), _key_blocks(seen, k_len, longest)))
+    size = block_size or max(1, q_block // 2)
+    wide = intersect(visibility.wide, ((0, q_len),))
+    blocks = []
+    for ranges in (wide, complement(wide, q_len)):
+        for portion in _portions(ranges, size):
+            for queries, seen in _cut_queries(portion, visibility.reach(portion), visibility):
+                # A quarter more, rather than a small block at the end.
+                longest = block_size or 5 * most // (4 * count_positions(queries))
+                blocks.append(QueryBlock(slices_of(queries), _key_blocks(seen, k_len, longest)))
     return blocks
 
 
+def _portions(ranges: Ranges, size: int) -> list[Ranges]:
+    """Cut ranges into portions of `size` positions each, the last one of fewer."""
+    portions: list[list[tuple[int, int]]] = []
+    room = 0
+    for start, stop in ranges:
+        done = start
+        while done < stop:
+            if room == 0:
+                portions.append([])
+                room = size
+            end = min(stop, done + room)
+            portions[-1].append((done, end))
+            room -= end - done
+            done = end
+    return [tuple(portion) for portion in portions]
+
+
 def _cut_queries(
-    start: int, stop: int, seen: Reach, reach: ReachFunction
-) -> list[tuple[int, int, Reach]]:
+    queries: Ranges, seen: Reach, visibility: Visibility
+) -> list[tuple[Ranges, Reach]]:
     """Return parts of a block of queries, halved if that leaves out enough keys."""
-    if stop - start > 1:
-        middle = (start + stop) // 2
-        halves = [(*half, reach(*half)) for half in ((start, middle), (middle, stop))]
+    if count_positions(queries) > 1:
+        halves = [(half, visibility.reach(half)) for half in _halves(queries)]
         apart = sum(_cost(*half) for half in halves)
-        if apart <= _WORTH_CUTTING * _cost(start, stop, seen):
-            return [part for half in halves for part in _cut_queries(*half, reach)]
-    return [(start, stop, seen)]
+        if apart <= _WORTH_CUTTING * _cost(queries, seen):
+            return [part for half in halves for part in _cut_queries(*half, visibility)]
+    return [(queries, seen)]
 
 
-def _cost(start: int, stop: int, seen: Reach) -> int:
-    return (stop - start) * count_keys(seen.at_most) + _BLOCK_COST
+def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
+    """Cut one range in the middle, and several between two of them."""
+    if len(ranges) > 1:
+        return ranges[: len(ranges) // 2], ranges[len(ranges) // 2 :]
+    ((start, stop),) = ranges
+    middle = (start + stop) // 2
+    return ((start, middle),), ((middle, stop),)
+
+
+def _cost(queries: Ranges, seen: Reach) -> int:
+    return count_positions(queries) * count_positions(seen.at_most) + _BLOCK_COST
 
 
 def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
@@ -109,7 +148,7 @@ def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
     return tuple(blocks)
 
 
-def _pack(ranges: Ranges, longest: int) -> list[Keys]:
+def _pack(ranges: Ranges, longest: int) -> list[Indices]:
     """Cut ranges into equal parts of at most `longest` keys, and put short ones together."""
     packs: list[list[slice]] = []
     room = 0
@@ -125,23 +164,28 @@ def _pack(ranges: Ranges, longest: int) -> list[Keys]:
     return [tuple(pack) for pack in packs]
 
 
-def slice_keys(array: Any, axis: int, keys: Keys, xp: Namespace) -> Any:
-    """Return some keys of an array, or None, on axis -1 or -2."""
-    if array is None or keys == (ALL,):
+def slice_sequence(array: Any, axis: int, at: Indices, xp: Namespace) -> Any:
+    """Return some queries or keys of an array, or None, on axis -1 or -2."""
+    if array is None or at == (ALL,):
         return array
     after = (ALL,) * (-1 - axis)
-    if len(keys) > _FEW_SLICES:
-        ranges = ranges_of(keys, array.shape[axis])
-        return xp.take(array, positions_of_ranges(ranges, xp, device_of(array)), axis=axis)
-    parts = [array[(..., at, *after)] for at in keys]
+    if len(at) > _FEW_SLICES:
+        positions = positions_of_ranges(ranges_of(at, array.shape[axis]), xp, device_of(array))
+        return xp.take(array, positions, axis=axis)
+    parts = [array[(..., part, *after)] for part in at]
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
 
 
-def ranges_of(keys: Keys, k_len: int) -> Ranges:
-    """Return slices of keys as ranges."""
-    return tuple(at.indices(k_len)[:2] for at in keys)
+def ranges_of(at: Indices, size: int) -> Ranges:
+    """Return slices of so many queries or keys as ranges."""
+    return tuple(part.indices(size)[:2] for part in at)
 
 
-def slices_of(ranges: Ranges) -> Keys:
-    """Return ranges of keys as slices, an empty one if there is none."""
+def slices_of(ranges: Ranges) -> Indices:
+    """Return ranges as slices, an empty one if there is none."""
     return tuple(slice(start, stop) for start, stop in ranges) or (slice(0, 0),)
+
+
+def _count(at: Indices) -> int:
+    counted: int = sum(part.stop - part.start for part in at)
+    return counted

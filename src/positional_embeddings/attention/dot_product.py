@@ -16,6 +16,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import position_interval
+from positional_embeddings.attention.blocks import Visibility
 from positional_embeddings.attention.online_softmax import AttentionInputs, attend, softmax_weights
 from positional_embeddings.attention.score_axes import (
     ScoreFunction,
@@ -25,7 +26,7 @@ from positional_embeddings.attention.score_axes import (
     score_layout,
 )
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.ranges import Reach
+from positional_embeddings.masks.ranges import Ranges, Reach, shift
 from positional_embeddings.relative.positions import Bias
 
 
@@ -351,13 +352,9 @@ def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) ->
     xp, layout = checked.xp, checked.layout
     dtype, device = compute_dtype(q.dtype, xp), device_of(q)
     on_host, in_place = on_the_host(q), supports_inplace(q, k, k if v is None else v)
-    reach = None
+    visibility = None
     if isinstance(mask, Mask):
-        start, k_len, of_positions = checked.start, layout.k_len, mask._reach
-
-        def reach(first: int, last: int) -> Reach:
-            return of_positions(first + start, last + start, k_len)
-
+        visibility = _visibility(mask, checked.start, layout.k_len)
     mask, bias = (
         None if given is None else by_block(kind, given, layout, q, checked.start, device, xp)
         for kind, given in (("mask", mask), ("bias", bias))
@@ -372,7 +369,7 @@ def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) ->
         value,
         mask=mask,
         bias=bias,
-        reach=reach,
+        visibility=visibility,
         scale=checked.scale,
         softcap=checked.softcap,
         dtype=dtype,
@@ -381,3 +378,12 @@ def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) ->
         in_place=in_place,
         may_hide=mask is not None or bias is not None,
     )
+
+
+def _visibility(mask: Mask, start: int, k_len: int) -> Visibility:
+    """Return what a mask tells of queries, the first of which has position `start`."""
+
+    def reach(queries: Ranges) -> Reach:
+        return mask._reach(shift(queries, start), k_len)
+
+    return Visibility(reach, shift(mask._wide_queries(), -start))

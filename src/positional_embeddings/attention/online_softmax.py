@@ -23,15 +23,15 @@ from positional_embeddings._core.namespace import Namespace, dtype_name, without
 from positional_embeddings._core.threads import workers_for
 from positional_embeddings.attention.blocks import (
     ALL,
+    Indices,
     KeyBlock,
-    Keys,
     QueryBlock,
-    ReachFunction,
+    Visibility,
     plan_blocks,
-    slice_keys,
+    slice_sequence,
     slices_of,
 )
-from positional_embeddings.masks.ranges import Reach, count_keys
+from positional_embeddings.masks.ranges import Reach, count_positions
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**18
@@ -61,7 +61,7 @@ _INF = float("inf")
 Slices: TypeAlias = tuple[slice, ...]
 
 # Returns the mask or the bias between some queries and some keys, with axes (..., query, key).
-BlockFunction: TypeAlias = Callable[[slice, Keys], Any]
+BlockFunction: TypeAlias = Callable[[Indices, Indices], Any]
 
 
 class AttentionInputs(NamedTuple):
@@ -72,7 +72,7 @@ class AttentionInputs(NamedTuple):
     value: Any  # (..., key, feature); None if the weights alone are wanted
     mask: BlockFunction | None
     bias: BlockFunction | None
-    reach: ReachFunction | None  # None if any query may see any key
+    visibility: Visibility | None  # None if any query may see any key
     scale: float
     softcap: float | None
     dtype: Any  # to compute in
@@ -83,9 +83,9 @@ class AttentionInputs(NamedTuple):
 
     def seen(self) -> Reach | None:
         """Return which keys the queries see, None if it is not known."""
-        if self.reach is None or 0 in (self.query.shape[-2], self.key.shape[-2]):
+        if self.visibility is None or 0 in (self.query.shape[-2], self.key.shape[-2]):
             return None
-        return self.reach(0, self.query.shape[-2])
+        return self.visibility.reach(((0, self.query.shape[-2]),))
 
     def without_hidden_keys(self, seen: Reach | None, xp: Namespace) -> "AttentionInputs":
         """Return the inputs with those keys alone that some query sees."""
@@ -94,17 +94,17 @@ class AttentionInputs(NamedTuple):
         keys, inputs = slices_of(seen.at_most), self
         if seen.at_most != ((0, self.key.shape[-2]),):
             inputs = self._replace(
-                key=slice_keys(self.key, -2, keys, xp),
-                value=slice_keys(self.value, -2, keys, xp),
+                key=slice_sequence(self.key, -2, keys, xp),
+                value=slice_sequence(self.value, -2, keys, xp),
                 mask=_of_keys(self.mask, keys),
                 bias=_of_keys(self.bias, keys),
-                reach=None,
+                visibility=None,
             )
         # All queries see all of them, as the next token of a sequence does.
         return inputs._replace(mask=None) if seen.at_least == seen.at_most else inputs
 
 
-def _of_keys(given: BlockFunction | None, keys: Keys) -> BlockFunction | None:
+def _of_keys(given: BlockFunction | None, keys: Indices) -> BlockFunction | None:
     """Return the function that is asked about all keys, when only these are left."""
     return given and (lambda queries, _: given(queries, keys))
 
@@ -128,7 +128,7 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
     most = HOST_BLOCK if inputs.on_host else ACCELERATOR_BLOCK
     rows = tuple(m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True))
     seen = inputs.seen()
-    k_len = key.shape[-2] if seen is None else count_keys(seen.at_most)
+    k_len = key.shape[-2] if seen is None else count_positions(seen.at_most)
     scores = prod((*rows, query.shape[-2], k_len))
     few = scores <= max(most, prod(key.shape) // _FEW) or (
         not inputs.in_place and not _leaves_out_most(inputs, most)
@@ -140,11 +140,11 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
 
 def _leaves_out_most(inputs: AttentionInputs, most: int) -> bool:
     """Tell whether blocks leave out so many scores that they are worth being traced one by one."""
-    if inputs.reach is None:
+    if inputs.visibility is None:
         return False
     q_len: int = inputs.query.shape[-2]
     k_len: int = inputs.key.shape[-2]
-    plan = plan_blocks(q_len, k_len, None, min(q_len, isqrt(most)), most, inputs.reach)
+    plan = plan_blocks(q_len, k_len, None, min(q_len, isqrt(most)), most, inputs.visibility)
     return _LEFT_OUT * sum(block.scores for block in plan) <= q_len * k_len
 
 
@@ -163,7 +163,7 @@ def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     query, key = (xp.astype(x, inputs.dtype, copy=False) for x in (inputs.query, inputs.key))
     query, nonfinite = query * inputs.scale, None
-    mask, bias = (given and given(ALL, (ALL,)) for given in (inputs.mask, inputs.bias))
+    mask, bias = (given and given((ALL,), (ALL,)) for given in (inputs.mask, inputs.bias))
     mask, bias = _mask_and_bias(mask, bias, inputs.dtype, xp)
     scores = _matmul_if_safe(query, xp.matrix_transpose(key), inputs.may_hide, xp)
     if scores is None:
@@ -189,12 +189,15 @@ def attend_in_blocks(
     if not inputs.in_place:
         lengths = dict(enumerate(rows))
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    query_blocks = plan_blocks(q_len, k_len, block_size, q_block, most, inputs.reach)
+    query_blocks = plan_blocks(q_len, k_len, block_size, q_block, most, inputs.visibility)
 
     blocks = _key_value_blocks(inputs, xp)
     if not inputs.in_place:
-        parts = [_attend_rows(inputs, blocks, groups, block, xp)[0] for block in query_blocks]
-        return xp.concat(parts, axis=-2)
+        parts = []
+        for block in query_blocks:
+            part = _attend_rows(inputs, blocks, groups, block, xp)[0]
+            parts += _split(part, block.queries)
+        return xp.concat([part for _, part in sorted(parts, key=lambda at: at[0].start)], axis=-2)
 
     shape = (*rows, q_len, inputs.value.shape[-1])
     output = xp.empty(shape, dtype=inputs.dtype, device=inputs.device)
@@ -203,7 +206,8 @@ def attend_in_blocks(
         block, some = piece
         parts = _attend_rows(inputs, blocks, some, block, xp)
         for group, part in zip(some, parts, strict=True):
-            output[(*group, block.queries, ALL)] = part
+            for queries, means in _split(part, block.queries):
+                output[(*group, queries, ALL)] = means
 
     with workers_for(output) as workers:
         # A piece computes its masks once for all its groups: no more pieces than threads need.
@@ -214,6 +218,18 @@ def attend_in_blocks(
             work, [(block, groups[i::shares]) for block in last_first for i in range(shares)]
         )
     return output
+
+
+def _split(part: Any, queries: Indices) -> list[tuple[slice, Any]]:
+    """Return what a block of queries has computed for each slice of them."""
+    if len(queries) == 1:
+        return [(queries[0], part)]
+    split, start = [], 0
+    for at in queries:
+        stop = start + at.stop - at.start
+        split.append((at, part[..., start:stop, :]))
+        start = stop
+    return split
 
 
 def _key_value_blocks(inputs: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
@@ -263,9 +279,9 @@ def _attend_rows(
             )
             if not visible and key_block is not required:
                 continue
-            key = slice_keys(slice_broadcast(blocks.key, here), -2, keys, xp)
-            nonfinite = slice_keys(slice_broadcast(blocks.nonfinite, here), -1, keys, xp)
-            values = slice_keys(slice_broadcast(blocks.values, here), -2, keys, xp)
+            key = slice_sequence(slice_broadcast(blocks.key, here), -2, keys, xp)
+            nonfinite = slice_sequence(slice_broadcast(blocks.nonfinite, here), -1, keys, xp)
+            values = slice_sequence(slice_broadcast(blocks.values, here), -2, keys, xp)
             scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
             scores = _masked_scores(scores, nonfinite, own_mask, own_bias, inputs.softcap, xp)
             states[i] = query, state.update(scores, values, blocks.headroom, xp)
@@ -273,10 +289,10 @@ def _attend_rows(
 
 
 def _start(
-    inputs: AttentionInputs, blocks: KeyValueBlocks, group: Slices, queries: slice, xp: Namespace
+    inputs: AttentionInputs, blocks: KeyValueBlocks, group: Slices, queries: Indices, xp: Namespace
 ) -> tuple[Any, "OnlineSoftmax"]:
     """Return the scaled queries of a block, and their state before the first key."""
-    query = slice_broadcast(inputs.query, (*group, queries, ALL))
+    query = slice_sequence(slice_broadcast(inputs.query, (*group, ALL, ALL)), -2, queries, xp)
     query = _features_contiguous(query, inputs, xp) * inputs.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
     like = {"dtype": inputs.dtype, "device": inputs.device}

@@ -12,9 +12,10 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import positions_of_ranges
-from positional_embeddings.attention.blocks import ALL, Keys, ranges_of, slice_keys
-from positional_embeddings.attention.online_softmax import BlockFunction, slice_broadcast
+from positional_embeddings.attention.blocks import Indices, ranges_of, slice_sequence
+from positional_embeddings.attention.online_softmax import BlockFunction
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.ranges import shift
 from positional_embeddings.relative.positions import Bias
 
 # Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
@@ -220,10 +221,10 @@ def by_block(
 def _of_mask(
     mask: Mask, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
 ) -> BlockFunction:
-    def block(queries: slice, keys: Keys) -> Any:
-        first, last, _ = queries.indices(q.shape[layout.seq])
-        positions, ranges = (first + start, last + start), ranges_of(keys, layout.k_len)
-        hidden = mask._between((positions,), ranges, layout.k_len, xp, device)
+    def block(queries: Indices, keys: Indices) -> Any:
+        positions = shift(ranges_of(queries, q.shape[layout.seq]), start)
+        ranges = ranges_of(keys, layout.k_len)
+        hidden = mask._between(positions, ranges, layout.k_len, xp, device)
         return layout.align_mask_or_bias("mask", hidden, xp)
 
     return block
@@ -234,7 +235,7 @@ def _of_bias(
 ) -> BlockFunction:
     dtype = compute_dtype(q.dtype, xp)
 
-    def block(queries: slice, keys: Keys) -> Any:
+    def block(queries: Indices, keys: Indices) -> Any:
         q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
         between = bias._at_positions(q_idx + start, k_idx, dtype)
         return layout.align_mask_or_bias("bias", between, xp)
@@ -245,7 +246,7 @@ def _of_bias(
 def _of_function(
     kind: str, function: ScoreFunction, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
 ) -> BlockFunction:
-    def block(queries: slice, keys: Keys) -> Any:
+    def block(queries: Indices, keys: Indices) -> Any:
         q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
         name, array = call_score_function(kind, function, q_idx[:, None], k_idx[None, :], xp, q=q)
         return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
@@ -254,22 +255,21 @@ def _of_function(
 
 
 def _of_array(aligned: Any, xp: Namespace) -> BlockFunction:
-    rows = (ALL,) * (aligned.ndim - 2)
-
-    def block(queries: slice, keys: Keys) -> Any:
-        part = slice_broadcast(aligned, (*rows, queries, ALL))
-        return part if part.shape[-1] == 1 else slice_keys(part, -1, keys, xp)
+    def block(queries: Indices, keys: Indices) -> Any:
+        part = aligned
+        for axis, at in ((-2, queries), (-1, keys)):
+            part = part if part.shape[axis] == 1 else slice_sequence(part, axis, at, xp)
+        return part
 
     return block
 
 
 def _indices(
-    queries: slice, keys: Keys, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
+    queries: Indices, keys: Indices, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
 ) -> tuple[Any, Any]:
     """Return the indices of the queries and of the keys of a block."""
-    at = queries.indices(q.shape[layout.seq])[:2]
     return (
-        positions_of_ranges((at,), xp, device),
+        positions_of_ranges(ranges_of(queries, q.shape[layout.seq]), xp, device),
         positions_of_ranges(ranges_of(keys, layout.k_len), xp, device),
     )
 

@@ -13,7 +13,7 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings._core.positions import position_interval
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.ranges import count_keys
+from positional_embeddings.masks.ranges import count_positions
 
 # Two at each end.
 _FEWEST_DRAWN = 4
@@ -160,7 +160,7 @@ def _of_value(
     rows, columns = _select_ends(queries[1] - queries[0], most), _select_ends(k_len, most)
     at_queries = tuple((queries[0] + a, queries[0] + b) for a, b in rows.parts)
     hidden = mask._between(at_queries, columns.parts, k_len, xp, device)
-    shape = (count_keys(rows.parts), count_keys(columns.parts), hidden.shape[2])
+    shape = (count_positions(rows.parts), count_positions(columns.parts), hidden.shape[2])
     hidden = xp.broadcast_to(hidden, shape)
     return (rows, columns), to_host(one_mask(hidden, batch, 1), xp)
 

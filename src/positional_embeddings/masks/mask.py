@@ -226,7 +226,7 @@ class Mask(WeightedLayer, ABC):
         k_len = checks.positive_integer("k_len", k_len)
         if q_stop < q_start:
             raise wrong_value("q_stop", f"be `q_start` = {q_start} or more", q_stop)
-        return self._reach(q_start, q_stop, k_len).at_most if q_start < q_stop else ()
+        return self._reach(((q_start, q_stop),), k_len).at_most if q_start < q_stop else ()
 
     def __reduce__(self) -> Any:
         # A new one, whose arrays nobody can write to.
@@ -265,9 +265,13 @@ class Mask(WeightedLayer, ABC):
     def _hides(self, q: Points, k: Points) -> Any:
         """Return the mask between positions, whose last axis is that of the batch."""
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:  # noqa: ARG002
-        """Return which keys the queries from position `start` to before `stop` see."""
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
+        """Return which keys the queries at some ranges of positions see."""
         return Reach(((0, k_len),), ())
+
+    def _wide_queries(self) -> Ranges:
+        """Return queries that see many more keys than those beside them, if there are such."""
+        return ()
 
     def _check(self, queries: tuple[int, int], k_len: int) -> None:
         """Check that the mask fits the positions of queries and the number of keys."""
@@ -334,8 +338,11 @@ class _Combined(Mask):
         known = sizes - {None}
         return known.pop() if known else (None if sizes else 1)
 
-    def _reaches(self, start: int, stop: int, k_len: int) -> list[Reach]:
-        return [mask._reach(start, stop, k_len) for mask in self.masks]
+    def _wide_queries(self) -> Ranges:
+        return unite(sum((mask._wide_queries() for mask in self.masks), ()))
+
+    def _reaches(self, queries: Ranges, k_len: int) -> list[Reach]:
+        return [mask._reach(queries, k_len) for mask in self.masks]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -345,8 +352,8 @@ class AnyMask(_Combined):
     def _hides(self, q: Points, k: Points) -> Any:
         return reduce(or_, (mask._hides(q, k) for mask in self.masks))
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
-        some, every = zip(*self._reaches(start, stop, k_len), strict=True)
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        some, every = zip(*self._reaches(queries, k_len), strict=True)
         return Reach(reduce(intersect, some), reduce(intersect, every))
 
     def __repr__(self) -> str:
@@ -360,8 +367,8 @@ class AllMask(_Combined):
     def _hides(self, q: Points, k: Points) -> Any:
         return reduce(and_, (mask._hides(q, k) for mask in self.masks))
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
-        some, every = zip(*self._reaches(start, stop, k_len), strict=True)
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        some, every = zip(*self._reaches(queries, k_len), strict=True)
         return Reach(unite(sum(some, ())), unite(sum(every, ())))
 
     def __repr__(self) -> str:
@@ -375,8 +382,8 @@ class NotMask(_Combined):
     def _hides(self, q: Points, k: Points) -> Any:
         return ~self.masks[0]._hides(q, k)
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
-        (reach,) = self._reaches(start, stop, k_len)
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        (reach,) = self._reaches(queries, k_len)
         return Reach(complement(reach.at_least, k_len), complement(reach.at_most, k_len))
 
     def __invert__(self) -> Mask:

@@ -1,6 +1,8 @@
 """Ranges of keys: ascending pairs (start, stop) that do not touch, as Python integers."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
@@ -28,16 +30,16 @@ def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 def intersect(first: Ranges, second: Ranges) -> Ranges:
     """Return what two unions of ranges have in common."""
-    common = []
-    i = j = 0
-    while i < len(first) and j < len(second):
-        start, stop = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
-        if start < stop:
-            common.append((start, stop))
-        if first[i][1] < second[j][1]:
-            i += 1
-        else:
-            j += 1
+    few, many = sorted((first, second), key=len)
+    common: list[tuple[int, int]] = []
+    for start, stop in few:
+        # Those that end after the start and begin before the stop.
+        after = bisect_right(many, start, key=itemgetter(1))
+        inside = list(many[after : bisect_left(many, stop, key=itemgetter(0))])
+        if inside:
+            inside[0] = max(start, inside[0][0]), inside[0][1]
+            inside[-1] = inside[-1][0], min(stop, inside[-1][1])
+            common += inside
     return tuple(common)
 
 
@@ -47,11 +49,21 @@ def complement(ranges: Ranges, size: int) -> Ranges:
     return unite(zip(edges[::2], edges[1::2], strict=True))
 
 
+def hull(ranges: Ranges) -> tuple[int, int]:
+    """Return the range from the first start to the last stop."""
+    return ranges[0][0], ranges[-1][1]
+
+
+def shift(ranges: Ranges, by: int) -> Ranges:
+    """Return ranges moved by a number of positions."""
+    return tuple((start + by, stop + by) for start, stop in ranges)
+
+
 def clip(start: int, stop: int, size: int) -> Ranges:
     """Return the part of a range from 0 to `size`."""
     return unite([(max(start, 0), min(stop, size))])
 
 
-def count_keys(ranges: Ranges) -> int:
-    """Return the number of keys, or other positions, in ranges."""
+def count_positions(ranges: Ranges) -> int:
+    """Return the number of positions in ranges."""
     return sum(stop - start for start, stop in ranges)

@@ -24,7 +24,7 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings._core.positions import check_largest, length_array, sequence_first
 from positional_embeddings._core.weights import array_field, weight
 from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, intersect, unite
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite
 
 Side = Literal["right", "left"]
 
@@ -116,7 +116,7 @@ class PaddingMask(Mask):
             raise wrong_value("k_len", "be given for padding on the left", "None")
         return k.values < k.k_len - lengths
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:  # noqa: ARG002
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
         lengths = host_values(self.lengths)
         if lengths is None or lengths.size == 0:
             return Reach(((0, k_len),), ())
@@ -170,7 +170,8 @@ class PrefixMask(Mask):
     def _hides(self, q: Points, k: Points) -> Any:
         return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
         lengths = host_values(self.lengths)
         if lengths is None or lengths.size == 0:
             return Reach(((0, k_len),), clip(0, start + 1, k_len))
@@ -262,9 +263,10 @@ class SegmentMask(Mask):
         query, key = q.take(own, self._start(), -1), k.take(other, 0, -1)
         return (query != key) | (query < 0) | (key < 0)
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
         if self._documents is None:
             return Reach(((0, k_len),), ())
+        start, stop = hull(queries)
         query = self._tables()[0]
         own = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
         some: list[tuple[int, int]] = []

@@ -15,7 +15,15 @@ from positional_embeddings._core.positions import (
 )
 from positional_embeddings._core.weights import array_field
 from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, count_keys, intersect, unite
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    Reach,
+    clip,
+    count_positions,
+    hull,
+    intersect,
+    unite,
+)
 
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
@@ -57,7 +65,8 @@ class CausalMask(Mask):
     def _hides(self, q: Points, k: Points) -> Any:
         return k.values >= q.values if self.mask_diagonal else k.values > q.values
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
         own = 0 if self.mask_diagonal else 1
         return Reach(clip(0, stop - 1 + own, k_len), clip(0, start + own, k_len))
 
@@ -108,7 +117,9 @@ class SlidingWindowMask(Mask):
             return k.values < q.values - left
         return (k.values < q.values - left) | (k.values > q.values + right)
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+
         def between(first: int, last: int) -> Ranges:
             begin = 0 if self.left is None else first - self.left
             end = k_len if self.right is None else last + self.right + 1
@@ -152,7 +163,8 @@ class ChunkedMask(Mask):
         size = min(self.size, q.xp.iinfo(q.values.dtype).max)
         return q.xp.floor_divide(q.values, size) != q.xp.floor_divide(k.values, size)
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
         first, last = start // self.size, (stop - 1) // self.size
         some = clip(first * self.size, (last + 1) * self.size, k_len)
         return Reach(some, some if first == last else ())
@@ -193,7 +205,8 @@ class DilatedMask(Mask):
         step = min(self.step, q.xp.iinfo(q.values.dtype).max)
         return q.xp.remainder(q.values, step) != q.xp.remainder(k.values, step)
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
         whole = clip(0, k_len, k_len)
         if self.step == 1:
             return Reach(whole, whole)
@@ -265,13 +278,17 @@ class GlobalMask(Mask):
         found = xp.asarray(found, dtype=xp.bool, device=points.device)
         return found[:, None, None] if points.axis == 0 else found[None, :, None]
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
         whole = clip(0, k_len, k_len)
         if self._ranges is None:
             return Reach(whole, ())
         tokens = intersect(self._ranges, whole)
-        inside = count_keys(intersect(self._ranges, ((start, stop),)))
-        return Reach(whole if inside else tokens, whole if inside == stop - start else tokens)
+        inside = count_positions(intersect(self._ranges, queries))
+        every = inside == count_positions(queries)
+        return Reach(whole if inside else tokens, whole if every else tokens)
+
+    def _wide_queries(self) -> Ranges:
+        return self._ranges or ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -359,7 +376,8 @@ class NeighbourhoodMask(Mask):
             hidden = hidden | (xp.abs(of_query - of_key) > min(steps, most))
         return hidden
 
-    def _reach(self, start: int, stop: int, k_len: int) -> Reach:
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
         seen = _neighbours(self.shape, self._steps, max(start, 0), min(stop, prod(self.shape)))
         return Reach(unite((a, min(b, k_len)) for a, b in seen), ())
 
