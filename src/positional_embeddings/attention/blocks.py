@@ -32,6 +32,9 @@ _FEW_SLICES = 8
 # Blocks without a mask begin and end at multiples of so many keys: BLAS multiplies parts of other
 # lengths several per cent more slowly.
 _KEY_MULTIPLE = 64
+# Rows of scores that begin so many numbers apart fall on the same lines of a core's cache: BLAS
+# takes a quarter longer.
+_SLOW_MULTIPLE = 512
 
 
 class KeyBlock(NamedTuple):
@@ -153,8 +156,7 @@ def _pack(ranges: Ranges, longest: int) -> list[Indices]:
     packs: list[list[slice]] = []
     room = 0
     for start, stop in ranges:
-        count = -(-(stop - start) // longest)
-        for part in cuts(stop - start, -(-(stop - start) // count)):
+        for part in cuts(stop - start, _key_length(stop - start, longest)):
             size = part.stop - part.start
             if size > room:
                 packs.append([])
@@ -162,6 +164,13 @@ def _pack(ranges: Ranges, longest: int) -> list[Indices]:
             packs[-1].append(slice(start + part.start, start + part.stop))
             room -= size
     return [tuple(pack) for pack in packs]
+
+
+def _key_length(size: int, longest: int) -> int:
+    """Return the length of equal parts of at most `longest` keys, a little more for speed."""
+    length = -(-size // -(-size // longest))
+    longer = length + _KEY_MULTIPLE
+    return longer if length % _SLOW_MULTIPLE == 0 and longer <= longest else length
 
 
 def slice_sequence(array: Any, axis: int, at: Indices, xp: Namespace) -> Any:
