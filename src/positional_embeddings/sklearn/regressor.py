@@ -1,0 +1,423 @@
+"""Attention as a regressor: means, and lines, of the samples that are near in a kernel."""
+
+from itertools import chain
+from typing import Any, NamedTuple
+
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.namespace import (
+    Namespace,
+    device_of,
+    is_real_floating,
+    namespace_of,
+    widest_float,
+)
+from positional_embeddings.sklearn.kernels import LOO, Factor, GaussianKernel, Kernel
+from positional_embeddings.sklearn.smooth import Options, Samples, Smooth, cut_factor
+
+# The leave-one-out error is that of so many samples at most, evenly spread among all.
+_MOST_LEFT_OUT = 2000
+
+# Leaving out a sample of a weight above this leaves none around it.
+_ALONE = 1 - 1e-9
+
+# Length scales that are tried, as factors of the first one, and of the best of these.
+_COARSE = tuple(2.0**power for power in range(-7, 5))
+_FINE = (2**-0.5, 2**0.5)
+_ROUNDS = 2  # over the kernels of a product
+
+
+class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Regression by attention: the mean of the samples, weighted by a kernel.
+
+    Queries and keys are encodings of samples, values are what was measured, and nothing is
+    trained but the widths of kernels: the estimator of Nadaraya and Watson, or a straight line
+    fitted around each query. A sum of kernels gives a sum of smooth functions.
+
+    Parameters
+    ----------
+    kernel : "gaussian" or Kernel, default "gaussian"
+        Weight of a sample at a query: "gaussian" is ``GaussianKernel(length_scale)``. Kernels
+        multiply and add: ``GaussianKernel(4.0) + PeriodicKernel(1.0, 0.02) *
+        GaussianKernel(8.0)`` is a trend and a season that changes slowly.
+    length_scale : float, sequence of float or "loo", default "loo"
+        Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
+        column. "loo" takes the width of the least leave-one-out error. A kernel that is given
+        has its own.
+    local_linear : bool, default True
+        Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
+        False takes their mean. Of Gaussian kernels; others always take the mean.
+    cutoff : float, optional
+        Leave out samples that are farther from a query than so many length scales, but for the
+        nearest ones: the time grows with the samples within reach. For kernels with a Gaussian
+        kernel of one column. 6 leaves out weights below 1.6e-8.
+    block_size : int, optional
+        Queries and samples whose weights are computed at a time; chosen if None. All of them
+        never exist together.
+    max_iter : int, default 10
+        Times that each function of a sum is smoothed from what the others leave over, at most.
+    tol : float, default 1e-3
+        A sum is done when no function changes by more than this part of the standard deviation
+        of what was measured.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel, its length scales being numbers.
+    loo_error_ : float
+        Root of the mean square of the leave-one-out errors, of 2,000 samples at most.
+    noise_std_ : array, shape (targets,) or ()
+        Standard deviation of a measurement around the function, taken to be the same everywhere.
+    n_iter_ : int
+        Times that the functions of a sum were smoothed.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array, shape (n_features_in_,)
+        Names of the columns, where they have names.
+
+    See Also
+    --------
+    PositionalEncoder : Encodings as columns, for other regressors.
+
+    Notes
+    -----
+    Leaving a sample out changes its own prediction from :math:`\hat y_i` to one that misses
+    :math:`y_i` by :math:`(y_i - \hat y_i) / (1 - S_{ii})`, where :math:`S_{ii}` is the weight of
+    the sample in its own prediction. For a sum the weights of its functions are added, which is
+    an approximation.
+
+    Weights of samples count repetitions: a sample of weight 2 is two samples, of which one is
+    left out.
+
+    References
+    ----------
+    Nadaraya (1964), On estimating regression; Watson (1964), Smooth regression analysis. Hastie,
+    Tibshirani and Friedman (2009), The Elements of Statistical Learning, 6.1 (local lines), 7.10
+    (leaving one out) and 9.1 (backfitting).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from positional_embeddings.sklearn import AttentionRegressor
+    >>> x = np.linspace(0, 10, 101)[:, None]
+    >>> model = AttentionRegressor().fit(x, np.sin(x[:, 0]))
+    >>> mean, std = model.predict([[1.0], [2.0]], return_std=True)
+    >>> mean.round(2)
+    array([0.84, 0.91])
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "gaussian",
+        *,
+        length_scale: Any = LOO,
+        local_linear: bool = True,
+        cutoff: float | None = None,
+        block_size: int | None = None,
+        max_iter: int = 10,
+        tol: float = 1e-3,
+    ) -> None:
+        self.kernel = kernel
+        self.length_scale = length_scale
+        self.local_linear = local_linear
+        self.cutoff = cutoff
+        self.block_size = block_size
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.array_api_support = True
+        return tags
+
+    # What scikit-learn asks for.
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AttentionRegressor":
+        """Keep the samples, and choose the widths that are to be chosen.
+
+        Parameters
+        ----------
+        X : array, shape (samples, columns)
+            Where was measured.
+        y : array, shape (samples,) or (samples, targets)
+            What was measured.
+        sample_weight : array, shape (samples,), optional
+            How often each sample counts; 1 if None.
+
+        Returns
+        -------
+        AttentionRegressor
+            Itself.
+        """
+        options = self._check_options()
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
+        samples = _samples(X, y, sample_weight)
+        kernel = self._check_kernel(samples.x.shape[0])
+        self._is_flat = y.ndim == 1
+        smoother = _Sum(kernel, samples, options)
+        self.kernel_ = kernel
+        self.n_iter_ = smoother.rounds
+        self._smoother = smoother
+        self.loo_error_, noise = smoother.errors()
+        self.noise_std_ = noise[0] if self._is_flat else noise
+        return self
+
+    def predict(self, X: Any, *, return_std: bool = False) -> Any:
+        """Return the value of the smooth function.
+
+        Parameters
+        ----------
+        X : array, shape (queries, columns)
+            Where to tell it.
+        return_std : bool, default False
+            Return the standard deviation of a new measurement as well: noise, and what the
+            noise of the samples makes of the function. It does not know where the function
+            itself is too smooth.
+
+        Returns
+        -------
+        array, shape (queries,) or (queries, targets)
+            The mean.
+        array, shape (queries,) or (queries, targets)
+            The standard deviation, if asked for.
+        """
+        check_is_fitted(self)
+        return_std = checks.boolean("return_std", return_std)
+        X = validate_data(self, X, reset=False)
+        xp = self._check_library(X)
+        dtype = X.dtype if is_real_floating(X.dtype, xp) else widest_float(xp, device_of(X))
+        mean, squares = self._smoother.predict(_as_columns(X, xp), with_squares=return_std)
+        mean = self._restore(mean, dtype, xp)
+        if not return_std:
+            return mean
+        noise = xp.reshape(self._smoother.noise, (-1, 1))
+        return mean, self._restore(noise * xp.sqrt(1 + squares), dtype, xp)
+
+    def predict_left_out(self) -> Any:
+        """Return what is predicted for each sample by all others.
+
+        Returns
+        -------
+        array, shape (samples,) or (samples, targets)
+            The predictions, in the order of the samples of `fit`, but for those of weight 0. A
+            sample that is alone within its kernel gets the mean of all.
+        """
+        check_is_fitted(self)
+        left_out = self._smoother.left_out(slice(None))
+        xp = namespace_of(y=left_out.y)
+        return self._restore(left_out.y - left_out.loo, left_out.y.dtype, xp)
+
+    def _restore(self, rows: Any, dtype: Any, xp: Namespace) -> Any:
+        """Return (targets, queries) as scikit-learn has them."""
+        rows = xp.astype(rows, dtype, copy=False)
+        return rows[0, :] if self._is_flat else xp.permute_dims(rows, (1, 0))
+
+    def _check_library(self, X: Any) -> Namespace:
+        """Check that queries have the library and the device of the samples."""
+        xp, y = namespace_of(X=X), self._smoother.samples.y
+        if xp is not namespace_of(y=y) or device_of(X) != device_of(y):
+            message = (
+                f"X passed to {type(self).__name__}.predict() must use the same namespace and "
+                f"device as in fit(), {kind_of(y)} on {device_of(y)}, got {kind_of(X)} on "
+                f"{device_of(X)}."
+            )
+            raise ValueError(message)
+        return xp
+
+    def _check_options(self) -> "Options":
+        optional_number = checks.optional(checks.positive_number)
+        return Options(
+            checks.boolean("local_linear", self.local_linear),
+            optional_number("cutoff", self.cutoff),
+            checks.optional(checks.positive_integer)("block_size", self.block_size),
+            checks.positive_integer("max_iter", self.max_iter),
+            checks.positive_number("tol", self.tol),
+        )
+
+    def _check_kernel(self, columns: int) -> Kernel:
+        """Return a copy of the kernel that may be changed."""
+        if isinstance(self.kernel, Kernel):
+            if not (isinstance(self.length_scale, str) and self.length_scale == LOO):
+                what = 'be "loo" if `kernel` is a kernel, which has its own'
+                raise wrong_value("length_scale", what, shown(self.length_scale))
+            kernel: Kernel = clone(self.kernel)
+        elif isinstance(self.kernel, str):
+            checks.choice("kernel", self.kernel, ("gaussian",))
+            kernel = GaussianKernel(self.length_scale)
+        else:
+            raise wrong_type("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
+        kernel._check(columns)
+        if self.cutoff is not None:
+            for term in kernel._terms():
+                if cut_factor(term, columns) is None:
+                    what = f"be None for {term!r}, which has no Gaussian kernel of one column"
+                    raise wrong_value("cutoff", what, self.cutoff)
+        return kernel
+
+
+def _as_columns(X: Any, xp: Namespace) -> Any:
+    X = xp.astype(X, widest_float(xp, device_of(X)), copy=False)
+    return xp.permute_dims(X, (1, 0))
+
+
+def _samples(X: Any, y: Any, sample_weight: Any) -> Samples:
+    """Return the samples, with their columns first."""
+    xp = namespace_of(X=X)
+    x = _as_columns(X, xp)
+    y = xp.astype(xp.asarray(y, device=device_of(X)), x.dtype, copy=False)
+    y = y[None, :] if y.ndim == 1 else xp.permute_dims(y, (1, 0))
+    if sample_weight is None:
+        return Samples(x, y, xp.ones(x.shape[1], dtype=x.dtype, device=device_of(x)))
+    weight = xp.asarray(sample_weight, dtype=x.dtype, device=device_of(x))
+    if tuple(weight.shape) != (x.shape[1],):
+        what = f"have one number for each of {x.shape[1]} samples"
+        raise wrong_value("sample_weight", what, f"shape {tuple(weight.shape)}")
+    if not bool(xp.all(weight >= 0)):
+        raise wrong_value(
+            "sample_weight", "be zero or more", f"{float(xp.min(weight))!r} among them"
+        )
+    (kept,) = xp.nonzero(weight)
+    if kept.shape[0] == 0:
+        raise wrong_value("sample_weight", "have a weight above zero", "all zero")
+    return Samples(*(xp.take(part, kept, axis=-1) for part in (x, y, weight)))
+
+
+# The smooth functions of a sum.
+
+
+class _LeftOut(NamedTuple):
+    """Some samples and the errors of their predictions, (targets, samples)."""
+
+    y: Any
+    weight: Any
+    residual: Any
+    loo: Any  # the error if the sample is left out
+
+
+class _Sum:
+    """Smooth functions, each with a kernel, that add up to what was measured."""
+
+    def __init__(self, kernel: Kernel, samples: Samples, options: Options) -> None:
+        xp = namespace_of(x=samples.x)
+        self.samples = samples
+        self._kernels = kernel._terms()
+        self._options = options
+        self.rounds = 1
+        chosen = [[f for f in k._factors() if _is_loo(f)] for k in self._kernels]
+        for factor in chain.from_iterable(chosen):
+            factor.length_scale = factor._first_scale(samples.x, samples.weight, xp)
+        self._terms = [Smooth(k, samples, options) for k in self._kernels]
+        self._targets = [samples.y] * len(self._terms)
+        if len(self._terms) > 1:
+            self._backfit()
+        if any(chosen):
+            for i, factors in enumerate(chosen):
+                own = samples._replace(y=self._targets[i])
+                _choose_scales(self._kernels[i], factors, own, options)
+                self._terms[i] = Smooth(self._kernels[i], samples, options)
+            if len(self._terms) > 1:
+                self._backfit()
+        self.noise = self.errors()[1]
+
+    @property
+    def _xp(self) -> Namespace:
+        return namespace_of(x=self.samples.x)
+
+    def _backfit(self) -> None:
+        """Smooth each function from what the others leave over, until none of them changes."""
+        xp, y = self._xp, self.samples.y
+        fitted = [xp.zeros_like(y) for _ in self._terms]
+        limit = self._options.tol * float(xp.max(xp.std(y, axis=1)))
+        for rounds in range(1, self._options.max_iter + 1):
+            self.rounds, change = rounds, 0.0
+            for i, term in enumerate(self._terms):
+                others = sum((f for j, f in enumerate(fitted) if j != i), xp.zeros_like(y))
+                self._targets[i] = y - others
+                new = term.predict(self.samples.x, self._targets[i]).mean
+                change = max(change, float(xp.max(xp.abs(new - fitted[i]))))
+                fitted[i] = new
+            if change <= limit:
+                return
+
+    def predict(self, x: Any, *, with_squares: bool) -> tuple[Any, Any]:
+        """Return the function (targets, queries), and the sum of the squared weights."""
+        mean: Any = 0.0
+        squares: Any = 0.0
+        for term, target in zip(self._terms, self._targets, strict=True):
+            of_term = term.predict(x, target, with_squares=with_squares)
+            mean, squares = mean + of_term.mean, squares + (of_term.squares if with_squares else 0)
+        return mean, squares
+
+    def left_out(self, which: slice) -> _LeftOut:
+        """Return errors of some samples, with and without them."""
+        y, weight = self.samples.y[:, which], self.samples.weight[which]
+        mean: Any = 0.0
+        leverage: Any = 0.0
+        for term, target in zip(self._terms, self._targets, strict=True):
+            of_term = term.predict(self.samples.x[:, which], target, with_leverage=True)
+            mean, leverage = mean + of_term.mean, leverage + of_term.leverage
+        everyone = _weighted_mean(self.samples.y, self.samples.weight, self._xp)
+        return _LeftOut(y, weight, y - mean, _loo(y, mean, leverage, everyone, self._xp))
+
+    def errors(self) -> tuple[float, Any]:
+        """Return the leave-one-out error, and the standard deviation of the noise."""
+        xp = self._xp
+        left_out = self.left_out(_spread(self.samples.y.shape[1]))
+        # The square of a residual is smaller than that of the noise by 1 - S_ii.
+        variance = _weighted_mean(left_out.residual * left_out.loo, left_out.weight, xp)
+        square = float(xp.mean(_weighted_mean(left_out.loo**2, left_out.weight, xp)))
+        return square**0.5, xp.sqrt(xp.where(variance > 0, variance, 0.0))[:, 0]
+
+
+def _spread(samples: int) -> slice:
+    return slice(0, samples, -(-samples // _MOST_LEFT_OUT))
+
+
+def _weighted_mean(values: Any, weight: Any, xp: Namespace) -> Any:
+    return xp.sum(weight * values, axis=-1, keepdims=True) / xp.sum(weight)
+
+
+def _loo(y: Any, mean: Any, leverage: Any, everyone: Any, xp: Namespace) -> Any:
+    """Return the errors of predictions without the sample itself."""
+    alone = leverage > _ALONE
+    return xp.where(alone, y - everyone, (y - mean) / xp.where(alone, 1.0, 1 - leverage))
+
+
+# Choosing widths.
+
+
+def _is_loo(factor: Factor) -> bool:
+    return isinstance(factor.length_scale, str)
+
+
+def _choose_scales(
+    kernel: Kernel, factors: list[Factor], samples: Samples, options: Options
+) -> None:
+    """Set length scales of a kernel to those of the least leave-one-out error."""
+    xp = namespace_of(x=samples.x)
+
+    def error(factor: Factor, scale: Any) -> float:
+        factor.length_scale = scale
+        which = _spread(samples.y.shape[1])
+        of = Smooth(kernel, samples, options).predict(
+            samples.x[:, which], samples.y, with_leverage=True
+        )
+        everyone = _weighted_mean(samples.y, samples.weight, xp)
+        loo = _loo(samples.y[:, which], of.mean, of.leverage, everyone, xp)
+        return float(xp.mean(_weighted_mean(loo**2, samples.weight[which], xp)))
+
+    for _ in range(_ROUNDS if len(factors) > 1 else 1):
+        for factor in factors:
+            first = factor.length_scale
+            errors = {factor_: error(factor, _times(first, factor_)) for factor_ in _COARSE}
+            best = min(errors, key=lambda tried: errors[tried])
+            errors |= {best * fine: error(factor, _times(first, best * fine)) for fine in _FINE}
+            best = min(errors, key=lambda tried: errors[tried])
+            factor.length_scale = _times(first, best)
+
+
+def _times(scale: Any, factor: float) -> Any:
+    return [factor * s for s in scale] if isinstance(scale, list) else factor * scale
