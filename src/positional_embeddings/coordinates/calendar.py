@@ -11,10 +11,10 @@ from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong
 from positional_embeddings._core.namespace import HostArray, host
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.
-_LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
-_LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18}
-_DAY = 24 * _LENGTHS["h"]
-_LENGTHS |= {"D": _DAY, "W": 7 * _DAY}
+LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
+LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18}
+DAY = 24 * LENGTHS["h"]
+LENGTHS |= {"D": DAY, "W": 7 * DAY}
 
 # The Gregorian calendar repeats after 400 years.
 _DAYS_OF_400_YEARS = 146_097
@@ -72,10 +72,10 @@ def cycles_of(times: Any, period: Any) -> HostArray:
             requirement = "be 'day', 'week', 'year' or a timedelta"
             raise wrong_value("period", requirement, shown(period))
         days = 1 if period == "day" else 7
-        _, rest, divisor = _divided(ticks, length, days * _DAY, _DAYS_SINCE_MONDAY * _DAY)
+        _, rest, divisor = _divided(ticks, length, days * DAY, _DAYS_SINCE_MONDAY * DAY)
         phase = rest / divisor
     else:
-        _, rest, divisor = _divided(ticks, length, _positive_length("period", period))
+        _, rest, divisor = _divided(ticks, length, length_of("period", period))
         phase = rest / divisor
     phase = host.asarray(host.minimum(phase, _BELOW_ONE), dtype=host.float64)
     return _with_gaps(phase, missing)
@@ -118,7 +118,7 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     start, start_length, no_start = _ticks_of("origin", origin)
     if start.ndim or no_start:
         raise wrong_value("origin", "be one date", shown(origin))
-    unit_length = _positive_length("unit", unit)
+    unit_length = length_of("unit", unit)
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start) * start_length)
     fraction = host.asarray(rest / divisor, dtype=host.float64)
     return _with_gaps(host.asarray(whole.astype(host.float64) + fraction), missing)
@@ -131,7 +131,7 @@ def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
 
 def _phase_of_year(ticks: HostArray, length: int) -> HostArray:
     """Return the time since 1 January by the length of that year."""
-    day, rest, day_length = _divided(ticks, length, _DAY)
+    day, rest, day_length = _divided(ticks, length, DAY)
     day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
     year = day.astype("datetime64[Y]")
     start, end = year.astype("datetime64[D]"), (year + 1).astype("datetime64[D]")
@@ -173,24 +173,24 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
             raise wrong_value(name, "be within the years of datetime64[D]", f"dtype {times.dtype}")
         times, unit, count = days, "D", 1
     ticks = host.where(missing, 0, times.astype(host.int64))
-    return ticks, count * _LENGTHS.get(unit, 1), missing
+    return ticks, count * LENGTHS.get(unit, 1), missing
 
 
-def _positive_length(name: str, span: Any) -> int:
+def length_of(name: str, span: Any) -> int:
     """Return the attoseconds of a timedelta or of a unit."""
     if isinstance(span, str) and name == "unit":
-        if span not in _LENGTHS:
-            raise wrong_value(name, f"be {' or '.join(map(repr, _LENGTHS))}", shown(span))
-        return _LENGTHS[span]
+        if span not in LENGTHS:
+            raise wrong_value(name, f"be {' or '.join(map(repr, LENGTHS))}", shown(span))
+        return LENGTHS[span]
     if hasattr(span, "to_timedelta64"):  # pandas counts nanoseconds, too
         span = span.to_timedelta64()
     if isinstance(span, timedelta):
-        length = (span // timedelta(microseconds=1)) * _LENGTHS["us"]
+        length = (span // timedelta(microseconds=1)) * LENGTHS["us"]
     elif isinstance(span, host.timedelta64):
         unit, count = host.datetime_data(span.dtype)
-        if unit not in _LENGTHS or host.isnat(span):
+        if unit not in LENGTHS or host.isnat(span):
             raise wrong_value(name, "be a span of time of fixed length", shown(span))
-        length = int(span.astype(host.int64)) * count * _LENGTHS[unit]
+        length = int(span.astype(host.int64)) * count * LENGTHS[unit]
     else:
         units = "'day', 'week', 'year'" if name == "period" else "a unit of time"
         raise wrong_type(name, f"be {units} or a timedelta", shown(span))

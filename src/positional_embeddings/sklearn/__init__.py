@@ -1,5 +1,15 @@
-"""Estimators for scikit-learn: encodings as columns, and attention as a regressor."""
+"""Estimators for scikit-learn: encodings as columns, and attention as a regressor.
 
+Optional: no other room imports this one, and scikit-learn is the extra "sklearn".
+"""
+
+try:
+    import sklearn.base  # noqa: F401
+except ImportError as error:
+    message = 'The estimators need scikit-learn: pip install "positional-embeddings[sklearn]".'
+    raise ImportError(message) from error
+
+from positional_embeddings.sklearn.encoder import PositionalEncoder
 from positional_embeddings.sklearn.kernels import (
     GaussianKernel,
     PeriodicKernel,
@@ -13,6 +23,7 @@ __all__ = [
     "AttentionRegressor",
     "GaussianKernel",
     "PeriodicKernel",
+    "PositionalEncoder",
     "ProductKernel",
     "SphereKernel",
     "SumKernel",

@@ -1,0 +1,164 @@
+"""Columns of tables: arrays of numbers, or times as the wall clock shows them and in UTC.
+
+Tables of pandas and polars are read by their own methods, so that neither is imported.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, tzinfo
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.namespace import HostArray, host
+
+
+class Times(NamedTuple):
+    """A column of times, NumPy datetime64 of one axis; both are the same without a zone."""
+
+    wall: HostArray
+    utc: HostArray
+    has_zone: bool
+
+
+def as_table(x: Any) -> Any:
+    """Return dates along one axis as a table of one column, anything else as it came."""
+    if isinstance(x, list | tuple) and len(x) > 0 and _is_date(_first_of_row(x[0])):
+        x = host.asarray(x)
+    if len(getattr(x, "shape", ())) != 1 or not _holds_dates(x):
+        return x
+    if hasattr(x, "to_frame"):  # a series, or an index of pandas, which would be its own index
+        return x.to_frame()
+    return x[:, None]
+
+
+def _first_of_row(row: Any) -> Any:
+    return row[0] if isinstance(row, list | tuple) and len(row) > 0 else row
+
+
+def columns_of_dates(table: Any) -> list[bool]:
+    """Tell which columns of a table hold dates; those of an array of numbers are not read."""
+    is_frame = hasattr(table, "iloc") or hasattr(table, "get_columns")
+    may_hold_dates = isinstance(table, host.ndarray) and table.dtype.kind in "MO"
+    if not (is_frame or may_hold_dates) or len(table.shape) != 2:
+        return []
+    return [_holds_dates(column_of(table, j)) for j in range(table.shape[1])]
+
+
+def column_of(table: Any, at: int) -> Any:
+    """Return a column of a table: a series, or an array of one axis."""
+    return table.iloc[:, at] if hasattr(table, "iloc") else table[:, at]
+
+
+def _holds_dates(column: Any) -> bool:
+    kind, dtype = getattr(column.dtype, "kind", None), str(column.dtype)
+    if kind == "M" or dtype.startswith("Date"):
+        return True
+    if not (kind == "O" or dtype == "Object"):
+        return False
+    first = next((value for value in column if not _is_missing(value)), None)
+    return _is_date(first)
+
+
+def _is_date(value: Any) -> bool:
+    return isinstance(value, date | host.datetime64)
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell whether an object is None, NaN, NaT or pandas.NA, which has no truth value."""
+    return value is None or str(value) in ("nan", "NaT", "<NA>")
+
+
+def times_of(column: Any, name: str, zone: tzinfo | None) -> Times:
+    """Return a column of dates as times; a zone is the one whose wall clock is asked for."""
+    if isinstance(column, host.ndarray) and column.dtype.kind == "M":
+        times = Times(column, column, has_zone=False)
+    elif getattr(column.dtype, "kind", None) == "M":
+        times = _times_of_pandas(column, zone)
+    elif str(column.dtype).startswith("Date"):
+        times = _times_of_polars(column, zone)
+    else:
+        times = _times_of_objects(list(column), name, zone)
+    if host.isnat(times.wall).any():
+        raise wrong_value("X", "have no missing times", f"NaT in column {name!r}")
+    if zone is not None and not times.has_zone:
+        remedy = " Give them theirs, as with pandas.Series.dt.tz_localize."
+        came = f"times without a zone in column {name!r}"
+        raise wrong_value("X", "have times with a zone where `time_zone` is given", came, remedy)
+    return times
+
+
+def _times_of_pandas(column: Any, zone: tzinfo | None) -> Times:
+    if not _has_zone(column):
+        naive = _naive_times_of_pandas(column)
+        return Times(naive, naive, has_zone=False)
+    local = column if zone is None else column.dt.tz_convert(zone)
+    utc = _naive_times_of_pandas(column.dt.tz_convert("UTC").dt.tz_localize(None))
+    return Times(_naive_times_of_pandas(local.dt.tz_localize(None)), utc, has_zone=True)
+
+
+def _has_zone(column: Any) -> bool:
+    try:
+        return column.dt.tz is not None
+    except NotImplementedError:  # dates of pyarrow
+        return False
+
+
+def _naive_times_of_pandas(column: Any) -> HostArray:
+    times: HostArray = column.to_numpy()
+    if times.dtype.kind != "M":  # columns of pyarrow become objects
+        unit = "ns" if "[ns" in str(column.dtype) else "us"
+        times = column.to_numpy(dtype=f"datetime64[{unit}]")
+    return times
+
+
+def _times_of_polars(column: Any, zone: tzinfo | None) -> Times:
+    own = getattr(column.dtype, "time_zone", None)
+    if own is None:
+        naive = column.to_numpy()
+        return Times(naive, naive, has_zone=False)
+    wall, utc = (
+        column.dt.convert_time_zone(name).dt.replace_time_zone(None).to_numpy()
+        for name in (own if zone is None else str(zone), "UTC")
+    )
+    return Times(wall, utc, has_zone=True)
+
+
+def _times_of_objects(values: list[Any], name: str, zone: tzinfo | None) -> Times:
+    if not all(_is_date(value) or _is_missing(value) for value in values):
+        other = next(v for v in values if not (_is_date(v) or _is_missing(v)))
+        came = f"{shown(other)} among dates in column {name!r}"
+        raise wrong_type("X", "have columns of one kind", came)
+    if any(_is_missing(value) for value in values):
+        raise wrong_value("X", "have no missing times", f"NaT in column {name!r}")
+    zones = sorted({str(getattr(value, "tzinfo", None)) for value in values})
+    if len(zones) > 1:
+        came = f"{' and '.join(zones)} in column {name!r}"
+        remedy = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
+        raise wrong_value("X", "have one time zone in a column", came, remedy)
+    if zones == ["None"]:
+        naive = _naive_times(values)
+        return Times(naive, naive, has_zone=False)
+    local = values if zone is None else [value.astimezone(zone) for value in values]
+    utc = [value.astimezone(UTC) for value in values]
+    return Times(_naive_times(local), _naive_times(utc), has_zone=True)
+
+
+def _naive_times(values: Sequence[Any]) -> HostArray:
+    """Return dates as their own clock shows them; a Timestamp of pandas keeps its unit."""
+    naive = [v.replace(tzinfo=None) if isinstance(v, datetime) else v for v in values]
+    keep = [v.to_datetime64() if hasattr(v, "to_datetime64") else host.datetime64(v) for v in naive]
+    times: HostArray = host.asarray(keep)
+    return times
+
+
+def time_zone_of(time_zone: Any) -> tzinfo | None:
+    """Return a zone from its name, such as "Europe/Zurich"."""
+    if time_zone is None or isinstance(time_zone, tzinfo):
+        return time_zone
+    what = 'be the name of a time zone, such as "Europe/Zurich", a tzinfo or None'
+    if not isinstance(time_zone, str):
+        raise wrong_type("time_zone", what, shown(time_zone))
+    try:
+        return ZoneInfo(time_zone)
+    except (KeyError, OSError, ValueError):  # the last two where the text is no file's name
+        raise wrong_value("time_zone", what, shown(time_zone)) from None

@@ -1,0 +1,769 @@
+"""PositionalEncoder: names, times, tables, and the rules of scikit-learn."""
+
+# ruff: noqa: DTZ001, E501 - clocks on walls have no zone; one line for each message
+
+import doctest
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+from datetime import UTC, date, datetime, timedelta, timezone
+from math import cos, pi, sin
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+REASON = "the group test lacks it"
+pytest.importorskip("sklearn.base", reason=REASON)
+pd = pytest.importorskip("pandas", reason=REASON)
+pl = pytest.importorskip("polars", reason=REASON)
+
+from sklearn import config_context  # noqa: E402
+from sklearn.base import clone  # noqa: E402
+from sklearn.compose import ColumnTransformer, make_column_selector  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
+from sklearn.linear_model import LinearRegression, Ridge  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+
+import positional_embeddings.sklearn  # noqa: E402
+from positional_embeddings import sinusoidal_encoding  # noqa: E402
+from positional_embeddings.coordinates.random_fourier import random_fourier_encoding  # noqa: E402
+from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
+from positional_embeddings.sklearn import PositionalEncoder, encoder, features  # noqa: E402
+
+ZURICH = ZoneInfo("Europe/Zurich")
+# Both changes of the clock, a leap day, and the ends of years.
+UTC_TIMES = [
+    datetime(2024, 1, 1, tzinfo=UTC),
+    datetime(2024, 2, 29, 17, 30, tzinfo=UTC),
+    datetime(2024, 3, 31, 0, 59, 59, tzinfo=UTC),
+    datetime(2024, 3, 31, 1, 0, tzinfo=UTC),
+    datetime(2024, 10, 27, 0, 30, tzinfo=UTC),
+    datetime(2024, 10, 27, 1, 30, tzinfo=UTC),
+    datetime(2023, 12, 31, 23, 30, tzinfo=UTC),
+]
+LOCAL_TIMES = [time.astimezone(ZURICH) for time in UTC_TIMES]
+CLOCKS = [time.replace(tzinfo=None) for time in LOCAL_TIMES]
+
+
+def wave(phase, harmonic=1):
+    return [sin(2 * pi * harmonic * phase), cos(2 * pi * harmonic * phase)]
+
+
+def calendar_phases(clock):
+    """Return the phases of day, week and year of a clock on the wall, in plain Python."""
+    day = timedelta(days=1)
+    midnight = datetime(clock.year, clock.month, clock.day)
+    year, next_year = datetime(clock.year, 1, 1), datetime(clock.year + 1, 1, 1)
+    since = clock - midnight
+    return [
+        since / day,
+        (since + clock.weekday() * day) / (7 * day),
+        (clock - year) / (next_year - year),
+    ]
+
+
+def expected_features(clocks, times):
+    """Return waves of day, week, year by the clock, and of 36 hours since 1970 in UTC."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return [
+        [
+            *(w for phase in calendar_phases(clock) for w in wave(phase)),
+            *wave(((time - epoch) / timedelta(hours=36)) % 1),
+        ]
+        for clock, time in zip(clocks, times, strict=True)
+    ]
+
+
+PERIODS = ["day", "week", "year", timedelta(hours=36)]
+NAMES = [
+    f"time_{function}_{label}"
+    for label in ("24h", "7d", "year", "36h")
+    for function in ("sin", "cos")
+]
+
+
+def object_array(values):
+    array = np.empty((len(values), 1), dtype=object)
+    array[:, 0] = values
+    return array
+
+
+STAMPS = [pd.Timestamp(time) for time in LOCAL_TIMES]
+AWARE = {
+    "pandas": pd.DataFrame({"time": pd.to_datetime(UTC_TIMES).tz_convert(ZURICH)}),
+    "pandas seconds": pd.DataFrame(
+        {"time": pd.to_datetime(UTC_TIMES).tz_convert(ZURICH).as_unit("s")}
+    ),
+    "pandas nanoseconds": pd.DataFrame(
+        {"time": pd.to_datetime(UTC_TIMES).tz_convert("Europe/Zurich").as_unit("ns")}
+    ),
+    "pandas Timestamps": pd.DataFrame({"time": pd.Series(STAMPS, dtype=object)}),
+    "pandas datetimes": pd.DataFrame({"time": pd.Series(LOCAL_TIMES, dtype=object)}),
+    "pandas index": pd.to_datetime(UTC_TIMES).tz_convert(ZURICH).rename("time"),
+    "pandas series": pd.Series(pd.to_datetime(UTC_TIMES).tz_convert(ZURICH), name="time"),
+    "polars": pl.DataFrame({"time": UTC_TIMES}).with_columns(
+        pl.col("time").dt.convert_time_zone("Europe/Zurich")
+    ),
+    "polars series": pl.Series("time", UTC_TIMES).dt.convert_time_zone("Europe/Zurich"),
+    "polars objects": pl.DataFrame({"time": pl.Series(LOCAL_TIMES, dtype=pl.Object)}),
+    "objects": object_array(LOCAL_TIMES),
+    "Timestamps": object_array(STAMPS),
+    "lists": [[time] for time in LOCAL_TIMES],
+    "list": LOCAL_TIMES,
+}
+NAIVE = {
+    "numpy": np.asarray(CLOCKS, dtype="datetime64[us]")[:, None],
+    "numpy seconds": np.asarray(CLOCKS, dtype="datetime64[s]")[:, None],
+    "numpy column": np.asarray(CLOCKS, dtype="datetime64[ns]"),
+    "numpy objects": object_array(list(np.asarray(CLOCKS, dtype="datetime64[s]"))),
+    "pandas": pd.DataFrame({"time": CLOCKS}),
+    "pandas index": pd.DatetimeIndex(CLOCKS, name="time"),
+    "polars": pl.DataFrame({"time": CLOCKS}),
+    "lists": [[time] for time in CLOCKS],
+}
+
+
+@pytest.mark.parametrize("table", AWARE.values(), ids=AWARE)
+def test_times_with_a_zone_follow_its_clock(table):
+    encoder = PositionalEncoder(periods=PERIODS)
+    features = encoder.fit_transform(table)
+    np.testing.assert_allclose(features, expected_features(CLOCKS, UTC_TIMES), atol=1e-12)
+    assert encoder.get_feature_names_out(["time"]).tolist() == NAMES
+
+
+@pytest.mark.parametrize("table", AWARE.values(), ids=AWARE)
+def test_times_are_converted_to_a_zone_that_is_asked_for(table):
+    tokyo = ZoneInfo("Asia/Tokyo")
+    clocks = [time.astimezone(tokyo).replace(tzinfo=None) for time in UTC_TIMES]
+    for zone in ("Asia/Tokyo", tokyo):
+        features = PositionalEncoder(periods=PERIODS, time_zone=zone).fit_transform(table)
+        np.testing.assert_allclose(features, expected_features(clocks, UTC_TIMES), atol=1e-12)
+
+
+@pytest.mark.parametrize("table", NAIVE.values(), ids=NAIVE)
+def test_times_without_a_zone_are_those_of_a_clock(table):
+    features = PositionalEncoder(periods=PERIODS).fit_transform(table)
+    times = [clock.replace(tzinfo=UTC) for clock in CLOCKS]
+    np.testing.assert_allclose(features, expected_features(CLOCKS, times), atol=1e-12)
+
+
+def test_arrow_columns():
+    pytest.importorskip("pyarrow", reason=REASON)
+    dates = [[date(2024, 2, 29)], [date(2023, 7, 1)]]
+    expected = [
+        [w for p in calendar_phases(datetime(d.year, d.month, d.day)) for w in wave(p)]
+        for (d,) in dates
+    ]
+    encode = PositionalEncoder(periods=["day", "week", "year"]).fit_transform
+    midnights = pd.Series([datetime(d.year, d.month, d.day) for (d,) in dates])
+    tables = (
+        dates,
+        pl.DataFrame(dates, orient="row"),
+        pd.DataFrame({"time": midnights.astype("timestamp[us][pyarrow]")}),
+        pd.DataFrame({"time": midnights.astype("timestamp[us][pyarrow]").dt.tz_localize(ZURICH)}),
+        pd.DataFrame({"time": midnights.astype("date32[pyarrow]")}),
+    )
+    for table in tables:
+        np.testing.assert_allclose(encode(table), expected, atol=1e-12)
+
+
+def test_harmonics_and_names():
+    x = np.asarray([[0.5], [2.0], [-7.25]])
+    encoder = PositionalEncoder("cyclic", periods=[3, 0.5], harmonics=[2, 1])
+    expected = [[*wave(v / 3), *wave(v / 3, 2), *wave(v / 0.5)] for v in x[:, 0]]
+    np.testing.assert_allclose(encoder.fit_transform(x), expected, atol=1e-12)
+    names = ["x0_sin_3_1", "x0_cos_3_1", "x0_sin_3_2", "x0_cos_3_2", "x0_sin_0.5", "x0_cos_0.5"]
+    assert encoder.get_feature_names_out().tolist() == names
+    table = pd.DataFrame({"time": CLOCKS})
+    encoder = PositionalEncoder(periods=["day", np.timedelta64(90, "m")], harmonics=2).fit(table)
+    assert encoder.get_feature_names_out().tolist() == [
+        f"time_{function}_{label}_{n}"
+        for label in ("24h", "90min")
+        for n in (1, 2)
+        for function in ("sin", "cos")
+    ]
+    np.testing.assert_allclose(
+        encoder.transform(table)[:, 2:4],
+        [wave(calendar_phases(c)[0], 2) for c in CLOCKS],
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize(
+    ("periods", "labels"),
+    [
+        ([timedelta(days=1), timedelta(hours=12)], ["1d", "12h"]),
+        ([timedelta(seconds=90), timedelta(microseconds=1500)], ["90s", "1500us"]),
+        ([pd.Timedelta(7, "ns"), np.timedelta64(3, "as")], ["7ns", "3as"]),
+        ([timedelta(days=365.2425), timedelta(days=29.530588)], ["365.243d", "29.5306d"]),
+        (
+            [timedelta(days=365.2425), timedelta(days=365.2425, microseconds=1)],
+            ["31556952s", "31556952000001us"],
+        ),
+    ],
+)
+def test_names_of_spans_of_time(periods, labels):
+    encoder = PositionalEncoder(periods=periods).fit(NAIVE["pandas"])
+    got = encoder.get_feature_names_out().tolist()
+    assert got == [f"time_{function}_{label}" for label in labels for function in ("sin", "cos")]
+
+
+def test_numbers_that_print_alike_are_named_in_full():
+    encoder = PositionalEncoder(periods=[1_000_000, np.float64(1_000_000.25)]).fit([[1.0]])
+    assert encoder.get_feature_names_out().tolist()[::2] == [
+        "x0_sin_1000000.0",
+        "x0_sin_1000000.25",
+    ]
+
+
+def test_wavelengths_are_octaves_of_twice_the_range():
+    x = pd.DataFrame({"depth": [1.0, 3.0, 5.0], "same": [7.0, 7.0, 7.0]})
+    encoder = PositionalEncoder().fit(x)
+    assert encoder.encoding_ == "fourier"
+    waves = [
+        (v, w)
+        for v, top in (("depth", 8.0), ("same", 1.0))
+        for w in (top, top / 2, top / 4, top / 8)
+    ]
+    names = [f"{v}_{function}_{w:g}" for v, w in waves for function in ("sin", "cos")]
+    assert encoder.get_feature_names_out().tolist() == names
+    expected = [[f for v, w in waves for f in wave(row[v] / w)] for _, row in x.iterrows()]
+    np.testing.assert_allclose(encoder.transform(x), expected, atol=1e-12)
+
+
+def test_wavelengths_of_times():
+    table = pd.DataFrame(
+        {"time": pd.to_datetime(["2024-01-01T00", "2024-01-05T00", "2024-01-03T12"])}
+    )
+    encoder = PositionalEncoder().fit(table)
+    assert encoder.get_feature_names_out().tolist()[::2] == [f"time_sin_{d}d" for d in (8, 4, 2, 1)]
+    epoch = datetime(1970, 1, 1)
+    given = PositionalEncoder("fourier", wavelengths=[timedelta(days=d) for d in (8, 4, 2, 1)])
+    expected = [
+        [f for days in (8, 4, 2, 1) for f in wave((t - epoch) / timedelta(days=days))]
+        for t in table["time"]
+    ]
+    for fitted in (encoder, given.fit(table)):
+        np.testing.assert_allclose(fitted.transform(table), expected, atol=1e-9)
+    same = PositionalEncoder().fit(table[:1])
+    assert same.get_feature_names_out().tolist()[::2] == [
+        f"time_sin_{h}" for h in ("1d", "12h", "6h", "3h")
+    ]
+    far = np.asarray([["0001-01-01"], ["9999-01-01"]], dtype="datetime64[D]")
+    days = int((far[1, 0] - far[0, 0]).astype(int))
+    assert PositionalEncoder().fit(far).get_feature_names_out()[0] == f"x0_sin_{2 * days:g}d"
+
+
+def test_sinusoids_places_and_random_features():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-80, 80, (5, 2))
+    got = PositionalEncoder("sinusoidal", dim=5).fit(x)
+    np.testing.assert_array_equal(
+        got.transform(x), np.concat([sinusoidal_encoding(c, 5) for c in x.T]).T
+    )
+    assert got.get_feature_names_out(["a", "b"]).tolist()[3:7] == [
+        "a_cos_1",
+        "a_sin_2",
+        "b_sin_0",
+        "b_cos_0",
+    ]
+    for unit, places in (("degrees", x), ("radians", np.deg2rad(x))):
+        got = PositionalEncoder("spherical", degree=2, unit=unit).fit(places)
+        expected = spherical_encoding(*places.T, 2, unit=unit).T
+        np.testing.assert_array_equal(got.transform(places), expected)
+    assert got.get_feature_names_out().tolist()[:5] == [
+        "place_l0_m0",
+        "place_l1_m-1",
+        "place_l1_m0",
+        "place_l1_m1",
+        "place_l2_m-2",
+    ]
+    got = PositionalEncoder("random_fourier", dim=4, length_scale=[3.0, 4.0], random_state=3).fit(x)
+    seed = np.random.RandomState(3).randint(2**31 - 1)
+    expected = random_fourier_encoding(x.T, 4, length_scale=[3.0, 4.0], rng=seed).T
+    np.testing.assert_array_equal(got.transform(x), expected)
+    assert got.get_feature_names_out().tolist() == [
+        "random_sin_0",
+        "random_cos_0",
+        "random_sin_1",
+        "random_cos_1",
+    ]
+
+
+def test_random_features_of_times_and_numbers():
+    table = pd.DataFrame({"time": LOCAL_TIMES, "depth": np.arange(7.0)})
+    week = timedelta(days=7)
+    got = PositionalEncoder(
+        "random_fourier", dim=2048, length_scale=[week, 2.0], kernel="gaussian", random_state=0
+    ).fit_transform(table)
+    weeks = np.asarray([(time - UTC_TIMES[0]) / week for time in UTC_TIMES])
+    squares = (
+        np.subtract.outer(weeks, weeks) ** 2
+        + np.subtract.outer(np.arange(7), np.arange(7)) ** 2 / 4
+    )
+    assert np.abs(got @ got.T - np.exp(-squares / 2)).max() < 0.1
+
+
+def test_numbers_and_times_side_by_side():
+    table = {"time": CLOCKS, "depth": np.arange(7, dtype=np.float32), "count": np.arange(7)}
+    mixed = object_array(CLOCKS)
+    mixed = np.concat([mixed, *2 * [np.arange(7.0)[:, None].astype(object)]], axis=1)
+    results = [
+        PositionalEncoder().fit_transform(x)
+        for x in (pd.DataFrame(table), pl.DataFrame(table), mixed)
+    ]
+    assert results[0].shape == (7, 24)
+    assert results[0].dtype == np.float64
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], atol=1e-5)  # the table of pandas has float32
+
+
+def test_output_is_float32_where_numbers_are():
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert PositionalEncoder().fit_transform(x).dtype == np.float32
+    assert PositionalEncoder().fit_transform(x.astype(int)).dtype == np.float64
+
+
+def test_tables_out():
+    for table, kind in (
+        (NAIVE["pandas"], "pandas"),
+        (NAIVE["polars"], "polars"),
+        (AWARE["pandas index"], "pandas"),
+    ):
+        out = PositionalEncoder(periods=PERIODS).set_output(transform=kind).fit_transform(table)
+        assert type(out).__module__.startswith(kind)
+        assert list(out.columns) == NAMES
+    stations = pd.DataFrame({"time": CLOCKS}, index=list("abcdefg"))
+    out = PositionalEncoder(periods="day").set_output(transform="pandas").fit_transform(stations)
+    assert out.index.equals(stations.index)
+
+
+def readings(n=400):
+    """Return hourly temperatures with a cycle of days and of years, and a slope in depth."""
+    rng = np.random.default_rng(0)
+    time = pd.date_range("2023-01-01", periods=n, freq="7h", tz="Europe/Zurich", name="time")
+    clock = time.tz_localize(None)
+    hours = np.asarray(clock.hour + clock.minute / 60)
+    frame = pd.DataFrame({"time": time, "depth": rng.uniform(0, 10, n)})
+    y = (
+        3 * np.sin(2 * pi * hours / 24)
+        + np.cos(2 * pi * clock.day_of_year / 365)
+        + 0.5 * frame["depth"]
+    )
+    return frame, np.asarray(y)
+
+
+def test_in_a_pipeline_with_a_search():
+    frame, y = readings()
+    features = ColumnTransformer(
+        [
+            ("time", PositionalEncoder(periods=["day", "year"]), ["time"]),
+            ("depth", "passthrough", ["depth"]),
+        ]
+    )
+    search = GridSearchCV(
+        make_pipeline(features, Ridge(1e-3)),
+        {
+            "columntransformer__time__periods": ["week", ["day", "year"]],
+            "columntransformer__time__harmonics": [1, 2],
+        },
+        cv=3,
+    ).fit(frame, y)
+    assert search.best_score_ > 0.99
+    assert search.best_params_["columntransformer__time__periods"] == ["day", "year"]
+    names = search.best_estimator_[0].get_feature_names_out().tolist()
+    assert names[0].startswith("time__time_sin_24h")
+    assert names[-1] == "depth__depth"
+    by_kind = ColumnTransformer(
+        [
+            (
+                "times",
+                PositionalEncoder(periods="day"),
+                make_column_selector(dtype_include="datetimetz"),
+            )
+        ],
+        remainder=PositionalEncoder(),
+    )
+    assert by_kind.fit_transform(frame).shape == (400, 2 + 8)
+
+
+def test_an_index_is_a_column_without_glue():
+    frame, y = readings()
+    daily = cross_val_score(
+        make_pipeline(PositionalEncoder(periods="day", harmonics=2), LinearRegression()),
+        pd.DatetimeIndex(frame["time"]),
+        y - 0.5 * frame["depth"],
+        cv=3,
+    )
+    assert daily.min() > 0.7
+
+
+def test_weights_are_routed_past_it():
+    frame, y = readings(50)
+    weights = np.linspace(0, 1, 50)
+    with config_context(enable_metadata_routing=True):
+        model = make_pipeline(
+            PositionalEncoder(periods="day"), Ridge().set_fit_request(sample_weight=True)
+        ).fit(frame[["time"]], y, sample_weight=weights)
+    x = PositionalEncoder(periods="day").fit_transform(frame[["time"]])
+    np.testing.assert_allclose(model[-1].coef_, Ridge().fit(x, y, weights).coef_)
+
+
+def test_clones_and_pickles():
+    encoder = PositionalEncoder("random_fourier", dim=4, length_scale=timedelta(days=3))
+    table = AWARE["pandas"]
+    fitted = clone(encoder).fit(table)
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.transform(table), fitted.transform(table))
+    np.testing.assert_array_equal(fitted.transform(table[2:3]), fitted.transform(table)[2:3])
+    assert again.feature_names_in_.tolist() == ["time"]
+    assert again.n_features_in_ == 1
+    with pytest.raises(NotFittedError):
+        encoder.transform(table)
+    with pytest.raises(NotFittedError):
+        encoder.get_feature_names_out()
+
+
+GAPS = {
+    "numpy": np.asarray([["2024-01-01"], ["NaT"]], dtype="datetime64[D]"),
+    "pandas": pd.DataFrame({"x0": pd.to_datetime(["2024-01-01", None])}),
+    "polars": pl.DataFrame({"x0": [datetime(2024, 1, 1), None]}),
+    "objects": object_array([None, pd.NaT, CLOCKS[0]]),
+}
+
+
+@pytest.mark.parametrize("table", GAPS.values(), ids=GAPS)
+def test_missing_times_are_refused(table):
+    """As scikit-learn's own transformers to features do: fill or drop them first."""
+    with pytest.raises(
+        ValueError, match=r"^`X` must have no missing times, got NaT in column 'x0'\.$"
+    ):
+        PositionalEncoder(periods="day").fit(table)
+    assert not PositionalEncoder().__sklearn_tags__().input_tags.allow_nan
+    for numbers in ([[1.0], [np.nan]], pd.DataFrame({"a": [1.0, np.nan], "b": CLOCKS[:2]})):
+        with pytest.raises(ValueError, match="contains NaN"):
+            PositionalEncoder().fit(numbers)
+    with pytest.raises(ValueError, match="dim 3"):
+        PositionalEncoder().fit(NAIVE["numpy"][None])
+
+
+TIMES, MIXED = NAIVE["pandas"], pd.DataFrame({"time": CLOCKS, "depth": np.arange(7.0)})
+NUMBERS = np.arange(6.0).reshape(3, 2)
+OTHER_ZONE = datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+WRONG = [
+    (
+        PositionalEncoder("waves"),
+        NUMBERS,
+        ValueError,
+        "`encoding` must be 'auto' or 'cyclic' or 'fourier' or 'sinusoidal' or 'spherical' or 'random_fourier', got 'waves'.",
+    ),
+    (
+        PositionalEncoder("cyclic"),
+        NUMBERS,
+        ValueError,
+        "`periods` must be given with encoding 'cyclic', got None.",
+    ),
+    (
+        PositionalEncoder("random_fourier", dim=4),
+        NUMBERS,
+        ValueError,
+        "`length_scale` must be given with encoding 'random_fourier', got None.",
+    ),
+    (
+        PositionalEncoder(dim=4),
+        NUMBERS,
+        ValueError,
+        "`dim` must be left out with encoding 'fourier', which does not use it, got 4.",
+    ),
+    (
+        PositionalEncoder(harmonics=2),
+        NUMBERS,
+        ValueError,
+        "`harmonics` must be left out with encoding 'fourier', which does not use it, got 2.",
+    ),
+    (
+        PositionalEncoder(periods=3, unit="radians"),
+        NUMBERS,
+        ValueError,
+        "`unit` must be left out with encoding 'cyclic', which does not use it, got 'radians'.",
+    ),
+    (
+        PositionalEncoder("fourier", periods=3),
+        NUMBERS,
+        ValueError,
+        "`periods` must be left out with encoding 'fourier', which does not use it, got 3.",
+    ),
+    (
+        PositionalEncoder(periods=[]),
+        NUMBERS,
+        ValueError,
+        "`periods` must have one value or more, got [].",
+    ),
+    (
+        PositionalEncoder(periods=[3, 3.0]),
+        NUMBERS,
+        ValueError,
+        "`periods` must differ from each other, got 3.0, 3.0.",
+    ),
+    (
+        PositionalEncoder(periods=["week", timedelta(days=7)]),
+        TIMES,
+        ValueError,
+        "`periods` must differ from each other, got 7d, 7d.",
+    ),
+    (
+        PositionalEncoder(periods=[3, 4], harmonics=[1, 2, 3]),
+        NUMBERS,
+        ValueError,
+        "`harmonics` must be one number, or one for each of 2 periods, got [1, 2, 3].",
+    ),
+    (
+        PositionalEncoder(periods=3, harmonics=0),
+        NUMBERS,
+        ValueError,
+        "`harmonics` must be a positive integer, got 0.",
+    ),
+    (
+        PositionalEncoder(periods=0),
+        NUMBERS,
+        ValueError,
+        "`periods` must be a positive finite number, got 0.",
+    ),
+    (
+        PositionalEncoder(periods="day"),
+        MIXED,
+        TypeError,
+        "`periods` must be numbers for the numbers of column 'depth', got 'day'.",
+    ),
+    (
+        PositionalEncoder(periods=24),
+        MIXED,
+        TypeError,
+        "`periods` must be 'day', 'week', 'year' or timedeltas for the times of column 'time', got 24.",
+    ),
+    (
+        PositionalEncoder(periods="month"),
+        TIMES,
+        ValueError,
+        "`periods` must be 'day' or 'week' or 'year', got 'month'.",
+    ),
+    (
+        PositionalEncoder(periods=timedelta(0)),
+        TIMES,
+        ValueError,
+        "`periods` must be above zero, got datetime.timedelta(0).",
+    ),
+    (
+        PositionalEncoder("fourier", wavelengths="day"),
+        TIMES,
+        TypeError,
+        "`wavelengths` must be timedeltas for the times of column 'time', got 'day'.",
+    ),
+    (
+        PositionalEncoder("fourier", wavelengths=[2, 2]),
+        NUMBERS,
+        ValueError,
+        "`wavelengths` must differ from each other, got 2.0, 2.0.",
+    ),
+    (
+        PositionalEncoder("sinusoidal", dim=4),
+        MIXED,
+        TypeError,
+        "`X` must hold numbers with encoding 'sinusoidal', got times in column 'time'.",
+    ),
+    (
+        PositionalEncoder("spherical", degree=2),
+        NUMBERS[:, :1],
+        ValueError,
+        "`X` must have 2 features, latitude and longitude, got 1 features.",
+    ),
+    (
+        PositionalEncoder("random_fourier", dim=4, length_scale=[1, 2, 3]),
+        NUMBERS,
+        ValueError,
+        "`length_scale` must be one length, or one for each of 2 features, got [1, 2, 3].",
+    ),
+    (
+        PositionalEncoder("random_fourier", dim=4, length_scale=1.0, kernel="periodic"),
+        NUMBERS,
+        ValueError,
+        "`kernel` must be 'gaussian' or 'matern' or 'laplace', got 'periodic'.",
+    ),
+    (
+        PositionalEncoder(periods="day", time_zone="Asia/Tokyo"),
+        TIMES,
+        ValueError,
+        "`X` must have times with a zone where `time_zone` is given, got times without a zone in column 'time'. Give them theirs, as with pandas.Series.dt.tz_localize.",
+    ),
+    (
+        PositionalEncoder(time_zone="UTC"),
+        NUMBERS,
+        ValueError,
+        "`time_zone` must be None for columns of numbers, got 'UTC'.",
+    ),
+    (
+        PositionalEncoder(time_zone="Atlantis"),
+        TIMES,
+        ValueError,
+        "`time_zone` must be the name of a time zone, such as \"Europe/Zurich\", a tzinfo or None, got 'Atlantis'.",
+    ),
+    (
+        PositionalEncoder(time_zone=2),
+        TIMES,
+        TypeError,
+        '`time_zone` must be the name of a time zone, such as "Europe/Zurich", a tzinfo or None, got 2.',
+    ),
+    (
+        PositionalEncoder(),
+        object_array([UTC_TIMES[0], OTHER_ZONE]),
+        ValueError,
+        "`X` must have one time zone in a column, got UTC and UTC+01:00 in column 'x0'. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+    ),
+    (
+        PositionalEncoder(),
+        pd.DataFrame({"time": pd.Series([UTC_TIMES[0], CLOCKS[0]], dtype=object)}),
+        ValueError,
+        "`X` must have one time zone in a column, got None and UTC in column 'time'. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+    ),
+    (
+        PositionalEncoder(),
+        object_array([CLOCKS[0], 3.0]),
+        TypeError,
+        "`X` must have columns of one kind, got 3.0 among dates in column 'x0'.",
+    ),
+    (
+        PositionalEncoder(),
+        TIMES[:0],
+        ValueError,
+        "`X` must have one sample or more, got shape (0, 1).",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "x", "kind", "message"), WRONG, ids=[case[-1] for case in WRONG]
+)
+def test_messages(encoder, x, kind, message):
+    with pytest.raises(kind) as caught:
+        encoder.fit(x)
+    assert str(caught.value) == message
+
+
+def test_columns_keep_their_kind():
+    with pytest.raises(
+        TypeError, match=r"^`X` must hold times in column 'x0', as in fit, got numbers\.$"
+    ):
+        PositionalEncoder().fit(NAIVE["numpy"]).transform(NUMBERS[:, :1])
+    with pytest.raises(
+        TypeError, match=r"^`X` must hold numbers in column 'x0', as in fit, got times\.$"
+    ):
+        PositionalEncoder().fit(NUMBERS[:, :1]).transform(NAIVE["numpy"])
+    with pytest.raises(ValueError, match="feature names"):
+        PositionalEncoder().fit(TIMES).transform(TIMES.rename(columns={"time": "date"}))
+    with pytest.raises(ValueError, match="1 features, but PositionalEncoder is expecting 2"):
+        PositionalEncoder().fit(MIXED.to_numpy()).transform(NAIVE["numpy"])
+
+
+ENCODERS = {
+    "auto": PositionalEncoder(),
+    "cyclic": PositionalEncoder("cyclic", periods=[2.5, 7], harmonics=[2, 1]),
+    "fourier": PositionalEncoder("fourier", wavelengths=[0.5, 3.0]),
+    "sinusoidal": PositionalEncoder("sinusoidal", dim=5),
+    "random_fourier": PositionalEncoder("random_fourier", dim=6, length_scale=2.0, random_state=0),
+}
+CHECKS_OF_SKLEARN = """
+import sys, warnings
+warnings.simplefilter("error")
+from sklearn.utils.estimator_checks import check_estimator
+sys.path.insert(0, {folder!r})
+from test_encoder import ENCODERS
+# What a machine cannot run without these libraries, and without a GPU.
+NOT_HERE = ("is not installed", "requires cuda", "no XPU device", "PYTORCH_ENABLE_MPS_FALLBACK")
+for result in check_estimator(ENCODERS[{name!r}], on_skip=None):
+    reason = str(result["exception"] or "")
+    assert result["status"] == "passed" or (
+        result["status"] == "skipped"
+        and "array_api" in result["check_name"]
+        and any(text in reason for text in NOT_HERE)
+    ), result
+    print(result["status"], result["check_name"])
+"""
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_checks_of_sklearn(name):
+    """In a process of its own: SciPy reads whether it takes arrays of any library only once."""
+    pytest.importorskip("array_api_strict", reason=REASON)
+    code = CHECKS_OF_SKLEARN.format(folder=os.path.dirname(__file__), name=name)  # noqa: PTH120
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, env=environment
+    )
+    assert run.returncode == 0, run.stderr
+    passed = [line.split()[1] for line in run.stdout.splitlines() if line.startswith("passed")]
+    assert len(passed) >= 45
+    assert "check_array_api_same_namespace" in passed
+    assert passed.count("check_array_api_input") >= 2
+
+
+@pytest.fixture
+def dispatch(monkeypatch):
+    """Let scikit-learn take arrays of any library; only SciPy would need the setting earlier."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with config_context(array_api_dispatch=True):
+        yield
+
+
+@pytest.mark.usefixtures("dispatch")
+@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+@pytest.mark.parametrize("name", [*ENCODERS, "spherical"])
+def test_arrays_of_other_libraries(library, name):
+    xp = pytest.importorskip(library, reason=REASON)
+    encode = ENCODERS.get(name) or PositionalEncoder("spherical", degree=3)
+    x = np.random.default_rng(0).uniform(0, 5, (6, 2))
+    on_host = encode.fit_transform(x)
+    assert type(on_host) is np.ndarray
+    for dtype, tolerance in (("float64", 1e-12), ("float32", 1e-5)):
+        values = xp.asarray(x.astype(dtype))
+        features = encode.fit(values).transform(values)
+        assert type(features) is type(values)
+        assert features.device == values.device
+        assert features.dtype == values.dtype
+        np.testing.assert_allclose(np.asarray(features), on_host, atol=tolerance)
+        message = "must use the same namespace and the same device as those passed to fit"
+        with pytest.raises(ValueError, match=message):
+            encode.transform(x)
+
+
+@pytest.mark.usefixtures("dispatch")
+def test_a_device_without_float64():
+    xp = pytest.importorskip("array_api_strict", reason=REASON)
+    x = xp.ones((3, 2), dtype=xp.float32, device=xp.Device("no_float64"))
+    features = PositionalEncoder("cyclic", periods=3).fit_transform(x)
+    assert features.dtype == xp.float32
+    assert features.device == x.device
+
+
+@pytest.mark.usefixtures("dispatch")
+def test_times_are_those_of_numpy():
+    features = PositionalEncoder(periods=PERIODS).fit_transform(AWARE["pandas"])
+    np.testing.assert_allclose(features, expected_features(CLOCKS, UTC_TIMES), atol=1e-12)
+
+
+@pytest.mark.parametrize("module", [encoder, features])
+def test_examples(module):
+    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert failed == 0
+
+
+def test_sklearn_is_asked_for_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    message = (
+        r'^The estimators need scikit-learn: pip install "positional-embeddings\[sklearn\]"\.$'
+    )
+    with pytest.raises(ImportError, match=message):
+        importlib.reload(positional_embeddings.sklearn)
