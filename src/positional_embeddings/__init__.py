@@ -14,6 +14,7 @@ from positional_embeddings.attention.dot_product import (
 )
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.coordinates.grid import grid_positions
+from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
 from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.layers.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.masks.convert import (
@@ -139,6 +140,7 @@ __all__ = [
     "neg_half",
     "positions_from_mask",
     "positions_from_segment_ids",
+    "random_fourier_encoding",
     "relative_position_bucket",
     "relative_positions",
     "rotate_pairs",

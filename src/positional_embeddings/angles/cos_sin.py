@@ -95,8 +95,44 @@ def cos_sin(
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
+    work = _work_for(positions, xp)
+    parts = _phase_in_parts(positions, frequencies, work, frequency_axis)
+    cos, sin = _cos_sin_of_phase(*parts, work, factor)
+    return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
+
+
+def cos_sin_of_sum(
+    coordinates: Sequence[ArrayT],
+    frequencies: Sequence[Frequencies],
+    dtype: Dtype,
+    xp: Namespace,
+    factor: float = 1.0,
+) -> tuple[ArrayT, ArrayT]:
+    """Return cosine and sine of a sum of coordinates times frequencies, each (frequency, *shape).
+
+    The coordinates have one dtype and shape, and `frequencies` holds as many for each of them.
+    The exact parts of their phases add up without rounding, so that the error grows neither
+    with the coordinates nor with their number.
+    """
+    work = _work_for(coordinates[0], xp)
+    grid = work.grid[0]
+    coarse: Any = 0.0
+    medium: Any = 0.0
+    fine: Any = 0.0
+    for positions, of_positions in zip(coordinates, frequencies, strict=True):
+        further = _phase_in_parts(positions, of_positions, work, 0)
+        fine = fine + further[2]
+        carry = xp.round(grid * fine) / grid
+        fine = fine - carry
+        coarse = _fractional(_fractional(coarse + further[0], xp) + carry, xp)
+        medium = _fractional(medium + further[1], xp)
+    cos, sin = _cos_sin_of_phase(coarse, medium, fine, work, factor)
+    return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
+
+
+def _work_for(positions: Any, xp: Namespace) -> _Work:
     on = device_of(positions)
-    work = _Work(
+    return _Work(
         xp,
         on,
         widest_float(xp, on),
@@ -104,11 +140,23 @@ def cos_sin(
         dtype_name(positions.dtype),
         is_dtype(positions.dtype, "integral", xp),
     )
-    phase_hi, phase_lo, quadrant = _reduce_phase(positions, frequencies, work, frequency_axis)
+
+
+def _cos_sin_of_phase(
+    coarse: Any, medium: Any, fine: Any, work: _Work, factor: float
+) -> tuple[Any, Any]:
+    """Return cosine and sine of a phase in parts.
+
+    It is reduced to within an eighth of a cycle of the nearest quadrant, as an exact part and
+    a small one.
+    """
+    xp = work.xp
+    quadrant = xp.round(4 * (coarse + medium + fine))
+    phase_hi = (coarse - quadrant / 4) + medium
     if work.dtype == xp.float64:
-        cos, sin = _cos_sin_float64(phase_hi, phase_lo, xp)
+        cos, sin = _cos_sin_float64(phase_hi, fine, xp)
     else:
-        cos, sin = _cos_sin_float32(phase_hi, phase_lo, work)
+        cos, sin = _cos_sin_float32(phase_hi, fine, work)
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     odd = (quadrant == 1) | (quadrant == 3)
     cos, sin = xp.where(odd, sin, cos), xp.where(odd, cos, sin)
@@ -116,7 +164,7 @@ def cos_sin(
     sin = xp.where(quadrant >= 2, -sin, sin)
     if factor != 1:
         cos, sin = cos * factor, sin * factor
-    return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
+    return cos, sin
 
 
 def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, Any]:
@@ -174,15 +222,14 @@ def _steps() -> tuple[HostArray, ...]:
     return tuple(rows)
 
 
-def _reduce_phase(
+def _phase_in_parts(
     positions: Any, frequencies: Frequencies, work: _Work, frequency_axis: int
 ) -> tuple[Any, Any, Any]:
-    """Return the phase within an eighth of a cycle of the nearest quadrant, and that quadrant.
+    """Return the phase in cycles, without whole ones, in two exact parts and a small one.
 
-    The phase, in cycles, comes in two parts, one exact and one small. Frequencies on a grid
-    of 2**-21 times limbs of 31 bits are products of 52 bits, exact in float64; a grid of
-    2**-12 and limbs of 11 bits do the same in float32. Whole cycles are dropped as soon
-    as they come.
+    Frequencies on a grid of 2**-21 times limbs of 31 bits are products of 52 bits, exact in
+    float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
+    dropped as soon as they come.
     """
     xp, (grid, bits) = work.xp, work.grid
     others = (None,) * positions.ndim
@@ -207,8 +254,7 @@ def _reduce_phase(
     if rest is not None:
         (whole_frequency,) = by_frequency([frequencies.in_cycles()])
         fine = fine + rest[of_positions] * whole_frequency
-    quadrant = xp.round(4 * (coarse + medium + fine))
-    return (coarse - quadrant / 4) + medium, fine, quadrant
+    return coarse, medium, fine
 
 
 def _limbs(
