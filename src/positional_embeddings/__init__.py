@@ -13,8 +13,10 @@ from positional_embeddings.attention.dot_product import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
-from positional_embeddings.coordinates.grid import grid_positions
+from positional_embeddings.coordinates.grid import grid_encoding, grid_positions
+from positional_embeddings.coordinates.grid_cells import grid_cell_encoding
 from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
+from positional_embeddings.coordinates.sphere import spherical_encoding
 from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.layers.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.masks.convert import (
@@ -131,6 +133,8 @@ __all__ = [
     "fire_bias",
     "from_attend",
     "fully_masked_rows",
+    "grid_cell_encoding",
+    "grid_encoding",
     "grid_positions",
     "inverse_frequencies",
     "kerple_bias",
@@ -148,6 +152,7 @@ __all__ = [
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
     "sinusoidal_encoding",
+    "spherical_encoding",
     "to_attend",
     "to_bias",
     "to_block_ranges",

@@ -1,4 +1,4 @@
-"""Wrong inputs of grids and points, and the messages of their errors."""
+"""Wrong inputs of coordinates, and the messages of their errors."""
 
 import numpy as np
 
@@ -27,6 +27,24 @@ VALUE_ERRORS = {
     "random_fourier_encoding(zeros((2, 3)), 4, kernel='periodic', period=(7, 0), rng=0)": "`period[1]` must be a positive finite number, got 0.",
     "random_fourier_encoding(zeros((2, 3)), 4, kernel='periodic', period=1, length_scale=1e-12, rng=0)": "`length_scale` must be 2**-30 or more, got 1e-12.",
     "random_fourier_encoding(zeros((2, 3)), 4, rng=-1)": "`rng` must be a non-negative integer seed or a numpy.random.Generator, got -1.",
+    "grid_encoding((2, 2, 2, 2), 8)": "`shape` must have 1 to 3 coordinates, got (2, 2, 2, 2).",
+    "grid_encoding((2, 0), 8)": "`shape` must be a positive integer, got 0.",
+    "grid_encoding((), 8)": "`shape` must have one coordinate or more, got ().",
+    "grid_encoding((2, 2), 0)": "`dim` must be a positive integer, got 0.",
+    "grid_encoding((2, 2), 4, base=-1)": "`base` must be a positive finite number, got -1.",
+    "grid_cell_encoding(zeros((3, 2)), [1])": "`points` must have shape (2, ...), both coordinates first, got (3, 2). Pass moveaxis(points, -1, 0) if the coordinates are on its last axis.",
+    "grid_cell_encoding(zeros((3, 4)), [1])": "`points` must have shape (2, ...), both coordinates first, got (3, 4).",
+    "grid_cell_encoding(np.float64(1) * ones(()), [1])": "`points` must have shape (2, ...), both coordinates first, got ().",
+    "grid_cell_encoding(zeros((2, 3)), [])": "`wavelengths` must have 1 to 2**16 numbers, got 0.",
+    "grid_cell_encoding(zeros((2, 3)), [1, -2.5])": "`wavelengths[1]` must be a positive finite number, got -2.5.",
+    "grid_cell_encoding(zeros((2, 3)), [1], kind='hexagon')": "`kind` must be 'theory' or 'grid', got 'hexagon'.",
+    "spherical_encoding(zeros(3), zeros(4), 2)": "`longitude` must broadcast against the shape of `latitude`, (3,), got (4,).",
+    "spherical_encoding(zeros(3), zeros(3), -1)": "`degree` must be a non-negative integer, got -1.",
+    "spherical_encoding(zeros(3), zeros(3), 1024)": "`degree` must be at most 1023, got 1024.",
+    "spherical_encoding(zeros(3), zeros(3), 2, unit='gradians')": "`unit` must be 'degrees' or 'radians', got 'gradians'.",
+    "spherical_encoding(np.asarray([8.5, -151.2]), zeros(2), 2)": "`latitude` must be from -90 to 90 degrees, got -151.2. Pass the latitude first, then the longitude.",
+    "spherical_encoding(np.asarray(91), zeros(2), 2)": "`latitude` must be from -90 to 90 degrees, got 91.0. Pass the latitude first, then the longitude.",
+    "spherical_encoding(np.asarray(47.5), zeros(2), 2, unit='radians')": "`latitude` must be from -pi/2 to pi/2 radians, got 47.5. Pass unit='degrees' if it is in degrees.",
 }
 TYPE_ERRORS = {
     "grid_positions(3)": "`shape` must be a list or tuple of integers, got 3.",
@@ -42,6 +60,18 @@ TYPE_ERRORS = {
     "random_fourier_encoding(zeros((2, 3)), 4, rng=None)": "`rng` must be a non-negative integer seed or a numpy.random.Generator, got None. Pass one seed for all points that are compared, such as queries and keys.",
     "random_fourier_encoding(zeros((2, 3)), 4, rng=0.5)": "`rng` must be a non-negative integer seed or a numpy.random.Generator, got 0.5.",
     "random_fourier_encoding(zeros((2, 3)), 4, rng=0, dtype=np.int32)": f"`dtype` must be a real floating-point dtype of the library, got {np.int32!r}.",
+    "grid_encoding(4, 8)": "`shape` must be a list or tuple of integers, got 4.",
+    "grid_encoding((2, 2), 4, dtype=np.int32)": f"`dtype` must be a real floating-point dtype of the library, got {np.int32!r}.",
+    "grid_cell_encoding([[0, 1], [2, 3]], [1])": "`points` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(points).",
+    "grid_cell_encoding(zeros((2, 3)), 5)": "`wavelengths` must be a list, a tuple or a one-dimensional NumPy array of positive numbers, got 5.",
+    "grid_cell_encoding(zeros((2, 3)), ones((2, 2)))": "`wavelengths` must be a list, a tuple or a one-dimensional NumPy array of positive numbers, got numpy.ndarray of shape (2, 2).",
+    "grid_cell_encoding(zeros((2, 3)), ['a'])": "`wavelengths[0]` must be a positive finite number, got 'a' of type str.",
+    "grid_cell_encoding(zeros((2, 3), bool), [1])": "`points` must have an integer or real dtype, got bool.",
+    "spherical_encoding(1.0, zeros(2), 2)": "`latitude` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
+    "spherical_encoding(zeros(2), foreign('pandas', 'Series'), 2)": "`longitude` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Series. Pass longitude.to_numpy().",
+    "spherical_encoding(zeros(2, complex), zeros(2), 2)": "`latitude` must have an integer or real dtype, got complex128.",
+    "spherical_encoding(zeros(2), zeros(2, bool), 2)": "`longitude` must have an integer or real dtype, got bool.",
+    "spherical_encoding(zeros(2), zeros(2), 2.5)": "`degree` must be a non-negative integer, got 2.5 of type float.",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS)

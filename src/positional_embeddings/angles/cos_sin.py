@@ -157,14 +157,19 @@ def _cos_sin_of_phase(
         cos, sin = _cos_sin_float64(phase_hi, fine, xp)
     else:
         cos, sin = _cos_sin_float32(phase_hi, fine, work)
+    cos, sin = add_quadrants(cos, sin, quadrant, xp)
+    if factor != 1:
+        cos, sin = cos * factor, sin * factor
+    return cos, sin
+
+
+def add_quadrants(cos: Any, sin: Any, quadrant: Any, xp: Namespace) -> tuple[Any, Any]:
+    """Return cosine and sine of angles after a whole number of quadrants is added, exactly."""
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     odd = (quadrant == 1) | (quadrant == 3)
     cos, sin = xp.where(odd, sin, cos), xp.where(odd, cos, sin)
     cos = xp.where((quadrant == 1) | (quadrant == 2), -cos, cos)
-    sin = xp.where(quadrant >= 2, -sin, sin)
-    if factor != 1:
-        cos, sin = cos * factor, sin * factor
-    return cos, sin
+    return cos, xp.where(quadrant >= 2, -sin, sin)
 
 
 def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, Any]:

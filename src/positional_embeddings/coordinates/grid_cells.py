@@ -1,0 +1,172 @@
+"""Grid-cell encodings of points of a plane (Space2Vec)."""
+
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from typing import Any, Literal, get_args
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import is_host_array
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.namespace import (
+    Array,
+    Dtype,
+    HostArray,
+    Namespace,
+    default_float,
+    device_of,
+    float_dtype,
+    host_constant,
+    is_real_floating,
+    namespace_of,
+    remedy_for,
+    widest_float,
+)
+from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+
+Kind = Literal["theory", "grid"]
+
+_MOST_SCALES = 2**16
+_SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # degrees
+
+
+def grid_cell_encoding(
+    points: Array,
+    /,
+    wavelengths: Sequence[float] | HostArray,
+    *,
+    kind: Kind = "theory",
+    dtype: Dtype | None = None,
+) -> Any:
+    r"""Return cosines and sines of points of a plane at several scales, as grid cells fire.
+
+    Parameters
+    ----------
+    points : array, shape (2, *S)
+        Both coordinates, integer or real, of points in a plane, in one unit. Real ones beyond
+        2**63 give NaN.
+    wavelengths : list, tuple or one-dimensional NumPy array of float
+        Distance of two neighbouring crests at each of n scales, in the unit of `points`:
+        positive numbers, 1 to 2**16 of them.
+    kind : {"theory", "grid"}, default "theory"
+        "theory": waves along three directions 120 degrees apart, whose sum is a hexagonal
+        pattern. "grid": waves along both coordinates.
+    dtype : dtype, optional
+        Real floating-point dtype of the result. If None, that of real points, or the library's
+        default for integer ones.
+
+    Returns
+    -------
+    array, shape (6 * n, *S) for "theory", (4 * n, *S) for "grid"
+        :math:`\cos(2\pi\,p_j / w_s)` and :math:`\sin(2\pi\,p_j / w_s)`, side by side, for each
+        direction :math:`j` of each scale :math:`s`; the directions of a scale follow one
+        another. For "theory" :math:`p_j` is the scalar product with :math:`a_1 = (1, 0)`,
+        :math:`a_2 = (-1/2, \sqrt{3}/2)` and :math:`a_3 = (-1/2, -\sqrt{3}/2)`; for "grid" it is
+        the coordinate :math:`j`. Angles are exact however far the points are from the origin.
+
+    Raises
+    ------
+    TypeError
+        If `points` is not an array of numbers, or `wavelengths` are not numbers in a list, tuple
+        or NumPy array.
+    ValueError
+        If `points` does not have 2 coordinates on its first axis, there are no wavelengths, one
+        is not positive, or `kind` is unknown.
+
+    Notes
+    -----
+    Scalar products of two encodings depend on the difference of the points only.
+
+    The paper divides by :math:`\lambda_{\min}\,g^{s/(S-1)}` with
+    :math:`g = \lambda_{\max} / \lambda_{\min}` and without :math:`2\pi`: its :math:`S` scales are
+    the wavelengths :math:`2\pi\,\lambda_{\min}\,g^{s/(S-1)}`, from short to long. Its features,
+    too, go from scale to scale. The authors' program (gengchenmai/space2vec) puts each sine
+    before its cosine, and for "grid" all scales of a coordinate before those of the other one.
+
+    References
+    ----------
+    Mai et al. (2020), Multi-Scale Representation Learning for Spatial Feature Distributions using
+    Grid Cells, ICLR, section 4, the point space encoder and its Theorem 1 ("theory"), and the
+    variant "grid" that it is compared with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> points = np.asarray([[0.0, 125.0], [0.0, 0.0]])  # x and y in km
+    >>> grid_cell_encoding(points, [1000, 100]).shape
+    (12, 2)
+    >>> grid_cell_encoding(points, [1000], kind="grid").round(2)
+    array([[1.  , 0.71],
+           [0.  , 0.71],
+           [1.  , 1.  ],
+           [0.  , 0.  ]])
+    """
+    xp = namespace_of(points=points)
+    checks.real("points", points, xp)
+    _check_coordinates(points)
+    lengths = _wavelengths(wavelengths)
+    checks.choice("kind", kind, get_args(Kind))
+    on = device_of(points)
+    default = points.dtype if is_real_floating(points.dtype, xp) else default_float(xp, on)
+    dtype = float_dtype(dtype, default, xp, on)
+    encode = _theory if kind == "theory" else _grid
+    waves = encode(points, lengths, xp)
+    encoding = xp.reshape(waves, (waves.shape[0] * waves.shape[1], *waves.shape[2:]))
+    return xp.astype(encoding, dtype, copy=False)
+
+
+def _theory(points: Any, lengths: list[float], xp: Namespace) -> Any:
+    """Return cosines and sines along three directions, (scale, 6, *S).
+
+    The two parts of a scalar product are added as angles, each of them exact: their sum would
+    be rounded.
+    """
+    x_cos, x_sin = _waves(points[0, ...], _frequencies("1", *lengths), xp)
+    a_cos, a_sin = _waves(points[0, ...], _frequencies("0.5", *lengths), xp)
+    b_cos, b_sin = _waves(points[1, ...], _frequencies(_SIN_60, *lengths), xp)
+    cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
+    sin_of_a, sin_of_b = a_sin * b_cos, b_sin * a_cos
+    second = cos_cos + sin_sin, sin_of_b - sin_of_a  # b - a
+    third = cos_cos - sin_sin, -sin_of_b - sin_of_a  # -b - a
+    return xp.stack([x_cos, x_sin, *second, *third], axis=1)
+
+
+def _grid(points: Any, lengths: list[float], xp: Namespace) -> Any:
+    """Return cosines and sines along both coordinates, (scale, 4, *S)."""
+    cos, sin = _waves(points, _frequencies("1", *lengths), xp)
+    return xp.stack([cos[:, 0, ...], sin[:, 0, ...], cos[:, 1, ...], sin[:, 1, ...]], axis=1)
+
+
+def _waves(positions: Any, frequencies: str, xp: Namespace) -> tuple[Any, Any]:
+    wide = widest_float(xp, device_of(positions))
+    return cos_sin(positions, Frequencies(frequencies), wide, xp)
+
+
+@host_constant
+def _frequencies(part: str, *lengths: float) -> str:
+    """Return the digits of frequencies: a part of a cycle in each length."""
+    with localcontext(DIGITS):
+        return " ".join(str(Decimal(part) / Decimal(length)) for length in lengths)
+
+
+def _check_coordinates(points: Any) -> None:
+    shape = tuple(points.shape)
+    if not shape or checks.differ(shape[0], 2):
+        last = len(shape) > 1 and shape[-1] == 2
+        hint = " Pass moveaxis(points, -1, 0) if the coordinates are on its last axis."
+        raise wrong_value(
+            "points", "have shape (2, ...), both coordinates first", shape, hint if last else ""
+        )
+
+
+def _wavelengths(wavelengths: Any) -> list[float]:
+    """Return wavelengths as ints and floats, after checking them."""
+    what = "be a list, a tuple or a one-dimensional NumPy array of positive numbers"
+    is_array = is_host_array(wavelengths) and wavelengths.ndim == 1
+    if not (is_array or isinstance(wavelengths, list | tuple)):
+        hint = remedy_for("wavelengths", wavelengths)
+        raise wrong_type("wavelengths", what, shown(wavelengths), hint)
+    numbers = wavelengths.tolist() if is_array else wavelengths
+    if not 0 < len(numbers) <= _MOST_SCALES:
+        raise wrong_value("wavelengths", "have 1 to 2**16 numbers", len(numbers))
+    return [checks.positive_number(f"wavelengths[{i}]", n) for i, n in enumerate(numbers)]
