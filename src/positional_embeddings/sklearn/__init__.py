@@ -10,6 +10,7 @@ except ImportError as error:
     raise ImportError(message) from error
 
 from positional_embeddings.sklearn.encoder import PositionalEncoder
+from positional_embeddings.sklearn.gap_filler import GapFiller
 from positional_embeddings.sklearn.kernels import (
     GaussianKernel,
     PeriodicKernel,
@@ -21,6 +22,7 @@ from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 __all__ = [
     "AttentionRegressor",
+    "GapFiller",
     "GaussianKernel",
     "PeriodicKernel",
     "PositionalEncoder",

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.coordinates.calendar import elapsed
 
 
 class Times(NamedTuple):
@@ -162,3 +163,24 @@ def time_zone_of(time_zone: Any) -> tzinfo | None:
         return ZoneInfo(time_zone)
     except (KeyError, OSError, ValueError):  # the last two where the text is no file's name
         raise wrong_value("time_zone", what, shown(time_zone)) from None
+
+
+def with_days(x: Any) -> Any:
+    """Return a table with times as days since 1970-01-01 UTC, anything else as it came."""
+    table = as_table(x)
+    is_date = columns_of_dates(table)
+    if not any(is_date):
+        return table
+    days = {j: days_of(column_of(table, j), f"column {j}") for j, d in enumerate(is_date) if d}
+    if isinstance(table, host.ndarray):
+        rest = [days[j] if j in days else table[:, j] for j in range(len(is_date))]
+        return host.stack([column.astype(host.float64) for column in rest], axis=1)
+    columns: dict[str, Any] = {str(table.columns[j]): column for j, column in days.items()}
+    if hasattr(table, "iloc"):
+        return table.assign(**columns)
+    return table.with_columns(type(table)(columns).get_columns())
+
+
+def days_of(column: Any, name: str) -> HostArray:
+    """Return a column of dates as days since 1970-01-01 UTC."""
+    return elapsed(times_of(column, name, None).utc, host.datetime64(0, "s"), "D")

@@ -15,6 +15,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     widest_float,
 )
+from positional_embeddings.sklearn.columns import with_days
 from positional_embeddings.sklearn.kernels import LOO, Factor, GaussianKernel, Kernel
 from positional_embeddings.sklearn.smooth import Options, Samples, Smooth, cut_factor
 
@@ -140,8 +141,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
         Parameters
         ----------
-        X : array, shape (samples, columns)
-            Where was measured.
+        X : array or table, shape (samples, columns)
+            Where was measured. Columns of dates, of NumPy, pandas or polars, are taken as days
+            since 1970-01-01 UTC.
         y : array, shape (samples,) or (samples, targets)
             What was measured.
         sample_weight : array, shape (samples,), optional
@@ -153,7 +155,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             Itself.
         """
         options = self._check_options()
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
+        X, y = validate_data(self, with_days(X), y, multi_output=True, y_numeric=True)
         samples = _samples(X, y, sample_weight)
         kernel = self._check_kernel(samples.x.shape[0])
         self._is_flat = y.ndim == 1
@@ -170,8 +172,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
         Parameters
         ----------
-        X : array, shape (queries, columns)
-            Where to tell it.
+        X : array or table, shape (queries, columns)
+            Where to tell it, as in `fit`.
         return_std : bool, default False
             Return the standard deviation of a new measurement as well: noise, and what the
             noise of the samples makes of the function. It does not know where the function
@@ -186,7 +188,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         return_std = checks.boolean("return_std", return_std)
-        X = validate_data(self, X, reset=False)
+        X = validate_data(self, with_days(X), reset=False)
         xp = self._check_library(X)
         dtype = X.dtype if is_real_floating(X.dtype, xp) else widest_float(xp, device_of(X))
         mean, squares = self._smoother.predict(_as_columns(X, xp), with_squares=return_std)
@@ -217,8 +219,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     def _check_library(self, X: Any) -> Namespace:
         """Check that queries have the library and the device of the samples."""
-        xp, y = namespace_of(X=X), self._smoother.samples.y
-        if xp is not namespace_of(y=y) or device_of(X) != device_of(y):
+        y = self._smoother.samples.y
+        try:
+            xp = namespace_of(X=X, y=y)
+        except TypeError:
+            xp = None
+        if xp is None or device_of(X) != device_of(y):
             message = (
                 f"X passed to {type(self).__name__}.predict() must use the same namespace and "
                 f"device as in fit(), {kind_of(y)} on {device_of(y)}, got {kind_of(X)} on "
