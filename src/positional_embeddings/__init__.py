@@ -13,6 +13,7 @@ from positional_embeddings.attention.dot_product import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
+from positional_embeddings.coordinates.graph import graph_laplacian_encoding, random_walk_encoding
 from positional_embeddings.coordinates.grid import grid_encoding, grid_positions
 from positional_embeddings.coordinates.grid_cells import grid_cell_encoding
 from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
@@ -133,6 +134,7 @@ __all__ = [
     "fire_bias",
     "from_attend",
     "fully_masked_rows",
+    "graph_laplacian_encoding",
     "grid_cell_encoding",
     "grid_encoding",
     "grid_positions",
@@ -145,6 +147,7 @@ __all__ = [
     "positions_from_mask",
     "positions_from_segment_ids",
     "random_fourier_encoding",
+    "random_walk_encoding",
     "relative_position_bucket",
     "relative_positions",
     "rotate_pairs",

@@ -45,6 +45,17 @@ VALUE_ERRORS = {
     "spherical_encoding(np.asarray([8.5, -151.2]), zeros(2), 2)": "`latitude` must be from -90 to 90 degrees, got -151.2. Pass the latitude first, then the longitude.",
     "spherical_encoding(np.asarray(91), zeros(2), 2)": "`latitude` must be from -90 to 90 degrees, got 91.0. Pass the latitude first, then the longitude.",
     "spherical_encoding(np.asarray(47.5), zeros(2), 2, unit='radians')": "`latitude` must be from -pi/2 to pi/2 radians, got 47.5. Pass unit='degrees' if it is in degrees.",
+    "graph_laplacian_encoding(zeros(3), 1)": "`adjacency` must have shape (..., nodes, nodes), got shape (3,).",
+    "graph_laplacian_encoding(zeros((3, 4)), 1)": "`adjacency` must have shape (..., nodes, nodes), got shape (3, 4).",
+    "graph_laplacian_encoding(ones((3, 3)), 0)": "`k` must be a positive integer, got 0.",
+    "graph_laplacian_encoding(ones((3, 3)), 3)": "`k` must be below 3, the number of nodes, got 3.",
+    "graph_laplacian_encoding(ones((3, 3)), 1, laplacian='signless')": "`laplacian` must be 'normalized' or 'combinatorial', got 'signless'.",
+    "graph_laplacian_encoding(np.tri(3), 1)": "`adjacency` must be symmetric, got edges of one direction. Pass adjacency + adjacency.mT for the edges of both directions.",
+    "graph_laplacian_encoding(-ones((3, 3)), 1)": "`adjacency` must have finite weights of 0 or more, got negative ones.",
+    "graph_laplacian_encoding(np.nan * ones((3, 3)), 1)": "`adjacency` must have finite weights of 0 or more, got NaN or infinity.",
+    "random_walk_encoding(zeros((3, 4)), 1)": "`adjacency` must have shape (..., nodes, nodes), got shape (3, 4).",
+    "random_walk_encoding(ones((3, 3)), 0)": "`steps` must be a positive integer, got 0.",
+    "random_walk_encoding(np.inf * ones((3, 3)), 1)": "`adjacency` must have finite weights of 0 or more, got NaN or infinity.",
 }
 TYPE_ERRORS = {
     "grid_positions(3)": "`shape` must be a list or tuple of integers, got 3.",
@@ -72,6 +83,22 @@ TYPE_ERRORS = {
     "spherical_encoding(zeros(2, complex), zeros(2), 2)": "`latitude` must have an integer or real dtype, got complex128.",
     "spherical_encoding(zeros(2), zeros(2, bool), 2)": "`longitude` must have an integer or real dtype, got bool.",
     "spherical_encoding(zeros(2), zeros(2), 2.5)": "`degree` must be a non-negative integer, got 2.5 of type float.",
+    "graph_laplacian_encoding(Sparse(), 1)": "`adjacency` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got scipy.sparse.csr_array. Pass adjacency.toarray().",
+    "graph_laplacian_encoding(ones((3, 3), complex), 1)": "`adjacency` must have an integer or real dtype, got complex128.",
+    "graph_laplacian_encoding(ones((3, 3)), 1.0)": "`k` must be a positive integer, got 1.0 of type float.",
+    "random_walk_encoding(ones((3, 3)), '2')": "`steps` must be a positive integer, got '2' of type str.",
+    "random_walk_encoding(ones((3, 3)), 2, dtype=bool)": "`dtype` must be a real floating-point dtype of the library, got <class 'bool'>.",
 }
 
-test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS)
+
+class Sparse:
+    """As a sparse matrix of SciPy, which need not be installed."""
+
+    __module__ = "scipy.sparse"
+    __qualname__ = "csr_array"
+
+    def toarray(self):
+        raise NotImplementedError
+
+
+test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, Sparse=Sparse)

@@ -20,8 +20,6 @@ pytest.importorskip("sklearn.base", reason=REASON)
 pd = pytest.importorskip("pandas", reason=REASON)
 pl = pytest.importorskip("polars", reason=REASON)
 
-from positional_embeddings.coordinates.random_fourier import random_fourier_encoding  # noqa: E402
-from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
 from sklearn import config_context  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 from sklearn.compose import ColumnTransformer, make_column_selector  # noqa: E402
@@ -32,6 +30,8 @@ from sklearn.pipeline import make_pipeline  # noqa: E402
 
 import positional_embeddings.sklearn  # noqa: E402
 from positional_embeddings import sinusoidal_encoding  # noqa: E402
+from positional_embeddings.coordinates.random_fourier import random_fourier_encoding  # noqa: E402
+from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
 from positional_embeddings.sklearn import PositionalEncoder, encoder, features  # noqa: E402
 
 ZURICH = ZoneInfo("Europe/Zurich")

@@ -91,6 +91,8 @@ def remedy_for(name: str, value: Any) -> str:
         return f" Pass numpy.asarray({name})."
     if hasattr(value, "dense") and hasattr(value, "key_ranges"):
         return f" Pass {name}.dense(q_len, k_len)."
+    if hasattr(value, "toarray"):  # a sparse matrix of SciPy
+        return f" Pass {name}.toarray()."
     packages = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
     if packages & {"pandas", "polars"} and hasattr(value, "to_numpy"):
         return f" Pass {name}.to_numpy()."
