@@ -9,7 +9,7 @@ from pathlib import Path
 import array_api_compat  # noqa: F401 - it must be installed
 
 ARRAYS = ("cupy", "torch", "jax", "dask", "array_api_strict")
-LIBRARIES = (*ARRAYS, "matplotlib", "numba", "pandas", "polars", "scipy", "sklearn")
+LIBRARIES = (*ARRAYS, "matplotlib", "numba", "pandas", "polars", "scipy", "sklearn", "xarray")
 
 
 OPTIONAL_ROOMS = ("sklearn",)

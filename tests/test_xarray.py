@@ -1,0 +1,716 @@
+"""Encodings and attention of xarray: the numbers of the bare functions, under names."""
+
+import datetime as dt
+import doctest
+import importlib
+import itertools
+import sys
+
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+from positional_embeddings._core.namespace import to_host
+from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
+from wrong_inputs import make_test
+
+xr = pytest.importorskip("xarray", reason="the group test lacks xarray")
+pd = pytest.importorskip("pandas", reason="comes with xarray")
+
+from positional_embeddings import xarray as pex  # noqa: E402
+from positional_embeddings.coordinates.calendar import cycles_of, elapsed  # noqa: E402
+from positional_embeddings.coordinates.cyclic import cyclic_encoding  # noqa: E402
+from positional_embeddings.coordinates.fourier import fourier_encoding  # noqa: E402
+from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
+
+HOURS = np.arange("2023-12-30", "2024-01-04", 5, dtype="datetime64[h]").astype("datetime64[ns]")
+
+
+def series(rng=None):
+    """Return a series of floats in hours, with a further coordinate and a scalar one."""
+    values = (rng or np.random.default_rng(0)).standard_normal(len(HOURS))
+    coords = {
+        "time": ("time", HOURS, {"long_name": "local time"}),
+        "day": ("time", HOURS.astype("datetime64[D]").astype(int)),
+        "station": "Jena",
+    }
+    return xr.DataArray(values, dims="time", coords=coords, attrs={"units": "K"}, name="t2m")
+
+
+def grid():
+    """Return a curvilinear grid: latitude and longitude of (y, x)."""
+    y, x = np.meshgrid(np.arange(3.0), np.arange(4.0), indexing="ij")
+    coords = {
+        "lat": (("y", "x"), 40 + y + x / 10, {"units": "degrees_north"}),
+        "lon": (("y", "x"), 170 + 10 * x - y, {"units": "degrees_east"}),
+    }
+    return xr.Dataset({"height": (("y", "x"), y * x)}, coords=coords)
+
+
+def test_xarray_is_asked_for_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    monkeypatch.delitem(sys.modules, "positional_embeddings.xarray")
+    monkeypatch.delattr(pe, "xarray")
+    message = r'needs xarray: pip install "positional-embeddings\[xarray\]"\.$'
+    with pytest.raises(ImportError, match=message):
+        importlib.import_module("positional_embeddings.xarray")
+
+
+def test_examples():
+    results = doctest.testmod(pex, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert results.attempted >= 20
+    assert results.failed == 0
+
+
+# Encodings.
+
+
+def test_cyclic_of_the_calendar():
+    half_day = dt.timedelta(hours=12)
+    periods = ["day", "year", half_day, np.timedelta64(7, "D")]
+    got = pex.encode(series(), "time", periods=periods, harmonics=[2, 1, 1, 1])
+    expected = [
+        cyclic_encoding(cycles_of(HOURS, period), 1.0, n)
+        for period, n in zip(periods, (2, 1, 1, 1), strict=True)
+    ]
+    np.testing.assert_array_equal(got.values, np.concat(expected))
+    names = ["24h_1", "24h_2", "year_1", "12h_1", "7d_1"]
+    labels = [f"time_{wave}_{name}" for name in names for wave in ("sin", "cos")]
+    assert got.feature.values.tolist() == labels
+
+
+def test_names_attributes_and_coordinates():
+    da = series()
+    got = pex.encode(da, "time", periods="day")
+    assert got.dims == ("feature", "time")
+    assert got.name == "time_encoding"
+    assert got.attrs == {"long_name": "cyclic encoding of local time", "units": "1"}
+    assert set(got.coords) == {"feature", "time", "day", "station"}
+    for name in ("time", "day", "station"):
+        xr.testing.assert_identical(
+            got.coords[name].drop_vars(["feature"], errors="ignore"), da.coords[name]
+        )
+    assert pex.encode(da.to_dataset(), "time", periods="day").identical(got)
+    renamed = pex.encode(da, "day", periods=7, feature_dim="embedding")
+    assert renamed.dims == ("embedding", "time")
+    assert renamed.embedding.values.tolist() == ["day_sin_7_1", "day_cos_7_1"]
+
+
+@pytest.mark.parametrize(
+    ("period", "label"),
+    [
+        ("day", "24h"),
+        ("week", "7d"),
+        ("year", "year"),
+        (dt.timedelta(days=1), "24h"),
+        (dt.timedelta(days=2), "2d"),
+        (dt.timedelta(hours=36), "36h"),
+        (np.timedelta64(90, "m"), "90min"),
+        (np.timedelta64(3, "W"), "21d"),
+        (np.timedelta64(1_500_000, "us"), "1500ms"),
+        (np.timedelta64(1000 * 365, "D"), "365000d"),
+        (pd.Timedelta(250, "ns"), "250ns"),
+        (pd.Timedelta("1h"), "1h"),
+    ],
+)
+def test_label_of_a_period_of_times(period, label):
+    got = pex.encode(series(), "time", periods=period)
+    assert got.feature.values.tolist() == [f"time_sin_{label}_1", f"time_cos_{label}_1"]
+    np.testing.assert_array_equal(got.values, cyclic_encoding(cycles_of(HOURS, period), 1.0))
+
+
+@pytest.mark.parametrize("periods", [365.25, [365.25, 7], np.asarray([365.25, 7.0])])
+def test_cyclic_of_numbers(periods):
+    got = pex.encode(series(), "day", periods=periods, harmonics=3)
+    days = series().day.values
+    np.testing.assert_array_equal(got.values, cyclic_encoding(days, periods, 3))
+    assert got.dtype == np.float64
+    assert got.feature.values.tolist()[:2] == ["day_sin_365.25_1", "day_cos_365.25_1"]
+    assert len(set(got.feature.values.tolist())) == got.sizes["feature"]
+
+
+@pytest.mark.parametrize("arrangement", ["interleaved", "concatenated"])
+def test_fourier(arrangement):
+    ds, wavelengths = grid(), (2.5, 10)
+    got = pex.encode(ds, "lat", "fourier", wavelengths=wavelengths, arrangement=arrangement)
+    expected = fourier_encoding(ds.lat.values, wavelengths, arrangement=arrangement)
+    np.testing.assert_array_equal(got.values, expected)
+    assert got.dims == ("feature", "y", "x")
+    for label in ("lat_sin_2.5", "lat_cos_2.5", "lat_sin_10", "lat_cos_10"):
+        _, wave, wavelength = label.split("_")
+        phase = 2 * np.pi * ds.lat.values / float(wavelength)
+        np.testing.assert_allclose(
+            got.sel(feature=label).values, getattr(np, wave)(phase), atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("arrangement", ["interleaved", "concatenated"])
+def test_fourier_of_times(arrangement):
+    wavelengths = [np.timedelta64(30, "D"), dt.timedelta(hours=60)]
+    got = pex.encode(series(), "time", "fourier", wavelengths=wavelengths, arrangement=arrangement)
+    days = elapsed(HOURS, np.datetime64("1970-01-01"), "D")
+    expected = fourier_encoding(days, [30, 2.5], arrangement=arrangement)
+    np.testing.assert_allclose(got.values, expected, atol=1e-12)
+    labels = ["sin_30d", "cos_30d", "sin_60h", "cos_60h"]
+    labels = labels if arrangement == "interleaved" else labels[::2] + labels[1::2]
+    assert got.feature.values.tolist() == [f"time_{label}" for label in labels]
+
+
+@pytest.mark.parametrize("arrangement", ["interleaved", "concatenated"])
+@pytest.mark.parametrize("size", [6, 7])
+def test_sinusoidal(arrangement, size):
+    options = {"base": 100, "arrangement": arrangement}
+    got = pex.encode(series(), "day", "sinusoidal", embedding_size=size, **options)
+    days = series().day.values
+    np.testing.assert_array_equal(got.values, sinusoidal_encoding(days, size, **options))
+    for label in got.feature.values:
+        _, wave, i = label.split("_")
+        angle = days * 100 ** (-2 * int(i) / size)
+        np.testing.assert_allclose(
+            got.sel(feature=label).values, getattr(np, wave)(angle), atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("origin", [None, np.datetime64("2024-01-01")])
+def test_times_are_counted_from_an_origin(origin):
+    start = np.datetime64("1970-01-01") if origin is None else origin
+    days = elapsed(HOURS, start, "D")
+    options = {"unit": "D", "origin": origin}
+    got = pex.encode(series(), "time", "sinusoidal", embedding_size=4, **options)
+    np.testing.assert_array_equal(got.values, sinusoidal_encoding(days, 4))
+
+
+def test_places_on_a_grid_a_curvilinear_grid_and_at_stations():
+    lat, lon = np.asarray([-90.0, 0.0, 60.0]), np.asarray([-180.0, 0.0, 90.0, 180.0])
+    ds = xr.Dataset(coords={"lon": lon, "lat": lat})
+    got = pex.encode(ds, ("lat", "lon"), "spherical", degree=3)
+    assert got.dims == ("feature", "lat", "lon")
+    np.testing.assert_array_equal(got.values, spherical_encoding(lat[:, None], lon, 3))
+    np.testing.assert_array_equal(got.sel(lon=180).values, got.sel(lon=-180).values)
+    assert got.feature.values[:4].tolist() == [
+        "lat_lon_l0_m0",
+        "lat_lon_l1_m-1",
+        "lat_lon_l1_m0",
+        "lat_lon_l1_m1",
+    ]
+    assert got.attrs["long_name"] == "spherical encoding of lat and lon"
+
+    curved = grid()
+    got = pex.encode(curved, ["lat", "lon"], "spherical", degree=2)
+    assert got.dims == ("feature", "y", "x")
+    assert got.lat.attrs == curved.lat.attrs
+    expected = spherical_encoding(curved.lat.values, curved.lon.values, 2)
+    np.testing.assert_array_equal(got.values, expected)
+
+    stations = xr.Dataset(coords={"lat": ("station", lat), "lon": ("station", lon[:3])})
+    got = pex.encode(stations, ("lat", "lon"), "spherical", degree=2)
+    np.testing.assert_array_equal(got.values, spherical_encoding(lat, lon[:3], 2))
+
+
+@pytest.mark.parametrize(
+    ("units", "given", "unit"),
+    [
+        ({}, None, "degrees"),
+        ({"units": "radian"}, None, "radians"),
+        ({"units": "degrees_north"}, None, "degrees"),
+        ({"units": "degrees_north"}, "radians", "radians"),
+    ],
+)
+def test_unit_of_places(units, given, unit):
+    lat, lon = np.asarray([0.5, -1.0]), np.asarray([3.0, 0.25])
+    coords = {"lat": ("place", lat, units), "lon": ("place", lon, units)}
+    options = {} if given is None else {"unit": given}
+    got = pex.encode(xr.Dataset(coords=coords), ("lat", "lon"), "spherical", degree=1, **options)
+    np.testing.assert_array_equal(got.values, spherical_encoding(lat, lon, 1, unit=unit))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, "float32", np.dtype("float32")])
+def test_dtype(dtype):
+    assert pex.encode(series(), "time", periods="day").dtype == np.float64
+    assert pex.encode(series(), "time", periods="day", dtype=dtype).dtype == np.float32
+    ds = grid()
+    narrow = ds.assign_coords(lat=ds.lat.astype(np.float32))
+    assert pex.encode(narrow, "lat", periods=360).dtype == np.float32
+    assert pex.encode(narrow, ("lat", "lon"), "spherical", degree=1).dtype == np.float64
+
+
+def test_missing_times():
+    times = HOURS.copy()
+    times[3] = np.datetime64("NaT")
+    da = xr.DataArray(np.zeros(len(HOURS)), dims="sample", coords={"seen": ("sample", times)})
+    got = pex.encode(da, "seen", periods="day")
+    assert got.isnull().any("feature").values.nonzero()[0].tolist() == [3]
+
+
+# Attention.
+
+
+def sample(rng, sizes, dtype=np.float64):
+    coords = {d: np.arange(n) for d, n in sizes.items() if d in ("time", "new")}
+    return xr.DataArray(
+        rng.standard_normal(tuple(sizes.values())).astype(dtype), dims=tuple(sizes), coords=coords
+    )
+
+
+SIZES = {"new": 4, "time": 5, "f": 3, "g": 2, "head": 2, "lat": 3}
+
+
+def reference(query, key, value, mask=None, bias=None, **options):
+    """Return the attention of each combination of the further dimensions by the bare function."""
+    terms = {n: t for n, t in (("mask", mask), ("bias", bias)) if t is not None}
+    given = [query, key, value, *terms.values()]
+    further = sorted({d for a in given for d in a.dims} - {"new", "time", "f"})
+    v_features = value.sizes.get("f", 1)
+    out = np.empty((*(SIZES[d] for d in further), query.sizes["new"], v_features))
+
+    def at(array, place, dims):
+        array = array.isel({d: i for d, i in place.items() if d in array.dims})
+        return array.expand_dims([d for d in dims if d not in array.dims]).transpose(*dims).values
+
+    for index in itertools.product(*(range(SIZES[d]) for d in further)):
+        place = dict(zip(further, index, strict=True))
+        arrays = [at(query, place, ("f", "new"))]
+        arrays += [at(array, place, ("f", "time")) for array in (key, value)]
+        own = {name: at(term, place, ("new", "time")) for name, term in terms.items()}
+        out[index] = pe.scaled_dot_product_attention(*arrays, **own, **options).T
+    result = xr.DataArray(out, dims=(*further, "new", "f"))
+    return result if "f" in value.dims else result.isel(f=0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_attention_is_that_of_each_combination_of_the_further_dimensions(seed):
+    """Arrays have any of the further dimensions, and theirs in any order."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(*dims):
+        further = [d for d in ("g", "head", "lat") if rng.random() < 0.4]
+        order = rng.permutation([*dims, *further])
+        return sample(rng, {d: SIZES[d] for d in order.tolist()})
+
+    query, key = drawn("new", "f"), drawn("time", "f")
+    value = drawn("time", "f") if seed % 2 else drawn("time")
+    mask = drawn("time", "new") > 0.5 if seed % 3 else drawn("time") > 0.5
+    bias = drawn("time", "new") if seed % 5 else None
+    mask = mask if seed % 4 else None
+    options = [{}, {"scale": 0.3}, {"softcap": 2.0}, {"block_size": 2}][seed // 7 % 4]
+    got = pex.attention(
+        query,
+        key,
+        value,
+        dim=("new", "time"),
+        feature_dim="f",
+        mask=mask,
+        bias=bias,
+        fill_value=0.0,
+        **options,
+    )
+    expected = reference(query, key, value, mask, bias, **options)
+    assert set(got.dims) == set(expected.dims)
+    own = [{"time": "new"}.get(d, d) for d in value.dims]
+    assert list(got.dims[len(got.dims) - len(own) :]) == own
+    np.testing.assert_allclose(got.transpose(*expected.dims).values, expected.values, atol=1e-12)
+
+
+def test_names_coordinates_and_attributes_of_attention():
+    rng = np.random.default_rng(0)
+    query = sample(rng, {"new": 4, "f": 3}).assign_coords(
+        f=["a", "b", "c"], season=("new", list("wsws"))
+    )
+    key = sample(rng, {"f": 3, "time": 5}).assign_coords(f=list("xyz"), mood=("time", range(5)))
+    value = sample(rng, {"lat": 3, "f": 2, "time": 5}, np.float32).assign_coords(
+        f=["u", "v"], lat=("lat", [1, 2, 3], {"units": "degrees_north"}), height=2.0
+    )
+    value.name, value.attrs = "wind", {"units": "m/s"}
+    got = pex.attention(query, key, value, dim=("new", "time"), feature_dim="f")
+    assert (got.dims, got.name, got.attrs) == (("lat", "f", "new"), "wind", {"units": "m/s"})
+    assert got.dtype == np.float32
+    assert set(got.coords) == {"new", "season", "lat", "f", "height"}
+    assert got.f.values.tolist() == ["u", "v"]
+    xr.testing.assert_identical(got.season.drop_vars("height"), query.season)
+    assert got.lat.attrs == {"units": "degrees_north"}
+    wide = pex.attention(query, key, value.astype(float), dim=("new", "time"), feature_dim="f")
+    np.testing.assert_allclose(got.values, wide.values, rtol=1e-6)
+
+
+def test_one_name_for_queries_and_keys():
+    """The times of the queries need not be those of the keys; a mask has those of the keys."""
+    rng = np.random.default_rng(1)
+    key, value = sample(rng, {"f": 3, "time": 5}), sample(rng, {"time": 5})
+    query = sample(rng, {"time": 4, "f": 3}).assign_coords(time=[10, 20, 30, 40])
+    mask = value > 0.5
+    got = pex.attention(query, key, value, dim="time", feature_dim="f", mask=mask)
+    expected = pe.scaled_dot_product_attention(
+        query.values.T, key.values, value.values[None], mask=mask.values[None]
+    )
+    np.testing.assert_allclose(got.values, expected[0], atol=1e-12)
+    assert got.time.values.tolist() == [10, 20, 30, 40]
+
+
+def test_stacked_dimensions_are_unstacked_again():
+    rng = np.random.default_rng(2)
+    ds = sample(rng, {"f": 3, "y": 2, "x": 3}).assign_coords(y=[10, 20], x=[1, 2, 3])
+    places = ds.stack(place=("y", "x"))
+    got = pex.attention(
+        places, places, ds[0].stack(place=("y", "x")), dim="place", feature_dim="f"
+    ).unstack("place")
+    x = ds.values.reshape(3, 6)
+    expected = pe.scaled_dot_product_attention(x, x, x[:1]).reshape(2, 3)
+    np.testing.assert_allclose(got.values, expected, atol=1e-12)
+    assert got.y.values.tolist() == [10, 20]
+
+
+@pytest.mark.parametrize("offset", [None, 1])
+def test_mask_of_the_library(offset):
+    rng = np.random.default_rng(3)
+    query, key, value = (
+        sample(rng, {"lat": 3, "new": 4, "f": 3}),
+        sample(rng, {"lat": 3, "time": 5, "f": 3}),
+        sample(rng, {"lat": 3, "time": 5, "f": 2}),
+    )
+    mask = pe.CausalMask() | pe.SlidingWindowMask(1, 0)
+    got = pex.attention(
+        query, key, value, dim=("new", "time"), feature_dim="f", mask=mask, offset=offset
+    )
+    expected = pe.scaled_dot_product_attention(
+        query.values,
+        key.values,
+        value.values,
+        mask=mask,
+        offset=offset,
+        feature_axis=-1,
+        seq_axis=-2,
+    )
+    np.testing.assert_allclose(got.values, expected, atol=1e-12)
+    early = pe.FunctionMask(lambda q_pos, k_pos: k_pos < 2 + 0 * q_pos)
+    got = pex.attention(query, key, value, dim=("new", "time"), feature_dim="f", mask=early)
+    assert got.notnull().all()
+
+
+def test_queries_without_keys_get_the_fill_value():
+    rng = np.random.default_rng(4)
+    query, key = sample(rng, {"new": 2, "f": 3}), sample(rng, {"time": 5, "f": 3})
+    value = sample(rng, {"time": 5, "lat": 3})
+    value[:, 1] = np.nan
+    value[2, 0] = np.nan
+    options = {"dim": ("new", "time"), "feature_dim": "f", "mask": value.isnull()}
+    got = pex.attention(query, key, value, **options)
+    assert got.isnull().values.tolist() == [[False, True, False]] * 2
+    assert (pex.attention(query, key, value, **options, fill_value=-1)[:, 1] == -1).all()
+    none = pex.attention(query, key[:0], value[:0], dim=("new", "time"), feature_dim="f")
+    assert none.shape == (2, 3)
+    assert none.isnull().all()
+
+
+def test_labels_that_conflict_are_an_error():
+    rng = np.random.default_rng(5)
+    key, value = sample(rng, {"f": 3, "time": 5}), sample(rng, {"time": 5})
+    later = value.assign_coords(time=value.time + 1)
+    with pytest.raises(ValueError, match=r"cannot align objects .*'time'"):
+        pex.attention(key, key, later, dim="time", feature_dim="f")
+    with pytest.raises(ValueError, match=r"cannot align objects .*'time'"):
+        pex.attention(key, key, value, dim="time", feature_dim="f", mask=later > 0)
+    named, other = key.assign_coords(f=list("abc")), key.assign_coords(f=list("acb"))
+    with pytest.raises(ValueError, match=r"cannot align objects .*'f'"):
+        pex.attention(named, other, value, dim="time", feature_dim="f")
+    with pytest.raises(ValueError, match=r"cannot .*'f'"):
+        pex.attention(key[:2], key, value, dim="time", feature_dim="f")
+
+
+# Libraries.
+
+
+@pytest.fixture
+def dask_array():
+    return pytest.importorskip("dask.array", reason="dask is not installed")
+
+
+@pytest.fixture
+def forbid_computing(dask_array):
+    """Return the context in which nothing may compute."""
+    from dask import config
+
+    def fail(*_, **__):
+        pytest.fail("something was computed early")
+
+    assert dask_array is not None
+    return lambda: config.set(scheduler=fail)
+
+
+CALLS = {
+    "lat": {"periods": [1, 360], "harmonics": 2},
+    ("lat", "lon"): {"encoding": "spherical", "degree": 2},
+    "seen": {"periods": ["day", "year"]},
+}
+
+
+@pytest.mark.parametrize("dim", CALLS, ids=str)
+def test_coordinates_of_dask_stay_lazy(dim, forbid_computing):
+    times = np.datetime64("2024-01-01") + np.arange(12).reshape(3, 4).astype("timedelta64[h]")
+    ds = grid().assign_coords(seen=(("y", "x"), times.astype("datetime64[ns]")))
+    lazy = ds.chunk(y=2, x=3).assign_coords(
+        {name: ds[name].chunk(y=2, x=3) for name in ("lat", "seen")}
+    )
+    with forbid_computing():
+        got = pex.encode(lazy, dim, **CALLS[dim])
+    assert got.chunks[1:] == ((2, 1), (3, 1))
+    expected = pex.encode(ds, dim, **CALLS[dim])
+    assert got.dtype == expected.dtype
+    np.testing.assert_array_equal(got.values, expected.values)
+    with forbid_computing(), pytest.raises(ValueError, match="`arrangement` must be"):
+        pex.encode(lazy, "lat", "fourier", wavelengths=[1], arrangement="mixed")
+    with forbid_computing(), pytest.raises(ValueError, match="`degree` must be at most"):
+        pex.encode(lazy, ("lat", "lon"), "spherical", degree=5000)
+
+
+@pytest.mark.parametrize("chunks", [{"lat": 2}, {"lat": 2, "time": 3}, {"time": 2, "head": 1}])
+def test_attention_on_dask_stays_lazy(chunks, forbid_computing):
+    rng = np.random.default_rng(6)
+    query, key = sample(rng, {"head": 2, "new": 4, "f": 3}), sample(rng, {"f": 3, "time": 5})
+    value, mask = sample(rng, {"lat": 3, "time": 5, "f": 2}), sample(rng, {"time": 5, "lat": 3}) > 0
+    options = {"dim": ("new", "time"), "feature_dim": "f"}
+    expected = pex.attention(query, key, value, mask=mask, **options)
+    own = {
+        name: {d: n for d, n in chunks.items() if d in a.dims}
+        for name, a in (("query", query), ("value", value), ("mask", mask))
+    }
+    with forbid_computing():
+        got = pex.attention(
+            query.chunk(own["query"]),
+            key,
+            value.chunk(own["value"]),
+            mask=mask.chunk(own["mask"]),
+            **options,
+        )
+        partly = pex.attention(query, key, value.chunk(own["value"]), mask=mask, **options)
+    assert got.chunksizes["new"] == (4,)
+    assert got.chunksizes["lat"] == ((2, 1) if "lat" in chunks else (3,))
+    assert got.chunksizes["head"] == ((1, 1) if "head" in chunks else (2,))
+    for lazy in (got, partly):
+        assert lazy.chunks is not None
+        assert lazy.dtype == expected.dtype
+        np.testing.assert_allclose(lazy.values, expected.values, atol=1e-12)
+    window = pex.attention(
+        query.chunk(),
+        key,
+        value.chunk(own["value"]),
+        mask=pe.CausalMask(),
+        **options,
+    )
+    expected = pex.attention(query, key, value, mask=pe.CausalMask(), **options)
+    np.testing.assert_allclose(window.values, expected.values, atol=1e-12)
+
+
+def test_arrays_of_jax():
+    jnp = pytest.importorskip("jax.numpy", reason="jax is not installed")
+    rng = np.random.default_rng(7)
+    arrays = [sample(rng, {"time": 5, "f": n}, np.float32) for n in (3, 3, 2)]
+    on_jax = [a.copy(data=jnp.asarray(a.values)) for a in arrays]
+    mask = arrays[2][:, 0] > 0
+    options = {"dim": "time", "feature_dim": "f"}
+    got = pex.attention(*on_jax, mask=mask.copy(data=jnp.asarray(mask.values)), **options)
+    assert isinstance(got.data, type(on_jax[0].data))
+    expected = pex.attention(*arrays, mask=mask, **options)
+    np.testing.assert_allclose(to_host(got.data, jnp), expected.values, rtol=1e-5, atol=1e-6)
+    for values in (np.asarray([0.5, 1.5], np.float32), np.asarray([1, 2], np.int32)):
+        da = xr.DataArray(values, dims="x", coords={"p": ("x", jnp.asarray(values))})
+        encoded = pex.encode(da, "p", periods=3)
+        assert isinstance(encoded.data, type(on_jax[0].data))
+        np.testing.assert_allclose(encoded.values, cyclic_encoding(values, 3), atol=1e-6)
+
+
+# From a dataset to filled gaps.
+
+
+def test_gaps_of_a_dataset_are_filled_without_glue():
+    rng = np.random.default_rng(8)
+    time = pd.date_range("2024-01-01", periods=240, freq="3h")
+    lat, lon = np.linspace(-60, 60, 4), np.linspace(0, 300, 6)
+    hour = 3 * np.arange(240)
+    truth = xr.Dataset(
+        {
+            "t2m": (
+                ("time", "lat", "lon"),
+                20 * np.cos(np.radians(lat))[:, None]
+                + 5 * np.sin(np.radians(lon))
+                + (4 * np.sin(2 * np.pi * hour / 24) + hour / 240)[:, None, None],
+                {"units": "degC"},
+            )
+        },
+        coords={"time": time, "lat": lat, "lon": lon},
+    )
+    ds = truth.where(truth.t2m.copy(data=rng.random(truth.t2m.shape)) > 0.3)
+    ds["t2m"][:, 0, 0] = np.nan  # a place without any
+
+    # Along time: each place has gaps of its own.
+    wavelengths = [pd.Timedelta(days=60), pd.Timedelta(days=120)]
+    times = xr.concat(
+        [
+            7 * pex.encode(ds, "time", periods="day"),
+            10 * pex.encode(ds, "time", "fourier", wavelengths=wavelengths),
+        ],
+        "feature",
+    )
+    filled = ds.t2m.fillna(
+        pex.attention(
+            times, times, ds.t2m, dim="time", feature_dim="feature", mask=ds.t2m.isnull(), scale=2
+        )
+    )
+    assert filled.dims == ds.t2m.dims
+    assert filled.attrs == {"units": "degC"}
+    assert filled.isnull().sum() == time.size
+    assert filled[:, 0, 0].isnull().all()
+    error = abs(filled - truth.t2m).where(ds.t2m.isnull())
+    assert float(error.mean()) < 0.2
+    assert float(error.mean()) < 0.1 * float(abs(ds.t2m.mean("time") - truth.t2m).mean())
+
+    # Along places: what lacks there comes from its neighbours, as far as they tell.
+    places = pex.encode(ds, ("lat", "lon"), "spherical", degree=6).stack(place=("lat", "lon"))
+    stacked = filled.stack(place=("lat", "lon"))
+    everywhere = stacked.fillna(
+        pex.attention(
+            places,
+            places,
+            stacked,
+            dim="place",
+            feature_dim="feature",
+            mask=stacked.isnull(),
+            scale=20,
+        )
+    ).unstack("place")
+    assert everywhere.isnull().sum() == 0
+    assert abs(everywhere - truth.t2m).max() < 12
+
+
+# Errors.
+
+
+class NoLeap:
+    """As a date of cftime, which need not be installed."""
+
+    __module__ = "cftime._cftime"
+
+
+def dates(values):
+    return xr.DataArray(np.zeros(2), dims="n", coords={"time": ("n", values)})
+
+
+COORDS = (
+    series()
+    .to_dataset()
+    .assign_coords(
+        word=("time", ["a"] * len(HOURS)),
+        rad=("time", np.zeros(len(HOURS)), {"units": "rad"}),
+        arc=("time", np.zeros(len(HOURS)), {"units": "radians"}),
+        lead=("time", HOURS - HOURS[0]),
+    )
+    .assign(lat=("x", [1.0, 2.0]))
+)
+CASES = {
+    "encode": pex.encode,
+    "attention": pex.attention,
+    "da": series(),
+    "ds": COORDS,
+    "cftime": dates(np.asarray([NoLeap(), NoLeap()], dtype=object)),
+    "objects": dates(np.asarray([None, None], dtype=object)),
+    "zoned": xr.DataArray(
+        np.zeros(2),
+        dims="time",
+        coords={"time": pd.date_range("2024-01-01", periods=2, tz="Europe/Berlin").as_unit("ns")},
+    ),
+    "q": sample(np.random.default_rng(0), {"new": 4, "f": 3}),
+    "k": sample(np.random.default_rng(0), {"time": 5, "f": 3}),
+    "v": sample(np.random.default_rng(0), {"time": 5, "g": 2}),
+    "pair": {"dim": ("new", "time"), "feature_dim": "f"},
+    "one": {"dim": "time", "feature_dim": "f"},
+}
+VALUE_ERRORS = {
+    'encode(da, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station'.",
+    'encode(ds, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.assign_coords(x=range(2)) for positions from 0.",
+    'encode(ds, "lat", periods=3)': "`dim` must name a coordinate, got 'lat'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.set_coords('lat').",
+    'encode(q.drop_vars("new"), "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are none.",
+    'encode(da, "time", "cyclical", periods="day")': "`encoding` must be 'cyclic' or 'fourier' or 'sinusoidal' or 'spherical', got 'cyclical'.",
+    'encode(da, "time", periods="day", feature_dim="time")': "`feature_dim` must be a new name, got 'time'; there are 'day', 'station', 'time' already.",
+    'encode(da, "time", periods="day", feature_dim="station")': "`feature_dim` must be a new name, got 'station'; there are 'day', 'station', 'time' already.",
+    'encode(da, "time", periods="month")': "`periods` must be 'day' or 'week' or 'year', got 'month'.",
+    'encode(da, "time", periods=[])': "`periods` must have one entry or more, got [].",
+    'encode(da, "time", periods=np.timedelta64(0, "D"))': "`periods` must be above zero, got np.timedelta64(0,'D').",
+    'encode(da, "day", periods=-7)': "`periods` must be a positive finite number, got -7.",
+    'encode(da, "day", periods=[7, 30], harmonics=[1, 2, 3])': "`harmonics` must be one number, or one for each of 2 periods, got [1, 2, 3].",
+    'encode(da, "day", periods=7, harmonics=0)': "`harmonics` must be a positive integer, got 0.",
+    'encode(da, "day", periods=7, harmonics=2000)': "`harmonics` must be at most 2**10, got 2000.",
+    'encode(da, "day", "fourier", wavelengths=[0])': "`wavelengths` must be a positive finite number, got 0.",
+    'encode(da, "day", "fourier", wavelengths=[3], arrangement="mixed")': "`arrangement` must be 'interleaved' or 'concatenated', got 'mixed'.",
+    'encode(da, "day", "fourier", wavelengths=[3, 3])': "`wavelengths` must differ from each other, got 3, 3.",
+    'encode(da, "day", "fourier", wavelengths=[2.0**101])': "`wavelengths` must be between 2**-64 and 2**100, got 2.535301200456459e+30.",
+    'encode(da, "time", "fourier", wavelengths=np.timedelta64(1, "M"))': "`wavelengths` must be a span of time of fixed length, got np.timedelta64(1,'M').",
+    'encode(da, "time", periods=["day", np.timedelta64(24, "h")])': "`periods` must differ from each other, got 24h, 24h.",
+    'encode(da, "time", periods=np.timedelta64(-1, "h"))': "`periods` must be above zero, got np.timedelta64(-1,'h').",
+    'encode(da, "day", "sinusoidal", embedding_size=8, unit="D")': "`unit` must be left out unless da['day'] holds datetimes, got 'D'.",
+    'encode(da, "day", "sinusoidal", embedding_size=8, origin=0)': "`origin` must be left out unless da['day'] holds datetimes, got 0.",
+    'encode(da, "time", "sinusoidal", embedding_size=8)': "`unit` must be given for datetimes, such as 'D' for days, got None.",
+    'encode(da, "time", "sinusoidal", embedding_size=8, unit="month")': "`unit` must be 'as' or 'fs' or 'ps' or 'ns' or 'us' or 'ms' or 's' or 'm' or 'h' or 'D' or 'W', got 'month'.",
+    'encode(da, "day", "sinusoidal", embedding_size=0)': "`embedding_size` must be a positive integer, got 0.",
+    'encode(da, "day", "sinusoidal", embedding_size=8, base=-1)': "`base` must be a positive finite number, got -1.",
+    'encode(da, "day", "sinusoidal", embedding_size=8, arrangement=1)': "`arrangement` must be 'interleaved' or 'concatenated', got 1.",
+    'encode(ds, ("day", "rad"), "spherical", degree=3)': "`unit` must be given if 'day' and 'rad' differ in theirs, got degrees and rad.",
+    'encode(ds, ("rad", "arc"), "spherical", degree=-1)': "`degree` must be a non-negative integer, got -1.",
+    'encode(ds, ("rad", "arc"), "spherical", degree=1024)': "`degree` must be at most 1023, got 1024.",
+    'encode(ds, ("rad", "arc"), "spherical", degree=3, unit="gon")': "`unit` must be 'degrees' or 'radians', got 'gon'.",
+    "attention(q, k, v, **one)": "`query` must have the dimension 'time', got dimensions ('new', 'f').",
+    "attention(k, q, v, **pair)": "`query` must have the dimension 'new', got dimensions ('time', 'f').",
+    'attention(q, k, v, dim=("new", "old"), feature_dim="f")': "`key` must have the dimension 'old', got dimensions ('time', 'f').",
+    'attention(q, k, v, dim="time", feature_dim="g")': "`query` must have the dimension 'time', got dimensions ('new', 'f').",
+    'attention(q, k, v, dim=("new", "time", "old"), feature_dim="f")': "`dim` must be one name, or those of queries and keys, got ('new', 'time', 'old').",
+    'attention(q, k, v, dim=("new", "time"), feature_dim="time")': "`feature_dim` must not be in `dim`, ('new', 'time'), got 'time'.",
+    'attention(q.expand_dims("time"), k, v, **pair)': "`query` must not have the dimension 'time' of the keys, got dimensions ('time', 'new', 'f').",
+    'attention(q, k.expand_dims("new"), v, **pair)': "`key` must not have the dimension 'new' of the queries, got dimensions ('new', 'time', 'f').",
+    'attention(q, k, v.expand_dims("new"), **pair)': "`value` must not have the dimension 'new' of the queries, got dimensions ('new', 'time', 'g').",
+    "attention(q, k, v, mask=q[:, 0] > 0, **pair)": "`mask` must have the dimension 'time', got dimensions ('new',).",
+    "attention(q, k, v, mask=k > 0, **pair)": "`mask` must not have the dimension 'f' of the features, got dimensions ('time', 'f').",
+    "attention(q, k, v, mask=PaddingMask([3, 4]), **pair)": "`mask` must be for one sequence, got one for 2. Pass an xarray.DataArray with the dimension of the sequences.",
+    "attention(q, k, v, bias=q[:, 0], **pair)": "`bias` must have the dimension 'time', got dimensions ('new',).",
+    "attention(q, k, v, scale=-1, **pair)": "`scale` must be a positive finite number, got -1.",
+    "attention(q, k, v, softcap=0, **pair)": "`softcap` must be a positive finite number, got 0.",
+    "attention(q, k, v, offset=1, **pair)": "`offset` must be left out unless `mask` is a `Mask`, got 1.",
+    "attention(q, k, v, offset=1, mask=v > 0, **pair)": "`offset` must be left out unless `mask` is a `Mask`, got 1.",
+    "attention(q, k, v, block_size=0, **pair)": "`block_size` must be a positive integer, got 0.",
+}
+TYPE_ERRORS = {
+    'encode(np.zeros(3), "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got numpy.ndarray.",
+    'encode([da], "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got list.",
+    'encode(da, ("time", "day"), periods=3)': "`dim` must be one name for 'cyclic', got ('time', 'day').",
+    'encode(ds, "lat", "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got 'lat'.",
+    'encode(ds, ("lat", "lon", "height"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('lat', 'lon', 'height').",
+    'encode(da, "time")': "`periods` must be given for 'cyclic', got no such option.",
+    'encode(da, "time", period="day")': "`options` must be among periods, harmonics and dtype for 'cyclic', got 'period'.",
+    'encode(da, "time", "sinusoidal", dim_size=64)': "`options` must be among embedding_size, base, arrangement, unit, origin and dtype for 'sinusoidal', got 'dim_size'.",
+    'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'year' or timedeltas for datetimes, got 365.25.",
+    'encode(da, "day", periods="day")': "`periods` must be a positive finite number, got 'day' of type str.",
+    'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype, got <class 'int'>.",
+    'encode(da, "day", periods=7, dtype="number")': "`dtype` must be a real floating-point dtype, got 'number'.",
+    'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be a positive finite number, got np.timedelta64(3,'D') of type timedelta64. Pass wavelengths / numpy.timedelta64(1, 'D') for days.",
+    'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be timedeltas for datetimes, got 3.",
+    'encode(da, "time", "fourier", wavelengths=["day"])': "`wavelengths` must be timedeltas for datetimes, got 'day'.",
+    'encode(da, "time", "fourier", wavelengths=np.timedelta64(1, "D"), unit="D")': "`options` must be among wavelengths, arrangement and dtype for 'fourier', got 'unit'.",
+    'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got str.",
+    'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",
+    'encode(ds, ("time", "rad"), "spherical", degree=3)': "`da['time']` must hold numbers, got datetime64[ns].",
+    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1.",
+    'encode(ds, "lead", periods=3)': "`da['lead']` must hold numbers or datetime64, got timedelta64[ns]. Pass da.assign_coords(lead=da['lead'] / numpy.timedelta64(1, 'D')) for days.",
+    'encode(cftime, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object (cftime.NoLeap). Pass da.convert_calendar('standard', use_cftime=False).",
+    'encode(objects, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object (None).",
+    'encode(zoned, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got datetime64[ns, Europe/Berlin]. Pass da.assign_coords(time=da.indexes['time'].tz_localize(None)).",
+    "attention(q.values, k, v, **pair)": "`query` must be an xarray.DataArray, got numpy.ndarray.",
+    "attention(q, k, v > 0, **pair)": "`value` must have a real floating-point dtype, got bool.",
+    "attention(q, k.astype(int), v, **pair)": "`key` must have a real floating-point dtype, got int64.",
+    "attention(q, k, v, mask=v, **pair)": "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    "attention(q, k, v, mask=v.values > 0, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got numpy.ndarray of shape (5, 2).",
+    "attention(q, k, v, mask=CausalMask, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got <class 'positional_embeddings.masks.structured.CausalMask'>.",
+    "attention(q, k, v, bias=v > 0, **pair)": "`bias` must have a real floating-point dtype, got bool.",
+    "attention(q, k, v, bias=alibi_bias(1, 4, 5), **pair)": "`bias` must be an xarray.DataArray, got numpy.ndarray of shape (4, 5, 1).",
+    "attention(q, k, v, bias=ALiBiBias(1), **pair)": "`bias` must be an xarray.DataArray, got ALiBiBias(num_heads=1, causal=True).",
+    "attention(q, k, v, offset=0.5, mask=CausalMask(), **pair)": "`offset` must be an integer, got 0.5 of type float.",
+    'attention(q, k, v, fill_value="nan", **pair)': "`fill_value` must be a number, got 'nan'.",
+}
+
+test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, **CASES)
