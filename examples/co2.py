@@ -8,14 +8,16 @@ the kernel that its documentation has for this record, fitted to every fourth we
 
 import argparse
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, RationalQuadratic, WhiteKernel
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import ParameterGrid
 from tqdm import tqdm
 
 from positional_embeddings.sklearn import AttentionRegressor, GaussianKernel, PeriodicKernel
@@ -39,7 +41,6 @@ PROCESS += 0.188**2 * RBF(0.122) + WhiteKernel(0.0367)
 
 
 def read_record():
-    """Return a table of weeks, CO2 being NaN where it was not measured."""
     file = HERE / "data" / "co2_mauna_loa_weekly.csv"
     record = pd.read_csv(file, comment="#", parse_dates=["date"])
     return record.assign(year=1970 + (record.date - pd.Timestamp(0)).dt.days / YEAR)
@@ -82,12 +83,19 @@ def judge(method, record, gaps):
     """Return the error in ppm, how many weeks are in the 95 % band, and the seconds of a fill."""
     start, errors, inside = time.perf_counter(), [], []
     for gap in gaps:
-        seen, wanted = record[~gap & record.co2_ppm.notna()], record[gap]
-        filled, std = method(seen, wanted)
-        errors.append(filled - wanted.co2_ppm)
+        filled, std = method(record[~gap & record.co2_ppm.notna()], record[gap])
+        errors.append(filled - record.co2_ppm[gap])
         inside.append(abs(errors[-1]) <= 1.96 * std if np.all(std > 0) else std)
     seconds = (time.perf_counter() - start) / len(gaps)
     return np.sqrt(np.mean(np.concatenate(errors) ** 2)), np.mean(np.hstack(inside)), seconds
+
+
+def choose_widths(record, gaps):
+    errors = []
+    for widths in tqdm(ParameterGrid(WIDTHS), "Choosing widths", mininterval=3):
+        model = clone(MODEL).set_params(**widths)
+        errors.append(judge(lambda *tables, model=model: attention(*tables, model), record, gaps))
+    return ParameterGrid(WIDTHS)[np.argmin(np.array(errors)[:, 0])]
 
 
 def draw(path, record, filled, std, table):
@@ -102,8 +110,8 @@ def draw(path, record, filled, std, table):
             record.year[missing], filled[missing], "o", color="#e4572e", ms=4, label="filled"
         )
         panel.set(xlabel="year", ylabel="CO$_2$ (ppm)", xlim=years)
+        panel.legend(loc="upper left", frameon=False)
     panels["record"].set_title("CO$_2$ in the air at Mauna Loa, Hawaii")
-    panels["record"].legend(loc="upper left", frameon=False)
     panels["gap"].set(title="Its longest gap, 18 weeks", ylim=(314, 325))
     bars = table.reset_index().pivot_table("RMSE", "gap", "method", sort=False)
     bars.plot.bar(ax=panels["errors"], rot=0, width=0.8, colormap="cividis")
@@ -115,20 +123,15 @@ def draw(path, record, filled, std, table):
 def main():
     parser = argparse.ArgumentParser(description="Fill the gaps of a CO2 record by attention.")
     parser.add_argument("--output", type=Path, default=HERE / "output" / "co2.png", help="PNG")
-    record, rng = read_record(), np.random.default_rng(0)
-    measured = record.co2_ppm.notna().to_numpy()
+    path, record, rng = parser.parse_args().output, read_record(), np.random.default_rng(0)
+    measured = record.co2_ppm.notna()
     print(f"Mauna Loa: {len(record)} weeks, {(~measured).sum()} missing.", flush=True)
-    pairs = [(part, n) for part in range(PARTS) for n in LENGTHS]
+    pairs = product(range(PARTS), LENGTHS)
     gaps = {at: [measured & cut_gaps(len(record), at, rng) for _ in range(2)] for at in pairs}
-    print("Choosing widths, and the parameters of the Gaussian process ...", flush=True)
-    tuned = [gaps[0, n][0] for n in LENGTHS]
-    splits = [(np.flatnonzero(measured & ~gap), np.flatnonzero(gap)) for gap in tuned]
-    search = GridSearchCV(MODEL, WIDTHS, cv=splits, scoring="neg_root_mean_squared_error")
-    search.set_params(refit=False).fit(record[["date"]], record.co2_ppm)
-    model, widths = MODEL.set_params(**search.best_params_), search.best_params_.values()
-    print("Chosen, in years:", *(round(width / YEAR, 3) for width in widths))
-    few = record[measured][::4]
-    kernel = GaussianProcessRegressor(PROCESS).fit(few[["year"]], few.co2_ppm - 340).kernel_
+    model = clone(MODEL).set_params(**choose_widths(record, [gaps[0, n][0] for n in LENGTHS]))
+    print("Fitting the Gaussian process to every fourth week ...", flush=True)
+    years, co2 = record[measured][["year"]][::4], record.co2_ppm[measured][::4]
+    kernel = GaussianProcessRegressor(PROCESS).fit(years, co2 - co2.mean()).kernel_
     methods = {
         "straight line": straight_line,
         "seasonal cycle": seasonal_cycle,
@@ -136,12 +139,11 @@ def main():
         "attention": lambda *tables: attention(*tables, model),
     }
     rows = {}
-    for n, name in tqdm([(n, name) for n in LENGTHS for name in methods], "Filling", mininterval=3):
+    for n, name in tqdm(list(product(LENGTHS, methods)), "Filling gaps", mininterval=3):
         rows[f"{n} weeks", name] = judge(methods[name], record, gaps[1, n] + gaps[2, n])
     table = pd.DataFrame(rows, ["RMSE", "in 95 %", "seconds"]).T.rename_axis(["gap", "method"])
-    print(f"\nGaps in the rest, RMSE in ppm:\n\n{table.round(3).to_string(na_rep='')}\n")
-    filled, std = attention(record[measured], record, model)
-    draw(path := parser.parse_args().output, record, filled, std, table)
+    print(f"\nErrors of gaps in the rest, in ppm:\n{table.round(3).to_string(na_rep='')}\n")
+    draw(path, record, *attention(record[measured], record, model), table)
     print(f"The {(~measured).sum()} missing weeks are filled in {path}.")
 
 
