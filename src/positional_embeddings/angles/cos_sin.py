@@ -63,8 +63,8 @@ def unit_phasors(
         yield phasors if frequency_axis == -1 else phasors.T
 
 
-class _Work(NamedTuple):
-    """What angles are computed in."""
+class Work(NamedTuple):
+    """What the angles of positions are computed in."""
 
     xp: Namespace
     device: Any
@@ -95,10 +95,9 @@ def cos_sin(
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
-    work = _work_for(positions, xp)
+    work = work_for(positions, xp)
     parts = _phase_in_parts(positions, frequencies, work, frequency_axis)
-    cos, sin = _cos_sin_of_phase(*parts, work, factor)
-    return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
+    return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, work, factor)
 
 
 def cos_sin_of_sum(
@@ -114,7 +113,7 @@ def cos_sin_of_sum(
     The exact parts of their phases add up without rounding, so that the error grows neither
     with the coordinates nor with their number.
     """
-    work = _work_for(coordinates[0], xp)
+    work = work_for(coordinates[0], xp)
     grid = work.grid[0]
     coarse: Any = 0.0
     medium: Any = 0.0
@@ -126,13 +125,14 @@ def cos_sin_of_sum(
         fine = fine - carry
         coarse = _fractional(_fractional(coarse + further[0], xp) + carry, xp)
         medium = _fractional(medium + further[1], xp)
-    cos, sin = _cos_sin_of_phase(coarse, medium, fine, work, factor)
-    return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
+    phase = _from_quadrant(coarse, medium, fine, xp)
+    return cos_sin_of_phase(*phase, dtype, work, factor)
 
 
-def _work_for(positions: Any, xp: Namespace) -> _Work:
+def work_for(positions: Any, xp: Namespace) -> Work:
+    """Return what the angles of positions are computed in."""
     on = device_of(positions)
-    return _Work(
+    return Work(
         xp,
         on,
         widest_float(xp, on),
@@ -142,25 +142,28 @@ def _work_for(positions: Any, xp: Namespace) -> _Work:
     )
 
 
-def _cos_sin_of_phase(
-    coarse: Any, medium: Any, fine: Any, work: _Work, factor: float
-) -> tuple[Any, Any]:
-    """Return cosine and sine of a phase in parts.
+def _from_quadrant(coarse: Any, medium: Any, fine: Any, xp: Namespace) -> tuple[Any, Any, Any]:
+    """Return a phase in parts as an exact and a small one from the nearest quadrant, and that."""
+    quadrant = xp.round(4 * (coarse + medium + fine))
+    return (coarse - quadrant / 4) + medium, fine, quadrant
 
-    It is reduced to within an eighth of a cycle of the nearest quadrant, as an exact part and
-    a small one.
+
+def cos_sin_of_phase(
+    phase_hi: Any, phase_lo: Any, quadrant: Any, dtype: Dtype, work: Work, factor: float = 1.0
+) -> tuple[Any, Any]:
+    """Return cosine and sine of a phase within an eighth of a cycle of a quadrant.
+
+    The phase, in cycles from that quadrant, comes in two parts, the second one small.
     """
     xp = work.xp
-    quadrant = xp.round(4 * (coarse + medium + fine))
-    phase_hi = (coarse - quadrant / 4) + medium
     if work.dtype == xp.float64:
-        cos, sin = _cos_sin_float64(phase_hi, fine, xp)
+        cos, sin = _cos_sin_float64(phase_hi, phase_lo, xp)
     else:
-        cos, sin = _cos_sin_float32(phase_hi, fine, work)
+        cos, sin = _cos_sin_float32(phase_hi, phase_lo, work)
     cos, sin = add_quadrants(cos, sin, quadrant, xp)
     if factor != 1:
         cos, sin = cos * factor, sin * factor
-    return cos, sin
+    return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
 
 
 def add_quadrants(cos: Any, sin: Any, quadrant: Any, xp: Namespace) -> tuple[Any, Any]:
@@ -192,7 +195,7 @@ def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, 
     return cos - sin * residual, sin + cos * residual
 
 
-def _cos_sin_float32(phase_hi: Any, phase_lo: Any, work: _Work) -> tuple[Any, Any]:
+def _cos_sin_float32(phase_hi: Any, phase_lo: Any, work: Work) -> tuple[Any, Any]:
     """Return cosine and sine of an eighth of a cycle at most, with one rounding that counts.
 
     Around the nearest of many steps, whose cosine and sine are known to twice the
@@ -228,7 +231,7 @@ def _steps() -> tuple[HostArray, ...]:
 
 
 def _phase_in_parts(
-    positions: Any, frequencies: Frequencies, work: _Work, frequency_axis: int
+    positions: Any, frequencies: Frequencies, work: Work, frequency_axis: int
 ) -> tuple[Any, Any, Any]:
     """Return the phase in cycles, without whole ones, in two exact parts and a small one.
 
@@ -263,7 +266,7 @@ def _phase_in_parts(
 
 
 def _limbs(
-    positions: Any, highest: float, bits: int, work: _Work
+    positions: Any, highest: float, bits: int, work: Work
 ) -> tuple[list[tuple[Any, int]], Any]:
     """Split positions into integers of few bits, each with the exponent of its unit, and a rest.
 
@@ -272,15 +275,7 @@ def _limbs(
     """
     xp = work.xp
     if work.is_integral:
-        narrow = {"int32"} if work.integer == xp.int64 else {"int32", "uint32"}
-        is_narrow = work.position_dtype in narrow
-        whole = positions if is_narrow else xp.astype(positions, work.integer, copy=False)
-        width = 32 if is_narrow or work.integer == xp.int32 else 63
-        limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, work)
-        if work.position_dtype == "uint64":
-            # As int64 those from 2**63 on are less by 2**64.
-            limbs.append((xp.astype(whole < 0, work.dtype), 64))
-        return limbs, None
+        return integer_limbs(positions, bits, work), None
     real = xp.astype(positions, work.dtype, copy=False)
     real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
     # Towards 0, so that what is cut off is exact for negative positions, too.
@@ -296,8 +291,22 @@ def _limbs(
     return limbs, rest
 
 
+def integer_limbs(positions: Any, bits: int, work: Work) -> list[tuple[Any, int]]:
+    """Split integer positions into integers of few bits, each with the exponent of its unit."""
+    xp = work.xp
+    narrow = {"int32"} if work.integer == xp.int64 else {"int32", "uint32"}
+    is_narrow = work.position_dtype in narrow
+    whole = positions if is_narrow else xp.astype(positions, work.integer, copy=False)
+    width = 32 if is_narrow or work.integer == xp.int32 else 63
+    limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, work)
+    if work.position_dtype == "uint64":
+        # As int64 those from 2**63 on are less by 2**64.
+        limbs.append((xp.astype(whole < 0, work.dtype), 64))
+    return limbs
+
+
 def _limbs_of_whole(
-    whole: Any, width: int, bits: int, divide: Callable[[Any, int], Any], work: _Work
+    whole: Any, width: int, bits: int, divide: Callable[[Any, int], Any], work: Work
 ) -> list[tuple[Any, int]]:
     """Split whole positions of `width` bits into limbs, each with the exponent of its unit."""
     limbs, exponent = [], 0
