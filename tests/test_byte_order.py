@@ -31,6 +31,8 @@ CASES = {
     "tables": (pe.apply_rope, X, np.cos(X[:4]), np.sin(X[:4])),
     "absolute": (pe.AbsolutePE(8, 8), X),
     "learned": (lambda e, x: pe.LearnedPE(8, 3, embeddings=e)(x), X[:, :, 0], X),
+    "Fourier features": (lambda t: pe.fourier_encoding(t, [2.0, 3]), TIMES),
+    "harmonics": (lambda t: pe.cyclic_encoding(t, 0.3, 2), TIMES),
     "sinusoids": (lambda t: pe.sinusoidal_encoding(t, 6), TIMES),
     "attention at once": (attention, *QKV, HIDING),
     "attention in blocks": (lambda *a: attention(*a, block_size=8), *QKV, HIDING),

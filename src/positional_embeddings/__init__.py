@@ -13,6 +13,12 @@ from positional_embeddings.attention.dot_product import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
+from positional_embeddings.coordinates.cyclic import cyclic_encoding
+from positional_embeddings.coordinates.fourier import (
+    fourier_encoding,
+    log_wavelengths,
+    octave_wavelengths,
+)
 from positional_embeddings.coordinates.graph import graph_laplacian_encoding, random_walk_encoding
 from positional_embeddings.coordinates.grid import grid_encoding, grid_positions
 from positional_embeddings.coordinates.grid_cells import grid_cell_encoding
@@ -129,9 +135,11 @@ __all__ = [
     "create_segment_mask",
     "create_sliding_window_mask",
     "cumulative_lengths",
+    "cyclic_encoding",
     "describe_mask",
     "dropout",
     "fire_bias",
+    "fourier_encoding",
     "from_attend",
     "fully_masked_rows",
     "graph_laplacian_encoding",
@@ -142,8 +150,10 @@ __all__ = [
     "kerple_bias",
     "lengths_from_cumulative",
     "lengths_from_segment_ids",
+    "log_wavelengths",
     "mask_to_bias",
     "neg_half",
+    "octave_wavelengths",
     "positions_from_mask",
     "positions_from_segment_ids",
     "random_fourier_encoding",

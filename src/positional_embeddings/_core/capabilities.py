@@ -221,6 +221,16 @@ def exp_in_place(x: Any, xp: Namespace) -> Any:
     return xp.exp(x, out=x) if _row_of(x).takes_out else xp.exp(x)
 
 
+def exact_remainder(x: Any, divisor: Any, xp: Namespace) -> Any:
+    """Return what a positive divisor leaves of `x`, with its sign, without a rounding.
+
+    The standard's `remainder` may round: CuPy subtracts a product.
+    """
+    if hasattr(xp, "fmod"):
+        return xp.fmod(x, divisor)
+    return xp.sign(x) * xp.remainder(xp.abs(x), divisor)
+
+
 def search_sorted(ordered: Any, values: Any, xp: Namespace, side: str = "left") -> Any:
     """Return where values stand in an ordered array, in the dtype of the values.
 

@@ -1,0 +1,325 @@
+"""Cyclic features against plain loops and mpmath, and the exactness of their wrapping."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from positional_embeddings import cyclic_encoding
+
+
+def cyclic(x, periods, harmonics):
+    """Sine and cosine of every harmonic of every period, for one number."""
+    values = []
+    for period, count in zip(periods, harmonics, strict=True):
+        for h in range(1, count + 1):
+            angle = 2 * math.pi * h * x / period
+            values += [math.sin(angle), math.cos(angle)]
+    return values
+
+
+def exact(x, period, harmonics):
+    """The same for one period, from the exact fraction of a cycle."""
+    values = []
+    for h in range(1, harmonics + 1):
+        cycles = h * Fraction(x) / Fraction(period) % 1
+        with mpmath.workdps(40):
+            angle = 2 * mpmath.pi * cycles.numerator / cycles.denominator
+            values += [mpmath.sin(angle), mpmath.cos(angle)]
+    return values
+
+
+def worst_error(got, x, period, harmonics):
+    errors = [
+        abs(mpmath.mpf(float(value)) - right)
+        for column, number in zip(got.T, x, strict=True)
+        for value, right in zip(column, exact(number, period, harmonics), strict=True)
+    ]
+    return float(max(errors))
+
+
+def bits(features):
+    """The features as integers, so that NaN and the sign of zero are compared, too."""
+    return features.view(np.int64 if features.dtype == np.float64 else np.int32)
+
+
+@given(
+    x=st.lists(st.floats(-100, 100, width=32), min_size=4, max_size=4),
+    periods=st.permutations([0.75, 7, 24.0, 365.25]).map(lambda periods: periods[:2]),
+    counts=st.sampled_from([(1, 1), (3, 2)]),
+)
+def test_values(backend, x, periods, counts):
+    array = backend.array(np.asarray(x)[None, :, None], "float64")
+    got = backend.numpy(cyclic_encoding(array, periods, counts))
+    assert got.shape == (2 * sum(counts), 1, len(x), 1)
+    expected = np.transpose([cyclic(number, periods, counts) for number in x])
+    tolerance = 1e-11 if backend.wide == "float64" else 2e-6
+    np.testing.assert_allclose(got[:, 0, :, 0], expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("scale", [1, 1e4, 1e8, 1e12, 1e16, 1e300])
+@pytest.mark.parametrize("period", [365.25, 24, 1 / 3, 2 * math.pi, 1e-9, 1e25])
+def test_far_coordinates(scale, period):
+    x = np.random.default_rng(0).uniform(-scale, scale, 8)
+    assert worst_error(cyclic_encoding(x, period, 4), x.tolist(), period, 4) < 2.5e-16
+
+
+@given(
+    x=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=6),
+    period=st.one_of(st.floats(1e-3, 2.0**53), st.integers(1, 2**53)),
+)
+@example(x=[-(2**63), 2**63 - 1, 2**53 + 1], period=365.25)
+def test_integers_of_64_bits(x, period):
+    assert worst_error(cyclic_encoding(np.asarray(x), period, 3), x, period, 3) < 2.5e-16
+
+
+def test_integers_of_64_bits_without_a_sign():
+    x = [2**63 - 1, 2**63, 2**64 - 1]
+    got = cyclic_encoding(np.asarray(x, "uint64"), 365.25, 3)
+    assert worst_error(got, x, 365.25, 3) < 2.5e-16
+
+
+def test_integers_of_many_digits_in_a_long_period_keep_their_phase():
+    """Their remainders may have more than 53 bits, and are rounded once."""
+    x, period = [2**63 - 1, 2**62 + 12345, -(2**61) - 7], 1e17
+    assert worst_error(cyclic_encoding(np.asarray(x), period, 2), x, period, 2) < 1e-15
+
+
+def test_far_coordinates_on_every_device(backend):
+    bound = 2.5e-16 if backend.wide == "float64" else 1.3e-7
+    dtype = getattr(backend.xp, backend.wide)
+    for x in (
+        np.asarray([1.25 * 2**34, -3.5, 2.0**50, -1e5, 1e30], "float32"),
+        np.asarray([2**31 - 1, -(2**31) + 1, 123_456_789]),
+    ):
+        for period in (365.25, 24, 0.1):
+            features = cyclic_encoding(backend.array(x), period, 7, dtype=dtype)
+            # A device without float64 has the nearest period of float32.
+            own = period if backend.wide == "float64" else float(np.float32(period))
+            assert worst_error(backend.numpy(features), x.tolist(), own, 7) < bound
+
+
+PERIODS = [365.25, 360, 24, 1, 0.75, 86_400]
+
+
+@given(
+    eighths=st.integers(-(2**11), 2**11),
+    cycles=st.lists(st.integers(-1000, 1000), min_size=9, max_size=9),
+    period=st.sampled_from(PERIODS),
+)
+def test_wrapping_is_exact(backend, eighths, cycles, period):
+    near = Fraction(eighths, 8)
+    x = [near + k * Fraction(period) for k in (0, *cycles)]
+    # What float32 does not have is not that far apart.
+    x = [number if float(np.float32(float(number))) == number else near for number in x]
+    array = backend.array(np.asarray(x, "float64"))
+    got = backend.numpy(cyclic_encoding(array, period, 7))
+    np.testing.assert_array_equal(bits(got), bits(np.repeat(got[:, :1], len(x), axis=1)))
+
+
+@given(
+    rest=st.integers(-(2**40), 2**40),
+    cycles=st.integers(-(2**30), 2**30),
+    power=st.integers(-40, 40),
+)
+def test_wrapping_is_exact_at_any_size(rest, cycles, power):
+    """Two floats that are a whole number of periods apart, however large."""
+    period = 365.25 * 2.0**power
+    near = Fraction(rest, 2**12) * Fraction(2) ** power
+    far = near + cycles * Fraction(period)
+    if Fraction(float(far)) != far:
+        return
+    got = cyclic_encoding(np.asarray([float(near), float(far)]), period, 5)
+    np.testing.assert_array_equal(bits(got[:, 0]), bits(got[:, 1]))
+
+
+def test_multiples_of_a_period_of_any_digits():
+    for period in (0.1, math.pi, 1e-7):
+        multiples = period * 2.0 ** np.arange(-2, 900)
+        got = cyclic_encoding(np.concatenate([multiples, -multiples]), period)
+        expected = np.tile([[1, 0] + [0] * 900, [0, -1] + [1] * 900], 2)
+        expected[0, 902] = -1
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_what_the_days_and_longitudes_of_the_manual_say(backend):
+    def same(first, second, period):
+        pair = backend.array(np.asarray([first, second], "float64"))
+        got = backend.numpy(cyclic_encoding(pair, period, 3))
+        np.testing.assert_array_equal(got[:, 0], got[:, 1])
+        return got[:, 0]
+
+    same(366, 0.75, 365.25)
+    same(-1, 364.25, 365.25)
+    np.testing.assert_array_equal(same(180, -180, 360), [0, -1, 0, 1, 0, -1])
+    whole = backend.array(np.asarray([366, 731, -1]))
+    real = backend.array(np.asarray([0.75, 0.5, 364.25]))
+    dtype = getattr(backend.xp, backend.wide)
+    got = [backend.numpy(cyclic_encoding(x, 365.25, 9, dtype=dtype)) for x in (whole, real)]
+    np.testing.assert_array_equal(*got)
+
+
+@pytest.mark.parametrize("period", [24, 365.25, 12.0, 0.1])
+def test_quarters_of_every_harmonic_are_exact(backend, period):
+    period = float(np.float32(period))  # which every device has
+    harmonics = 60
+    quarters = np.arange(-480, 481) / 240  # of which float32 has not all
+    x = (quarters * period).astype("float32").astype("float64")
+    got = backend.numpy(cyclic_encoding(backend.array(x), period, harmonics))
+    seen = set()
+    for number, features in zip(x.tolist(), got.T, strict=True):
+        for h in range(1, harmonics + 1):
+            quarter = 4 * h * Fraction(number) / Fraction(period)
+            if quarter.denominator == 1:
+                seen.add(h)
+                expected = [(0, 1), (1, 0), (0, -1), (-1, 0)][int(quarter) % 4]
+                assert tuple(features[2 * h - 2 : 2 * h]) == expected
+    assert seen == set(range(1, harmonics + 1))
+
+
+def test_most_harmonics(backend):
+    x = np.asarray([0.3, -5.75, 100.5, 11.999], "float32").astype("float64")
+    got = backend.numpy(cyclic_encoding(backend.array(x), 24, 1024))
+    bound = 2.5e-16 if backend.wide == "float64" else 2e-7
+    assert worst_error(got, x.tolist(), 24, 1024) < bound
+
+
+@given(x=st.floats(-1e6, 1e6), other=st.floats(-1e6, 1e6), shift=st.integers(-(2**20), 2**20))
+def test_scalar_products_depend_on_the_distance_only(x, other, shift):
+    x, other = math.floor(x * 8) / 8, math.floor(other * 8) / 8  # so that sums are exact
+
+    def product(a, b):
+        features = cyclic_encoding(np.asarray([a, b]), [24, 365.25], [3, 2])
+        return features[:, 0] @ features[:, 1]
+
+    assert product(x, x) == pytest.approx(5, abs=1e-14)
+    assert product(x + shift, other + shift) == pytest.approx(product(x, other), abs=1e-14)
+
+
+def test_several_periods_are_what_each_gives(backend):
+    x = backend.array(np.linspace(-50, 50, 12).reshape(3, 4))
+    periods, counts = np.asarray([24, 1.5, 7]), np.asarray([2, 1, 3])
+    got = backend.numpy(cyclic_encoding(x, periods, counts))
+    parts = [
+        backend.numpy(cyclic_encoding(x, float(period), int(count)))
+        for period, count in zip(periods, counts, strict=True)
+    ]
+    # Compiled, each is a program of its own.
+    tolerance = 2.5e-16 if got.dtype == "float64" else 1.3e-7
+    np.testing.assert_allclose(got, np.concatenate(parts), rtol=0, atol=tolerance)
+    same = backend.numpy(cyclic_encoding(x, (24, 1.5, 7), 2))
+    np.testing.assert_allclose(same[:2], got[:2], rtol=0, atol=tolerance)
+    assert same.shape == (12, 3, 4)
+
+
+def test_float32_is_widened_first():
+    x = np.random.default_rng(0).uniform(-1e6, 1e6, 50).astype("float32")
+    got = cyclic_encoding(x, 365.2425, 3)
+    assert got.dtype == "float32"
+    wide = cyclic_encoding(x.astype("float64"), 365.2425, 3)
+    np.testing.assert_allclose(got, wide, atol=3.1e-8, rtol=0)
+
+
+def test_dtypes(backend):
+    xp, whole = backend.xp, backend.array(np.arange(4))
+    default = xp.__array_namespace_info__().default_dtypes(device=backend.device)["real floating"]
+    assert cyclic_encoding(whole, 3).dtype == default
+    expected = np.transpose([cyclic(number, [3], [2]) for number in range(4)])
+    for dtype in (xp.float32, getattr(xp, backend.wide), *backend.half_dtypes):
+        for features in (
+            cyclic_encoding(whole, 3, 2, dtype=dtype),
+            cyclic_encoding(xp.astype(whole, dtype), 3, 2),
+        ):
+            assert features.dtype == dtype
+            got = backend.numpy(features).astype("float64")
+            np.testing.assert_allclose(got, expected, atol=4e-3)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_integers_of_every_width(backend, dtype):
+    top = np.iinfo(dtype).max
+    x = np.asarray([0, 1, 100, top - 1, top], dtype)
+    got = backend.numpy(cyclic_encoding(backend.array(x), 7, 2)).astype("float64")
+    expected = np.transpose([exact(number, 7, 2) for number in x.tolist()]).astype("float64")
+    np.testing.assert_allclose(got, expected, atol=2e-7)
+
+
+def test_no_axes_and_no_coordinates(backend):
+    got = cyclic_encoding(backend.array(np.asarray(3.0)), [7, 24])
+    expected = cyclic(3.0, [7, 24], [1, 1])
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
+    for dtype in ("float64", "int64"):
+        got = cyclic_encoding(backend.array(np.zeros((2, 0), dtype)), [7, 24], [2, 1])
+        assert tuple(got.shape) == (6, 2, 0)
+
+
+def test_coordinates_that_are_not_finite_give_nan(backend):
+    x = backend.array(np.asarray([np.nan, np.inf, -np.inf, 1e30, 1.0]))
+    got = np.isnan(backend.numpy(cyclic_encoding(x, [24, 7], 2)))
+    np.testing.assert_array_equal(got, np.tile([True, True, True, False, False], (8, 1)))
+
+
+def slopes(x, period, harmonics):
+    """The derivative of each feature."""
+    rates = np.repeat(2 * np.pi * np.arange(1, harmonics + 1) / period, 2)
+    values = np.asarray(exact(x, period, harmonics), dtype=float)
+    return rates * np.stack([values[1::2], -values[::2]], axis=1).ravel()
+
+
+# Also where the remainder jumps, and at quarters of a period.
+PLACES = [0.0, -0.0, 12.0, -12.0, 6.0, 18.0, 24.0, -48.0, 7.25, 1000.5, -3.75]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_gradients_in_torch(dtype):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(PLACES, dtype=getattr(torch, dtype))
+    rows = torch.autograd.functional.jacobian(lambda x: cyclic_encoding(x, [24, 24], 3), x)
+    expected = np.transpose([slopes(number, 24, 3) for number in PLACES])
+    tolerance = 1e-14 if dtype == "float64" else 1e-6
+    np.testing.assert_allclose(rows.sum(-1).numpy(), np.tile(expected, (2, 1)), atol=tolerance)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_gradients_in_jax(x64):
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(x64):
+        for transform in (jax.jacfwd, jax.jacrev):
+            slope = jax.jit(jax.vmap(transform(lambda x: cyclic_encoding(x, 24, 3))))
+            got = np.asarray(slope(jax.numpy.asarray(PLACES))).T
+            expected = np.transpose([slopes(number, 24, 3) for number in PLACES])
+            np.testing.assert_allclose(got, expected, atol=1e-14 if x64 else 1e-6)
+
+
+def test_dask_keeps_chunks_and_unknown_lengths():
+    dask = pytest.importorskip("dask.array")
+    x = np.linspace(-50, 50, 20)
+    chunked = dask.from_array(x, chunks=6)
+    got = cyclic_encoding(chunked, [24, 7], 2)
+    assert got.chunks[1] == (6, 6, 6, 2)
+    np.testing.assert_array_equal(got.compute(), cyclic_encoding(x, [24, 7], 2))
+    unknown = cyclic_encoding(chunked[chunked > 0], [24, 7], 2)
+    np.testing.assert_array_equal(unknown.compute(), cyclic_encoding(x[x > 0], [24, 7], 2))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+def test_torch_compiles_it_whole_and_maps_it():
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(-50, 50, 12, dtype=torch.float64).reshape(3, 4)
+    calls = [
+        lambda x: cyclic_encoding(x, 24, 3),
+        lambda x: cyclic_encoding(x.to(torch.int64), [365.25, 7], [1, 2]),
+    ]
+    for call in calls:
+        compiled = torch.compile(call, fullgraph=True, backend="eager")
+        torch.testing.assert_close(compiled(x), call(x), atol=1e-15, rtol=0)
+        each = torch.stack([call(row) for row in x])
+        torch.testing.assert_close(torch.func.vmap(call)(x), each, atol=1e-15, rtol=0)
+    compiled = torch.compile(cyclic_encoding, fullgraph=True, backend="eager")
+    for period, harmonics in ((24, 2), (25, 2), (24.5, 3), (26.5, 4)):
+        expected = cyclic_encoding(x, period, harmonics)
+        torch.testing.assert_close(compiled(x, period, harmonics), expected, atol=1e-15, rtol=0)
