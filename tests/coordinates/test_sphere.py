@@ -85,11 +85,11 @@ def test_first_degrees(backend):
 
 
 def test_against_exact_harmonics(backend):
-    degree = 9
+    degree = 6
     got = spherical_encoding(backend.array(LATITUDES), backend.array(LONGITUDES), degree)
     assert got.shape == ((degree + 1) ** 2, len(LATITUDES))
     places = [backend.numpy(backend.array(a)) for a in (LATITUDES, LONGITUDES)]
-    orders = [(n, m) for n in (0, 1, 5, 9) for m in range(-n, n + 1)]
+    orders = [(n, m) for n in (0, 1, 5, 6) for m in range(-n, n + 1)]
     rows = backend.numpy(got)[[index(n, m) for n, m in orders]]
     expected = [[harmonic(*p, n, m) for p in zip(*places, strict=True)] for n, m in orders]
     np.testing.assert_allclose(rows, expected, atol=error_of(backend, degree))
@@ -115,7 +115,7 @@ def test_against_scipy(oracle):
 
 
 def test_a_device_without_float64_reaches_degree_200():
-    """The recurrence at fixed order has lost its first numbers there: they are below 1e-38."""
+    """Near the poles, too, where those of order 20 and degree 20 are below 1e-38."""
     strict = pytest.importorskip("array_api_strict")
     device = strict.Device("no_float64")
     latitudes, longitudes = LATITUDES.astype("float32"), LONGITUDES.astype("float32")
@@ -180,13 +180,13 @@ def test_date_line_and_full_circles(backend):
     """To the bit: at 180 and -180, and after whole circles."""
     latitude = backend.array([90.0, -90.0, 10.25, -5.5, 0.0])
     numbers = [
-        backend.numpy(spherical_encoding(latitude, backend.array(np.full(5, circle)), 8))
+        backend.numpy(spherical_encoding(latitude, backend.array(np.full(5, circle)), 5))
         for circle in (180.0, -180.0, 540.0, -540.0)
     ]
     for other in numbers[1:]:
         np.testing.assert_array_equal(numbers[0], other)
     there, again = (
-        backend.numpy(spherical_encoding(latitude, backend.array([1.25, -64.5, 90.0, 0, 7]) + n, 9))
+        backend.numpy(spherical_encoding(latitude, backend.array([1.25, -64.5, 90.0, 0, 7]) + n, 4))
         for n in (0, -360)
     )
     np.testing.assert_array_equal(there, again)
