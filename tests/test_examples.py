@@ -1,12 +1,10 @@
 """The examples are run, and give the results that they tell of."""
 
 import importlib.util
-import io
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -36,7 +34,16 @@ def loaded(name):
 
 @pytest.fixture(scope="module")
 def co2():
+    for module in ("matplotlib", "pandas", "sklearn", "tqdm"):
+        pytest.importorskip(module, reason=f"the group test lacks {module}")
     yield from loaded("co2")
+
+
+@pytest.fixture(scope="module")
+def tables():
+    for module in ("pandas", "sklearn", "xarray"):
+        pytest.importorskip(module, reason=f"the group test lacks {module}")
+    yield from loaded("tables")
 
 
 @pytest.fixture(scope="module")
@@ -86,91 +93,47 @@ def test_packed_attention_against_loops(packed_output):
 
 
 def test_co2_record(co2):
-    dates, record = co2.read_record(co2.DATA)
-    assert len(dates) == record.years.size == record.co2.size == 2284
-    assert np.isnan(record.co2).sum() == 59
-    assert np.all(np.diff(record.years) > 0)
+    record = co2.read_record()
+    assert len(record) == 2284
+    assert record.co2_ppm.isna().sum() == 59
+    assert record.year.is_monotonic_increasing
+    assert record.year[0] == pytest.approx(1958 + 87 / 365.25, abs=1e-2)
 
 
 def test_co2_attention_beats_a_straight_line_in_gaps_of_a_season(co2):
-    _, record = co2.read_record(co2.DATA)
-    missing = np.isnan(record.co2)
-    gap = co2.cut_gaps(missing.size, 13, 1, np.random.default_rng(0))
-    hidden, wanted = gap | missing, gap & ~missing
-    assert wanted.sum() > 100
-    truth = record.co2[wanted]
-    # What lies in the gaps must not be read.
-    blank = co2.Record(record.years, np.where(hidden, np.nan, record.co2))
-    filled = co2.fill(blank, hidden, wanted, co2.Widths(2, 0.01, 8, 0.2))
-    seen = ~hidden
-    line = np.interp(record.years[wanted], record.years[seen], record.co2[seen])
-
-    def error(guess):
-        return np.sqrt(np.mean((guess - truth) ** 2))
-
-    assert error(filled) < 0.75 * error(line)
-    assert error(filled) < 0.6  # ppm
-
-
-@pytest.fixture
-def clock(co2, monkeypatch):
-    """Return a clock of the example that goes forward by hand."""
-    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(co2, "time", clock)
-    return clock
+    record = co2.read_record()
+    measured = record.co2_ppm.notna()
+    gap = measured & co2.cut_gaps(len(record), (1, 13), np.random.default_rng(0))
+    assert gap.sum() > 100
+    seen = record[measured & ~gap]
+    wanted = record[gap].drop(columns="co2_ppm")  # what is in the gaps must not be read
+    model = co2.clone(co2.MODEL).set_params(
+        kernel__k1__k1__length_scale=2 * co2.YEAR,
+        kernel__k1__k2__k1__length_scale=0.01 * co2.YEAR,
+        kernel__k2__length_scale=0.2 * co2.YEAR,
+    )
+    errors = {
+        name: np.sqrt(np.mean((filled - record.co2_ppm[gap]) ** 2))
+        for name, (filled, _) in {
+            "attention": co2.attention(seen, wanted, model),
+            "cycle": co2.seasonal_cycle(seen, wanted),
+            "line": co2.straight_line(seen, wanted),
+        }.items()
+    }
+    assert errors["attention"] < errors["cycle"] < 0.6 * errors["line"]
+    assert errors["attention"] < 0.5  # ppm
 
 
-def test_co2_choosing_tells_how_far_it_is(co2, clock, monkeypatch, capsys):
-    """One line after each of two widths, on stderr: what it prints for people stays as it is."""
-    _, host = co2.read_record(co2.DATA)
-    gap = co2.cut_gaps(host.co2.size, 13, 0, np.random.default_rng(0))
-    for name, widths in {"TREND": (2.0, 8.0), "SEASON": (0.01,), "MEMORY": (8.0,)}.items():
-        monkeypatch.setattr(co2, f"{name}_WIDTHS", widths)
-    monkeypatch.setattr(co2, "LOCAL_WIDTHS", (0.2,))
-    trend = co2.trend
-
-    def slow(*arguments):
-        clock.now += 4
-        return trend(*arguments)
-
-    monkeypatch.setattr(co2, "trend", slow)
-    chosen = co2.choose_widths(host, host, [gap])
-    assert chosen == co2.Widths(2.0, 0.01, 8.0, 0.2)
-    printed = capsys.readouterr()
-    assert not printed.out
-    assert printed.err.split("\n") == [
-        "   50% done, about 4 s left",
-        "  100% done, about 0 s left",
-        "",
-    ]
-
-
-def test_progress_is_a_line_every_few_seconds_in_a_log(co2, clock, capsys):
-    items = list("abcdefgh")
-    seen = []
-    for item in co2.show_progress(items):
-        seen.append(item)
-        clock.now += 1.25
-    assert seen == items
-    assert capsys.readouterr().err.splitlines() == [
-        "   38% done, about 6 s left",
-        "   75% done, about 2 s left",
-    ]
-
-
-def test_progress_is_a_bar_on_a_terminal(co2, clock, monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    for _ in co2.show_progress(range(3)):
-        clock.now += 1
-    *_, first, second, last, blank, end = terminal.getvalue().split("\r")
-    assert first.rstrip() == f"  [{10 * '#'}{20 * '.'}]   33% done, about 2 s left"
-    assert second.rstrip() == f"  [{20 * '#'}{10 * '.'}]   67% done, about 1 s left"
-    assert last.rstrip() == f"  [{30 * '#'}]  100% done, about 0 s left"
-    assert not blank.strip()
-    assert len(blank) >= len(last)
-    assert not end
+def test_co2_widths_are_those_of_the_least_error(co2, monkeypatch, capsys):
+    record = co2.read_record()
+    gap = record.co2_ppm.notna() & co2.cut_gaps(len(record), (0, 13), np.random.default_rng(0))
+    widths = {"kernel__k1__k1__length_scale": [2 * co2.YEAR, 40 * co2.YEAR]}
+    widths |= {"kernel__k1__k2__k1__length_scale": [0.01 * co2.YEAR]}
+    widths |= {"kernel__k2__length_scale": [0.2 * co2.YEAR]}
+    monkeypatch.setattr(co2, "WIDTHS", widths)
+    chosen = co2.choose_widths(record, [gap])
+    assert chosen["kernel__k1__k1__length_scale"] == 2 * co2.YEAR
+    assert "Choosing widths: 100%" in capsys.readouterr().err
 
 
 def test_overview_shows_an_encoding_a_mask_and_a_bias(pictures):
@@ -192,3 +155,23 @@ def test_a_picture_shrinks_and_stays_what_it_is(pictures, tmp_path):
     after = pictures.Image.open(path).convert("RGB")
     assert path.stat().st_size < size / 2
     assert np.abs(np.asarray(after, dtype=int) - np.asarray(before, dtype=int)).mean() < 1
+
+
+def test_tables_go_to_pipelines_without_glue(tables, capsys):
+    data = tables.measure()
+    # Noise of 1 degree is what no model can tell.
+    best = 1 - 1 / float(data.air.isel(place=6).var())
+    assert tables.predict_one_place(data).mean() == pytest.approx(best, abs=0.01)
+    best = 1 - 1 / float(data.air.var())
+    assert tables.predict_all_places(data) == pytest.approx(best, abs=0.02)
+    filled = tables.fill_gaps(data)
+    week = filled.iloc[1000:1056, 3]
+    assert filled.index.equals(data.air.to_pandas().index)
+    assert not filled.isna().any().any()
+    assert week.groupby(week.index.hour).mean().idxmax() == 12
+    mean = tables.smooth(data)
+    assert mean.dims == ("hour", "place")
+    assert mean.attrs == {"units": "degC"}
+    np.testing.assert_allclose(mean.max("hour") - mean.min("hour"), 10, atol=0.4)
+    tables.main()
+    assert "Missing before and after: 56 0" in capsys.readouterr().out
