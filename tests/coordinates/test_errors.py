@@ -114,7 +114,7 @@ TYPE_ERRORS = {
     "grid_positions((2, 3), dtype=[np.int32])": "`dtype` must be an integer or real dtype of the library, got [<class 'numpy.int32'>].",
     "random_fourier_encoding([[0.5]], 4, rng=0)": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(x).",
     "random_fourier_encoding(zeros((2, 3), bool), 4, rng=0)": "`x` must have an integer or real dtype, got bool.",
-    "random_fourier_encoding(week[None], 4, rng=0)": "`x` must have an integer or real dtype, got datetime64[D]. Pass (x - x[0]) / numpy.timedelta64(1, 'D') for days.",
+    "random_fourier_encoding(week[None], 4, rng=0)": "`x` must have an integer or real dtype, got datetime64[D]. Pass (x - x.min()) / numpy.timedelta64(1, 'D') for days.",
     "random_fourier_encoding(zeros((2, 3)), 4.0, rng=0)": "`dim` must be a positive even integer, got 4.0 of type float.",
     "random_fourier_encoding(zeros((2, 3)), 4, length_scale='wide', rng=0)": "`length_scale` must be a positive finite number, got 'wide' of type str.",
     "random_fourier_encoding(zeros((2, 3)), 4, length_scale=ones((2, 1)), rng=0)": "`length_scale[0]` must be a positive finite number, got [1.0] of type list.",

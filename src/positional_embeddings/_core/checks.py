@@ -22,6 +22,7 @@ from positional_embeddings._core.namespace import (
     is_real_floating,
     is_real_number,
 )
+from positional_embeddings._core.remedies import remedy_for_span, remedy_for_times
 
 _LARGEST = sys.float_info.max
 
@@ -51,17 +52,7 @@ def _wrong_kind(name: str, value: Any, what: str, division: str = "/") -> TypeEr
     if getattr(value, "shape", None):
         return wrong_type(name, f"be {what}", shown(value))
     came = f"{shown(value)} of type {type(value).__name__}"
-    return wrong_type(name, f"be {what}", came, _without_unit(name, value, division))
-
-
-def _without_unit(name: str, times: Any, division: str) -> str:
-    """Return the sentence that tells how NumPy's dates and spans of time become numbers."""
-    dtype, span = dtype_name(getattr(times, "dtype", "")), name
-    if dtype.startswith("datetime64") and times.shape:
-        span = f"({name} - {name}[0])"
-    elif not dtype.startswith("timedelta64"):
-        return ""
-    return f" Pass {span} {division} numpy.timedelta64(1, 'D') for days."
+    return wrong_type(name, f"be {what}", came, remedy_for_span(name, value, division))
 
 
 def integers(name: str, values: Sequence[SupportsIndex]) -> list[int]:
@@ -217,7 +208,7 @@ def real(name: str, array: Any, xp: Namespace) -> None:
 
 
 def _wrong_dtype(name: str, array: Any, what: str, division: str) -> TypeError:
-    hint = _without_unit(name, array, division)
+    hint = remedy_for_times(name, array, division)
     return wrong_type(name, f"have {what}", dtype_name(array.dtype), hint)
 
 

@@ -16,6 +16,7 @@ from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
 from array_api_compat import device as _device
 
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.remedies import remedy_for
 
 Namespace: TypeAlias = Any
 Dtype: TypeAlias = Any
@@ -83,22 +84,6 @@ def _check_array(name: str, array: Any) -> None:
             kind_of(array),
             remedy_for(name, array),
         )
-
-
-def remedy_for(name: str, value: Any) -> str:
-    """Return the sentence that tells how a value of a kind that is known becomes an array."""
-    if isinstance(value, list | tuple):
-        return f" Pass numpy.asarray({name})."
-    if hasattr(value, "dense") and hasattr(value, "key_ranges"):
-        return f" Pass {name}.dense(q_len, k_len)."
-    if hasattr(value, "toarray"):  # a sparse matrix of SciPy
-        return f" Pass {name}.toarray()."
-    packages = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
-    if packages & {"pandas", "polars"} and hasattr(value, "to_numpy"):
-        return f" Pass {name}.to_numpy()."
-    if "xarray" in packages and hasattr(value, "data"):
-        return f" Pass {name}.data."
-    return ""
 
 
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:

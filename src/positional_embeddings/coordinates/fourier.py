@@ -23,8 +23,8 @@ from positional_embeddings._core.namespace import (
     host_constant,
     is_real_floating,
     namespace_of,
-    remedy_for,
 )
+from positional_embeddings._core.remedies import remedy_for
 from positional_embeddings.absolute.sinusoidal import ARRANGEMENTS, Arrangement, arranged
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies

@@ -18,9 +18,9 @@ from positional_embeddings._core.namespace import (
     host_constant,
     is_real_floating,
     namespace_of,
-    remedy_for,
     widest_float,
 )
+from positional_embeddings._core.remedies import remedy_for
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 

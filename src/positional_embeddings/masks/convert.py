@@ -20,10 +20,10 @@ from positional_embeddings._core.namespace import (
     host,
     is_dtype,
     namespace_of,
-    remedy_for,
     select,
 )
 from positional_embeddings._core.positions import position_interval
+from positional_embeddings._core.remedies import remedy_for
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
 

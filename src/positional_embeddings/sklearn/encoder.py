@@ -70,7 +70,7 @@ _DEFAULTS = {
 
 
 class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Turn columns of numbers, times or places into features.
+    """Encode columns of numbers, times or places as features.
 
     Times are columns of dates of NumPy, pandas or polars, or of Python's datetimes. Calendar
     periods follow the clock on the wall of their time zone, so that 8 o'clock is 8 o'clock before
