@@ -1,9 +1,8 @@
 """Fill gaps in the weekly CO2 record of Mauna Loa by attention, and judge it by other methods.
 
-Three smooth functions are added, each a kernel mean of what the others leave over: a trend over
-years, a season that changes slowly, and what is local. Widths are chosen on gaps cut into a third
-of the record, errors are those of gaps in the rest. The Gaussian process is scikit-learn's, with
-the kernel that its documentation has for this record, fitted to every fourth week.
+A trend over years, a season that changes slowly and what is local are added, each a kernel mean of
+what the others leave over. Widths are chosen on gaps cut into a third of the record, errors are
+those of gaps in the rest. The Gaussian process has the kernel of scikit-learn's documentation.
 """
 
 import argparse
@@ -110,8 +109,7 @@ def draw(path, record, filled, std, table):
             record.year[missing], filled[missing], "o", color="#e4572e", ms=4, label="filled"
         )
         panel.set(xlabel="year", ylabel="CO$_2$ (ppm)", xlim=years)
-        panel.legend(loc="upper left", frameon=False)
-    panels["record"].set_title("CO$_2$ in the air at Mauna Loa, Hawaii")
+    panels["record"].legend(title="CO$_2$ in the air at Mauna Loa", loc="upper left")
     panels["gap"].set(title="Its longest gap, 18 weeks", ylim=(314, 325))
     bars = table.reset_index().pivot_table("RMSE", "gap", "method", sort=False)
     bars.plot.bar(ax=panels["errors"], rot=0, width=0.8, colormap="cividis")
