@@ -163,8 +163,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.kernel_ = kernel
         self.n_iter_ = smoother.rounds
         self._smoother = smoother
-        self.loo_error_, noise = smoother.errors()
-        self.noise_std_ = noise[0] if self._is_flat else noise
+        self.loo_error_ = smoother.loo_error
+        self.noise_std_ = smoother.noise[0] if self._is_flat else smoother.noise
         return self
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
@@ -326,7 +326,7 @@ class _Sum:
                 self._terms[i] = Smooth(self._kernels[i], samples, options)
             if len(self._terms) > 1:
                 self._backfit()
-        self.noise = self.errors()[1]
+        self.loo_error, self.noise = self._errors()
 
     @property
     def _xp(self) -> Namespace:
@@ -368,7 +368,7 @@ class _Sum:
         everyone = _weighted_mean(self.samples.y, self.samples.weight, self._xp)
         return _LeftOut(y, weight, y - mean, _loo(y, mean, leverage, everyone, self._xp))
 
-    def errors(self) -> tuple[float, Any]:
+    def _errors(self) -> tuple[float, Any]:
         """Return the leave-one-out error, and the standard deviation of the noise."""
         xp = self._xp
         left_out = self.left_out(_spread(self.samples.y.shape[1]))
