@@ -1,8 +1,8 @@
 """Fill gaps in the weekly CO2 record of Mauna Loa by attention, and judge it by other methods.
 
-A trend over years, a season that changes slowly and what is local are added, each a kernel mean of
-what the others leave over. Widths are chosen on gaps cut into a third of the record, errors are
-those of gaps in the rest. The Gaussian process has the kernel of scikit-learn's documentation.
+A trend over years, a season that changes slowly and what is local are added, each smoothed from
+what those before it leave over. Widths are chosen on gaps cut into a third of the record, and
+errors are those of gaps in the rest. The Gaussian process has scikit-learn's kernel for this record.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def judge(method, record, gaps):
     for gap in gaps:
         filled, std = method(record[~gap & record.co2_ppm.notna()], record[gap])
         errors.append(filled - record.co2_ppm[gap])
-        inside.append(abs(errors[-1]) <= 1.96 * std if np.all(std > 0) else std)
+        inside.append(abs(errors[-1]) / std <= 1.96 if np.all(std > 0) else [np.nan])
     seconds = (time.perf_counter() - start) / len(gaps)
     return np.sqrt(np.mean(np.concatenate(errors) ** 2)), np.mean(np.hstack(inside)), seconds
 

@@ -108,13 +108,29 @@ def test_dates_of_numpy():
     np.testing.assert_allclose(both.predict(mixed), expected)
 
 
+def test_tables_without_names():
+    pd = pytest.importorskip("pandas")
+    times = pd.date_range("2024-02-01", periods=40)
+    y = np.sin(np.arange(40) / 5)
+    days = times.to_numpy().astype("datetime64[D]").astype(int)[:, None]
+    expected = AttentionRegressor(GaussianKernel(2.0)).fit(days, y).predict(days)
+    for dates in (times, pd.Series(times), pd.DataFrame({0: times}), pd.DataFrame({"t": times})):
+        got = AttentionRegressor(GaussianKernel(2.0)).fit(dates, y).predict(dates)
+        np.testing.assert_allclose(got, expected)
+    two = pd.DataFrame({1: times, 0: np.where(np.arange(40) == 7, np.nan, y)})
+    filled = GapFiller(positions=[0]).fit_transform(two)
+    assert filled[7, 1] == pytest.approx(y[7], abs=2**2 / 8 / 5**2 + 0.01)
+    assert list(two.columns) == [1, 0]
+    assert two[1].equals(pd.Series(times))
+
+
 def test_it_goes_into_a_column_transformer():
     _, holes, _ = series()
     table = np.column_stack([np.arange(60.0), holes])
     columns = ColumnTransformer([("fill", GapFiller(positions=[0]), [0, 1])], remainder="drop")
     pipeline = make_pipeline(columns, LinearRegression())
     pipeline.fit(table, np.arange(60.0))
-    assert pipeline.predict(table).shape == (60,)
+    np.testing.assert_allclose(pipeline.predict(table), np.arange(60.0), atol=1e-9)
     assert clone(pipeline).get_params()["columntransformer__fill__positions"] == [0]
 
 

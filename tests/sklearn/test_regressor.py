@@ -136,6 +136,47 @@ def test_noise_is_found():
     assert np.mean(np.abs(measured - mean) < 1.96 * std) == pytest.approx(0.95, abs=0.01)
 
 
+@pytest.mark.parametrize("name", ["mean", "line", "plane", "product"])
+@pytest.mark.parametrize("counted", [False, True])
+def test_noise_is_what_residuals_have_of_it(name, counted):
+    """Of a smoother S, residuals have 1 - 2 S_ii + sum_j S_ij**2 of its square."""
+    kernel, weight, linear, columns = CASES[name]
+    x, y = samples(columns)
+    counts = np.random.default_rng(5).integers(1, 4, 40).astype(float) if counted else np.ones(40)
+    s = np.array([weights_at(p, x, weight, linear, counts) for p in x])
+    own = np.diag(s) / counts  # the weight of one of them
+    share = 1 - 2 * own + np.sum(s**2 / counts, axis=1)
+    expected = np.sqrt(np.sum(counts * (y - s @ y) ** 2) / np.sum(counts * share))
+    model = AttentionRegressor(kernel).fit(x, y, sample_weight=counts)
+    assert model.noise_std_ == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
+def test_noise_of_narrow_kernels(width):
+    x = np.arange(4000.0)[:, None]
+    y = np.random.default_rng(0).standard_normal(4000)
+    for linear in (False, True):
+        model = AttentionRegressor(GaussianKernel(width), local_linear=linear).fit(x, y)
+        assert model.noise_std_ == pytest.approx(1, abs=0.06)
+
+
+def test_errors_of_a_sum_are_near_those_of_refits():
+    t = np.linspace(0, 8, 60)[:, None]
+    y = 0.5 * t[:, 0] + np.sin(2 * np.pi * t[:, 0])
+    y = y + 0.2 * np.random.default_rng(2).standard_normal(60)
+    kernel = GaussianKernel(2.0) + PeriodicKernel(1.0, 0.05)
+    model = AttentionRegressor(kernel, max_iter=50, tol=1e-6).fit(t, y)
+    refits = []
+    for i in range(60):
+        rest = np.arange(60) != i
+        refit = AttentionRegressor(kernel, max_iter=50, tol=1e-6).fit(t[rest], y[rest])
+        refits.append(refit.predict(t[i : i + 1])[0])
+    np.testing.assert_allclose(model.predict_left_out(), refits, atol=0.1 * np.std(y))
+    rms = np.sqrt(np.mean((y - refits) ** 2))
+    assert model.loo_error_ == pytest.approx(rms, rel=0.1)
+    assert model.noise_std_ == pytest.approx(0.2, rel=0.25)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     slope=st.lists(st.floats(-5, 5), min_size=2, max_size=2),
@@ -223,7 +264,12 @@ def test_widths_of_a_product_and_of_a_sum_are_chosen():
     assert model.noise_std_ == pytest.approx(0.1, rel=0.15)
     assert kernel.k2.k1.length_scale == "loo"
     places = AttentionRegressor(SphereKernel()).fit(t * [1.0, 2.0], y)
-    assert places.kernel_.length_scale < 90
+    scale = places.kernel_.length_scale
+    errors = {
+        s: AttentionRegressor(SphereKernel(s)).fit(t * [1.0, 2.0], y).loo_error_
+        for s in (scale / 2, scale, scale * 2)
+    }
+    assert min(errors, key=errors.get) == scale
 
 
 def test_several_targets():
@@ -233,7 +279,9 @@ def test_several_targets():
     one, one_std = AttentionRegressor(GaussianKernel(0.7)).fit(x, y).predict(x, return_std=True)
     np.testing.assert_allclose(mean, np.stack([one, 2 * one + 1], axis=1))
     np.testing.assert_allclose(std, np.stack([one_std, 2 * one_std], axis=1))
-    assert both.predict_left_out().shape == (40, 2)
+    left_out = AttentionRegressor(GaussianKernel(0.7)).fit(x, y).predict_left_out()
+    expected = np.stack([left_out, 2 * left_out + 1], axis=1)
+    np.testing.assert_allclose(both.predict_left_out(), expected)
 
 
 def test_samples_alone_in_their_kernel():
@@ -422,7 +470,17 @@ ERRORS = {
     "negative weight": (
         lambda: fitted(weight=np.array([1.0, -2.0, 1.0, 1.0])),
         ValueError,
-        "`sample_weight` must be zero or more, got -2.0 among them",
+        "`sample_weight` must be finite and zero or more, got -2.0 among them",
+    ),
+    "infinite weight": (
+        lambda: fitted(weight=np.array([1.0, np.inf, 1.0, 1.0])),
+        ValueError,
+        "`sample_weight` must be finite and zero or more, got inf among them",
+    ),
+    "weight that is none": (
+        lambda: fitted(weight=np.array([1.0, 1.0, np.nan, 1.0])),
+        ValueError,
+        "`sample_weight` must be finite and zero or more, got nan among them",
     ),
     "no weight": (
         lambda: fitted(weight=np.zeros(4)),

@@ -171,14 +171,17 @@ def with_days(x: Any) -> Any:
     is_date = columns_of_dates(table)
     if not any(is_date):
         return table
-    days = {j: days_of(column_of(table, j), f"column {j}") for j, d in enumerate(is_date) if d}
+    names = list(getattr(table, "columns", (f"x{j}" for j in range(len(is_date)))))
+    days = {j: days_of(column_of(table, j), str(names[j])) for j, d in enumerate(is_date) if d}
     if isinstance(table, host.ndarray):
         rest = [days[j] if j in days else table[:, j] for j in range(len(is_date))]
         return host.stack([column.astype(host.float64) for column in rest], axis=1)
-    columns: dict[str, Any] = {str(table.columns[j]): column for j, column in days.items()}
-    if hasattr(table, "iloc"):
-        return table.assign(**columns)
-    return table.with_columns(type(table)(columns).get_columns())
+    if not hasattr(table, "iloc"):
+        return table.with_columns(type(table)({names[j]: days[j] for j in days}).get_columns())
+    table = table.copy()
+    for j, column in days.items():
+        table.isetitem(j, column)
+    return table
 
 
 def days_of(column: Any, name: str) -> HostArray:

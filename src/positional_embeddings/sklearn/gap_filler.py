@@ -37,8 +37,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Raises
     ------
     TypeError, ValueError
-        In `fit`, if `positions` are not columns of the table, or hold gaps, or if nothing at all
-        was measured in a column.
+        In `fit` and `transform`, if `positions` are not columns of the table, or hold gaps; in
+        `fit`, if nothing at all was measured in a column.
 
     Examples
     --------
@@ -87,7 +87,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 continue
             seen = ~host.isnan(values[:, j])
             if not seen.any():
-                raise wrong_value("X", "have a measurement in each column", f"none in column {j}")
+                name = getattr(self, "feature_names_in_", [f"x{i}" for i in range(j + 1)])[j]
+                raise wrong_value("X", "have a measurement in each column", f"none in {name}")
             self.estimators_.append(clone(estimator).fit(places[seen, :], values[seen, j]))
         return self
 
@@ -135,7 +136,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )
         return values
 
-    def _positions_at(self, columns: int) -> list[int]:
+    def _positions_at(self, n_columns: int) -> list[int]:
         """Return the columns of positions as numbers."""
         if self.positions is None or isinstance(self.positions, str):
             if self.positions not in (None, "index"):
@@ -151,10 +152,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                     raise wrong_value(name, f"be one of {names}", shown(column))
                 found.append(names.index(column))
             else:
-                column_ = checks.integer(name, column)  # type: ignore[arg-type]
-                if not 0 <= column_ < columns:
-                    raise wrong_value(name, f"be 0 to {columns - 1}", column_)
-                found.append(column_)
+                found.append(checks.integer(name, column))  # type: ignore[arg-type]
+                if not 0 <= found[-1] < n_columns:
+                    raise wrong_value(name, f"be 0 to {n_columns - 1}", column)
         return found
 
     def _places(self, values: HostArray, index: Any, at: list[int]) -> HostArray:

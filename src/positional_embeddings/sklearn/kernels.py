@@ -13,7 +13,12 @@ from sklearn.base import BaseEstimator
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import Namespace, device_of, is_real_number
+from positional_embeddings._core.namespace import (
+    Namespace,
+    default_integer,
+    device_of,
+    is_real_number,
+)
 from positional_embeddings.coordinates.cyclic import cyclic_encoding
 from positional_embeddings.coordinates.sphere import spherical_encoding
 
@@ -40,10 +45,10 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
         """Return the kernels that are multiplied."""
         raise NotImplementedError
 
-    def _check(self, columns: int) -> None:
+    def _check(self, n_columns: int) -> None:
         """Check the parameters for samples of so many columns."""
         for factor in self._factors():
-            factor._check(columns)
+            factor._check(n_columns)
 
     def _encode(self, x: Any, xp: Namespace) -> Any:
         """Return the vectors u, (features, samples), of samples (columns, samples)."""
@@ -60,29 +65,30 @@ class Factor(Kernel):
     def _factors(self) -> list["Factor"]:
         return [self]
 
-    def _check(self, columns: int) -> None:
-        own = self._own_columns(columns)
+    def _check(self, n_columns: int) -> None:
+        own = self._own_columns(n_columns)
         for i, column in enumerate(own):
-            if not 0 <= column < columns:
-                raise wrong_value(f"columns[{i}]", f"be 0 to {columns - 1}", column)
+            if not 0 <= column < n_columns:
+                raise wrong_value(f"columns[{i}]", f"be 0 to {n_columns - 1}", column)
         self._check_scale(len(own))
 
-    def _check_scale(self, columns: int) -> None:  # noqa: ARG002 - one for all of them
+    def _check_scale(self, n_columns: int) -> None:  # noqa: ARG002 - one for all of them
         if isinstance(self.length_scale, str):
             checks.choice("length_scale", self.length_scale, (LOO,))
         else:
             checks.positive_number("length_scale", self.length_scale)
 
-    def _own_columns(self, columns: int) -> list[int]:
+    def _own_columns(self, n_columns: int) -> list[int]:
         if self.columns is None:
-            return list(range(columns))
+            return list(range(n_columns))
         return checks.integers("columns", self.columns)
 
     def _select(self, x: Any, xp: Namespace) -> Any:
         """Return the columns of samples that it looks at."""
         if self.columns is None:
             return x
-        own = xp.asarray(self._own_columns(x.shape[0]), dtype=xp.int64, device=device_of(x))
+        on = device_of(x)
+        own = xp.asarray(self._own_columns(x.shape[0]), dtype=default_integer(xp, on), device=on)
         return xp.take(x, own, axis=0)
 
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> Any:
@@ -123,13 +129,13 @@ class GaussianKernel(Factor):
         self.columns = columns
         self.local_linear = local_linear
 
-    def _check(self, columns: int) -> None:
-        super()._check(columns)
+    def _check(self, n_columns: int) -> None:
+        super()._check(n_columns)
         checks.optional_boolean("local_linear", self.local_linear)
 
-    def _check_scale(self, columns: int) -> None:
+    def _check_scale(self, n_columns: int) -> None:
         if isinstance(self.length_scale, str) or is_real_number(self.length_scale):
-            super()._check_scale(columns)
+            super()._check_scale(n_columns)
             return
         try:
             scales = list(self.length_scale)
@@ -138,8 +144,8 @@ class GaussianKernel(Factor):
             raise wrong_type("length_scale", what, shown(self.length_scale)) from None
         for i, scale in enumerate(scales):
             checks.positive_number(f"length_scale[{i}]", scale)
-        if len(scales) != columns:
-            what = f"be one number, or {columns}, one for each column"
+        if len(scales) != n_columns:
+            what = f"be one number, or {n_columns}, one for each column"
             raise wrong_value("length_scale", what, len(scales))
 
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> list[float]:
@@ -186,9 +192,9 @@ class PeriodicKernel(Factor):
         self.length_scale = length_scale
         self.columns = columns
 
-    def _check(self, columns: int) -> None:
+    def _check(self, n_columns: int) -> None:
         checks.positive_number("period", self.period)
-        super()._check(columns)
+        super()._check(n_columns)
 
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:  # noqa: ARG002
         return _PART_OF_PERIOD * self.period
@@ -217,13 +223,13 @@ class SphereKernel(Factor):
         self.length_scale = length_scale
         self.columns = columns
 
-    def _check(self, columns: int) -> None:
-        super()._check(columns)
+    def _check(self, n_columns: int) -> None:
+        super()._check(n_columns)
         if self.columns is not None and len(self.columns) != 2:
             raise wrong_value("columns", "be those of latitude and longitude", self.columns)
 
-    def _own_columns(self, columns: int) -> list[int]:
-        return [0, 1] if self.columns is None else super()._own_columns(columns)
+    def _own_columns(self, n_columns: int) -> list[int]:
+        return [0, 1] if self.columns is None else super()._own_columns(n_columns)
 
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:  # noqa: ARG002
         return 10.0
@@ -265,8 +271,8 @@ class ProductKernel(_Pair):
                 raise wrong_type(name, what, shown(part))
         return [factor for part in self._parts() for factor in part._factors()]
 
-    def _check(self, columns: int) -> None:
-        super()._check(columns)
+    def _check(self, n_columns: int) -> None:
+        super()._check(n_columns)
         for factor in self._factors():
             if getattr(factor, "local_linear", None):
                 raise wrong_value(
@@ -287,6 +293,6 @@ class SumKernel(_Pair):
     def _terms(self) -> list[Kernel]:
         return [term for part in self._parts() for term in part._terms()]
 
-    def _check(self, columns: int) -> None:
+    def _check(self, n_columns: int) -> None:
         for term in self._terms():
-            term._check(columns)
+            term._check(n_columns)

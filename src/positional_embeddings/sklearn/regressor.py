@@ -1,6 +1,9 @@
 """Attention as a regressor: means, and lines, of the samples that are near in a kernel."""
 
+from collections.abc import Sequence
+from functools import reduce
 from itertools import chain
+from operator import mul
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
@@ -17,18 +20,20 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings.sklearn.columns import with_days
 from positional_embeddings.sklearn.kernels import LOO, Factor, GaussianKernel, Kernel
-from positional_embeddings.sklearn.smooth import Options, Samples, Smooth, cut_factor
+from positional_embeddings.sklearn.smooth import Options, Samples, Smooth, Wanted, cut_factor
 
 # The leave-one-out error is that of so many samples at most, evenly spread among all.
 _MOST_LEFT_OUT = 2000
 
-# Leaving out a sample of a weight above this leaves none around it.
-_ALONE = 1 - 1e-9
+# A sample without which less than this is left of the weights around it is alone.
+_ALONE = 1e-9
 
 # Length scales that are tried, as factors of the first one, and of the best of these.
 _COARSE = tuple(2.0**power for power in range(-7, 5))
 _FINE = (2**-0.5, 2**0.5)
 _ROUNDS = 2  # over the kernels of a product
+
+_LEVERAGE = Wanted(leverage=True)
 
 
 class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -87,8 +92,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     -----
     Leaving a sample out changes its own prediction from :math:`\hat y_i` to one that misses
     :math:`y_i` by :math:`(y_i - \hat y_i) / (1 - S_{ii})`, where :math:`S_{ii}` is the weight of
-    the sample in its own prediction. For a sum the weights of its functions are added, which is
-    an approximation.
+    the sample in its own prediction. The noise is what residuals have of it, :math:`1 - 2 S_{ii} +
+    \sum_j S_{ij}^2` of its square on average. For a sum of kernels both are approximate: the
+    functions are taken one after the other, and their spreads to be independent.
 
     Weights of samples count repetitions: a sample of weight 2 is two samples, of which one is
     left out.
@@ -177,7 +183,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return_std : bool, default False
             Return the standard deviation of a new measurement as well: noise, and what the
             noise of the samples makes of the function. It does not know where the function
-            itself is too smooth.
+            itself is too smooth. For a sum of kernels it is approximate: see the Notes.
 
         Returns
         -------
@@ -191,7 +197,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         X = validate_data(self, with_days(X), reset=False)
         xp = self._check_library(X)
         dtype = X.dtype if is_real_floating(X.dtype, xp) else widest_float(xp, device_of(X))
-        mean, squares = self._smoother.predict(_as_columns(X, xp), with_squares=return_std)
+        mean, squares = self._smoother.predict(_as_columns(X, xp), Wanted(squares=return_std))
         mean = self._restore(mean, dtype, xp)
         if not return_std:
             return mean
@@ -199,7 +205,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return mean, self._restore(noise * xp.sqrt(1 + squares), dtype, xp)
 
     def predict_left_out(self) -> Any:
-        """Return what is predicted for each sample by all others.
+        """Return what is predicted for each sample by all others; of a sum, approximately.
 
         Returns
         -------
@@ -208,7 +214,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             sample that is alone within its kernel gets the mean of all.
         """
         check_is_fitted(self)
-        left_out = self._smoother.left_out(slice(None))
+        left_out = self._smoother.left_out(slice(None), _LEVERAGE)
         xp = namespace_of(y=left_out.y)
         return self._restore(left_out.y - left_out.loo, left_out.y.dtype, xp)
 
@@ -281,10 +287,10 @@ def _samples(X: Any, y: Any, sample_weight: Any) -> Samples:
     if tuple(weight.shape) != (x.shape[1],):
         what = f"have one number for each of {x.shape[1]} samples"
         raise wrong_value("sample_weight", what, f"shape {tuple(weight.shape)}")
-    if not bool(xp.all(weight >= 0)):
-        raise wrong_value(
-            "sample_weight", "be zero or more", f"{float(xp.min(weight))!r} among them"
-        )
+    wrong = xp.astype(~(weight >= 0) | xp.isinf(weight), xp.int8)
+    if bool(xp.any(wrong != 0)):
+        came = f"{float(weight[int(xp.argmax(wrong))])!r} among them"
+        raise wrong_value("sample_weight", "be finite and zero or more", came)
     (kept,) = xp.nonzero(weight)
     if kept.shape[0] == 0:
         raise wrong_value("sample_weight", "have a weight above zero", "all zero")
@@ -301,6 +307,39 @@ class _LeftOut(NamedTuple):
     weight: Any
     residual: Any
     loo: Any  # the error if the sample is left out
+    share: Any  # part of the noise's square that residuals have on average; None if not asked for
+
+
+def _left_out(
+    terms: Sequence[Smooth], targets: Sequence[Any], samples: Samples, which: slice, wanted: Wanted
+) -> _LeftOut:
+    """Return errors of some samples, with and without them."""
+    xp = namespace_of(x=samples.x)
+    x, y, weight = samples.x[:, which], samples.y[:, which], samples.weight[which]
+    parts = [term.predict(x, r, wanted) for term, r in zip(terms, targets, strict=True)]
+    residual = y - sum(part.mean for part in parts)
+    others = reduce(mul, (1 - part.leverage for part in parts))
+    alone = others < _ALONE
+    everyone = _weighted_mean(samples.y, samples.weight, xp)
+    loo = xp.where(alone, y - everyone, residual / xp.where(alone, 1.0, others))
+    share = None
+    if wanted.squares:
+        # A residual is y - S y, of which the mean square is 1 - 2 S_ii + sum_j S_ij**2.
+        share = 2 * others - 1 + sum(part.squares for part in parts)
+    return _LeftOut(y, weight, residual, loo, share)
+
+
+def _spread(samples: int) -> slice:
+    return slice(0, samples, -(-samples // _MOST_LEFT_OUT))
+
+
+def _weighted_mean(values: Any, weight: Any, xp: Namespace) -> Any:
+    return xp.sum(weight * values, axis=-1, keepdims=True) / xp.sum(weight)
+
+
+def _mean_square(left_out: _LeftOut, xp: Namespace) -> float:
+    """Return the mean square of the leave-one-out errors."""
+    return float(xp.mean(_weighted_mean(left_out.loo**2, left_out.weight, xp)))
 
 
 class _Sum:
@@ -342,54 +381,33 @@ class _Sum:
             for i, term in enumerate(self._terms):
                 others = sum((f for j, f in enumerate(fitted) if j != i), xp.zeros_like(y))
                 self._targets[i] = y - others
-                new = term.predict(self.samples.x, self._targets[i]).mean
+                new = term.predict(self.samples.x, self._targets[i], Wanted()).mean
                 change = max(change, float(xp.max(xp.abs(new - fitted[i]))))
                 fitted[i] = new
             if change <= limit:
                 return
 
-    def predict(self, x: Any, *, with_squares: bool) -> tuple[Any, Any]:
-        """Return the function (targets, queries), and the sum of the squared weights."""
-        mean: Any = 0.0
-        squares: Any = 0.0
-        for term, target in zip(self._terms, self._targets, strict=True):
-            of_term = term.predict(x, target, with_squares=with_squares)
-            mean, squares = mean + of_term.mean, squares + (of_term.squares if with_squares else 0)
-        return mean, squares
+    def predict(self, x: Any, wanted: Wanted) -> tuple[Any, Any]:
+        """Return the function (targets, queries), and the squared weights added over its terms."""
+        terms = zip(self._terms, self._targets, strict=True)
+        parts = [term.predict(x, target, wanted) for term, target in terms]
+        squares = sum(part.squares for part in parts) if wanted.squares else None
+        return sum(part.mean for part in parts), squares
 
-    def left_out(self, which: slice) -> _LeftOut:
+    def left_out(self, which: slice, wanted: Wanted) -> _LeftOut:
         """Return errors of some samples, with and without them."""
-        y, weight = self.samples.y[:, which], self.samples.weight[which]
-        mean: Any = 0.0
-        leverage: Any = 0.0
-        for term, target in zip(self._terms, self._targets, strict=True):
-            of_term = term.predict(self.samples.x[:, which], target, with_leverage=True)
-            mean, leverage = mean + of_term.mean, leverage + of_term.leverage
-        everyone = _weighted_mean(self.samples.y, self.samples.weight, self._xp)
-        return _LeftOut(y, weight, y - mean, _loo(y, mean, leverage, everyone, self._xp))
+        return _left_out(self._terms, self._targets, self.samples, which, wanted)
 
     def _errors(self) -> tuple[float, Any]:
         """Return the leave-one-out error, and the standard deviation of the noise."""
         xp = self._xp
-        left_out = self.left_out(_spread(self.samples.y.shape[1]))
-        # The square of a residual is smaller than that of the noise by 1 - S_ii.
-        variance = _weighted_mean(left_out.residual * left_out.loo, left_out.weight, xp)
-        square = float(xp.mean(_weighted_mean(left_out.loo**2, left_out.weight, xp)))
-        return square**0.5, xp.sqrt(xp.where(variance > 0, variance, 0.0))[:, 0]
-
-
-def _spread(samples: int) -> slice:
-    return slice(0, samples, -(-samples // _MOST_LEFT_OUT))
-
-
-def _weighted_mean(values: Any, weight: Any, xp: Namespace) -> Any:
-    return xp.sum(weight * values, axis=-1, keepdims=True) / xp.sum(weight)
-
-
-def _loo(y: Any, mean: Any, leverage: Any, everyone: Any, xp: Namespace) -> Any:
-    """Return the errors of predictions without the sample itself."""
-    alone = leverage > _ALONE
-    return xp.where(alone, y - everyone, (y - mean) / xp.where(alone, 1.0, 1 - leverage))
+        some = self.left_out(_spread(self.samples.y.shape[1]), Wanted(leverage=True, squares=True))
+        share = float(_weighted_mean(some.share, some.weight, xp)[0])
+        if share > _ALONE:
+            variance = _weighted_mean(some.residual**2, some.weight, xp) / share
+        else:  # the function goes through all samples, which tell nothing of the noise
+            variance = _weighted_mean(some.loo**2, some.weight, xp)
+        return _mean_square(some, xp) ** 0.5, xp.sqrt(variance)[:, 0]
 
 
 # Choosing widths.
@@ -404,26 +422,22 @@ def _choose_scales(
 ) -> None:
     """Set length scales of a kernel to those of the least leave-one-out error."""
     xp = namespace_of(x=samples.x)
+    which = _spread(samples.y.shape[1])
 
     def error(factor: Factor, scale: Any) -> float:
         factor.length_scale = scale
-        which = _spread(samples.y.shape[1])
-        of = Smooth(kernel, samples, options).predict(
-            samples.x[:, which], samples.y, with_leverage=True
-        )
-        everyone = _weighted_mean(samples.y, samples.weight, xp)
-        loo = _loo(samples.y[:, which], of.mean, of.leverage, everyone, xp)
-        return float(xp.mean(_weighted_mean(loo**2, samples.weight[which], xp)))
+        smooth = Smooth(kernel, samples, options)
+        return _mean_square(_left_out([smooth], [samples.y], samples, which, _LEVERAGE), xp)
 
     for _ in range(_ROUNDS if len(factors) > 1 else 1):
         for factor in factors:
             first = factor.length_scale
-            errors = {factor_: error(factor, _times(first, factor_)) for factor_ in _COARSE}
-            best = min(errors, key=lambda tried: errors[tried])
-            errors |= {best * fine: error(factor, _times(first, best * fine)) for fine in _FINE}
-            best = min(errors, key=lambda tried: errors[tried])
-            factor.length_scale = _times(first, best)
+            errors = {ratio: error(factor, _scaled(first, ratio)) for ratio in _COARSE}
+            best = min(errors, key=lambda ratio: errors[ratio])
+            errors |= {best * r: error(factor, _scaled(first, best * r)) for r in _FINE}
+            best = min(errors, key=lambda ratio: errors[ratio])
+            factor.length_scale = _scaled(first, best)
 
 
-def _times(scale: Any, factor: float) -> Any:
-    return [factor * s for s in scale] if isinstance(scale, list) else factor * scale
+def _scaled(scale: Any, ratio: float) -> Any:
+    return [ratio * s for s in scale] if isinstance(scale, list) else ratio * scale

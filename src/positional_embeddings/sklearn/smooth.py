@@ -48,6 +48,13 @@ class Samples(NamedTuple):
     weight: Any  # (samples,)
 
 
+class Wanted(NamedTuple):
+    """What is wanted of a smooth function beside its mean."""
+
+    leverage: bool = False
+    squares: bool = False
+
+
 class Predicted(NamedTuple):
     """A smooth function at queries."""
 
@@ -97,28 +104,23 @@ class Smooth:
         """Return samples or queries in the unit of the kernel that the cutoff is for."""
         return self._cut._encode(x, namespace_of(x=x))[0, :]
 
-    def predict(
-        self, x: Any, y: Any, *, with_leverage: bool = False, with_squares: bool = False
-    ) -> Predicted:
-        """Return the function of samples y at x; with leverage, x are samples themselves."""
+    def predict(self, x: Any, y: Any, wanted: Wanted) -> Predicted:
+        """Return the function of samples y at x, which are samples where leverage is wanted."""
         xp = self._xp
         if self._cut is None:
-            return self._in_chunks(x, y, with_leverage, with_squares)
+            return self._in_chunks(x, y, wanted)
         order = xp.argsort(self._place(x))
         back = xp.argsort(order)
         y = xp.take(y, self._order, axis=1)
-        sorted_ = self._in_chunks(xp.take(x, order, axis=1), y, with_leverage, with_squares)
-        return Predicted(*(None if a is None else xp.take(a, back, axis=-1) for a in sorted_))
+        ascending = self._in_chunks(xp.take(x, order, axis=1), y, wanted)
+        return Predicted(*(None if a is None else xp.take(a, back, axis=-1) for a in ascending))
 
-    def _in_chunks(self, x: Any, y: Any, with_leverage: bool, with_squares: bool) -> Predicted:  # noqa: FBT001
+    def _in_chunks(self, x: Any, y: Any, wanted: Wanted) -> Predicted:
         xp = self._xp
         features, targets = self._u.shape[0], y.shape[0]
         means = 2 + (features + targets) * (features + 1 if self._is_linear else 1)
         length = max(1, _MOST_MEANS // means)
-        parts = [
-            self._predict(x[:, at], y, with_leverage, with_squares)
-            for at in cuts(x.shape[1], length)
-        ]
+        parts = [self._predict(x[:, at], y, wanted) for at in cuts(x.shape[1], length)]
         return Predicted(
             *(
                 None if of_parts[0] is None else xp.concat(of_parts, axis=-1)
@@ -126,21 +128,21 @@ class Smooth:
             )
         )
 
-    def _predict(self, x: Any, y: Any, with_leverage: bool, with_squares: bool) -> Predicted:  # noqa: FBT001
+    def _predict(self, x: Any, y: Any, wanted: Wanted) -> Predicted:
         xp = self._xp
         query = self._kernel._encode(x, xp) - self._centre
         near = None if self._cut is None else self._mask(to_host(self._place(x), xp))
         # A sample weighs 1 for itself: the unit in which its share of all weights is wanted.
-        local = self._around(query, y, near, reference=0.0 if with_leverage else None)
+        local = self._around(query, y, near, reference=0.0 if wanted.leverage else None)
         tilt = self._tilt(query, local)
         mean = local.y
         if tilt is not None:
             mean = mean + xp.sum(tilt[:, None, :] * local.cov_y, axis=0)
         leverage = squares = None
-        if with_leverage:
+        if wanted.leverage:
             offset = 0.0 if tilt is None else xp.sum(tilt * (query - local.u), axis=0)
             leverage = (1 + offset) / local.total
-        if with_squares:
+        if wanted.squares:
             squares = self._squares(query, local, tilt, y, near)
         return Predicted(mean, leverage, squares)
 
