@@ -2,7 +2,7 @@
 
 A trend over years, a season that changes slowly and what is local are added, each smoothed from
 what those before it leave over. Widths are chosen on gaps cut into a third of the record, and
-errors are those of gaps in the rest. The Gaussian process has scikit-learn's kernel for this record.
+errors are those of gaps in the rest. The Gaussian process has scikit-learn's kernel for the record.
 """
 
 import argparse

@@ -81,6 +81,8 @@ def test_tables_of_pandas():
     again = GapFiller(positions="index").fit_transform(numbered)
     np.testing.assert_allclose(again, values, atol=GAP_ERROR)
     assert list(filler.get_feature_names_out()) == ["air", "sea"]
+    spans = pd.DataFrame(holes, index=pd.timedelta_range("0D", periods=60, freq="D"))
+    np.testing.assert_allclose(GapFiller(positions="index").fit_transform(spans), filled, atol=1e-6)
 
 
 def test_tables_of_polars():
@@ -160,7 +162,7 @@ ERRORS = {
     "text": (
         lambda: GapFiller(positions="time").fit(np.ones((3, 2))),
         ValueError,
-        "`positions` must be columns, \"index\" or None, got 'time'",
+        "`positions` must be a list of columns, \"index\" or None, got 'time'",
     ),
     "index": (
         lambda: GapFiller(positions="index").fit(np.ones((3, 2))),

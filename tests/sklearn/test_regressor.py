@@ -272,6 +272,97 @@ def test_widths_of_a_product_and_of_a_sum_are_chosen():
     assert min(errors, key=errors.get) == scale
 
 
+def test_left_out_samples_are_not_in_phase_with_a_period():
+    """Each eighth of 16,000 would be the same phase of the day."""
+    t = np.arange(16_000) / 8
+    y = np.sin(2 * np.pi * t) + 0.1 * np.random.default_rng(0).standard_normal(16_000)
+    model = AttentionRegressor(GaussianKernel(0.5), cutoff=6.0).fit(t[:, None], y)
+    assert model.loo_error_ == pytest.approx(np.std(y), rel=0.1)
+    assert model.noise_std_ == pytest.approx(np.std(y), rel=0.1)
+
+
+def test_narrow_widths_are_found():
+    """Far below the rule of thumb that the search begins with."""
+    x = np.arange(3000) / 24
+    y = np.sin(2 * np.pi * x) + 0.1 * np.random.default_rng(0).standard_normal(3000)
+    model = AttentionRegressor().fit(x[:, None], y)
+    assert model.loo_error_ < 0.13
+    places = 0.002 * np.random.default_rng(1).standard_normal((400, 2))
+    height = np.sin(places[:, 0] / 0.0005)
+    near = AttentionRegressor(SphereKernel()).fit(places, height)
+    assert near.loo_error_ < 0.5 * np.std(height)
+
+
+def test_targets_count_alike_in_any_unit():
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 10, 300))[:, None]
+    fine = np.sin(5 * x[:, 0]) + 0.1 * rng.standard_normal(300)
+    coarse = x[:, 0] / 10 + 0.2 * rng.standard_normal(300)
+    models = [AttentionRegressor().fit(x, np.stack([fine, unit * coarse], 1)) for unit in (1, 1e4)]
+    assert models[0].kernel_.length_scale == models[1].kernel_.length_scale
+    assert models[1].loo_error_.shape == (2,)
+    np.testing.assert_allclose(models[1].loo_error_, models[0].loo_error_ * [1, 1e4])
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", GaussianKernel(0.3)])
+def test_small_weights_have_no_unit(kernel):
+    x, y = samples(1)
+    rising = 1 + np.arange(40) % 3
+    small, smaller = (
+        AttentionRegressor(kernel).fit(x, y, sample_weight=unit * rising) for unit in (0.3, 0.003)
+    )
+    assert small.loo_error_ == pytest.approx(smaller.loo_error_)
+    for a, b in zip(small.predict(x, return_std=True), smaller.predict(x, return_std=True)):  # noqa: B905
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_the_order_of_a_sum_does_not_matter():
+    x = np.linspace(0, 10, 120)[:, None]
+    y = x[:, 0] ** 2 / 10 + np.sin(2 * np.pi * x[:, 0])
+    trend, season = GaussianKernel(2.0), PeriodicKernel(1.0, 0.05) * GaussianKernel(8.0)
+    options = {"max_iter": 200, "tol": 1e-7}
+    one, other = (
+        AttentionRegressor(kernel, **options).fit(x, y)
+        for kernel in (trend + season, season + trend)
+    )
+    assert max(one.n_iter_, other.n_iter_) < 200
+    np.testing.assert_allclose(one.predict(x), other.predict(x), atol=1e-4)
+    assert abs(np.mean(y - one.predict(x))) < 0.02
+
+
+@pytest.mark.parametrize("cutoff", [None, 6.0])
+def test_all_of_the_nearest_samples_count(cutoff):
+    x, y = np.array([[0.0]] * 3 + [[9.0]] * 2), np.array([0.0, 3.0, 6.0, 1.0, 2.0])
+    model = AttentionRegressor(length_scale=0.1, local_linear=False, cutoff=cutoff).fit(x, y)
+    np.testing.assert_allclose(model.predict([[-4.0], [3.0], [6.0], [20.0]]), [3.0, 3.0, 1.5, 1.5])
+
+
+def test_times_stay_times():
+    pd = pytest.importorskip("pandas")
+    y = np.arange(10.0)
+    spans = pd.DataFrame({"t": pd.timedelta_range("0D", periods=10, freq="D")})
+    model = AttentionRegressor(length_scale=3.0).fit(spans, y)
+    later = pd.DataFrame({"t": pd.to_timedelta([4.4], "D")})
+    assert model.predict(later) == pytest.approx(4.4, abs=1e-3)
+    got = AttentionRegressor(length_scale=3.0).fit(spans.to_numpy(), y).predict(later.to_numpy())
+    assert got == pytest.approx(4.4, abs=1e-3)
+    message = "`X` must have times as in `fit`, in column 0, got them in no column"
+    with pytest.raises(ValueError, match=message):
+        model.predict(pd.DataFrame({"t": [4.4]}))
+    numbers = AttentionRegressor(length_scale=3.0).fit(pd.DataFrame({"t": y}), y)
+    with pytest.raises(ValueError, match="in no column, got them in column 0"):
+        numbers.predict(later)
+
+
+def test_a_failed_fit_leaves_it_as_it_was():
+    x, y = samples(1)
+    model = AttentionRegressor(length_scale=1.0).fit(x, y)
+    before = model.predict(x)
+    with pytest.raises(ValueError, match="length_scale"):
+        model.set_params(length_scale=-1.0).fit(np.zeros((40, 2)), y)
+    np.testing.assert_array_equal(model.predict(x), before)
+
+
 def test_several_targets():
     x, y = samples(1)
     both = AttentionRegressor(GaussianKernel(0.7)).fit(x, np.stack([y, 2 * y + 1], axis=1))
@@ -400,7 +491,7 @@ ERRORS = {
     "scale name": (
         lambda: fitted(length_scale="auto"),
         ValueError,
-        "`length_scale` .*'loo'.*'auto'",
+        "`length_scale` must be a positive number or \"loo\", got 'auto'",
     ),
     "scales": (
         lambda: fitted(length_scale=[1.0, 2.0, 3.0]),
@@ -416,6 +507,11 @@ ERRORS = {
         lambda: fitted(length_scale=None),
         TypeError,
         '`length_scale` must be a positive number, one for each column, or "loo", got None',
+    ),
+    "columns": (
+        lambda: fitted(GaussianKernel(1.0, columns=0)),
+        TypeError,
+        "`columns` must be a list of integers or None, got 0",
     ),
     "column": (
         lambda: fitted(GaussianKernel(1.0, columns=[2])),

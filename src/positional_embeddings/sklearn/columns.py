@@ -165,25 +165,49 @@ def time_zone_of(time_zone: Any) -> tzinfo | None:
         raise wrong_value("time_zone", what, shown(time_zone)) from None
 
 
-def with_days(x: Any) -> Any:
-    """Return a table with times as days since 1970-01-01 UTC, anything else as it came."""
+def with_days(x: Any) -> tuple[Any, list[bool]]:
+    """Return a table with times as days since 1970-01-01 UTC, and which columns were times.
+
+    Spans of time become days; anything else is returned as it came.
+    """
     table = as_table(x)
-    is_date = columns_of_dates(table)
-    if not any(is_date):
-        return table
-    names = list(getattr(table, "columns", (f"x{j}" for j in range(len(is_date)))))
-    days = {j: days_of(column_of(table, j), str(names[j])) for j, d in enumerate(is_date) if d}
+    if isinstance(table, host.ndarray) and table.dtype.kind == "m":
+        return table / host.timedelta64(1, "D"), [True] * table.shape[-1]
+    dates = enumerate(columns_of_dates(table))
+    kinds = [is_date or _holds_spans(column_of(table, j)) for j, is_date in dates]
+    if not any(kinds):
+        return table, []
+    names = list(getattr(table, "columns", (f"x{j}" for j in range(len(kinds)))))
+    days = {j: days_of(column_of(table, j), str(names[j])) for j, kind in enumerate(kinds) if kind}
     if isinstance(table, host.ndarray):
-        rest = [days[j] if j in days else table[:, j] for j in range(len(is_date))]
-        return host.stack([column.astype(host.float64) for column in rest], axis=1)
+        rest = [days[j] if j in days else table[:, j] for j in range(len(kinds))]
+        return host.stack([column.astype(host.float64) for column in rest], axis=1), kinds
     if not hasattr(table, "iloc"):
-        return table.with_columns(type(table)({names[j]: days[j] for j in days}).get_columns())
+        series = type(table)({names[j]: days[j] for j in days}).get_columns()
+        return table.with_columns(series), kinds
     table = table.copy()
     for j, column in days.items():
         table.isetitem(j, column)
-    return table
+    return table, kinds
+
+
+def _holds_spans(column: Any) -> bool:
+    dtype = column.dtype
+    return getattr(dtype, "kind", None) == "m" or str(dtype).startswith("Duration")
+
+
+def check_times(is_time: list[bool], fitted: list[bool]) -> None:
+    """Check that the same columns hold times as in `fit`."""
+    if any(is_time) or any(fitted):
+        names = [[f"column {j}" for j, t in enumerate(kinds) if t] for kinds in (fitted, is_time)]
+        expected, came = (" and ".join(found) or "no column" for found in names)
+        if expected != came:
+            raise wrong_value("X", f"have times as in `fit`, in {expected}", f"them in {came}")
 
 
 def days_of(column: Any, name: str) -> HostArray:
-    """Return a column of dates as days since 1970-01-01 UTC."""
+    """Return a column of dates as days since 1970-01-01 UTC, or of spans of time as days."""
+    if _holds_spans(column):
+        days: HostArray = column.to_numpy() / host.timedelta64(1, "D")
+        return days
     return elapsed(times_of(column, name, None).utc, host.datetime64(0, "s"), "D")

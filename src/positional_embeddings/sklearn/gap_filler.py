@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.sklearn.columns import columns_of_dates, days_of, with_days
+from positional_embeddings.sklearn.columns import with_days
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 
@@ -19,11 +19,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Parameters
     ----------
     estimator : regressor, optional
-        Copied for each column with gaps; an `AttentionRegressor` of default options if None.
+        Copied for each column with gaps; an `AttentionRegressor` of default options if None. That
+        one looks at near neighbours, and suits gaps of some rows; for longer ones pass one whose
+        kernel is as wide as the gaps, or a sum of kernels with a season.
     positions : sequence of int or str, or "index", optional
-        Columns that say where the rows are, such as times or places; they have no gaps and are
-        returned as they are. "index" is the index of a pandas table. If None, rows follow one
-        another at equal steps, and row i of any table is at i. Times become days since 1970.
+        Columns that say where the rows are, such as times or places; they have no gaps, and are
+        returned, times as days since 1970-01-01 UTC. "index" is the index of a pandas table. If
+        None, rows follow one another at equal steps, and row i of any table is at i.
 
     Attributes
     ----------
@@ -122,14 +124,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             return None
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
-        rows = X.index.to_series()
-        is_time = any(columns_of_dates(rows.to_frame()))
-        return days_of(rows, "index") if is_time else rows.to_numpy(dtype=host.float64)
+        rows, _ = with_days(X.index.to_frame())
+        return check_array(rows, dtype=host.float64, input_name="X.index")[:, 0]
 
     def _values(self, X: Any, *, reset: bool) -> HostArray:
         values: HostArray = validate_data(
             self,
-            with_days(X),
+            with_days(X)[0],
             reset=reset,
             dtype=[host.float64, host.float32],
             ensure_all_finite="allow-nan",
@@ -138,11 +139,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _positions_at(self, n_columns: int) -> list[int]:
         """Return the columns of positions as numbers."""
-        if self.positions is None or isinstance(self.positions, str):
-            if self.positions not in (None, "index"):
-                what = 'be columns, "index" or None'
-                raise wrong_value("positions", what, shown(self.positions))
+        if self.positions is None or (
+            isinstance(self.positions, str) and self.positions == "index"
+        ):
             return []
+        if not isinstance(self.positions, list | tuple) or not self.positions:
+            what = 'be a list of columns, "index" or None'
+            raise wrong_value("positions", what, shown(self.positions))
         names = list(getattr(self, "feature_names_in_", ()))
         found = []
         for i, column in enumerate(self.positions):
@@ -152,7 +155,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                     raise wrong_value(name, f"be one of {names}", shown(column))
                 found.append(names.index(column))
             else:
-                found.append(checks.integer(name, column))  # type: ignore[arg-type]
+                found.append(checks.integer(name, column))
                 if not 0 <= found[-1] < n_columns:
                     raise wrong_value(name, f"be 0 to {n_columns - 1}", column)
         return found

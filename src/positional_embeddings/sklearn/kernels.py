@@ -74,13 +74,17 @@ class Factor(Kernel):
 
     def _check_scale(self, n_columns: int) -> None:  # noqa: ARG002 - one for all of them
         if isinstance(self.length_scale, str):
-            checks.choice("length_scale", self.length_scale, (LOO,))
+            if self.length_scale != LOO:
+                what = 'be a positive number or "loo"'
+                raise wrong_value("length_scale", what, shown(self.length_scale))
         else:
             checks.positive_number("length_scale", self.length_scale)
 
     def _own_columns(self, n_columns: int) -> list[int]:
         if self.columns is None:
             return list(range(n_columns))
+        if not isinstance(self.columns, list | tuple) or not self.columns:
+            raise wrong_type("columns", "be a list of integers or None", shown(self.columns))
         return checks.integers("columns", self.columns)
 
     def _select(self, x: Any, xp: Namespace) -> Any:
@@ -154,7 +158,8 @@ class GaussianKernel(Factor):
         total = xp.sum(weight)
         mean = xp.sum(weight * x, axis=1, keepdims=True) / total
         variances = xp.sum(weight * (x - mean) ** 2, axis=1) / total
-        factor = float(total) ** (-1 / (x.shape[0] + 4))
+        count = float(xp.sum(xp.where(weight < 1, 1.0, weight)))
+        factor = count ** (-1 / (x.shape[0] + 4))
         return [factor * float(variances[i]) ** 0.5 or 1.0 for i in range(x.shape[0])]
 
     def _encode(self, x: Any, xp: Namespace) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import reduce
 from itertools import chain
-from operator import mul
+from operator import or_
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
@@ -13,24 +13,31 @@ from positional_embeddings._core import checks
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Namespace,
+    default_integer,
     device_of,
+    host,
     is_real_floating,
     namespace_of,
     widest_float,
 )
-from positional_embeddings.sklearn.columns import with_days
+from positional_embeddings.sklearn.columns import check_times, with_days
 from positional_embeddings.sklearn.kernels import LOO, Factor, GaussianKernel, Kernel
 from positional_embeddings.sklearn.smooth import Options, Samples, Smooth, Wanted, cut_factor
 
-# The leave-one-out error is that of so many samples at most, evenly spread among all.
+# The leave-one-out error is that of so many samples at most, drawn at random.
 _MOST_LEFT_OUT = 2000
 
-# A sample without which less than this is left of the weights around it is alone.
-_ALONE = 1e-9
+# A sample with more than this part of the weights around it is alone.
+_ALONE = 1 - 1e-9
+
+# Residuals with less than this part of the noise's square tell nothing of it.
+_LEAST_SHARE = 1e-9
 
 # Length scales that are tried, as factors of the first one, and of the best of these.
 _COARSE = tuple(2.0**power for power in range(-7, 5))
 _FINE = (2**-0.5, 2**0.5)
+_LEAST_RATIO = 2.0**-24
+_MUCH_LESS = 0.98
 _ROUNDS = 2  # over the kernels of a product
 
 _LEVERAGE = Wanted(leverage=True)
@@ -51,11 +58,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         GaussianKernel(8.0)`` is a trend and a season that changes slowly.
     length_scale : float, sequence of float or "loo", default "loo"
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
-        column. "loo" takes the width of the least leave-one-out error. A kernel that is given
-        has its own.
+        column. "loo" takes the width of the least leave-one-out error, in the ratio of the
+        columns' standard deviations. A kernel that is given has its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
-        False takes their mean. Of Gaussian kernels; others always take the mean.
+        False takes their mean. Of Gaussian kernels; others always take the mean. Lines end some
+        length scales beyond the samples, where only the last ones weigh anything: there the value
+        of the nearest sample is returned. Planes take memory and time as the square of columns:
+        take means of more than some ten.
     cutoff : float, optional
         Leave out samples that are farther from a query than so many length scales, but for the
         nearest ones: the time grows with the samples within reach. For kernels with a Gaussian
@@ -73,12 +83,13 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     ----------
     kernel_ : Kernel
         The kernel, its length scales being numbers.
-    loo_error_ : float
-        Root of the mean square of the leave-one-out errors, of 2,000 samples at most.
+    loo_error_ : array, shape (targets,) or ()
+        Root of the mean square of the leave-one-out errors, of 2,000 samples at most, which are
+        drawn at random, always the same ones.
     noise_std_ : array, shape (targets,) or ()
         Standard deviation of a measurement around the function, taken to be the same everywhere.
     n_iter_ : int
-        Times that the functions of a sum were smoothed.
+        Times that the functions of a sum were smoothed; `max_iter` if they did not settle.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
@@ -97,7 +108,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     functions are taken one after the other, and their spreads to be independent.
 
     Weights of samples count repetitions: a sample of weight 2 is two samples, of which one is
-    left out.
+    left out. A sample of a weight below 1 is left out as a whole, so that small weights may have
+    any unit.
+
+    The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
+    gaps that are wider. Give such gaps a kernel of their width.
 
     References
     ----------
@@ -160,8 +175,17 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         AttentionRegressor
             Itself.
         """
+        before = dict(vars(self))
+        try:
+            return self._fit(X, y, sample_weight)
+        except Exception:  # as it was, so that it still predicts
+            self.__dict__ = before
+            raise
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> "AttentionRegressor":
         options = self._check_options()
-        X, y = validate_data(self, with_days(X), y, multi_output=True, y_numeric=True)
+        X, self._is_time = with_days(X)
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
         samples = _samples(X, y, sample_weight)
         kernel = self._check_kernel(samples.x.shape[0])
         self._is_flat = y.ndim == 1
@@ -169,8 +193,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.kernel_ = kernel
         self.n_iter_ = smoother.rounds
         self._smoother = smoother
-        self.loo_error_ = smoother.loo_error
-        self.noise_std_ = smoother.noise[0] if self._is_flat else smoother.noise
+        for name, errors in (("loo_error_", smoother.loo_error), ("noise_std_", smoother.noise)):
+            setattr(self, name, errors[0] if self._is_flat else errors)
         return self
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
@@ -183,7 +207,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return_std : bool, default False
             Return the standard deviation of a new measurement as well: noise, and what the
             noise of the samples makes of the function. It does not know where the function
-            itself is too smooth. For a sum of kernels it is approximate: see the Notes.
+            itself is too smooth, nor how it goes on beyond the samples. For a sum of kernels it is
+            approximate: see the Notes.
 
         Returns
         -------
@@ -194,7 +219,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         return_std = checks.boolean("return_std", return_std)
-        X = validate_data(self, with_days(X), reset=False)
+        X, is_time = with_days(X)
+        X = validate_data(self, X, reset=False)
+        check_times(is_time, self._is_time)
         xp = self._check_library(X)
         dtype = X.dtype if is_real_floating(X.dtype, xp) else widest_float(xp, device_of(X))
         mean, squares = self._smoother.predict(_as_columns(X, xp), Wanted(squares=return_std))
@@ -214,9 +241,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             sample that is alone within its kernel gets the mean of all.
         """
         check_is_fitted(self)
-        left_out = self._smoother.left_out(slice(None), _LEVERAGE)
-        xp = namespace_of(y=left_out.y)
-        return self._restore(left_out.y - left_out.loo, left_out.y.dtype, xp)
+        samples = self._smoother.samples
+        left_out = self._smoother.left_out(samples, _LEVERAGE)
+        return self._restore(samples.y - left_out.loo, samples.y.dtype, namespace_of(y=samples.y))
 
     def _restore(self, rows: Any, dtype: Any, xp: Namespace) -> Any:
         """Return (targets, queries) as scikit-learn has them."""
@@ -311,35 +338,44 @@ class _LeftOut(NamedTuple):
 
 
 def _left_out(
-    terms: Sequence[Smooth], targets: Sequence[Any], samples: Samples, which: slice, wanted: Wanted
+    terms: Sequence[Smooth], targets: Sequence[Any], samples: Samples, some: Samples, wanted: Wanted
 ) -> _LeftOut:
-    """Return errors of some samples, with and without them."""
+    """Return errors of some samples, whose `y` is what all terms have added up to, without each."""
     xp = namespace_of(x=samples.x)
-    x, y, weight = samples.x[:, which], samples.y[:, which], samples.weight[which]
-    parts = [term.predict(x, r, wanted) for term, r in zip(terms, targets, strict=True)]
-    residual = y - sum(part.mean for part in parts)
-    others = reduce(mul, (1 - part.leverage for part in parts))
-    alone = others < _ALONE
+    parts = [term.predict(some.x, r, wanted) for term, r in zip(terms, targets, strict=True)]
+    residual = some.y - sum(part.mean for part in parts)
+    # Weights below 1 are no repetitions: the whole sample is left out.
+    own = [xp.where(some.weight < 1, some.weight, 1.0) * part.leverage for part in parts]
+    alone = reduce(or_, (share > _ALONE for share in own))
+    # Of functions that are each smoothed from what the others leave over.
+    others = 1 / (1 + sum(share / xp.where(alone, 1.0, 1 - share) for share in own))
     everyone = _weighted_mean(samples.y, samples.weight, xp)
-    loo = xp.where(alone, y - everyone, residual / xp.where(alone, 1.0, others))
+    loo = xp.where(alone, some.y - everyone, residual / others)
     share = None
     if wanted.squares:
         # A residual is y - S y, of which the mean square is 1 - 2 S_ii + sum_j S_ij**2.
         share = 2 * others - 1 + sum(part.squares for part in parts)
-    return _LeftOut(y, weight, residual, loo, share)
+    return _LeftOut(some.y, some.weight, residual, loo, share)
 
 
-def _spread(samples: int) -> slice:
-    return slice(0, samples, -(-samples // _MOST_LEFT_OUT))
+def _some_of(samples: Samples) -> Samples:
+    """Return all samples, or some of them drawn at random: steps would be in phase with periods."""
+    n, xp = samples.x.shape[1], namespace_of(x=samples.x)
+    if n <= _MOST_LEFT_OUT:
+        return samples
+    drawn = host.sort(host.random.default_rng(0).choice(n, _MOST_LEFT_OUT, replace=False))
+    on = device_of(samples.x)
+    index = xp.asarray(drawn, dtype=default_integer(xp, on), device=on)
+    return Samples(*(xp.take(part, index, axis=-1) for part in samples))
 
 
 def _weighted_mean(values: Any, weight: Any, xp: Namespace) -> Any:
     return xp.sum(weight * values, axis=-1, keepdims=True) / xp.sum(weight)
 
 
-def _mean_square(left_out: _LeftOut, xp: Namespace) -> float:
-    """Return the mean square of the leave-one-out errors."""
-    return float(xp.mean(_weighted_mean(left_out.loo**2, left_out.weight, xp)))
+def _mean_squares(left_out: _LeftOut, xp: Namespace) -> Any:
+    """Return the mean square of the leave-one-out errors of each target."""
+    return _weighted_mean(left_out.loo**2, left_out.weight, xp)[:, 0]
 
 
 class _Sum:
@@ -355,6 +391,10 @@ class _Sum:
         for factor in chain.from_iterable(chosen):
             factor.length_scale = factor._first_scale(samples.x, samples.weight, xp)
         self._terms = [Smooth(k, samples, options) for k in self._kernels]
+        # The functions of a sum have a mean of 0, so that none of them has a share in the level.
+        everyone = _weighted_mean(samples.y, samples.weight, xp)
+        self._level = everyone if len(self._terms) > 1 else xp.zeros_like(everyone)
+        self._offsets = [xp.zeros_like(everyone) for _ in self._terms]
         self._targets = [samples.y] * len(self._terms)
         if len(self._terms) > 1:
             self._backfit()
@@ -373,15 +413,18 @@ class _Sum:
 
     def _backfit(self) -> None:
         """Smooth each function from what the others leave over, until none of them changes."""
-        xp, y = self._xp, self.samples.y
+        xp, y = self._xp, self.samples.y - self._level
         fitted = [xp.zeros_like(y) for _ in self._terms]
-        limit = self._options.tol * float(xp.max(xp.std(y, axis=1)))
+        variance = _weighted_mean(y**2, self.samples.weight, xp)
+        limit = self._options.tol * float(xp.max(variance)) ** 0.5
         for rounds in range(1, self._options.max_iter + 1):
             self.rounds, change = rounds, 0.0
             for i, term in enumerate(self._terms):
                 others = sum((f for j, f in enumerate(fitted) if j != i), xp.zeros_like(y))
                 self._targets[i] = y - others
                 new = term.predict(self.samples.x, self._targets[i], Wanted()).mean
+                self._offsets[i] = _weighted_mean(new, self.samples.weight, xp)
+                new = new - self._offsets[i]
                 change = max(change, float(xp.max(xp.abs(new - fitted[i]))))
                 fitted[i] = new
             if change <= limit:
@@ -392,22 +435,24 @@ class _Sum:
         terms = zip(self._terms, self._targets, strict=True)
         parts = [term.predict(x, target, wanted) for term, target in terms]
         squares = sum(part.squares for part in parts) if wanted.squares else None
-        return sum(part.mean for part in parts), squares
+        return self._level - sum(self._offsets) + sum(part.mean for part in parts), squares
 
-    def left_out(self, which: slice, wanted: Wanted) -> _LeftOut:
+    def left_out(self, some: Samples, wanted: Wanted) -> _LeftOut:
         """Return errors of some samples, with and without them."""
-        return _left_out(self._terms, self._targets, self.samples, which, wanted)
+        level = self._level - sum(self._offsets)
+        every, some = (part._replace(y=part.y - level) for part in (self.samples, some))
+        return _left_out(self._terms, self._targets, every, some, wanted)
 
-    def _errors(self) -> tuple[float, Any]:
-        """Return the leave-one-out error, and the standard deviation of the noise."""
+    def _errors(self) -> tuple[Any, Any]:
+        """Return the leave-one-out errors, and the standard deviations of the noise."""
         xp = self._xp
-        some = self.left_out(_spread(self.samples.y.shape[1]), Wanted(leverage=True, squares=True))
+        some = self.left_out(_some_of(self.samples), Wanted(leverage=True, squares=True))
         share = float(_weighted_mean(some.share, some.weight, xp)[0])
-        if share > _ALONE:
+        if share > _LEAST_SHARE:
             variance = _weighted_mean(some.residual**2, some.weight, xp) / share
         else:  # the function goes through all samples, which tell nothing of the noise
             variance = _weighted_mean(some.loo**2, some.weight, xp)
-        return _mean_square(some, xp) ** 0.5, xp.sqrt(variance)[:, 0]
+        return xp.sqrt(_mean_squares(some, xp)), xp.sqrt(variance)[:, 0]
 
 
 # Choosing widths.
@@ -421,22 +466,30 @@ def _choose_scales(
     kernel: Kernel, factors: list[Factor], samples: Samples, options: Options
 ) -> None:
     """Set length scales of a kernel to those of the least leave-one-out error."""
-    xp = namespace_of(x=samples.x)
-    which = _spread(samples.y.shape[1])
+    xp, some = namespace_of(x=samples.x), _some_of(samples)
+    # Targets count alike, whatever their units.
+    everyone = _weighted_mean(samples.y, samples.weight, xp)
+    variance = _weighted_mean((samples.y - everyone) ** 2, samples.weight, xp)[:, 0]
+    variance = xp.where(variance > 0, variance, 1.0)
 
     def error(factor: Factor, scale: Any) -> float:
         factor.length_scale = scale
-        smooth = Smooth(kernel, samples, options)
-        return _mean_square(_left_out([smooth], [samples.y], samples, which, _LEVERAGE), xp)
+        terms = [Smooth(kernel, samples, options)]
+        left_out = _left_out(terms, [samples.y], samples, some, _LEVERAGE)
+        return float(xp.sum(_mean_squares(left_out, xp) / variance))
 
     for _ in range(_ROUNDS if len(factors) > 1 else 1):
         for factor in factors:
             first = factor.length_scale
             errors = {ratio: error(factor, _scaled(first, ratio)) for ratio in _COARSE}
-            best = min(errors, key=lambda ratio: errors[ratio])
+            best = min(errors, key=errors.__getitem__)
+            # Further down, while that pays.
+            while best == min(errors) > _LEAST_RATIO:
+                errors[best / 2] = error(factor, _scaled(first, best / 2))
+                if errors[best / 2] < _MUCH_LESS * errors[best]:
+                    best = best / 2
             errors |= {best * r: error(factor, _scaled(first, best * r)) for r in _FINE}
-            best = min(errors, key=lambda ratio: errors[ratio])
-            factor.length_scale = _scaled(first, best)
+            factor.length_scale = _scaled(first, min(errors, key=errors.__getitem__))
 
 
 def _scaled(scale: Any, ratio: float) -> Any:

@@ -95,6 +95,8 @@ class Smooth:
         self._centre = xp.mean(u, axis=1, keepdims=True)
         self._u = u - self._centre
         self._log_weight = xp.log(weight)
+        # Of repetitions each has its own noise; a weight below 1 is that of one sample.
+        self._log_squared_weight = self._log_weight + xp.log(xp.where(weight < 1, weight, 1.0))
 
     @property
     def _xp(self) -> Namespace:
@@ -157,7 +159,8 @@ class Smooth:
         f, t = u.shape[0], y.shape[0]
         ones = xp.ones_like(u[:1, :])
         half = xp.sum(u * u, axis=0, keepdims=True) / 2
-        keys = [u, self._log_weight[None, :] - power * half]
+        log_weight = self._log_weight if power == 1 else self._log_squared_weight
+        keys = [u, log_weight[None, :] - power * half]
         queries = [power * query, xp.ones_like(query[:1, :])]
         second = 2 * half
         if self._is_linear:
@@ -224,12 +227,11 @@ class Smooth:
     def _mask(self, queries: HostArray) -> "_BetweenMask":
         """Return the mask of samples beyond the cutoff, but for the nearest on each side."""
         places, cutoff = self._places, self._options.cutoff
-        at = host.searchsorted(places, queries)
-        first = host.searchsorted(places, queries - cutoff)
-        last = host.searchsorted(places, queries + cutoff, side="right")
         n = places.shape[0]
-        starts = host.clip(host.minimum(first, at - 1), 0, n - 1)
-        stops = host.minimum(host.maximum(last, at + 1), n)
+        at = host.searchsorted(places, queries)
+        before, after = (places[host.clip(i, 0, n - 1)] for i in (at - 1, at))
+        starts = host.searchsorted(places, host.minimum(queries - cutoff, before))
+        stops = host.searchsorted(places, host.maximum(queries + cutoff, after), side="right")
         return _BetweenMask(starts, stops, n)
 
 
