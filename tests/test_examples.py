@@ -181,3 +181,56 @@ def test_tables_go_to_pipelines_without_glue(tables, capsys):
     np.testing.assert_allclose(mean.max("hour") - mean.min("hour"), 10, atol=0.4)
     tables.main()
     assert "Missing before and after: 56 0" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def stations():
+    for name in ("sklearn", "pandas", "matplotlib", "tqdm"):
+        pytest.importorskip(name, reason=f"the group test lacks {name}")
+    yield from loaded("stations")
+
+
+def test_storms_are_read_with_the_way_of_a_day(stations):
+    record = stations.read_record()
+    assert (len(record), record.storm.nunique()) == (3071, 454)
+    assert record[[*stations.PLACE, *stations.TARGETS]].notna().all(axis=None)
+    first = record.iloc[0]  # Allison, from 19.3 N, 85.7 W to 24.7 N, 86.2 W
+    expected = 111.195 * np.asarray([-0.5 * np.cos(np.radians(22)), 5.4])
+    np.testing.assert_allclose(first[stations.TARGETS].astype(float), expected, rtol=1e-12)
+    # Storms move less than 3000 km in a day, and a name used again is another storm.
+    assert np.hypot(record.km_east, record.km_north).max() < 3000
+    assert record.groupby("storm").date.agg(np.ptp).max().days < 40
+
+
+def test_place_and_season_tell_more_by_encodings_and_attention_than_by_raw_columns(stations):
+    record = stations.read_record()
+    part = record[record.date.dt.year >= 2010]
+    names = ("raw columns, ridge", "encodings, ridge", "attention")
+    short = {name: stations.methods()[name] for name in names}
+    short = {name: (model, last_tried(grid)) for name, (model, grid) in short.items()}
+    table = stations.compare(part, short)
+    assert table.index.nlevels == 2
+    assert len(table) == 5 * len(names)
+    summary = stations.summarize(table)
+    raw, *better = summary["RMSE in km"]
+    # Which of these is best differs from part to part of the data; that they are better does not.
+    assert max(better) < raw - 3
+    assert 0.3 < summary.R2.min() < summary.R2.max() < 0.6
+    np.testing.assert_allclose(summary.gain, raw - summary["RMSE in km"], atol=1e-9)
+
+
+def last_tried(grid):
+    """Return what is tried last of each parameter, without products."""
+    first = grid[0] if isinstance(grid, list) else grid
+    return {name: [10] if "alpha" in name else values[-1:] for name, values in first.items()}
+
+
+def test_the_map_of_storms_is_drawn(stations, tmp_path):
+    record = stations.read_record()
+    model = stations.pe.AttentionRegressor(stations.pe.SphereKernel(4))
+    model.fit(record[stations.PLACE + stations.DATE], record[stations.TARGETS].to_numpy())
+    rows = [(name, fold) for name in ("raw", "attention") for fold in range(5)]
+    index = stations.pd.MultiIndex.from_tuples(rows, names=["method", "fold"])
+    table = stations.pd.DataFrame({"RMSE in km": np.arange(10.0)}, index)
+    stations.draw(tmp_path / "stations.png", record, model, table)
+    assert (tmp_path / "stations.png").stat().st_size > 10_000

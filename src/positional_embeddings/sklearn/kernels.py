@@ -6,7 +6,7 @@ attention computes. The vectors of a product are those of its factors, one after
 """
 
 from collections.abc import Sequence
-from math import pi, radians
+from math import degrees, hypot, pi, radians
 from typing import Any
 
 from sklearn.base import BaseEstimator
@@ -155,12 +155,7 @@ class GaussianKernel(Factor):
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> list[float]:
         """Return Scott's rule of thumb for each column."""
         x = self._select(x, xp)
-        total = xp.sum(weight)
-        mean = xp.sum(weight * x, axis=1, keepdims=True) / total
-        variances = xp.sum(weight * (x - mean) ** 2, axis=1) / total
-        count = float(xp.sum(xp.where(weight < 1, 1.0, weight)))
-        factor = count ** (-1 / (x.shape[0] + 4))
-        return [factor * float(variances[i]) ** 0.5 or 1.0 for i in range(x.shape[0])]
+        return [scale or 1.0 for scale in _rule_of_thumb(x, weight, x.shape[0], xp)]
 
     def _encode(self, x: Any, xp: Namespace) -> Any:
         x = self._select(x, xp)
@@ -168,6 +163,17 @@ class GaussianKernel(Factor):
             return x / self.length_scale
         scales = [float(scale) for scale in self.length_scale]
         return x / xp.asarray(scales, dtype=x.dtype, device=device_of(x))[:, None]
+
+
+def _rule_of_thumb(x: Any, weight: Any, dimensions: int, xp: Namespace) -> list[float]:
+    """Return Scott's length scales: standard deviations, smaller with more samples."""
+    total = xp.sum(weight)
+    mean = xp.sum(weight * x, axis=1, keepdims=True) / total
+    variances = xp.sum(weight * (x - mean) ** 2, axis=1) / total
+    # Weights below 1 are no repetitions, and may have any unit.
+    count = float(xp.sum(xp.where(weight < 1, 1.0, weight)))
+    factor = count ** (-1 / (dimensions + 4))
+    return [factor * float(variances[i]) ** 0.5 for i in range(x.shape[0])]
 
 
 class PeriodicKernel(Factor):
@@ -236,14 +242,19 @@ class SphereKernel(Factor):
     def _own_columns(self, n_columns: int) -> list[int]:
         return [0, 1] if self.columns is None else super()._own_columns(n_columns)
 
-    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:  # noqa: ARG002
-        return 10.0
+    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:
+        """Return Scott's rule of thumb for places in a plane."""
+        scales = _rule_of_thumb(self._places(x), weight, 2, xp)
+        return degrees(hypot(*scales) / 2**0.5) or 1.0
 
     def _encode(self, x: Any, xp: Namespace) -> Any:  # noqa: ARG002
+        return self._places(x) / radians(self.length_scale)
+
+    def _places(self, x: Any) -> Any:
+        """Return places on the unit sphere, (3, samples)."""
         latitude, longitude = (x[column, :] for column in self._own_columns(x.shape[0]))
-        # Harmonics of degree 1 are the three coordinates of a place on the unit sphere.
-        place = spherical_encoding(latitude, longitude, 1)[1:, :] * (4 * pi / 3) ** 0.5
-        return place / radians(self.length_scale)
+        # Harmonics of degree 1 are the three coordinates.
+        return spherical_encoding(latitude, longitude, 1)[1:, :] * (4 * pi / 3) ** 0.5
 
 
 class _Pair(Kernel):
