@@ -394,7 +394,7 @@ def test_float32_stays_float32():
 ESTIMATORS = {
     "default": AttentionRegressor(),
     "mean": AttentionRegressor(local_linear=False, length_scale=0.5),
-    "sum": AttentionRegressor(GaussianKernel() + GaussianKernel(1.0) * GaussianKernel(2.0)),
+    "sum": AttentionRegressor(GaussianKernel(0.5) + GaussianKernel(1.0) * GaussianKernel(2.0)),
 }
 
 
