@@ -1,10 +1,14 @@
 """Encodings and attention of xarray: the numbers of the bare functions, under names."""
 
+# ruff: noqa: DTZ001 - clocks on walls have no zone
+
 import datetime as dt
 import doctest
 import importlib
 import itertools
 import sys
+from fractions import Fraction
+from math import cos, pi, sin
 
 import numpy as np
 import pytest
@@ -18,9 +22,7 @@ xr = pytest.importorskip("xarray", reason="the group test lacks xarray")
 pd = pytest.importorskip("pandas", reason="comes with xarray")
 
 from positional_embeddings import xarray as pex  # noqa: E402
-from positional_embeddings.coordinates.calendar import cycles_of, elapsed  # noqa: E402
-from positional_embeddings.coordinates.cyclic import cyclic_encoding  # noqa: E402
-from positional_embeddings.coordinates.fourier import fourier_encoding  # noqa: E402
+from positional_embeddings.coordinates.calendar import elapsed  # noqa: E402
 from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
 
 HOURS = np.arange("2023-12-30", "2024-01-04", 5, dtype="datetime64[h]").astype("datetime64[ns]")
@@ -35,6 +37,31 @@ def series(rng=None):
         "station": "Jena",
     }
     return xr.DataArray(values, dims="time", coords=coords, attrs={"units": "K"}, name="t2m")
+
+
+def phases(period, seconds=None):
+    """Return where in a period each time is: a calendar period, or seconds since 1970."""
+    result = []
+    for time in HOURS.astype("datetime64[s]").tolist():
+        start, length = dt.datetime(1970, 1, 1), seconds
+        if period == "year":
+            start = dt.datetime(time.year, 1, 1)
+            length = (dt.datetime(time.year + 1, 1, 1) - start).total_seconds()
+        elif isinstance(period, str):
+            start = dt.datetime(time.year, time.month, time.day)
+            start -= dt.timedelta(days=time.weekday() if period == "week" else 0)
+            length = 86_400 * {"day": 1, "week": 7}[period]
+        result.append(Fraction((time - start).total_seconds()) / Fraction(length) % 1)
+    return result
+
+
+def waves(phases, harmonics=1):
+    """Return sine and cosine of each harmonic."""
+    return [
+        [function(2 * pi * float(harmonic * phase % 1)) for phase in phases]
+        for harmonic in range(1, harmonics + 1)
+        for function in (sin, cos)
+    ]
 
 
 def grid():
@@ -66,15 +93,17 @@ def test_examples():
 
 
 def test_cyclic_of_the_calendar():
-    half_day = dt.timedelta(hours=12)
-    periods = ["day", "year", half_day, np.timedelta64(7, "D")]
-    got = pex.encode(series(), "time", periods=periods, harmonics=[2, 1, 1, 1])
+    periods = ["day", "week", "year", dt.timedelta(hours=12), np.timedelta64(7, "D")]
+    got = pex.encode(series(), "time", periods=periods, harmonics=[2, 1, 3, 1, 1])
     expected = [
-        cyclic_encoding(cycles_of(HOURS, period), 1.0, n)
-        for period, n in zip(periods, (2, 1, 1, 1), strict=True)
+        *waves(phases("day"), 2),
+        *waves(phases("week")),
+        *waves(phases("year"), 3),
+        *waves(phases(None, 43_200)),
+        *waves(phases(None, 7 * 86_400)),
     ]
-    np.testing.assert_array_equal(got.values, np.concat(expected))
-    names = ["24h_1", "24h_2", "year_1", "12h_1", "7d_1"]
+    np.testing.assert_allclose(got.values, expected, rtol=0, atol=4e-15)
+    names = ["24h_1", "24h_2", "week", "year_1", "year_2", "year_3", "12h", "7d"]
     labels = [f"time_{wave}_{name}" for name in names for wave in ("sin", "cos")]
     assert got.feature.values.tolist() == labels
 
@@ -93,50 +122,82 @@ def test_names_attributes_and_coordinates():
     assert pex.encode(da.to_dataset(), "time", periods="day").identical(got)
     renamed = pex.encode(da, "day", periods=7, feature_dim="embedding")
     assert renamed.dims == ("embedding", "time")
-    assert renamed.embedding.values.tolist() == ["day_sin_7_1", "day_cos_7_1"]
+    assert renamed.embedding.values.tolist() == ["day_sin_7", "day_cos_7"]
 
 
 @pytest.mark.parametrize(
-    ("period", "label"),
+    ("period", "seconds", "label"),
     [
-        ("day", "24h"),
-        ("week", "7d"),
-        ("year", "year"),
-        (dt.timedelta(days=1), "24h"),
-        (dt.timedelta(days=2), "2d"),
-        (dt.timedelta(hours=36), "36h"),
-        (np.timedelta64(90, "m"), "90min"),
-        (np.timedelta64(3, "W"), "21d"),
-        (np.timedelta64(1_500_000, "us"), "1500ms"),
-        (np.timedelta64(1000 * 365, "D"), "365000d"),
-        (pd.Timedelta(250, "ns"), "250ns"),
-        (pd.Timedelta("1h"), "1h"),
+        ("day", None, "24h"),
+        ("week", None, "week"),
+        ("year", None, "year"),
+        (dt.timedelta(days=1), 86_400, "24h"),
+        (dt.timedelta(days=2), 2 * 86_400, "2d"),
+        (dt.timedelta(days=7), 7 * 86_400, "7d"),
+        (dt.timedelta(hours=36), 36 * 3600, "36h"),
+        (np.timedelta64(90, "m"), 5400, "90min"),
+        (np.timedelta64(3, "W"), 21 * 86_400, "21d"),
+        (np.timedelta64(1_500_000, "us"), Fraction(3, 2), "1500ms"),
+        (np.timedelta64(1000 * 365, "D"), 365_000 * 86_400, "365000d"),
+        (dt.timedelta(days=365.2425), 31_556_952, "365.243d"),
+        (pd.Timedelta(250, "ns"), Fraction(250, 10**9), "250ns"),
+        (pd.Timedelta("1h"), 3600, "1h"),
     ],
 )
-def test_label_of_a_period_of_times(period, label):
+def test_label_of_a_period_of_times(period, seconds, label):
     got = pex.encode(series(), "time", periods=period)
-    assert got.feature.values.tolist() == [f"time_sin_{label}_1", f"time_cos_{label}_1"]
-    np.testing.assert_array_equal(got.values, cyclic_encoding(cycles_of(HOURS, period), 1.0))
+    assert got.feature.values.tolist() == [f"time_sin_{label}", f"time_cos_{label}"]
+    np.testing.assert_allclose(got.values, waves(phases(period, seconds)), rtol=0, atol=4e-15)
 
 
 @pytest.mark.parametrize("periods", [365.25, [365.25, 7], np.asarray([365.25, 7.0])])
 def test_cyclic_of_numbers(periods):
     got = pex.encode(series(), "day", periods=periods, harmonics=3)
-    days = series().day.values
-    np.testing.assert_array_equal(got.values, cyclic_encoding(days, periods, 3))
+    days = series().day.values.tolist()
+    expected = [
+        wave
+        for period in np.ravel(periods).tolist()
+        for wave in waves([Fraction(day) / Fraction(period) for day in days], 3)
+    ]
+    np.testing.assert_allclose(got.values, expected, rtol=0, atol=4e-15)
     assert got.dtype == np.float64
     assert got.feature.values.tolist()[:2] == ["day_sin_365.25_1", "day_cos_365.25_1"]
     assert len(set(got.feature.values.tolist())) == got.sizes["feature"]
+
+
+def test_lists_and_arrays_of_options():
+    hours = [np.timedelta64(n, "h") for n in (12, 36)]
+    expected = pex.encode(series(), "time", periods=hours, harmonics=[2, 1])
+    for periods in (tuple(hours), np.asarray(hours), pd.TimedeltaIndex(hours)):
+        got = pex.encode(series(), "time", periods=periods, harmonics=np.asarray([2, 1]))
+        xr.testing.assert_identical(got, expected)
+    labels = expected.feature.values.tolist()[::2]
+    assert labels == ["time_sin_12h_1", "time_sin_12h_2", "time_sin_36h"]
+
+
+def test_names_are_those_of_the_encoder_of_tables():
+    pytest.importorskip("sklearn.base", reason="the group test lacks scikit-learn")
+    from positional_embeddings.sklearn import PositionalEncoder
+
+    times = ["day", "week", "year", *(dt.timedelta(days=d) for d in (0.5, 1.5, 7, 365.2425))]
+    numbers = [1 / 3, 7, 1e6, 1_000_001.0]
+    for name, periods in (("time", times), ("day", numbers)):
+        options = {"periods": periods, "harmonics": [2, *[1] * (len(periods) - 1)]}
+        table = series()[name].values[:, None]
+        names = PositionalEncoder(**options).fit(table).get_feature_names_out([name])
+        got = pex.encode(series(), name, **options)
+        assert got.feature.values.tolist() == names.tolist()
 
 
 @pytest.mark.parametrize("arrangement", ["interleaved", "concatenated"])
 def test_fourier(arrangement):
     ds, wavelengths = grid(), (2.5, 10)
     got = pex.encode(ds, "lat", "fourier", wavelengths=wavelengths, arrangement=arrangement)
-    expected = fourier_encoding(ds.lat.values, wavelengths, arrangement=arrangement)
-    np.testing.assert_array_equal(got.values, expected)
     assert got.dims == ("feature", "y", "x")
-    for label in ("lat_sin_2.5", "lat_cos_2.5", "lat_sin_10", "lat_cos_10"):
+    labels = ["lat_sin_2.5", "lat_cos_2.5", "lat_sin_10", "lat_cos_10"]
+    labels = labels if arrangement == "interleaved" else labels[::2] + labels[1::2]
+    assert got.feature.values.tolist() == labels
+    for label in labels:
         _, wave, wavelength = label.split("_")
         phase = 2 * np.pi * ds.lat.values / float(wavelength)
         np.testing.assert_allclose(
@@ -148,9 +209,9 @@ def test_fourier(arrangement):
 def test_fourier_of_times(arrangement):
     wavelengths = [np.timedelta64(30, "D"), dt.timedelta(hours=60)]
     got = pex.encode(series(), "time", "fourier", wavelengths=wavelengths, arrangement=arrangement)
-    days = elapsed(HOURS, np.datetime64("1970-01-01"), "D")
-    expected = fourier_encoding(days, [30, 2.5], arrangement=arrangement)
-    np.testing.assert_allclose(got.values, expected, atol=1e-12)
+    expected = [*waves(phases(None, 30 * 86_400)), *waves(phases(None, 60 * 3600))]
+    expected = expected if arrangement == "interleaved" else expected[::2] + expected[1::2]
+    np.testing.assert_allclose(got.values, expected, rtol=0, atol=4e-15)
     labels = ["sin_30d", "cos_30d", "sin_60h", "cos_60h"]
     labels = labels if arrangement == "interleaved" else labels[::2] + labels[1::2]
     assert got.feature.values.tolist() == [f"time_{label}" for label in labels]
@@ -515,7 +576,7 @@ def test_arrays_of_jax():
         da = xr.DataArray(values, dims="x", coords={"p": ("x", jnp.asarray(values))})
         encoded = pex.encode(da, "p", periods=3)
         assert isinstance(encoded.data, type(on_jax[0].data))
-        np.testing.assert_allclose(encoded.values, cyclic_encoding(values, 3), atol=1e-6)
+        np.testing.assert_allclose(encoded.values, pe.cyclic_encoding(values, 3), atol=1e-6)
 
 
 # From a dataset to filled gaps.
@@ -632,10 +693,10 @@ VALUE_ERRORS = {
     'encode(da, "time", periods="day", feature_dim="time")': "`feature_dim` must be a new name, got 'time'; there are 'day', 'station', 'time' already.",
     'encode(da, "time", periods="day", feature_dim="station")': "`feature_dim` must be a new name, got 'station'; there are 'day', 'station', 'time' already.",
     'encode(da, "time", periods="month")': "`periods` must be 'day' or 'week' or 'year', got 'month'.",
-    'encode(da, "time", periods=[])': "`periods` must have one entry or more, got [].",
+    'encode(da, "time", periods=[])': "`periods` must have one value or more, got [].",
     'encode(da, "time", periods=np.timedelta64(0, "D"))': "`periods` must be above zero, got np.timedelta64(0,'D').",
     'encode(da, "day", periods=-7)': "`periods` must be a positive finite number, got -7.",
-    'encode(da, "day", periods=[7, 30], harmonics=[1, 2, 3])': "`harmonics` must be one number, or one for each of 2 periods, got [1, 2, 3].",
+    'encode(da, "day", periods=[7, 30], harmonics=[1, 2, 3])': "`harmonics` must be an integer, or one for each of 2 periods, got 3 of them.",
     'encode(da, "day", periods=7, harmonics=0)': "`harmonics` must be a positive integer, got 0.",
     'encode(da, "day", periods=7, harmonics=2000)': "`harmonics` must be at most 2**10, got 2000.",
     'encode(da, "day", "fourier", wavelengths=[0])': "`wavelengths` must be a positive finite number, got 0.",
@@ -653,6 +714,7 @@ VALUE_ERRORS = {
     'encode(da, "day", "sinusoidal", embedding_size=8, base=-1)': "`base` must be a positive finite number, got -1.",
     'encode(da, "day", "sinusoidal", embedding_size=8, arrangement=1)': "`arrangement` must be 'interleaved' or 'concatenated', got 1.",
     'encode(ds, ("day", "rad"), "spherical", degree=3)': "`unit` must be given if 'day' and 'rad' differ in theirs, got degrees and rad.",
+    'encode(da, "day", periods=[7, 30], harmonics=[2])': "`harmonics` must be an integer, or one for each of 2 periods, got 1 of them.",
     'encode(ds, ("rad", "arc"), "spherical", degree=-1)': "`degree` must be a non-negative integer, got -1.",
     'encode(ds, ("rad", "arc"), "spherical", degree=1024)': "`degree` must be at most 1023, got 1024.",
     'encode(ds, ("rad", "arc"), "spherical", degree=3, unit="gon")': "`unit` must be 'degrees' or 'radians', got 'gon'.",
@@ -684,13 +746,13 @@ TYPE_ERRORS = {
     'encode(da, "time")': "`periods` must be given for 'cyclic', got no such option.",
     'encode(da, "time", period="day")': "`options` must be among periods, harmonics and dtype for 'cyclic', got 'period'.",
     'encode(da, "time", "sinusoidal", dim_size=64)': "`options` must be among embedding_size, base, arrangement, unit, origin and dtype for 'sinusoidal', got 'dim_size'.",
-    'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'year' or timedeltas for datetimes, got 365.25.",
-    'encode(da, "day", periods="day")': "`periods` must be a positive finite number, got 'day' of type str.",
+    'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'year' or timedeltas for the datetimes of da['time'], got 365.25.",
+    'encode(da, "day", periods="day")': "`periods` must be numbers for the numbers of da['day'], got 'day'.",
     'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype, got <class 'int'>.",
     'encode(da, "day", periods=7, dtype="number")': "`dtype` must be a real floating-point dtype, got 'number'.",
-    'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be a positive finite number, got np.timedelta64(3,'D') of type timedelta64. Pass wavelengths / numpy.timedelta64(1, 'D') for days.",
-    'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be timedeltas for datetimes, got 3.",
-    'encode(da, "time", "fourier", wavelengths=["day"])': "`wavelengths` must be timedeltas for datetimes, got 'day'.",
+    'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be numbers for the numbers of da['day'], got np.timedelta64(3,'D'). Pass wavelengths / numpy.timedelta64(1, 'D') for days.",
+    'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be timedeltas for the datetimes of da['time'], got 3.",
+    'encode(da, "time", "fourier", wavelengths=["day"])': "`wavelengths` must be timedeltas for the datetimes of da['time'], got 'day'.",
     'encode(da, "time", "fourier", wavelengths=np.timedelta64(1, "D"), unit="D")': "`options` must be among wavelengths, arrangement and dtype for 'fourier', got 'unit'.",
     'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got str.",
     'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",

@@ -4,7 +4,6 @@ Optional: no other module imports this one, which needs xarray, the extra "xarra
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from datetime import timedelta
 from functools import partial
 from math import nan, prod
 from typing import Any, Literal, NamedTuple
@@ -21,9 +20,15 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings.absolute.sinusoidal import ARRANGEMENTS, Arrangement, sinusoidal_encoding
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.coordinates.calendar import DAY, LENGTHS, cycles_of, elapsed, length_of
-from positional_embeddings.coordinates.cyclic import cyclic_encoding
-from positional_embeddings.coordinates.fourier import fourier_encoding, wavelength
+from positional_embeddings.coordinates.calendar import cycles_of, elapsed
+from positional_embeddings.coordinates.cyclic import cyclic_encoding, harmonic_counts
+from positional_embeddings.coordinates.fourier import fourier_encoding
+from positional_embeddings.coordinates.spans import (
+    check_spans,
+    labels_of,
+    listed,
+    names_of_harmonics,
+)
 from positional_embeddings.coordinates.sphere import spherical_encoding
 from positional_embeddings.masks.mask import Mask
 
@@ -38,11 +43,6 @@ except ImportError as error:
 __all__ = ["attention", "encode"]
 
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical"]
-
-# The units of labels, and what NumPy calls them.
-_UNITS = {"d": "D", "h": "h", "min": "m"}
-_UNITS |= {unit: unit for unit in ("s", "ms", "us", "ns", "ps", "fs", "as")}
-_CALENDAR = {"day": "24h", "week": "7d", "year": "year"}
 
 
 def encode(
@@ -89,9 +89,10 @@ def encode(
     -------
     xarray.DataArray
         Features along `feature_dim`, first, and the dimensions of the coordinate after it,
-        with all coordinates that these have. Labels such as ``"time_sin_24h_1"`` tell
-        coordinate, function, period (or wavelength, or number of the frequency) and harmonic;
-        those of "spherical" tell degree and order. A coordinate of dask stays lazy.
+        with all coordinates that these have. Labels such as ``"time_sin_24h_2"`` tell
+        coordinate, function, period (or wavelength, or number of the frequency) and harmonic,
+        which is left out if a period has only one; those of "spherical" tell degree and order. A
+        coordinate of dask stays lazy.
 
     Raises
     ------
@@ -429,17 +430,10 @@ def _plan_cyclic(
 ) -> _Plan:
     ((name, coordinate),) = coordinates.items()
     is_datetime = _is_datetime(coordinate)
-    each_period = _listed("periods", periods)
-    for period in each_period:
-        _check_period(period, is_datetime=is_datetime)
-    names = _period_labels("periods", each_period)
-    each_count = _listed("harmonics", harmonics)
-    each_count = [checks.feature_count("harmonics", n) for n in each_count]
-    if not isinstance(harmonics, list | tuple):
-        each_count *= len(each_period)
-    if len(each_count) != len(each_period):
-        what = f"be one number, or one for each of {len(each_period)} periods"
-        raise wrong_value("harmonics", what, shown(harmonics))
+    each_period = listed("periods", periods)
+    _check_spans("periods", each_period, name, coordinate, by_calendar=True)
+    labels = labels_of("periods", each_period)
+    each_count = harmonic_counts(harmonics, len(each_period))
     parts = list(zip(each_period, each_count, strict=True))
 
     def features(x: Any) -> Any:
@@ -451,55 +445,21 @@ def _plan_cyclic(
         ]
         return namespace_of(x=encoded[0]).concat(encoded, axis=0)
 
-    labels = [
-        f"{name}_{wave}_{period}_{harmonic}"
-        for period, count in zip(names, each_count, strict=True)
-        for harmonic in range(1, count + 1)
-        for wave in ("sin", "cos")
-    ]
-    return _Plan(labels, features)
+    return _Plan(names_of_harmonics(name, labels, each_count), features)
 
 
-def _check_period(period: Any, *, is_datetime: bool) -> None:
-    """Check a period of datetimes or of numbers."""
-    if is_datetime and isinstance(period, str):
-        checks.choice("periods", period, tuple(_CALENDAR))
-    else:
-        what = "'day', 'week', 'year' or timedeltas"
-        _check_wavelength("periods", period, what, is_datetime=is_datetime)
-
-
-def _check_wavelength(
-    name: str, value: Any, what: str = "timedeltas", *, is_datetime: bool
+def _check_spans(
+    option: str,
+    spans: list[Any],
+    name: Hashable,
+    coordinate: Any,
+    *,
+    by_calendar: bool = False,
 ) -> None:
-    """Check that there is a timedelta for datetimes, and a number for numbers."""
-    if not is_datetime:
-        wavelength(name, value)
-    elif isinstance(value, timedelta | host.timedelta64):
-        length_of(name, value)
-    else:
-        raise wrong_type(name, f"be {what} for datetimes", shown(value))
-
-
-def _period_labels(name: str, periods: list[Any]) -> list[str]:
-    """Return periods as labels, after checking that these differ."""
-    labels = [_period_label(period) for period in periods]
-    if len(set(labels)) < len(labels):
-        raise wrong_value(name, "differ from each other", ", ".join(labels))
-    return labels
-
-
-def _period_label(period: Any) -> str:
-    """Return a period in the longest unit that it is a whole number of, such as "90min"."""
-    if isinstance(period, str):
-        return _CALENDAR[period]
-    if is_real_number(period):
-        return repr(float(period)).removesuffix(".0")
-    length = length_of("periods", period)
-    if length == DAY:  # as its parts, 12h and 8h
-        return _CALENDAR["day"]
-    unit = next(unit for unit, ours in _UNITS.items() if length % LENGTHS[ours] == 0)
-    return f"{length // LENGTHS[_UNITS[unit]]}{unit}"
+    """Check that spans are numbers for a coordinate of numbers, and spans of time for datetimes."""
+    of_times = _is_datetime(coordinate)
+    whose = f"the {'datetimes' if of_times else 'numbers'} of da[{name!r}]"
+    check_spans(option, spans, whose, of_times=of_times, by_calendar=by_calendar)
 
 
 def _plan_fourier(
@@ -511,9 +471,8 @@ def _plan_fourier(
 ) -> _Plan:
     ((name, coordinate),) = coordinates.items()
     is_datetime = _is_datetime(coordinate)
-    each = _listed("wavelengths", wavelengths)
-    for value in each:
-        _check_wavelength("wavelengths", value, is_datetime=is_datetime)
+    each = listed("wavelengths", wavelengths)
+    _check_spans("wavelengths", each, name, coordinate)
     checks.choice("arrangement", arrangement, ARRANGEMENTS)
 
     def features(x: Any) -> Any:
@@ -525,7 +484,7 @@ def _plan_fourier(
         stacked = host.stack(phases, axis=0 if is_interleaved else 1)
         return host.reshape(stacked, (2 * len(each), *x.shape))
 
-    return _Plan(_waves(name, _period_labels("wavelengths", each), arrangement), features)
+    return _Plan(_waves(name, labels_of("wavelengths", each), arrangement), features)
 
 
 def _plan_sinusoidal(
@@ -608,17 +567,6 @@ _PLANS = {
     ),
     "spherical": _Options(_plan_spherical, ("degree",), ("unit",)),
 }
-
-
-def _listed(name: str, values: Any) -> list[Any]:
-    """Return one value, or several, as a list."""
-    if hasattr(values, "tolist") and getattr(values, "ndim", 0) == 1:
-        values = list(values)
-    if not isinstance(values, list | tuple):
-        return [values]
-    if not values:
-        raise wrong_value(name, "have one entry or more", shown(values))
-    return list(values)
 
 
 def _features_last(features: Callable[..., Any], *coordinates: Any) -> Any:

@@ -81,7 +81,7 @@ def expected_features(clocks, times):
 PERIODS = ["day", "week", "year", timedelta(hours=36)]
 NAMES = [
     f"time_{function}_{label}"
-    for label in ("24h", "7d", "year", "36h")
+    for label in ("24h", "week", "year", "36h")
     for function in ("sin", "cos")
 ]
 
@@ -173,9 +173,10 @@ def test_arrow_columns():
 
 def test_harmonics_and_names():
     x = np.asarray([[0.5], [2.0], [-7.25]])
-    encoder = PositionalEncoder("cyclic", periods=[3, 0.5], harmonics=[2, 1])
     expected = [[*wave(v / 3), *wave(v / 3, 2), *wave(v / 0.5)] for v in x[:, 0]]
-    np.testing.assert_allclose(encoder.fit_transform(x), expected, atol=1e-12)
+    for harmonics in ([2, 1], np.asarray([2, 1])):
+        encoder = PositionalEncoder("cyclic", periods=[3, 0.5], harmonics=harmonics)
+        np.testing.assert_allclose(encoder.fit_transform(x), expected, atol=1e-12)
     names = ["x0_sin_3_1", "x0_cos_3_1", "x0_sin_3_2", "x0_cos_3_2", "x0_sin_0.5", "x0_cos_0.5"]
     assert encoder.get_feature_names_out().tolist() == names
     table = pd.DataFrame({"time": CLOCKS})
@@ -196,7 +197,7 @@ def test_harmonics_and_names():
 @pytest.mark.parametrize(
     ("periods", "labels"),
     [
-        ([timedelta(days=1), timedelta(hours=12)], ["1d", "12h"]),
+        ([timedelta(days=1), timedelta(hours=12)], ["24h", "12h"]),
         ([timedelta(seconds=90), timedelta(microseconds=1500)], ["90s", "1500us"]),
         ([pd.Timedelta(7, "ns"), np.timedelta64(3, "as")], ["7ns", "3as"]),
         ([timedelta(days=365.2425), timedelta(days=29.530588)], ["365.243d", "29.5306d"]),
@@ -212,10 +213,34 @@ def test_names_of_spans_of_time(periods, labels):
     assert got == [f"time_{function}_{label}" for label in labels for function in ("sin", "cos")]
 
 
+def test_a_week_of_the_calendar_is_not_seven_days():
+    periods = ["week", timedelta(days=7)]
+    encoder = PositionalEncoder(periods=periods).fit(AWARE["polars"])
+    assert encoder.get_feature_names_out().tolist()[::2] == ["time_sin_week", "time_sin_7d"]
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    expected = [
+        [*wave(calendar_phases(clock)[1]), *wave((time - epoch) / timedelta(days=7) % 1)]
+        for clock, time in zip(CLOCKS, UTC_TIMES, strict=True)
+    ]
+    np.testing.assert_allclose(encoder.transform(AWARE["polars"]), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [tuple, np.asarray, pd.TimedeltaIndex])
+def test_lists_of_spans(kind):
+    spans = [np.timedelta64(90, "m"), np.timedelta64(36, "h")]
+    table = NAIVE["pandas"]
+    for option, encoding in (("periods", "cyclic"), ("wavelengths", "fourier")):
+        listed = PositionalEncoder(encoding, **{option: spans}).fit(table)
+        got = PositionalEncoder(encoding, **{option: kind(spans)}).fit(table)
+        np.testing.assert_array_equal(got.transform(table), listed.transform(table))
+        names = got.get_feature_names_out().tolist()
+        assert names[::2] == ["time_sin_90min", "time_sin_36h"]
+
+
 def test_numbers_that_print_alike_are_named_in_full():
     encoder = PositionalEncoder(periods=[1_000_000, np.float64(1_000_000.25)]).fit([[1.0]])
     assert encoder.get_feature_names_out().tolist()[::2] == [
-        "x0_sin_1000000.0",
+        "x0_sin_1000000",
         "x0_sin_1000000.25",
     ]
 
@@ -240,7 +265,9 @@ def test_wavelengths_of_times():
         {"time": pd.to_datetime(["2024-01-01T00", "2024-01-05T00", "2024-01-03T12"])}
     )
     encoder = PositionalEncoder().fit(table)
-    assert encoder.get_feature_names_out().tolist()[::2] == [f"time_sin_{d}d" for d in (8, 4, 2, 1)]
+    assert encoder.get_feature_names_out().tolist()[::2] == [
+        f"time_sin_{d}" for d in ("8d", "4d", "2d", "24h")
+    ]
     epoch = datetime(1970, 1, 1)
     given = PositionalEncoder("fourier", wavelengths=[timedelta(days=d) for d in (8, 4, 2, 1)])
     expected = [
@@ -251,7 +278,7 @@ def test_wavelengths_of_times():
         np.testing.assert_allclose(fitted.transform(table), expected, atol=1e-9)
     same = PositionalEncoder().fit(table[:1])
     assert same.get_feature_names_out().tolist()[::2] == [
-        f"time_sin_{h}" for h in ("1d", "12h", "6h", "3h")
+        f"time_sin_{h}" for h in ("24h", "12h", "6h", "3h")
     ]
     far = np.asarray([["0001-01-01"], ["9999-01-01"]], dtype="datetime64[D]")
     days = int((far[1, 0] - far[0, 0]).astype(int))
@@ -317,7 +344,6 @@ def test_numbers_and_times_side_by_side():
         for x in (pd.DataFrame(table), pl.DataFrame(table), mixed)
     ]
     assert results[0].shape == (7, 24)
-    assert results[0].dtype == np.float64
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], atol=1e-5)  # the table of pandas has float32
 
@@ -507,19 +533,43 @@ WRONG = [
         PositionalEncoder(periods=[3, 3.0]),
         NUMBERS,
         ValueError,
-        "`periods` must differ from each other, got 3.0, 3.0.",
+        "`periods` must differ from each other, got 3, 3.",
     ),
     (
-        PositionalEncoder(periods=["week", timedelta(days=7)]),
+        PositionalEncoder(periods=["week", "week"]),
         TIMES,
         ValueError,
-        "`periods` must differ from each other, got 7d, 7d.",
+        "`periods` must differ from each other, got week, week.",
+    ),
+    (
+        PositionalEncoder(periods=2.0**101),
+        NUMBERS,
+        ValueError,
+        "`periods` must be between 2**-64 and 2**100, got 2.535301200456459e+30.",
+    ),
+    (
+        PositionalEncoder(periods=np.timedelta64(1, "D")),
+        NUMBERS,
+        TypeError,
+        "`periods` must be numbers for the numbers of column 'x0', got np.timedelta64(1,'D'). Pass periods / numpy.timedelta64(1, 'D') for days.",
+    ),
+    (
+        PositionalEncoder("fourier", wavelengths=[2.0**-65]),
+        NUMBERS,
+        ValueError,
+        "`wavelengths` must be between 2**-64 and 2**100, got 2.710505431213761e-20.",
+    ),
+    (
+        PositionalEncoder(periods=[3, 4], harmonics=[2]),
+        NUMBERS,
+        ValueError,
+        "`harmonics` must be an integer, or one for each of 2 periods, got 1 of them.",
     ),
     (
         PositionalEncoder(periods=[3, 4], harmonics=[1, 2, 3]),
         NUMBERS,
         ValueError,
-        "`harmonics` must be one number, or one for each of 2 periods, got [1, 2, 3].",
+        "`harmonics` must be an integer, or one for each of 2 periods, got 3 of them.",
     ),
     (
         PositionalEncoder(periods=3, harmonics=0),
@@ -567,7 +617,7 @@ WRONG = [
         PositionalEncoder("fourier", wavelengths=[2, 2]),
         NUMBERS,
         ValueError,
-        "`wavelengths` must differ from each other, got 2.0, 2.0.",
+        "`wavelengths` must differ from each other, got 2, 2.",
     ),
     (
         PositionalEncoder("sinusoidal", dim=4),

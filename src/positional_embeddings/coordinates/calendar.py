@@ -24,6 +24,8 @@ _DAYS_SINCE_MONDAY = 3
 _LARGEST_INTEGER = 2**63 - 1
 _BELOW_ONE = 1 - 2.0**-53
 
+_PERIODS = "be 'day', 'week', 'year' or a timedelta"
+
 
 def cycles_of(times: Any, period: Any) -> HostArray:
     """Return where in a period times are: the phase of the day, week, year or another period.
@@ -69,12 +71,13 @@ def cycles_of(times: Any, period: Any) -> HostArray:
         phase = _phase_of_year(ticks, length)
     elif isinstance(period, str):
         if period not in ("day", "week"):
-            requirement = "be 'day', 'week', 'year' or a timedelta"
-            raise wrong_value("period", requirement, shown(period))
+            raise wrong_value("period", _PERIODS, shown(period))
         days = 1 if period == "day" else 7
         _, rest, divisor = _divided(ticks, length, days * DAY, _DAYS_SINCE_MONDAY * DAY)
         phase = rest / divisor
     else:
+        if not is_timedelta(period):
+            raise wrong_type("period", _PERIODS, shown(period))
         _, rest, divisor = _divided(ticks, length, length_of("period", period))
         phase = rest / divisor
     phase = host.asarray(host.minimum(phase, _BELOW_ONE), dtype=host.float64)
@@ -118,7 +121,7 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     start, start_length, no_start = _ticks_of("origin", origin)
     if start.ndim or no_start:
         raise wrong_value("origin", "be one date", shown(origin))
-    unit_length = length_of("unit", unit)
+    unit_length = _length_of_unit("unit", unit)
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start) * start_length)
     fraction = host.asarray(rest / divisor, dtype=host.float64)
     return _with_gaps(host.asarray(whole.astype(host.float64) + fraction), missing)
@@ -176,24 +179,33 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
     return ticks, count * LENGTHS.get(unit, 1), missing
 
 
+def is_timedelta(span: Any) -> bool:
+    """Tell whether a value is a timedelta of Python, pandas or NumPy."""
+    return isinstance(span, timedelta | host.timedelta64)
+
+
 def length_of(name: str, span: Any) -> int:
-    """Return the attoseconds of a timedelta or of a unit."""
-    if isinstance(span, str) and name == "unit":
-        if span not in LENGTHS:
-            raise wrong_value(name, f"be {' or '.join(map(repr, LENGTHS))}", shown(span))
-        return LENGTHS[span]
+    """Return the attoseconds of a timedelta."""
     if hasattr(span, "to_timedelta64"):  # pandas counts nanoseconds, too
         span = span.to_timedelta64()
     if isinstance(span, timedelta):
         length = (span // timedelta(microseconds=1)) * LENGTHS["us"]
-    elif isinstance(span, host.timedelta64):
+    else:
         unit, count = host.datetime_data(span.dtype)
         if unit not in LENGTHS or host.isnat(span):
             raise wrong_value(name, "be a span of time of fixed length", shown(span))
         length = int(span.astype(host.int64)) * count * LENGTHS[unit]
-    else:
-        units = "'day', 'week', 'year'" if name == "period" else "a unit of time"
-        raise wrong_type(name, f"be {units} or a timedelta", shown(span))
     if length <= 0:
         raise wrong_value(name, "be above zero", shown(span))
     return length
+
+
+def _length_of_unit(name: str, unit: Any) -> int:
+    """Return the attoseconds of a unit, such as "D", or of a timedelta."""
+    if isinstance(unit, str):
+        if unit not in LENGTHS:
+            raise wrong_value(name, f"be {' or '.join(map(repr, LENGTHS))}", shown(unit))
+        return LENGTHS[unit]
+    if not is_timedelta(unit):
+        raise wrong_type(name, "be a unit of time or a timedelta", shown(unit))
+    return length_of(name, unit)

@@ -110,7 +110,7 @@ def cyclic_encoding(
     xp = namespace_of(x=x)
     checks.real("x", x, xp)
     periods = _periods(period)
-    counts = _harmonic_counts(harmonics, len(periods))
+    counts = harmonic_counts(harmonics, len(periods))
     count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts)) // 2
     dtype = feature_dtype(x, dtype, xp)
     compute = partial(
@@ -125,8 +125,8 @@ def _periods(period: Any) -> list[float]:
     return [wavelength("period", period)]
 
 
-def _harmonic_counts(harmonics: Any, periods: int) -> list[int]:
-    """Return the number of harmonics of each period."""
+def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
+    """Return the number of harmonics of each of so many periods, after checking it."""
     if not is_sequence(harmonics):
         return [_harmonic_count("harmonics", harmonics)] * periods
     counts = each_checked("harmonics", harmonics, _harmonic_count)

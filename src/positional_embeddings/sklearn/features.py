@@ -6,17 +6,22 @@ features, feature axis first, and `names` the names of the features in the same 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, TypeAlias
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import host, is_real_number, namespace_of
+from positional_embeddings._core.namespace import host, namespace_of
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 from positional_embeddings.coordinates.calendar import DAY, LENGTHS, cycles_of, elapsed, length_of
-from positional_embeddings.coordinates.cyclic import cyclic_encoding
+from positional_embeddings.coordinates.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.coordinates.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
+from positional_embeddings.coordinates.spans import (
+    check_spans,
+    labels_of,
+    listed,
+    names_of_harmonics,
+)
 from positional_embeddings.coordinates.sphere import spherical_encoding
 from positional_embeddings.sklearn.columns import Times
 
@@ -27,11 +32,6 @@ Options: TypeAlias = dict[str, Any]
 
 # Wavelengths of a column if none are given, each half of the one before.
 _OCTAVES = 4
-_CALENDAR = {"day": "24h", "week": "7d", "year": "year"}
-_UNITS = {"d": "D", "h": "h", "min": "m"}
-_UNITS |= {unit: unit for unit in ("s", "ms", "us", "ns", "ps", "fs", "as")}
-# Beyond, a span is named by its days, with as many digits as `%g` has.
-_LARGEST_COUNT = 999_999
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,12 @@ class Cyclic:
     @classmethod
     def fit(cls, columns: Columns, names: Sequence[str], options: Options) -> "Cyclic":
         """Check that each period suits each column."""
-        periods = _listed(options["periods"])
-        harmonics = _listed(options["harmonics"])
-        if len(harmonics) == 1:
-            harmonics = harmonics * len(periods)
-        if len(harmonics) != len(periods):
-            what = f"be one number, or one for each of {len(periods)} periods"
-            raise wrong_value("harmonics", what, shown(options["harmonics"]))
-        counts = tuple(checks.feature_count("harmonics", count) for count in harmonics)
+        periods = listed("periods", options["periods"])
         for column, name in zip(columns, names, strict=True):
-            _check_spans("periods", periods, column, name)
-        _labels("periods", periods)
-        return cls(tuple(periods), counts)
+            _check_spans("periods", periods, column, name, by_calendar=True)
+        labels_of("periods", periods)
+        counts = harmonic_counts(options["harmonics"], len(periods))
+        return cls(tuple(periods), tuple(counts))
 
     def encode(self, columns: Columns) -> list[Any]:
         """Return one block for each column, or for each of its periods."""
@@ -70,13 +64,11 @@ class Cyclic:
 
     def names(self, names: Sequence[str]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        labels = _labels("periods", self.periods)
+        labels = labels_of("periods", self.periods)
         return [
-            f"{name}_{function}_{label}{f'_{harmonic}' if count > 1 else ''}"
+            feature
             for name in names
-            for label, count in zip(labels, self.harmonics, strict=True)
-            for harmonic in range(1, count + 1)
-            for function in ("sin", "cos")
+            for feature in names_of_harmonics(name, labels, self.harmonics)
         ]
 
 
@@ -91,10 +83,10 @@ class Fourier:
         """Check the wavelengths, or choose octaves from twice the range of each column."""
         if options["wavelengths"] is None:
             return cls(tuple(_octaves(column) for column in columns))
-        wavelengths = tuple(_listed(options["wavelengths"]))
+        wavelengths = tuple(listed("wavelengths", options["wavelengths"]))
         for column, name in zip(columns, names, strict=True):
             _check_spans("wavelengths", wavelengths, column, name)
-        _labels("wavelengths", wavelengths)
+        labels_of("wavelengths", wavelengths)
         return cls((wavelengths,) * len(columns))
 
     def encode(self, columns: Columns) -> list[Any]:
@@ -113,7 +105,7 @@ class Fourier:
         return [
             f"{name}_{function}_{label}"
             for name, wavelengths in zip(names, self.wavelengths, strict=True)
-            for label in _labels("wavelengths", wavelengths)
+            for label in labels_of("wavelengths", wavelengths)
             for function in ("sin", "cos")
         ]
 
@@ -181,13 +173,14 @@ class RandomFourier:
     def fit(cls, columns: Columns, names: Sequence[str], options: Options) -> "RandomFourier":
         """Check the length scales, and take the first time of each column as its origin."""
         kernel = checks.choice("kernel", options["kernel"], ("gaussian", "matern", "laplace"))
-        spans = _listed(options["length_scale"])
+        spans = listed("length_scale", options["length_scale"])
         spans = spans * len(columns) if len(spans) == 1 else spans
         if len(spans) != len(columns):
             what = f"be one length, or one for each of {len(columns)} features"
             raise wrong_value("length_scale", what, shown(options["length_scale"]))
         for column, name, span in zip(columns, names, spans, strict=True):
-            _check_spans("length_scale", [span], column, name)
+            in_range = checks.positive_number
+            _check_spans("length_scale", [span], column, name, in_range=in_range)
         origins = (c.utc.min() if isinstance(c, Times) else None for c in columns)
         dim = checks.feature_count("dim", options["dim"], even=True)
         return cls(dim, tuple(spans), tuple(origins), kernel, options["seed"])
@@ -214,32 +207,13 @@ class RandomFourier:
 Encoding: TypeAlias = Cyclic | Fourier | Sinusoidal | Spherical | RandomFourier
 
 
-def _listed(values: Any) -> list[Any]:
-    return list(values) if isinstance(values, list | tuple | host.ndarray) else [values]
-
-
-def _is_timedelta(span: Any) -> bool:
-    return isinstance(span, timedelta | host.timedelta64)
-
-
-def _check_spans(option: str, spans: Sequence[Any], column: Column, name: str) -> None:
-    """Check that spans are numbers for numbers, and spans of time for times."""
-    if not spans:
-        raise wrong_value(option, "have one value or more", shown(spans))
-    for span in spans:
-        if not isinstance(column, Times):
-            if not is_real_number(span):
-                raise wrong_type(
-                    option, f"be numbers for the numbers of column {name!r}", shown(span)
-                )
-            checks.positive_number(option, span)
-        elif not (_is_timedelta(span) or (option == "periods" and isinstance(span, str))):
-            what = "'day', 'week', 'year' or timedeltas" if option == "periods" else "timedeltas"
-            raise wrong_type(option, f"be {what} for the times of column {name!r}", shown(span))
-        elif isinstance(span, str):
-            checks.choice(option, span, tuple(_CALENDAR))
-        else:
-            length_of(option, span)
+def _check_spans(
+    option: str, spans: Sequence[Any], column: Column, name: str, **options: Any
+) -> None:
+    """Check that spans are numbers for a column of numbers, and spans of time for times."""
+    of_times = isinstance(column, Times)
+    whose = f"the {'times' if of_times else 'numbers'} of column {name!r}"
+    check_spans(option, spans, whose, of_times=of_times, **options)
 
 
 def _check_numbers(columns: Columns, names: Sequence[str], encoding: str) -> None:
@@ -266,23 +240,3 @@ def _octaves(column: Column) -> tuple[Any, ...]:
     unit = "ns" if longest < 2**62 * LENGTHS["ns"] else "s"
     ticks = longest // LENGTHS[unit]
     return tuple(host.timedelta64(max(ticks >> i, 1), unit) for i in range(_OCTAVES))
-
-
-def _labels(option: str, spans: Sequence[Any]) -> list[str]:
-    """Return the spans as names print them, shortly if that tells them apart."""
-    for exact in (False, True):
-        labels = [_label(span, exact=exact) for span in spans]
-        if len(set(labels)) == len(labels):
-            return labels
-    raise wrong_value(option, "differ from each other", ", ".join(labels))
-
-
-def _label(span: Any, *, exact: bool) -> str:
-    if isinstance(span, str):
-        return _CALENDAR[span]
-    if not _is_timedelta(span):
-        return repr(float(span)) if exact else f"{span:g}"
-    length = length_of("periods", span)
-    unit = next(unit for unit, numpy_unit in _UNITS.items() if length % LENGTHS[numpy_unit] == 0)
-    count = length // LENGTHS[_UNITS[unit]]
-    return f"{length / DAY:g}d" if count > _LARGEST_COUNT and not exact else f"{count}{unit}"
