@@ -33,6 +33,7 @@ from positional_embeddings import sinusoidal_encoding  # noqa: E402
 from positional_embeddings.coordinates.random_fourier import random_fourier_encoding  # noqa: E402
 from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
 from positional_embeddings.sklearn import PositionalEncoder, encoder, features  # noqa: E402
+from positional_embeddings.sklearn.columns import times_of  # noqa: E402
 
 ZURICH = ZoneInfo("Europe/Zurich")
 # Both changes of the clock, a leap day, and the ends of years.
@@ -142,6 +143,36 @@ def test_times_are_converted_to_a_zone_that_is_asked_for(table):
     for zone in ("Asia/Tokyo", tokyo):
         features = PositionalEncoder(periods=PERIODS, time_zone=zone).fit_transform(table)
         np.testing.assert_allclose(features, expected_features(clocks, UTC_TIMES), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        timezone(timedelta(hours=2)),
+        timezone(-timedelta(hours=9, minutes=30), "islands"),
+        UTC,
+        pd.Timestamp(0, tz="dateutil/Asia/Tokyo").tz,
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["pandas", "polars", "polars objects", "lists"])
+def test_zones_that_are_no_place_of_the_database(name, zone):
+    """Polars knows zones by the names of the database only."""
+    clocks = [time.astimezone(zone).replace(tzinfo=None) for time in UTC_TIMES]
+    features = PositionalEncoder(periods=PERIODS, time_zone=zone).fit_transform(AWARE[name])
+    np.testing.assert_allclose(features, expected_features(clocks, UTC_TIMES), atol=1e-12)
+
+
+def test_nanoseconds_and_gaps_of_polars_in_a_zone_without_a_name():
+    zone = timezone(timedelta(hours=2))
+    column = pl.Series("time", [1, 86_400 * 10**9]).cast(pl.Datetime("ns", "UTC"))
+    features = PositionalEncoder(periods=timedelta(microseconds=1), time_zone=zone)
+    np.testing.assert_allclose(features.fit_transform(column), [wave(0.001), wave(0)], atol=1e-12)
+    wall = times_of(column, "time", zone).wall
+    assert wall.tolist() == [7_200 * 10**9 + 1, (86_400 + 7_200) * 10**9]
+    gap = pl.DataFrame({"time": [UTC_TIMES[0], None]})
+    with pytest.raises(ValueError, match=r"no missing times, got NaT in column 'time'"):
+        PositionalEncoder(periods="day", time_zone=zone).fit(gap)
 
 
 @pytest.mark.parametrize("table", NAIVE.values(), ids=NAIVE)
@@ -344,6 +375,11 @@ def test_numbers_and_times_side_by_side():
         for x in (pd.DataFrame(table), pl.DataFrame(table), mixed)
     ]
     assert results[0].shape == (7, 24)
+    rows = [[float(i), clock] for i, clock in enumerate(CLOCKS)]
+    np.testing.assert_array_equal(
+        PositionalEncoder().fit_transform(rows), np.roll(results[2][:, :16], 8, axis=1)
+    )
+    assert results[0].dtype == np.float64
     for other in results[1:]:
         np.testing.assert_allclose(other, results[0], atol=1e-5)  # the table of pandas has float32
 
@@ -414,7 +450,16 @@ def test_in_a_pipeline_with_a_search():
         ],
         remainder=PositionalEncoder(),
     )
-    assert by_kind.fit_transform(frame).shape == (400, 2 + 8)
+    depth = frame["depth"]
+    longest = 2 * (depth.max() - depth.min())
+    expected = [
+        [
+            *wave((clock - clock.normalize()) / pd.Timedelta(days=1)),
+            *(w for octave in (1, 2, 4, 8) for w in wave(value * octave / longest)),
+        ]
+        for clock, value in zip(frame["time"].dt.tz_localize(None), depth, strict=True)
+    ]
+    np.testing.assert_allclose(by_kind.fit_transform(frame), expected, atol=1e-12)
 
 
 def test_an_index_is_a_column_without_glue():
@@ -684,6 +729,18 @@ WRONG = [
         object_array([CLOCKS[0], 3.0]),
         TypeError,
         "`X` must have columns of one kind, got 3.0 among dates in column 'x0'.",
+    ),
+    (
+        PositionalEncoder(),
+        [[3.0], [CLOCKS[0]]],
+        TypeError,
+        "`X` must have columns of one kind, got 3.0 among dates in column 'x0'.",
+    ),
+    (
+        PositionalEncoder(),
+        [[None], [CLOCKS[0]]],
+        ValueError,
+        "`X` must have no missing times, got NaT in column 'x0'.",
     ),
     (
         PositionalEncoder(),

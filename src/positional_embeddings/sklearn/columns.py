@@ -23,7 +23,7 @@ class Times(NamedTuple):
 
 def as_table(x: Any) -> Any:
     """Return dates along one axis as a table of one column, anything else as it came."""
-    if isinstance(x, list | tuple) and len(x) > 0 and _is_date(_first_of_row(x[0])):
+    if isinstance(x, list | tuple) and any(map(_has_date, x)):
         x = host.asarray(x)
     if len(getattr(x, "shape", ())) != 1 or not _holds_dates(x):
         return x
@@ -32,8 +32,8 @@ def as_table(x: Any) -> Any:
     return x[:, None]
 
 
-def _first_of_row(row: Any) -> Any:
-    return row[0] if isinstance(row, list | tuple) and len(row) > 0 else row
+def _has_date(row: Any) -> bool:
+    return any(map(_is_date, row)) if isinstance(row, list | tuple) else _is_date(row)
 
 
 def columns_of_dates(table: Any) -> list[bool]:
@@ -56,8 +56,7 @@ def _holds_dates(column: Any) -> bool:
         return True
     if not (kind == "O" or dtype == "Object"):
         return False
-    first = next((value for value in column if not _is_missing(value)), None)
-    return _is_date(first)
+    return any(_is_date(value) and not _is_missing(value) for value in column)
 
 
 def _is_date(value: Any) -> bool:
@@ -117,11 +116,21 @@ def _times_of_polars(column: Any, zone: tzinfo | None) -> Times:
     if own is None:
         naive = column.to_numpy()
         return Times(naive, naive, has_zone=False)
-    wall, utc = (
-        column.dt.convert_time_zone(name).dt.replace_time_zone(None).to_numpy()
-        for name in (own if zone is None else str(zone), "UTC")
-    )
-    return Times(wall, utc, has_zone=True)
+    utc = column.dt.convert_time_zone("UTC")
+    naive = utc.dt.replace_time_zone(None).to_numpy()
+    key = own if zone is None else getattr(zone, "key", None)
+    if key is None:  # polars knows zones by their names only
+        wall = naive + _offsets(utc.to_list(), zone)
+    else:
+        wall = column.dt.convert_time_zone(key).dt.replace_time_zone(None).to_numpy()
+    return Times(wall, naive, has_zone=True)
+
+
+def _offsets(times: Sequence[Any], zone: tzinfo | None) -> HostArray:
+    """Return how far the clock of a zone is ahead of UTC at each time, NaT where one is missing."""
+    offsets = [None if time is None else time.astimezone(zone).utcoffset() for time in times]
+    ahead: HostArray = host.asarray(offsets, dtype="timedelta64[us]")
+    return ahead
 
 
 def _times_of_objects(values: list[Any], name: str, zone: tzinfo | None) -> Times:
