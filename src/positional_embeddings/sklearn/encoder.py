@@ -210,7 +210,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.encoding_ = encoding
         self._features = features
         self._holds_times = [isinstance(column, Times) for column in columns]
-        self._namespace = _where(columns[0])
+        self._library_and_device = _library_and_device_of(columns[0])
         return self
 
     def transform(self, X: Any) -> Any:
@@ -316,11 +316,12 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 kinds = ("times", "numbers") if holds_times else ("numbers", "times")
                 what = f"hold {kinds[0]} in column {name!r}, as in fit"
                 raise wrong_type("X", what, kinds[1])
-        if get_config()["array_api_dispatch"] and _where(columns[0]) != self._namespace:
-            fitted, came = (" on ".join(where) for where in (self._namespace, _where(columns[0])))
+        came = _library_and_device_of(columns[0])
+        if get_config()["array_api_dispatch"] and came != self._library_and_device:
+            fitted, other = (" on ".join(pair) for pair in (self._library_and_device, came))
             message = (
                 "Inputs passed to PositionalEncoder.transform() must use the same namespace and "
-                f"the same device as those passed to fit(): {fitted}, got {came}."
+                f"the same device as those passed to fit(): {fitted}, got {other}."
             )
             raise ValueError(message)
 
@@ -340,7 +341,7 @@ def _first(column: Any) -> Any:
     return column[:1]
 
 
-def _where(column: Any) -> tuple[str, str]:
+def _library_and_device_of(column: Any) -> tuple[str, str]:
     """Return the library and the device of a column."""
     column = column.utc if isinstance(column, Times) else column
     return type(column).__module__.partition(".")[0], str(device_of(column))
