@@ -275,6 +275,8 @@ def test_places_on_a_grid_a_curvilinear_grid_and_at_stations():
         ({"units": "radian"}, None, "radians"),
         ({"units": "degrees_north"}, None, "degrees"),
         ({"units": "degrees_north"}, "radians", "radians"),
+        ({"units": "deg"}, None, "degrees"),
+        ({"units": "m"}, "radians", "radians"),
     ],
 )
 def test_unit_of_places(units, given, unit):
@@ -671,6 +673,7 @@ CASES = {
     "attention": pex.attention,
     "da": series(),
     "ds": COORDS,
+    "metres": COORDS.assign_coords(y=("time", np.zeros(len(HOURS)), {"units": "m"})),
     "cftime": dates(np.asarray([NoLeap(), NoLeap()], dtype=object)),
     "objects": dates(np.asarray([None, None], dtype=object)),
     "zoned": xr.DataArray(
@@ -715,6 +718,7 @@ VALUE_ERRORS = {
     'encode(da, "day", "sinusoidal", embedding_size=8, arrangement=1)': "`arrangement` must be 'interleaved' or 'concatenated', got 1.",
     'encode(ds, ("day", "rad"), "spherical", degree=3)': "`unit` must be given if 'day' and 'rad' differ in theirs, got degrees and rad.",
     'encode(da, "day", periods=[7, 30], harmonics=[2])': "`harmonics` must be an integer, or one for each of 2 periods, got 1 of them.",
+    'encode(metres, ("day", "y"), "spherical", degree=3)': "`unit` must be given if the attribute 'units' of da['y'] is no angle, got 'm'.",
     'encode(ds, ("rad", "arc"), "spherical", degree=-1)': "`degree` must be a non-negative integer, got -1.",
     'encode(ds, ("rad", "arc"), "spherical", degree=1024)': "`degree` must be at most 1023, got 1024.",
     'encode(ds, ("rad", "arc"), "spherical", degree=3, unit="gon")': "`unit` must be 'degrees' or 'radians', got 'gon'.",

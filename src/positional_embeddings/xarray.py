@@ -81,7 +81,8 @@ def encode(
           `arrangement`. Datetimes are counted in `unit`, such as "D" for days, since `origin`,
           1970-01-01 by default.
         - "spherical": `degree`, and `unit`, "degrees" or "radians"; if it is not given, the
-          attribute "units" of the coordinates tells, and without it they are in degrees.
+          attribute "units" of the coordinates tells, by a text that starts with "deg" or "rad",
+          and without it they are in degrees.
         - All: `dtype`, the real floating-point dtype of the result. If None, that of the
           coordinate, or float64 for integers and datetimes.
 
@@ -552,7 +553,11 @@ def _plan_spherical(
 def _angular_unit(coordinates: dict[Hashable, Any]) -> str:
     """Return what the attributes of latitude and longitude say, degrees if nothing."""
     given = [str(c.attrs.get("units", "degrees")) for c in coordinates.values()]
-    units = {"radians" if text.startswith("rad") else "degrees" for text in given}
+    for name, text in zip(coordinates, given, strict=True):
+        if not text.startswith(("deg", "rad")):
+            what = f"be given if the attribute 'units' of da[{name!r}] is no angle"
+            raise wrong_value("unit", what, shown(text))
+    units = {"degrees" if text.startswith("deg") else "radians" for text in given}
     if len(units) > 1:
         names = " and ".join(map(repr, coordinates))
         raise wrong_value("unit", f"be given if {names} differ in theirs", " and ".join(given))
