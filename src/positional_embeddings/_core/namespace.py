@@ -9,6 +9,7 @@ from functools import lru_cache, wraps
 from math import fsum
 from numbers import Real
 from operator import index
+from sys import getsizeof
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -42,6 +43,9 @@ Result = TypeVar("Result")
 # Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
 host: Namespace = np
 _PLAIN = {np.ndarray}
+
+# Bytes that each `host_constant` keeps, more only for a single result that is larger.
+_MOST_BYTES = 2**25
 
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
@@ -220,7 +224,18 @@ def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
 
     PyTorch does not look into it when it compiles: the result is a constant to it.
     """
-    kept = lru_cache(maxsize=256)(function)
+    size = 0
+
+    @lru_cache(maxsize=256)
+    def kept(*values: Any) -> Result:
+        nonlocal size
+        result = function(*values)
+        added = _bytes_of(values) + _bytes_of(result)
+        size += added
+        if size > _MOST_BYTES:
+            kept.cache_clear()
+            size = added
+        return result
 
     def constant(*values: Any) -> Result:
         return kept(*values)
@@ -233,6 +248,12 @@ def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
         return constant(*map(_fixed, values))
 
     return call
+
+
+def _bytes_of(value: Any) -> int:
+    """Return the memory of a number, a text, or of lists and tuples of them."""
+    parts = value if isinstance(value, list | tuple) else ()
+    return getsizeof(value) + sum(map(_bytes_of, parts))
 
 
 def _fixed(value: Any) -> Any:
