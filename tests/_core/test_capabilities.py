@@ -88,9 +88,15 @@ for name in (
 
 
 class Namespace:
-    """The functions of array-api-strict, on locked arrays."""
+    """The functions of array-api-strict, on locked arrays, without those of extensions."""
+
+    def fmod(self, *arrays):
+        """Stand for a function of the same name as NumPy's: the standard has none."""
+        raise AssertionError(arrays)
 
     def __getattr__(self, name):
+        if name in ("linalg", "fft"):
+            raise AttributeError(name)
         value = getattr(strict, name)
         if not callable(value) or isinstance(value, type) or name.startswith("__"):
             return value
@@ -138,6 +144,13 @@ CALLS = {
     "positions of a mask": lambda a: pe.positions_from_mask(a(IDS > 2)),
     "padding": lambda a: pe.create_padding_mask(a(IDS), 5),
     "bias of a mask": lambda a: pe.mask_to_bias(a(IDS > 2)),
+    "fourier": lambda a: pe.fourier_encoding(a(X), [2.0, 0.3]),
+    "cyclic": lambda a: pe.cyclic_encoding(a(100 * X), [2.0, 0.3], 3),
+    "cyclic integers": lambda a: pe.cyclic_encoding(a(10**15 * IDS), 365.25),
+    "random fourier": lambda a: pe.random_fourier_encoding(a(X), 6, rng=0),
+    "grid cells": lambda a: pe.grid_cell_encoding(a(X[:2]), [2.0, 0.3]),
+    "sphere": lambda a: pe.spherical_encoding(a(X), a(X), 3),
+    "walks": lambda a: pe.random_walk_encoding(a(X[:5, :, 0] ** 2), 4),
     "attention": lambda a: pe.scaled_dot_product_attention(a(X), a(X), a(X)),
     "masked": lambda a: pe.scaled_dot_product_attention(
         a(X), a(X), a(X), mask=a(np.triu(np.ones((5, 5), bool), 1)), softcap=5.0
@@ -153,6 +166,11 @@ RNG_TABLE = RNG.standard_normal((8, 10))
 def test_a_library_that_is_not_known(case):
     expected = CALLS[case](np.asarray)
     np.testing.assert_allclose(values_of(CALLS[case](lock)), expected, rtol=0, atol=1e-14)
+
+
+def test_it_need_not_have_linear_algebra():
+    with pytest.raises(TypeError, match="`adjacency` must be an array of a library with `linalg"):
+        pe.graph_laplacian_encoding(lock(np.ones((3, 3))), 1)
 
 
 def test_it_keeps_nothing():

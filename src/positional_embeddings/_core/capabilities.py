@@ -27,20 +27,21 @@ class _Capabilities(NamedTuple):
     caches_tables: bool = False  # an array that is made in one call may serve another one
     shows_tracing: bool = False  # an array of a trace has a type of its own
     reads_values: bool = False  # values can be read at once, outside a trace
+    has_fmod: bool = False  # there is a remainder that is never rounded
 
 
 _SAFE = _Capabilities()
-_ALL = _Capabilities(*[True] * 5)
+_ALL = _Capabilities(*[True] * 6)
 _LIBRARIES = {
     "numpy": _ALL,
     "cupy": _ALL,
-    "array_api_strict": _ALL._replace(takes_out=False),
+    "array_api_strict": _ALL._replace(takes_out=False, has_fmod=False),
     # What PyTorch makes in a mode (inference, fake, functional), and what JAX makes in a
     # trace, must not outlive it.
-    "torch": _Capabilities(supports_inplace=True, reads_values=True),
-    "jax": _Capabilities(shows_tracing=True, reads_values=True),
-    "jaxlib": _Capabilities(shows_tracing=True, reads_values=True),
-    "dask": _SAFE,
+    "torch": _Capabilities(supports_inplace=True, reads_values=True, has_fmod=True),
+    "jax": _Capabilities(shows_tracing=True, reads_values=True, has_fmod=True),
+    "jaxlib": _Capabilities(shows_tracing=True, reads_values=True, has_fmod=True),
+    "dask": _Capabilities(has_fmod=True),
 }
 
 
@@ -226,7 +227,7 @@ def exact_remainder(x: Any, divisor: Any, xp: Namespace) -> Any:
 
     The standard's `remainder` may round: CuPy subtracts a product.
     """
-    if hasattr(xp, "fmod"):
+    if _row_of(x).has_fmod:
         return xp.fmod(x, divisor)
     return xp.sign(x) * xp.remainder(xp.abs(x), divisor)
 
