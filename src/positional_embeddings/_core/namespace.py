@@ -177,6 +177,13 @@ def float_dtype(dtype: Dtype | None, default: Dtype, xp: Namespace, on: Device) 
     return dtype
 
 
+def feature_dtype(x: Any, dtype: Dtype | None, xp: Namespace) -> Dtype:
+    """Return the dtype of features of `x`: `dtype`, if None that of a real `x`, or the default."""
+    on = device_of(x)
+    default = x.dtype if is_real_floating(x.dtype, xp) else default_float(xp, on)
+    return float_dtype(dtype, default, xp, on)
+
+
 def widest_float(xp: Namespace, on: Device) -> Dtype:
     """Return float64, or float32 on a device that has no float64."""
     floats = xp.__array_namespace_info__().dtypes(device=on, kind="real floating")

@@ -23,11 +23,10 @@ from positional_embeddings._core.namespace import (
     HostArray,
     Namespace,
     compute_dtype,
-    default_float,
     default_integer,
     device_of,
     drop_none,
-    float_dtype,
+    feature_dtype,
     host_constant,
     is_real_floating,
     namespace_of,
@@ -171,9 +170,7 @@ def sinusoidal_encoding(
     }
     family = _family(preset, dim, {name: o for name, o in given.items() if o is not None})
     scale = _angle_scale(family, length, preset)
-    on = device_of(positions)
-    default = positions.dtype if is_real_floating(positions.dtype, xp) else default_float(xp, on)
-    dtype = float_dtype(dtype, default, xp, on)
+    dtype = feature_dtype(positions, dtype, xp)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
     work = compute_dtype(dtype, xp)
     cos, sin = cos_sin(_shifted(positions, family.start, xp), frequencies, work, xp)

@@ -15,6 +15,7 @@ from positional_embeddings._core.namespace import (
     Namespace,
     compute_dtype,
     default_integer,
+    feature_dtype,
     host,
     host_constant,
     namespace_of,
@@ -22,7 +23,6 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings.angles.cos_sin import Work, cos_sin_of_phase, integer_limbs, work_for
 from positional_embeddings.coordinates.fourier import (
     each_checked,
-    feature_dtype,
     is_sequence,
     sines_and_cosines,
     wavelength,

@@ -16,12 +16,9 @@ from positional_embeddings._core.namespace import (
     HostArray,
     Namespace,
     compute_dtype,
-    default_float,
-    device_of,
-    float_dtype,
+    feature_dtype,
     host,
     host_constant,
-    is_real_floating,
     namespace_of,
 )
 from positional_embeddings._core.remedies import remedy_for
@@ -244,13 +241,6 @@ def each_checked(name: str, values: Any, check: Callable[[str, Any], Any]) -> li
     if len(shape) != 1 or shape == (0,):
         raise wrong_value(name, "have one axis, of one number or more", f"shape {shape}")
     return [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
-
-
-def feature_dtype(x: Any, dtype: Dtype | None, xp: Namespace) -> Dtype:
-    """Return the dtype of features of `x`, which `dtype` overrides."""
-    on = device_of(x)
-    default = x.dtype if is_real_floating(x.dtype, xp) else default_float(xp, on)
-    return float_dtype(dtype, default, xp, on)
 
 
 def sines_and_cosines(

@@ -10,10 +10,9 @@ from positional_embeddings._core.namespace import (
     Dtype,
     Namespace,
     compute_dtype,
-    default_float,
     default_integer,
     device_of,
-    float_dtype,
+    feature_dtype,
     is_dtype,
     is_real_floating,
     namespace_of,
@@ -115,7 +114,7 @@ def graph_laplacian_encoding(
         raise wrong_type("adjacency", what, kind_of(adjacency), hint)
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
-    dtype = _result_dtype(dtype, adjacency, xp)
+    dtype = feature_dtype(adjacency, dtype, xp)
     weights = _symmetric_weights(adjacency, xp)
     degrees = xp.sum(weights, axis=-1)
     diagonal = degrees
@@ -179,7 +178,7 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     xp = namespace_of(adjacency=adjacency)
     nodes = _node_count(adjacency, xp)
     steps = checks.feature_count("steps", steps)
-    dtype = _result_dtype(dtype, adjacency, xp)
+    dtype = feature_dtype(adjacency, dtype, xp)
     weights = _weights(adjacency, xp)
     degrees = xp.sum(weights, axis=-1, keepdims=True)
     one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
@@ -204,12 +203,6 @@ def _node_count(adjacency: Any, xp: Namespace) -> Any:
     if len(shape) < 2 or checks.differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
     return shape[-1]
-
-
-def _result_dtype(dtype: Dtype | None, adjacency: Any, xp: Namespace) -> Dtype:
-    on = device_of(adjacency)
-    is_real = is_real_floating(adjacency.dtype, xp)
-    return float_dtype(dtype, adjacency.dtype if is_real else default_float(xp, on), xp, on)
 
 
 def _weights(adjacency: Any, xp: Namespace) -> Any:

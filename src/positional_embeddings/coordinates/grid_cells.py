@@ -12,11 +12,9 @@ from positional_embeddings._core.namespace import (
     Dtype,
     HostArray,
     Namespace,
-    default_float,
     device_of,
-    float_dtype,
+    feature_dtype,
     host_constant,
-    is_real_floating,
     namespace_of,
     widest_float,
 )
@@ -106,9 +104,7 @@ def grid_cell_encoding(
     _check_coordinates(points)
     lengths = _wavelengths(wavelengths)
     checks.choice("kind", kind, get_args(Kind))
-    on = device_of(points)
-    default = points.dtype if is_real_floating(points.dtype, xp) else default_float(xp, on)
-    dtype = float_dtype(dtype, default, xp, on)
+    dtype = feature_dtype(points, dtype, xp)
     encode = _theory if kind == "theory" else _grid
     waves = encode(points, lengths, xp)
     encoding = xp.reshape(waves, (waves.shape[0] * waves.shape[1], *waves.shape[2:]))

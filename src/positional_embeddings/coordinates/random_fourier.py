@@ -13,12 +13,9 @@ from positional_embeddings._core.namespace import (
     Dtype,
     HostArray,
     compute_dtype,
-    default_float,
-    device_of,
-    float_dtype,
+    feature_dtype,
     host,
     host_constant,
-    is_real_floating,
     is_real_number,
     namespace_of,
     random_generator,
@@ -157,9 +154,7 @@ def random_fourier_encoding(
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
     digits = _digits(spectrum, dim // 2, rng)
-    on = device_of(x)
-    default = x.dtype if is_real_floating(x.dtype, xp) else default_float(xp, on)
-    dtype = float_dtype(dtype, default, xp, on)
+    dtype = feature_dtype(x, dtype, xp)
     coordinates = [x[i, ...] for i in range(count)]
     frequencies = [Frequencies(of_coordinate) for of_coordinate in digits]
     work, amplitude = compute_dtype(dtype, xp), sqrt(2 / dim)

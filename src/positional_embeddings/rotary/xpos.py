@@ -6,10 +6,8 @@ from positional_embeddings._core import checks
 from positional_embeddings._core.namespace import (
     Array,
     Dtype,
-    default_float,
     device_of,
-    float_dtype,
-    is_real_floating,
+    feature_dtype,
     namespace_of,
     widest_float,
 )
@@ -77,8 +75,7 @@ def xpos_scale(
     gamma = checks.positive_number("gamma", gamma)
     center = checks.finite_number("center", center)
     on = device_of(positions)
-    default = positions.dtype if is_real_floating(positions.dtype, xp) else default_float(xp, on)
-    dtype = float_dtype(dtype, default, xp, on)
+    dtype = feature_dtype(positions, dtype, xp)
     work = widest_float(xp, on)
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
     zeta = xp.asarray(zetas, dtype=work, device=on)[(slice(None), *(None,) * positions.ndim)]
