@@ -77,6 +77,14 @@ def test_what_wavelengths_may_be():
         np.testing.assert_array_equal(fourier_encoding(x, wavelengths), expected)
 
 
+def test_one_wavelength_is_a_list_of_it(backend):
+    x = backend.array(np.linspace(-3, 3, 5))
+    expected = backend.numpy(fourier_encoding(x, [4.0]))
+    for wavelengths in (4, 4.0, np.float32(4)):
+        got = backend.numpy(fourier_encoding(x, wavelengths))
+        np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("scale", [1, 1e4, 1e8, 1e12, 1e16, 9e18])
 def test_far_coordinates(scale):
     x = np.random.default_rng(0).uniform(-scale, scale, 10)
@@ -203,6 +211,7 @@ def test_torch_compiles_it_whole_and_maps_it():
     x = torch.linspace(-5, 5, 12, dtype=torch.float64).reshape(3, 4)
     calls = [
         lambda x: fourier_encoding(x, WAVELENGTHS),
+        lambda x: fourier_encoding(x, 4.0),
         lambda x: fourier_encoding(x, preset="nerf", arrangement="concatenated"),
     ]
     for call in calls:

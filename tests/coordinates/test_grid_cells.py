@@ -22,22 +22,22 @@ def directions(kind):
     return [(1, 0), (-half, high), (-half, -high)] if kind == "theory" else [(1, 0), (0, 1)]
 
 
-def waves(x, y, wavelengths, kind):
-    """Section 4: cosine and sine of each direction at each scale, in 60 digits."""
-    with mpmath.workdps(60):
+def waves(x, y, wavelengths, kind, digits):
+    """Section 4: sine and cosine of each direction at each scale."""
+    with mpmath.workdps(digits):
         features = []
         for length in wavelengths:
             for a, b in directions(kind):
                 angle = 2 * mpmath.pi * (a * mpmath.mpf(x) + b * mpmath.mpf(y)) / length
-                features += [float(mpmath.cos(angle)), float(mpmath.sin(angle))]
+                features += [float(mpmath.sin(angle)), float(mpmath.cos(angle))]
         return features
 
 
-def by_loops(points, wavelengths, kind):
+def by_loops(points, wavelengths, kind, digits=60):
     out = np.zeros((len(directions(kind)) * 2 * len(wavelengths), *points.shape[1:]))
     for place in product(*map(range, points.shape[1:])):
-        x, y = (float(points[(c, *place)]) for c in range(2))
-        out[(slice(None), *place)] = waves(x, y, wavelengths, kind)
+        x, y = (points[(c, *place)].item() for c in range(2))
+        out[(slice(None), *place)] = waves(x, y, wavelengths, kind, digits)
     return out
 
 
@@ -75,7 +75,7 @@ def test_against_the_authors(kind):
     g = lambda_max / lambda_min
     wavelengths = [2 * math.pi * lambda_min * g ** (s / (scales - 1)) for s in range(scales)]
     got = grid_cell_encoding(POINTS, wavelengths, kind=kind)
-    ours = got.reshape(scales, -1, 2, 6)[:, :, ::-1]  # (scale, direction, sine and cosine, point)
+    ours = got.reshape(scales, -1, 2, 6)  # (scale, direction, sine and cosine, point)
     theirs = authors(POINTS, lambda_min, lambda_max, scales, kind)
     if kind == "grid":
         theirs = np.moveaxis(theirs, 0, 1)
@@ -93,6 +93,23 @@ def test_far_points_are_exact(kind):
     np.testing.assert_allclose(got, by_loops(whole, [0.1, 12.5], kind), atol=1e-15)
 
 
+@pytest.mark.parametrize("kind", ["theory", "grid"])
+def test_the_shortest_and_the_longest_wavelength_are_still_exact(kind):
+    whole = np.asarray([[2**60 + 2**20, 2**63 - 1], [-(2**62) + 3, 2**63 - 5]])
+    wavelengths = [2.0**-64 * 1.37, 2.0**100]
+    expected = by_loops(whole, wavelengths, kind, digits=80)
+    got = grid_cell_encoding(whole, wavelengths, kind=kind)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-15)
+
+
+def test_one_wavelength_is_a_list_of_it():
+    for kind in ("theory", "grid"):
+        expected = grid_cell_encoding(POINTS, [3.0], kind=kind)
+        for wavelengths in (3, 3.0, np.float32(3)):
+            got = grid_cell_encoding(POINTS, wavelengths, kind=kind)
+            np.testing.assert_array_equal(got, expected)
+
+
 @given(
     shift=st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)),
     kind=st.sampled_from(["theory", "grid"]),
@@ -107,7 +124,7 @@ def test_the_sum_of_the_directions_is_hexagonal():
     """It is the same after 60 degrees, and after a step of the lattice, 2 / sqrt(3) wavelengths."""
 
     def sums(points):
-        return grid_cell_encoding(points, [3])[::2].sum(axis=0)
+        return grid_cell_encoding(points, [3])[1::2].sum(axis=0)
 
     c, s = 0.5, math.sqrt(3) / 2
     np.testing.assert_allclose(

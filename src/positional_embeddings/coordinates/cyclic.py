@@ -24,12 +24,14 @@ from positional_embeddings.angles.cos_sin import Work, cos_sin_of_phase, integer
 from positional_embeddings.coordinates.fourier import (
     each_checked,
     is_sequence,
+    one_or_each,
     sines_and_cosines,
     wavelength,
 )
 
-# Quarters of a period that a harmonic covers in half a period have 11 bits.
 _MOST_HARMONICS = 2**10
+# Half a period holds up to 2**11 quarters of the cycles of a harmonic: numbers of 12 bits.
+_BITS_OF_QUARTERS = 12
 
 
 def cyclic_encoding(
@@ -109,7 +111,7 @@ def cyclic_encoding(
     """
     xp = namespace_of(x=x)
     checks.real("x", x, xp)
-    periods = _periods(period)
+    periods = one_or_each("period", period, wavelength)
     counts = harmonic_counts(harmonics, len(periods))
     count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts)) // 2
     dtype = feature_dtype(x, dtype, xp)
@@ -117,12 +119,6 @@ def cyclic_encoding(
         _cos_sin, periods=periods, counts=counts, dtype=compute_dtype(dtype, xp), xp=xp
     )
     return sines_and_cosines(x, compute, count, "interleaved", dtype, xp)
-
-
-def _periods(period: Any) -> list[float]:
-    if is_sequence(period):
-        return each_checked("period", period, wavelength)
-    return [wavelength("period", period)]
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
@@ -205,6 +201,7 @@ def _period_parts(is_double: bool, *periods: float) -> list[list[float]]:  # noq
     for number in periods:
         period = float(dtype(number))
         fraction, exponent = frexp(period)
-        upper = ldexp(round(ldexp(fraction, digits - 12)), exponent - digits + 10)
-        parts.append([period, ldexp(1.0, exponent - digits // 2), upper, period / 4 - upper])
+        bits = digits - _BITS_OF_QUARTERS
+        quarter, upper = period / 4, ldexp(round(ldexp(fraction, bits)), exponent - bits) / 4
+        parts.append([period, ldexp(1.0, exponent - digits // 2), upper, quarter - upper])
     return [list(row) for row in zip(*parts, strict=True)]

@@ -40,7 +40,7 @@ _HOST_BLOCK = 2**14
 def fourier_encoding(
     x: Array,
     /,
-    wavelengths: Sequence[float] | HostArray | None = None,
+    wavelengths: float | Sequence[float] | HostArray | None = None,
     *,
     preset: Preset | None = None,
     arrangement: Arrangement = "interleaved",
@@ -53,9 +53,9 @@ def fourier_encoding(
     x : array
         Integer or real coordinates of any shape, sign and order. Real ones beyond 2**63, and
         those that are not finite, give NaN.
-    wavelengths : list, tuple or 1-D NumPy array of numbers, optional
-        Wavelengths in the unit of `x`, from 2**-64 to 2**100, at most 2**19 of them. Each is
-        taken as the very number that a float is.
+    wavelengths : float, or list, tuple or 1-D NumPy array of floats, optional
+        One wavelength or several, in the unit of `x`, from 2**-64 to 2**100, at most 2**19 of
+        them. Each is taken as the very number that a float is.
     preset : {"nerf", "nerf_directions"}, optional
         The wavelengths of NeRF, in place of `wavelengths`: 2, 1, 1/2, ... for coordinates
         between -1 and 1. 10 of them for places, 4 for directions.
@@ -74,8 +74,8 @@ def fourier_encoding(
     Raises
     ------
     TypeError
-        If `x` is not an array of numbers, `wavelengths` are no sequence of numbers, or neither
-        they nor a `preset` are given.
+        If `x` is not an array of numbers, `wavelengths` are neither a number nor a sequence of
+        numbers, or neither they nor a `preset` are given.
     ValueError
         If a wavelength is out of range, both `wavelengths` and `preset` are given, or a choice
         is unknown.
@@ -107,10 +107,11 @@ def fourier_encoding(
     """
     xp = namespace_of(x=x)
     checks.real("x", x, xp)
-    frequencies = _frequencies(wavelengths, preset)
+    lengths = _wavelengths(wavelengths, preset)
     checks.choice("arrangement", arrangement, ARRANGEMENTS)
     dtype = feature_dtype(x, dtype, xp)
-    count = checks.feature_count("2 * len(wavelengths)", 2 * frequencies.count) // 2
+    count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths)) // 2
+    frequencies = Frequencies(_cycles(*lengths))
     compute = partial(cos_sin, frequencies=frequencies, dtype=compute_dtype(dtype, xp), xp=xp)
     return sines_and_cosines(x, compute, count, arrangement, dtype, xp)
 
@@ -197,8 +198,8 @@ def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
     return wavelengths
 
 
-def _frequencies(wavelengths: Any, preset: Preset | None) -> Frequencies:
-    """Return the frequencies of wavelengths that are given, or of a preset."""
+def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
+    """Return the wavelengths that are given, or those of a preset."""
     if preset is not None:
         checks.choice("preset", preset, tuple(OCTAVES))
         if wavelengths is not None:
@@ -207,7 +208,7 @@ def _frequencies(wavelengths: Any, preset: Preset | None) -> Frequencies:
     if wavelengths is None:
         message = "`wavelengths` or `preset` must be given, got neither."
         raise TypeError(message)
-    return Frequencies(_cycles(*each_checked("wavelengths", wavelengths, wavelength)))
+    return one_or_each("wavelengths", wavelengths, wavelength)
 
 
 @host_constant
@@ -229,7 +230,13 @@ def is_sequence(values: Any) -> bool:
     """Tell whether an option holds numbers rather than being one."""
     if isinstance(values, int | float):  # PyTorch compiles for any, and knows no attributes then
         return False
-    return isinstance(values, list | tuple) or bool(getattr(values, "shape", False))
+    is_known = isinstance(values, list | tuple | host.ndarray)
+    return is_known or bool(getattr(values, "shape", False))
+
+
+def one_or_each(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
+    """Return a number, or those of a sequence, after checking each."""
+    return each_checked(name, values, check) if is_sequence(values) else [check(name, values)]
 
 
 def each_checked(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:

@@ -5,8 +5,7 @@ from decimal import Decimal, localcontext
 from typing import Any, Literal, get_args
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_host_array
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     Dtype,
@@ -18,34 +17,33 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     widest_float,
 )
-from positional_embeddings._core.remedies import remedy_for
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.coordinates.fourier import one_or_each, wavelength
 
 Kind = Literal["theory", "grid"]
 
-_MOST_SCALES = 2**16
 _SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # degrees
 
 
 def grid_cell_encoding(
     points: Array,
     /,
-    wavelengths: Sequence[float] | HostArray,
+    wavelengths: float | Sequence[float] | HostArray,
     *,
     kind: Kind = "theory",
     dtype: Dtype | None = None,
 ) -> Any:
-    r"""Return cosines and sines of points of a plane at several scales, as grid cells fire.
+    r"""Return sines and cosines of points of a plane at several scales, as grid cells fire.
 
     Parameters
     ----------
     points : array, shape (2, *S)
         Both coordinates, integer or real, of points in a plane, in one unit. Real ones beyond
         2**63 give NaN.
-    wavelengths : list, tuple or one-dimensional NumPy array of float
-        Distance of two neighbouring crests at each of n scales, in the unit of `points`:
-        positive numbers, 1 to 2**16 of them.
+    wavelengths : float, or list, tuple or 1-D NumPy array of floats
+        Distance of two neighbouring crests at one scale or each of n, in the unit of `points`,
+        from 2**-64 to 2**100. There are at most 2**20 features.
     kind : {"theory", "grid"}, default "theory"
         "theory": waves along three directions 120 degrees apart, whose sum is a hexagonal
         pattern. "grid": waves along both coordinates.
@@ -56,7 +54,7 @@ def grid_cell_encoding(
     Returns
     -------
     array, shape (6 * n, *S) for "theory", (4 * n, *S) for "grid"
-        :math:`\cos(2\pi\,p_j / w_s)` and :math:`\sin(2\pi\,p_j / w_s)`, side by side, for each
+        :math:`\sin(2\pi\,p_j / w_s)` and :math:`\cos(2\pi\,p_j / w_s)`, side by side, for each
         direction :math:`j` of each scale :math:`s`; the directions of a scale follow one
         another. For "theory" :math:`p_j` is the scalar product with :math:`a_1 = (1, 0)`,
         :math:`a_2 = (-1/2, \sqrt{3}/2)` and :math:`a_3 = (-1/2, -\sqrt{3}/2)`; for "grid" it is
@@ -65,11 +63,11 @@ def grid_cell_encoding(
     Raises
     ------
     TypeError
-        If `points` is not an array of numbers, or `wavelengths` are not numbers in a list, tuple
-        or NumPy array.
+        If `points` is not an array of numbers, or `wavelengths` are neither a number nor a
+        sequence of numbers.
     ValueError
         If `points` does not have 2 coordinates on its first axis, there are no wavelengths, one
-        is not positive, or `kind` is unknown.
+        is out of range, or `kind` is unknown.
 
     Notes
     -----
@@ -79,7 +77,8 @@ def grid_cell_encoding(
     :math:`g = \lambda_{\max} / \lambda_{\min}` and without :math:`2\pi`: its :math:`S` scales are
     the wavelengths :math:`2\pi\,\lambda_{\min}\,g^{s/(S-1)}`, from short to long. Its features,
     too, go from scale to scale. The authors' program (gengchenmai/space2vec) puts each sine
-    before its cosine, and for "grid" all scales of a coordinate before those of the other one.
+    before its cosine, as here, but for "grid" all scales of a coordinate before those of the
+    other one.
 
     References
     ----------
@@ -94,25 +93,26 @@ def grid_cell_encoding(
     >>> grid_cell_encoding(points, [1000, 100]).shape
     (12, 2)
     >>> grid_cell_encoding(points, [1000], kind="grid").round(2)
-    array([[1.  , 0.71],
-           [0.  , 0.71],
-           [1.  , 1.  ],
-           [0.  , 0.  ]])
+    array([[0.  , 0.71],
+           [1.  , 0.71],
+           [0.  , 0.  ],
+           [1.  , 1.  ]])
     """
     xp = namespace_of(points=points)
     checks.real("points", points, xp)
     _check_coordinates(points)
-    lengths = _wavelengths(wavelengths)
+    lengths = one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("kind", kind, get_args(Kind))
+    encode, features = (_theory, 6) if kind == "theory" else (_grid, 4)
+    checks.feature_count(f"{features} * len(wavelengths)", features * len(lengths))
     dtype = feature_dtype(points, dtype, xp)
-    encode = _theory if kind == "theory" else _grid
     waves = encode(points, lengths, xp)
     encoding = xp.reshape(waves, (waves.shape[0] * waves.shape[1], *waves.shape[2:]))
     return xp.astype(encoding, dtype, copy=False)
 
 
 def _theory(points: Any, lengths: list[float], xp: Namespace) -> Any:
-    """Return cosines and sines along three directions, (scale, 6, *S).
+    """Return sines and cosines along three directions, (scale, 6, *S).
 
     The two parts of a scalar product are added as angles, each of them exact: their sum would
     be rounded.
@@ -121,16 +121,16 @@ def _theory(points: Any, lengths: list[float], xp: Namespace) -> Any:
     a_cos, a_sin = _waves(points[0, ...], _frequencies("0.5", *lengths), xp)
     b_cos, b_sin = _waves(points[1, ...], _frequencies(_SIN_60, *lengths), xp)
     cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
-    sin_of_a, sin_of_b = a_sin * b_cos, b_sin * a_cos
-    second = cos_cos + sin_sin, sin_of_b - sin_of_a  # b - a
-    third = cos_cos - sin_sin, -sin_of_b - sin_of_a  # -b - a
-    return xp.stack([x_cos, x_sin, *second, *third], axis=1)
+    sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
+    second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
+    third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
+    return xp.stack([x_sin, x_cos, *second, *third], axis=1)
 
 
 def _grid(points: Any, lengths: list[float], xp: Namespace) -> Any:
-    """Return cosines and sines along both coordinates, (scale, 4, *S)."""
+    """Return sines and cosines along both coordinates, (scale, 4, *S)."""
     cos, sin = _waves(points, _frequencies("1", *lengths), xp)
-    return xp.stack([cos[:, 0, ...], sin[:, 0, ...], cos[:, 1, ...], sin[:, 1, ...]], axis=1)
+    return xp.stack([sin[:, 0, ...], cos[:, 0, ...], sin[:, 1, ...], cos[:, 1, ...]], axis=1)
 
 
 def _waves(positions: Any, frequencies: str, xp: Namespace) -> tuple[Any, Any]:
@@ -153,16 +153,3 @@ def _check_coordinates(points: Any) -> None:
         raise wrong_value(
             "points", "have shape (2, ...), both coordinates first", shape, hint if last else ""
         )
-
-
-def _wavelengths(wavelengths: Any) -> list[float]:
-    """Return wavelengths as ints and floats, after checking them."""
-    what = "be a list, a tuple or a one-dimensional NumPy array of positive numbers"
-    is_array = is_host_array(wavelengths) and wavelengths.ndim == 1
-    if not (is_array or isinstance(wavelengths, list | tuple)):
-        hint = remedy_for("wavelengths", wavelengths)
-        raise wrong_type("wavelengths", what, shown(wavelengths), hint)
-    numbers = wavelengths.tolist() if is_array else wavelengths
-    if not 0 < len(numbers) <= _MOST_SCALES:
-        raise wrong_value("wavelengths", "have 1 to 2**16 numbers", len(numbers))
-    return [checks.positive_number(f"wavelengths[{i}]", n) for i, n in enumerate(numbers)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
+from functools import partial
 from math import sqrt
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
@@ -23,6 +24,7 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings.absolute.sinusoidal import arranged
 from positional_embeddings.angles.cos_sin import cos_sin_of_sum
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.coordinates.fourier import is_sequence, one_or_each
 
 Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
 
@@ -50,10 +52,10 @@ def random_fourier_encoding(
     /,
     dim: int,
     *,
-    length_scale: float | Sequence[float] = 1.0,
+    length_scale: float | Sequence[float] | HostArray = 1.0,
     kernel: Kernel = "gaussian",
     nu: float | None = None,
-    period: float | Sequence[float] | None = None,
+    period: float | Sequence[float] | HostArray | None = None,
     orthogonal: bool = False,
     rng: Any,
     dtype: Dtype | None = None,
@@ -69,7 +71,7 @@ def random_fourier_encoding(
         `t` of times. Real ones beyond 2**63 give NaN.
     dim : int
         Number of features, positive and even, at most 2**20.
-    length_scale : float or sequence of float, default 1.0
+    length_scale : float, or list, tuple or 1-D NumPy array of floats, default 1.0
         Length :math:`l` over which the kernel falls, in the unit of `x`, or one for each
         coordinate; 2**-50 or more. With the kernel "periodic" it has no unit, and is 2**-30
         or more. A length scale that is learned divides `x` instead.
@@ -83,7 +85,7 @@ def random_fourier_encoding(
         - "periodic": :math:`\exp(-2 \sum_i \sin^2(\pi d_i / p_i) / l_i^2)`.
     nu : float, optional
         Smoothness :math:`\nu` of the kernel "matern", 0.1 or more; 1.5 if None.
-    period : float or sequence of float, optional
+    period : float, or list, tuple or 1-D NumPy array of floats, optional
         Period :math:`p` of the kernel "periodic", which needs it, in the unit of `x`, or one
         for each coordinate; 2**-50 or more.
     orthogonal : bool, default False
@@ -191,13 +193,14 @@ def _by_coordinate(
     name: str, value: Any, count: int, least: float, shown_least: str
 ) -> tuple[float, ...]:
     """Return a positive number for each coordinate, all the same if one is given."""
-    value = value.tolist() if getattr(value, "shape", None) else value
-    if not isinstance(value, list | tuple):
-        return (_at_least(name, value, least, shown_least),) * count
-    if len(value) != count:
+    check = partial(_at_least, least=least, shown_least=shown_least)
+    numbers = one_or_each(name, value, check)
+    if not is_sequence(value):
+        numbers *= count
+    if len(numbers) != count:
         what = f"be a number, or {count}, one for each coordinate on axis 0 of `x`"
-        raise wrong_value(name, what, value)
-    return tuple(_at_least(f"{name}[{i}]", v, least, shown_least) for i, v in enumerate(value))
+        raise wrong_value(name, what, numbers)
+    return tuple(numbers)
 
 
 def _at_least(name: str, value: Any, least: float, shown_least: str) -> float:
