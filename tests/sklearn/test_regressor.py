@@ -449,6 +449,15 @@ def test_array_api_dispatch():
     assert run.returncode == 0, run.stderr
 
 
+def test_queries_of_another_library():
+    torch = pytest.importorskip("torch")
+    x, y = samples(1)
+    model = AttentionRegressor(GaussianKernel(1.0)).fit(x, y)
+    message = "must use the same namespace and device as in fit.*numpy.ndarray.*torch.Tensor"
+    with pytest.raises(ValueError, match=message):
+        model._check_library(torch.ones((3, 1)))
+
+
 def test_scikit_learn_searches_and_copies_it():
     x, y = samples(1, 80)
     kernel = GaussianKernel(1.0) + PeriodicKernel(1.0, 0.5) * GaussianKernel(5.0)

@@ -5,6 +5,7 @@ exp(-|u(x) - u(y)|**2 / 2) at x. Up to a factor this is the softmax of scalar pr
 attention computes. The vectors of a product are those of its factors, one after the other.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import degrees, hypot, pi, radians
 from typing import Any
@@ -28,7 +29,7 @@ LOO = "loo"
 _PART_OF_PERIOD = 0.05
 
 
-class Kernel(BaseEstimator):  # type: ignore[misc]
+class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
     """Base of kernels: ``a * b`` multiplies their weights, ``a + b`` adds smooth functions."""
 
     def __mul__(self, other: Any) -> Any:
@@ -41,9 +42,9 @@ class Kernel(BaseEstimator):  # type: ignore[misc]
         """Return the kernels that are added."""
         return [self]
 
+    @abstractmethod
     def _factors(self) -> list["Factor"]:
         """Return the kernels that are multiplied."""
-        raise NotImplementedError
 
     def _check(self, n_columns: int) -> None:
         """Check the parameters for samples of so many columns."""
@@ -95,9 +96,9 @@ class Factor(Kernel):
         own = xp.asarray(self._own_columns(x.shape[0]), dtype=default_integer(xp, on), device=on)
         return xp.take(x, own, axis=0)
 
+    @abstractmethod
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> Any:
         """Return the length scale that a search begins with."""
-        raise NotImplementedError
 
 
 class GaussianKernel(Factor):
@@ -308,6 +309,9 @@ class SumKernel(_Pair):
 
     def _terms(self) -> list[Kernel]:
         return [term for part in self._parts() for term in part._terms()]
+
+    def _factors(self) -> list[Factor]:
+        return [factor for term in self._terms() for factor in term._factors()]
 
     def _check(self, n_columns: int) -> None:
         for term in self._terms():

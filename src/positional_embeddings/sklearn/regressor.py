@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import chain
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -388,7 +387,7 @@ class _Sum:
         self._options = options
         self.rounds = 1
         chosen = [[f for f in k._factors() if _is_loo(f)] for k in self._kernels]
-        for factor in chain.from_iterable(chosen):
+        for factor in filter(_is_loo, kernel._factors()):
             factor.length_scale = factor._first_scale(samples.x, samples.weight, xp)
         self._terms = [Smooth(k, samples, options) for k in self._kernels]
         # The functions of a sum have a mean of 0, so that none of them has a share in the level.
