@@ -130,7 +130,7 @@ def encode(
     """
     checks.choice("encoding", encoding, tuple(_PLANS))
     coordinates = _coordinates(da, dim, encoding)
-    _check_feature_dim(feature_dim, coordinates)
+    _check_feature_dim(feature_dim, [da, *coordinates.values()])
     dtype = _dtype(coordinates, options.pop("dtype", None))
     features, labels = _plan(encoding, coordinates, options, dtype)
     encoded = xr.apply_ufunc(
@@ -394,9 +394,9 @@ def _is_datetime(coordinate: Any) -> bool:
     return bool(coordinate.dtype.kind == "M")
 
 
-def _check_feature_dim(feature_dim: Hashable, coordinates: dict[Hashable, Any]) -> None:
+def _check_feature_dim(feature_dim: Hashable, given: list[Any]) -> None:
     """Check that the new dimension has a name of its own."""
-    names = {d for c in coordinates.values() for d in (*c.dims, *c.coords)}
+    names = {name for array in given for name in (*array.dims, *array.coords)}
     if feature_dim in names:
         listed = ", ".join(sorted(map(repr, names)))
         raise wrong_value(

@@ -18,7 +18,7 @@ class Times(NamedTuple):
 
     wall: HostArray
     utc: HostArray
-    has_zone: bool
+    zone: str | None  # whose clock it is; None if not known
 
 
 def as_table(x: Any) -> Any:
@@ -71,7 +71,7 @@ def _is_missing(value: Any) -> bool:
 def times_of(column: Any, name: str, zone: tzinfo | None) -> Times:
     """Return a column of dates as times; a zone is the one whose wall clock is asked for."""
     if isinstance(column, host.ndarray) and column.dtype.kind == "M":
-        times = Times(column, column, has_zone=False)
+        times = Times(column, column, None)
     elif getattr(column.dtype, "kind", None) == "M":
         times = _times_of_pandas(column, zone)
     elif str(column.dtype).startswith("Date"):
@@ -80,7 +80,7 @@ def times_of(column: Any, name: str, zone: tzinfo | None) -> Times:
         times = _times_of_objects(list(column), name, zone)
     if host.isnat(times.wall).any():
         raise wrong_value("X", "have no missing times", f"NaT in column {name!r}")
-    if zone is not None and not times.has_zone:
+    if zone is not None and times.zone is None:
         remedy = " Give them theirs, as with pandas.Series.dt.tz_localize."
         came = f"times without a zone in column {name!r}"
         raise wrong_value("X", "have times with a zone where `time_zone` is given", came, remedy)
@@ -90,10 +90,11 @@ def times_of(column: Any, name: str, zone: tzinfo | None) -> Times:
 def _times_of_pandas(column: Any, zone: tzinfo | None) -> Times:
     if not _has_zone(column):
         naive = _naive_times_of_pandas(column)
-        return Times(naive, naive, has_zone=False)
+        return Times(naive, naive, None)
     local = column if zone is None else column.dt.tz_convert(zone)
     utc = _naive_times_of_pandas(column.dt.tz_convert("UTC").dt.tz_localize(None))
-    return Times(_naive_times_of_pandas(local.dt.tz_localize(None)), utc, has_zone=True)
+    wall = _naive_times_of_pandas(local.dt.tz_localize(None))
+    return Times(wall, utc, str(local.dt.tz))
 
 
 def _has_zone(column: Any) -> bool:
@@ -115,7 +116,7 @@ def _times_of_polars(column: Any, zone: tzinfo | None) -> Times:
     own = getattr(column.dtype, "time_zone", None)
     if own is None:
         naive = column.to_numpy()
-        return Times(naive, naive, has_zone=False)
+        return Times(naive, naive, None)
     utc = column.dt.convert_time_zone("UTC")
     naive = utc.dt.replace_time_zone(None).to_numpy()
     key = own if zone is None else getattr(zone, "key", None)
@@ -123,7 +124,7 @@ def _times_of_polars(column: Any, zone: tzinfo | None) -> Times:
         wall = naive + _offsets(utc.to_list(), zone)
     else:
         wall = column.dt.convert_time_zone(key).dt.replace_time_zone(None).to_numpy()
-    return Times(wall, naive, has_zone=True)
+    return Times(wall, naive, own if zone is None else str(zone))
 
 
 def _offsets(times: Sequence[Any], zone: tzinfo | None) -> HostArray:
@@ -147,10 +148,10 @@ def _times_of_objects(values: list[Any], name: str, zone: tzinfo | None) -> Time
         raise wrong_value("X", "have one time zone in a column", came, remedy)
     if zones == ["None"]:
         naive = _naive_times(values)
-        return Times(naive, naive, has_zone=False)
+        return Times(naive, naive, None)
     local = values if zone is None else [value.astimezone(zone) for value in values]
     utc = [value.astimezone(UTC) for value in values]
-    return Times(_naive_times(local), _naive_times(utc), has_zone=True)
+    return Times(_naive_times(local), _naive_times(utc), zones[0] if zone is None else str(zone))
 
 
 def _naive_times(values: Sequence[Any]) -> HostArray:
@@ -183,7 +184,7 @@ def with_days(x: Any) -> tuple[Any, list[bool]]:
     if isinstance(table, host.ndarray) and table.dtype.kind == "m":
         return table / host.timedelta64(1, "D"), [True] * table.shape[-1]
     dates = enumerate(columns_of_dates(table))
-    kinds = [is_date or _holds_spans(column_of(table, j)) for j, is_date in dates]
+    kinds = [is_date or holds_spans(column_of(table, j)) for j, is_date in dates]
     if not any(kinds):
         return table, []
     names = list(getattr(table, "columns", (f"x{j}" for j in range(len(kinds)))))
@@ -200,7 +201,8 @@ def with_days(x: Any) -> tuple[Any, list[bool]]:
     return table, kinds
 
 
-def _holds_spans(column: Any) -> bool:
+def holds_spans(column: Any) -> bool:
+    """Tell whether a column holds spans of time."""
     dtype = column.dtype
     return getattr(dtype, "kind", None) == "m" or str(dtype).startswith("Duration")
 
@@ -216,7 +218,7 @@ def check_times(is_time: list[bool], fitted: list[bool]) -> None:
 
 def days_of(column: Any, name: str) -> HostArray:
     """Return a column of dates as days since 1970-01-01 UTC, or of spans of time as days."""
-    if _holds_spans(column):
+    if holds_spans(column):
         days: HostArray = column.to_numpy() / host.timedelta64(1, "D")
         return days
     return elapsed(times_of(column, name, None).utc, host.datetime64(0, "s"), "D")

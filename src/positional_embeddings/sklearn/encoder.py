@@ -23,6 +23,7 @@ from positional_embeddings.sklearn.columns import (
     as_table,
     column_of,
     columns_of_dates,
+    holds_spans,
     time_zone_of,
     times_of,
 )
@@ -210,6 +211,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.encoding_ = encoding
         self._features = features
         self._holds_times = [isinstance(column, Times) for column in columns]
+        self._zones = [getattr(column, "zone", None) for column in columns]
         self._library_and_device = _library_and_device_of(columns[0])
         return self
 
@@ -280,6 +282,11 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         zone = time_zone_of(self.time_zone)
         table = as_table(X)
         of_dates = columns_of_dates(table)
+        if any(holds_spans(column_of(table, j)) for j in range(len(of_dates))) or (
+            isinstance(table, host.ndarray) and table.dtype.kind == "m"
+        ):
+            remedy = " Pass X / numpy.timedelta64(1, 'D') for days."
+            raise wrong_type("X", "hold numbers or dates", "spans of time", remedy)
         if any(of_dates):
             return self._mixed_columns(table, of_dates, zone, reset=reset)
         if zone is not None:
@@ -316,6 +323,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 kinds = ("times", "numbers") if holds_times else ("numbers", "times")
                 what = f"hold {kinds[0]} in column {name!r}, as in fit"
                 raise wrong_type("X", what, kinds[1])
+        for j, (column, zone) in enumerate(zip(columns, self._zones, strict=True)):
+            came = getattr(column, "zone", None)
+            if came != zone:
+                name = _check_feature_names_in(self)[j]
+                what = f"hold times of the zone of fit, {zone}, in column {name!r}"
+                remedy = " Convert them, or name a zone by `time_zone`."
+                raise wrong_value("X", what, f"times of the zone {came}", remedy)
         came = _library_and_device_of(columns[0])
         if get_config()["array_api_dispatch"] and came != self._library_and_device:
             fitted, other = (" on ".join(pair) for pair in (self._library_and_device, came))
@@ -337,7 +351,7 @@ def _floats_of(table: Any) -> list[Any]:
 
 def _first(column: Any) -> Any:
     if isinstance(column, Times):
-        return Times(column.wall[:1], column.utc[:1], column.has_zone)
+        return Times(column.wall[:1], column.utc[:1], column.zone)
     return column[:1]
 
 

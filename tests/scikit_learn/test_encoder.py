@@ -874,3 +874,29 @@ def test_sklearn_is_asked_for_where_it_is_missing(monkeypatch):
     )
     with pytest.raises(ImportError, match=message):
         importlib.reload(positional_embeddings.sklearn)
+
+
+def test_times_of_another_zone_than_that_of_fit_are_refused():
+    times = pd.DataFrame(
+        {"t": pd.date_range("2024-07-01", periods=24, freq="h", tz="Europe/Zurich")}
+    )
+    encoder = PositionalEncoder(periods="day").fit(times)
+    np.testing.assert_array_equal(encoder.transform(times), encoder.fit_transform(times))
+    in_utc = times.assign(t=times.t.dt.tz_convert("UTC"))
+    message = (
+        "`X` must hold times of the zone of fit, Europe/Zurich, in column 't', got times of the"
+    )
+    with pytest.raises(ValueError, match=f"{message} zone UTC. Convert them"):
+        encoder.transform(in_utc)
+    with pytest.raises(ValueError, match=f"{message} zone None"):
+        encoder.transform(times.assign(t=times.t.dt.tz_localize(None)))
+    both = PositionalEncoder(periods="day", time_zone="Europe/Zurich").fit(times)
+    np.testing.assert_allclose(both.transform(in_utc), both.transform(times))
+
+
+def test_spans_of_time_are_refused():
+    spans = pd.DataFrame({"t": pd.timedelta_range("0h", periods=3, freq="6h")})
+    message = "`X` must hold numbers or dates, got spans of time. Pass X / numpy.timedelta64"
+    for table in (spans, spans.to_numpy(), pl.DataFrame({"t": spans.t.to_numpy()})):
+        with pytest.raises(TypeError, match=message):
+            PositionalEncoder(periods=24).fit(table)

@@ -1,5 +1,7 @@
 """`AttentionRegressor` against smoothers written with loops, and scikit-learn's own checks."""
 
+import doctest
+import importlib
 import math
 import os
 import pickle
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("sklearn")
+pytest.importorskip("sklearn.base", reason="the group test lacks it")
 
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -606,3 +608,12 @@ def test_errors(name):
     call, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("module", ["kernels", "regressor", "gap_filler"])
+def test_examples(module):
+    path = f"positional_embeddings.sklearn.{module}"
+    failed, _ = doctest.testmod(
+        importlib.import_module(path), optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert failed == 0
