@@ -39,8 +39,8 @@ def _has_date(row: Any) -> bool:
 def columns_of_dates(table: Any) -> list[bool]:
     """Tell which columns of a table hold dates; those of an array of numbers are not read."""
     is_frame = hasattr(table, "iloc") or hasattr(table, "get_columns")
-    may_hold_dates = isinstance(table, host.ndarray) and table.dtype.kind in "MO"
-    if not (is_frame or may_hold_dates) or len(table.shape) != 2:
+    may_hold_times = isinstance(table, host.ndarray) and table.dtype.kind in "mMO"
+    if not (is_frame or may_hold_times) or len(table.shape) != 2:
         return []
     return [_holds_dates(column_of(table, j)) for j in range(table.shape[1])]
 
@@ -181,8 +181,6 @@ def with_days(x: Any) -> tuple[Any, list[bool]]:
     Spans of time become days; anything else is returned as it came.
     """
     table = as_table(x)
-    if isinstance(table, host.ndarray) and table.dtype.kind == "m":
-        return table / host.timedelta64(1, "D"), [True] * table.shape[-1]
     dates = enumerate(columns_of_dates(table))
     kinds = [is_date or holds_spans(column_of(table, j)) for j, is_date in dates]
     if not any(kinds):
@@ -209,16 +207,15 @@ def holds_spans(column: Any) -> bool:
 
 def check_times(is_time: list[bool], fitted: list[bool]) -> None:
     """Check that the same columns hold times as in `fit`."""
-    if any(is_time) or any(fitted):
+    if is_time != fitted:
         names = [[f"column {j}" for j, t in enumerate(kinds) if t] for kinds in (fitted, is_time)]
         expected, came = (" and ".join(found) or "no column" for found in names)
-        if expected != came:
-            raise wrong_value("X", f"have times as in `fit`, in {expected}", f"them in {came}")
+        raise wrong_value("X", f"have times as in `fit`, in {expected}", f"them in {came}")
 
 
 def days_of(column: Any, name: str) -> HostArray:
     """Return a column of dates as days since 1970-01-01 UTC, or of spans of time as days."""
     if holds_spans(column):
-        days: HostArray = column.to_numpy() / host.timedelta64(1, "D")
+        days: HostArray = host.asarray(column) / host.timedelta64(1, "D")
         return days
     return elapsed(times_of(column, name, None).utc, host.datetime64(0, "s"), "D")

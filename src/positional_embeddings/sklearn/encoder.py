@@ -282,9 +282,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         zone = time_zone_of(self.time_zone)
         table = as_table(X)
         of_dates = columns_of_dates(table)
-        if any(holds_spans(column_of(table, j)) for j in range(len(of_dates))) or (
-            isinstance(table, host.ndarray) and table.dtype.kind == "m"
-        ):
+        if any(holds_spans(column_of(table, j)) for j in range(len(of_dates))):
             remedy = " Pass X / numpy.timedelta64(1, 'D') for days."
             raise wrong_type("X", "hold numbers or dates", "spans of time", remedy)
         if any(of_dates):

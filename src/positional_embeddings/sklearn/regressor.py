@@ -265,7 +265,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             raise ValueError(message)
         return xp
 
-    def _check_options(self) -> "Options":
+    def _check_options(self) -> Options:
         optional_number = checks.optional(checks.positive_number)
         return Options(
             checks.boolean("local_linear", self.local_linear),
@@ -383,13 +383,13 @@ class _Sum:
     def __init__(self, kernel: Kernel, samples: Samples, options: Options) -> None:
         xp = namespace_of(x=samples.x)
         self.samples = samples
-        self._kernels = kernel._terms()
         self._options = options
         self.rounds = 1
-        chosen = [[f for f in k._factors() if _is_loo(f)] for k in self._kernels]
+        kernels = kernel._terms()
+        chosen = [[f for f in k._factors() if _is_loo(f)] for k in kernels]
         for factor in filter(_is_loo, kernel._factors()):
             factor.length_scale = factor._first_scale(samples.x, samples.weight, xp)
-        self._terms = [Smooth(k, samples, options) for k in self._kernels]
+        self._terms = [Smooth(k, samples, options) for k in kernels]
         # The functions of a sum have a mean of 0, so that none of them has a share in the level.
         everyone = _weighted_mean(samples.y, samples.weight, xp)
         self._level = everyone if len(self._terms) > 1 else xp.zeros_like(everyone)
@@ -398,10 +398,9 @@ class _Sum:
         if len(self._terms) > 1:
             self._backfit()
         if any(chosen):
-            for i, factors in enumerate(chosen):
-                own = samples._replace(y=self._targets[i])
-                _choose_scales(self._kernels[i], factors, own, options)
-                self._terms[i] = Smooth(self._kernels[i], samples, options)
+            for i, (k, factors) in enumerate(zip(kernels, chosen, strict=True)):
+                _choose_scales(k, factors, samples._replace(y=self._targets[i]), options)
+                self._terms[i] = Smooth(k, samples, options)
             if len(self._terms) > 1:
                 self._backfit()
         self.loo_error, self.noise = self._errors()

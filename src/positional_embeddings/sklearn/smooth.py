@@ -145,7 +145,7 @@ class Smooth:
             offset = 0.0 if tilt is None else xp.sum(tilt * (query - local.u), axis=0)
             leverage = (1 + offset) / local.total
         if wanted.squares:
-            squares = self._squares(query, local, tilt, y, near)
+            squares = self._squares(query, local, tilt, near)
         return Predicted(mean, leverage, squares)
 
     def _around(
@@ -208,14 +208,16 @@ class Smooth:
         away = xp.permute_dims(query - local.u, (1, 0))[..., None]
         return xp.permute_dims(xp.linalg.solve(local.cov + ridge, away)[..., 0], (1, 0))
 
-    def _squares(self, query: Any, local: _Local, tilt: Any, y: Any, near: Mask | None) -> Any:
+    def _squares(self, query: Any, local: _Local, tilt: Any, near: Mask | None) -> Any:
         """Return the sum of the squared weights of all samples, of each query."""
         xp = self._xp
-        spread = xp.linalg.trace(local.cov) if self._is_linear else local.cov
-        # The mean score is below the logarithm of the sum of weights, by no more than log(n).
-        reference = -(xp.sum((query - local.u) ** 2, axis=0) + spread)[None, :] / 2
-        total = self._around(query, y, near, reference=reference).total
-        squared = self._around(query, y, near, reference=2 * reference, power=2)
+        reference, total, no_targets = 0.0, local.total, self._u[:0, :]
+        if total is None:
+            spread = xp.linalg.trace(local.cov) if self._is_linear else local.cov
+            # The mean score is below the logarithm of the sum of weights, by log(n) at most.
+            reference = -(xp.sum((query - local.u) ** 2, axis=0) + spread)[None, :] / 2
+            total = self._around(query, no_targets, near, reference=reference).total
+        squared = self._around(query, no_targets, near, reference=2 * reference, power=2)
         ratio = squared.total / total**2
         if tilt is None:
             return ratio
