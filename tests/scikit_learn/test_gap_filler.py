@@ -126,6 +126,23 @@ def test_tables_without_names():
     assert two[1].equals(pd.Series(times))
 
 
+def test_times_stay_times():
+    pd = pytest.importorskip("pandas")
+    times = pd.date_range("2024-02-01", periods=40)
+    y = np.where(np.arange(40) == 7, np.nan, np.sin(np.arange(40) / 5))
+    by_column = GapFiller(positions=["t"]).fit(pd.DataFrame({"t": times, "y": y}))
+    message = "`X` must have times as in `fit`, in column 0, got them in no column"
+    with pytest.raises(ValueError, match=message):
+        by_column.transform(pd.DataFrame({"t": np.arange(40.0), "y": y}))
+    by_index = GapFiller(positions="index").fit(pd.DataFrame({"y": y}))
+    with pytest.raises(
+        ValueError, match=r"`X.index` must have times as .* in no column, got them in"
+    ):
+        by_index.transform(pd.DataFrame({"y": y}, index=times))
+    by_index.fit(pd.DataFrame({"y": y}, index=times))
+    assert not np.isnan(by_index.transform(pd.DataFrame({"y": y}, index=times))).any()
+
+
 def test_it_goes_into_a_column_transformer():
     _, holes, _ = series()
     table = np.column_stack([np.arange(60.0), holes])

@@ -205,12 +205,12 @@ def holds_spans(column: Any) -> bool:
     return getattr(dtype, "kind", None) == "m" or str(dtype).startswith("Duration")
 
 
-def check_times(is_time: list[bool], fitted: list[bool]) -> None:
+def check_times(name: str, is_time: list[bool], fitted: list[bool]) -> None:
     """Check that the same columns hold times as in `fit`."""
     if is_time != fitted:
         names = [[f"column {j}" for j, t in enumerate(kinds) if t] for kinds in (fitted, is_time)]
         expected, came = (" and ".join(found) or "no column" for found in names)
-        raise wrong_value("X", f"have times as in `fit`, in {expected}", f"them in {came}")
+        raise wrong_value(name, f"have times as in `fit`, in {expected}", f"them in {came}")
 
 
 def days_of(column: Any, name: str) -> HostArray:

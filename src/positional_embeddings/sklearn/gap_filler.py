@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.sklearn.columns import with_days
+from positional_embeddings.sklearn.columns import check_times, with_days
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 
@@ -77,6 +77,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         GapFiller
             Itself.
         """
+        self._is_time: dict[str, list[bool]] = {}
         index = self._index(X)
         values = self._values(X, reset=True)
         at = self._positions_at(values.shape[1])
@@ -124,18 +125,24 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             return None
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
-        rows, _ = with_days(X.index.to_frame())
+        rows = self._with_days("X.index", X.index.to_frame())
         return check_array(rows, dtype=host.float64, input_name="X.index")[:, 0]
 
     def _values(self, X: Any, *, reset: bool) -> HostArray:
         values: HostArray = validate_data(
             self,
-            with_days(X)[0],
+            self._with_days("X", X),
             reset=reset,
             dtype=[host.float64, host.float32],
             ensure_all_finite="allow-nan",
         )
         return values
+
+    def _with_days(self, name: str, table: Any) -> Any:
+        """Return a table with times as days, where `fit` saw times, too."""
+        table, is_time = with_days(table)
+        check_times(name, is_time, self._is_time.setdefault(name, is_time))
+        return table
 
     def _positions_at(self, n_columns: int) -> list[int]:
         """Return the columns of positions as numbers."""

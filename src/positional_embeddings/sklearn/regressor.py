@@ -220,7 +220,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return_std = checks.boolean("return_std", return_std)
         X, is_time = with_days(X)
         X = validate_data(self, X, reset=False)
-        check_times(is_time, self._is_time)
+        check_times("X", is_time, self._is_time)
         xp = self._check_library(X)
         dtype = X.dtype if is_real_floating(X.dtype, xp) else widest_float(xp, device_of(X))
         mean, squares = self._smoother.predict(_as_columns(X, xp), Wanted(squares=return_std))
