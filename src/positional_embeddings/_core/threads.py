@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -95,7 +95,9 @@ def _takes_work(pool: ThreadPoolExecutor) -> bool:
     return True
 
 
+@cache
 def _blas() -> Any:
+    """Return the BLAS libraries, those of NumPy among them, which are there once it is imported."""
     try:
         from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - optional
     except ImportError:

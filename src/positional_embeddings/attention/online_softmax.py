@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core.capabilities import (
     exp_in_place,
+    fill_in_place,
     is_concretely_true,
     is_host_array,
     is_readable,
@@ -19,7 +20,12 @@ from positional_embeddings._core.capabilities import (
     strides_of,
 )
 from positional_embeddings._core.memory import block_lengths, cuts
-from positional_embeddings._core.namespace import Namespace, dtype_name, without_warnings
+from positional_embeddings._core.namespace import (
+    Namespace,
+    device_of,
+    dtype_name,
+    without_warnings,
+)
 from positional_embeddings._core.threads import workers_for
 from positional_embeddings.attention.blocks import (
     ALL,
@@ -114,7 +120,7 @@ class KeyValueBlocks(NamedTuple):
 
     key: Any  # finite if a mask or a bias may hide some
     nonfinite: Any  # True for a key that was not finite, (..., 1, key); None if all were
-    values: Any  # (..., key, n): those of `_sanitize_values`, and a last feature of ones
+    values: Any  # (..., key, n): those of `_sanitize_values`
     max_square: Any  # squared length of the longest key; None if scores may be large
     headroom: float  # how far weights stay below 1: sums of them are at most 1 / 2
 
@@ -235,7 +241,7 @@ def _split(part: Any, queries: Indices) -> list[tuple[slice, Any]]:
 def _key_value_blocks(inputs: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
     key, value = (_features_contiguous(x, inputs, xp) for x in (inputs.key, inputs.value))
     max_square, nonfinite, values = None, None, [value]
-    if is_concretely_true(xp.max(xp.abs(value)) <= _LARGE):
+    if is_concretely_true((xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)):
         with without_warnings():
             max_square = xp.max(xp.vecdot(key, key))
     elif inputs.may_hide:
@@ -245,8 +251,8 @@ def _key_value_blocks(inputs: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
         (key, nonfinite), max_square = _sanitize_keys(key, xp), None
     if inputs.bias is not None:
         max_square = None
-    values = xp.concat([*values, xp.ones_like(value[..., :1])], axis=-1)
-    return KeyValueBlocks(key, nonfinite, values, max_square, log(2 * key.shape[-2]))
+    together = values[0] if len(values) == 1 else xp.concat(values, axis=-1)
+    return KeyValueBlocks(key, nonfinite, together, max_square, log(2 * key.shape[-2]))
 
 
 def _attend_rows(
@@ -285,6 +291,7 @@ def _attend_rows(
             scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
             scores = _masked_scores(scores, nonfinite, own_mask, own_bias, inputs.softcap, xp)
             states[i] = query, state.update(scores, values, blocks.headroom, xp)
+            del scores  # so that the next ones take the same memory, which is in the cache
     return [_restore_infinities(state.means(inputs.value.shape[-1], xp), xp) for _, state in states]
 
 
@@ -296,12 +303,12 @@ def _start(
     query = _features_contiguous(query, inputs, xp) * inputs.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
     like = {"dtype": inputs.dtype, "device": inputs.device}
-    sums = xp.zeros((*shape, blocks.values.shape[-1]), **like)
+    sums = (xp.zeros((*shape, n), **like) for n in (blocks.values.shape[-1], 1))
     if blocks.max_square is not None:
         bound = xp.max(xp.vecdot(query, query)) * blocks.max_square
         if is_concretely_true(bound <= _SMALL_SCORE**2):
-            return query, OnlineSoftmax(None, sums)
-    return query, OnlineSoftmax(xp.full((*shape, 1), -_INF, **like), sums)
+            return query, OnlineSoftmax(None, *sums)
+    return query, OnlineSoftmax(xp.full((*shape, 1), -_INF, **like), *sums)
 
 
 class OnlineSoftmax(NamedTuple):
@@ -312,24 +319,29 @@ class OnlineSoftmax(NamedTuple):
     """
 
     running_max: Any  # (..., query, 1); None if scores are so small that 0 does
-    sums: Any  # (..., query, n): of the weighted values, the last one of the weights
+    sums: Any  # (..., query, n): of the weighted values
+    total: Any  # (..., query, 1): of the weights
 
     def update(self, scores: Any, values: Any, headroom: float, xp: Namespace) -> "OnlineSoftmax":
         """Return the state after a block of keys; `scores` may be overwritten."""
+        # A product with ones adds up the rows faster than `sum`.
+        ones = xp.ones((scores.shape[-1], 1), dtype=scores.dtype, device=device_of(scores))
         if self.running_max is None:
-            return OnlineSoftmax(None, self.sums + exp_in_place(scores, xp) @ values)
+            weights = exp_in_place(scores, xp)
+            return OnlineSoftmax(None, self.sums + weights @ values, self.total + weights @ ones)
         highest = xp.max(scores, axis=-1, keepdims=True) + headroom
         running_max = xp.maximum(self.running_max, highest)
         finite_max = xp.where(running_max == -_INF, 0.0, running_max)
-        sums = self.sums * xp.exp(self.running_max - finite_max)
+        decay = xp.exp(self.running_max - finite_max)
         weights = exp_in_place(scores - finite_max, xp)
-        return OnlineSoftmax(running_max, sums + weights @ values)
+        return OnlineSoftmax(
+            running_max, self.sums * decay + weights @ values, self.total * decay + weights @ ones
+        )
 
     def means(self, features: int, xp: Namespace) -> list[Any]:
         """Return the weighted means of the values, zeros if every key was hidden."""
-        total = self.sums[..., -1:]
-        means = self.sums / xp.where(total == 0, 1.0, total)
-        return [means[..., i : i + features] for i in range(0, means.shape[-1] - 1, features)]
+        means = self.sums / xp.where(self.total == 0, 1.0, self.total)
+        return [means[..., i : i + features] for i in range(0, means.shape[-1], features)]
 
 
 def slice_broadcast(array: Any, where: Slices) -> Any:
@@ -413,14 +425,17 @@ def _mask_and_bias(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any
 def _masked_scores(
     scores: Any, nonfinite: Any, mask: Any, bias: Any, softcap: float | None, xp: Namespace
 ) -> Any:
-    """Return the scores from the scaled products, minus infinity where a key is hidden."""
+    """Return the scores from the scaled products, minus infinity where a key is hidden.
+
+    The products may be overwritten.
+    """
     if nonfinite is not None:
         scores = xp.where(nonfinite, float("nan"), scores)
     if softcap is not None:
         scores = _soft_capped(scores, softcap, xp)
     if bias is not None:
         scores = scores + bias
-    return scores if mask is None else xp.where(mask, -_INF, scores)
+    return scores if mask is None else fill_in_place(scores, mask, -_INF, xp)
 
 
 def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
