@@ -14,7 +14,7 @@ help:
 	@echo "make demo-llm  let SmolLM2 answer PROMPT=..., on plain arrays"
 	@echo "make lint      check style, types and docstrings"
 	@echo "make bench     compare its speed with a copy and with other libraries (half an hour)"
-	@echo "make bench-gpu the same for CuPy, on a GPU"
+	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make clean     remove the environments that these commands made"
 
 test: $(VENV)/test/ready
@@ -45,9 +45,12 @@ bench: $(VENV)/bench/ready
 	@echo "==> Running benchmarks/bench.py"
 	$(VENV)/bench/bin/python benchmarks/bench.py $(BENCH)
 
+# The extra for the CUDA of the driver: cupy12 for CUDA 12.
+CUPY ?= cupy
+
 bench-gpu: $(VENV)/bench-gpu/ready
-	@echo "==> Installing CuPy for CUDA 13 and PyTorch"
-	$(VENV)/bench-gpu/bin/python -m pip install --editable ".[cupy]" torch
+	@echo "==> Installing CuPy and PyTorch"
+	$(VENV)/bench-gpu/bin/python -m pip install --editable ".[$(CUPY)]" torch
 	@echo "==> Running benchmarks/bench_gpu.py"
 	$(VENV)/bench-gpu/bin/python benchmarks/bench_gpu.py $(BENCH)
 

@@ -40,7 +40,7 @@ Cache: TypeAlias = dict[int, tuple[Array, Array]]  # rotated keys, and values, o
 
 BACKENDS = {  # module, and what to install where it is missing
     "numpy": ("array_api_compat.numpy", "numpy"),
-    "cupy": ("array_api_compat.cupy", "cupy-cuda13x"),
+    "cupy": ("array_api_compat.cupy", "cupy-cuda13x[ctk]"),
     "torch": ("array_api_compat.torch", "torch"),
     "jax": ("jax.numpy", "jax"),
 }

@@ -15,7 +15,7 @@ CHUNK = 1 << 22
 PIP_NAMES = {
     "rotary_embedding_torch": "rotary-embedding-torch",
     "onnx": "onnx onnxruntime",
-    "cupy": "cupy-cuda13x",
+    "cupy": "cupy-cuda13x[ctk]",
 }
 
 

@@ -23,6 +23,7 @@ PACKAGES = (
     "rotary-embedding-torch",
     "transformers",
     "cupy-cuda13x",
+    "cupy-cuda12x",
     "scikit-learn",
 )
 # Read when a library is loaded, not later.

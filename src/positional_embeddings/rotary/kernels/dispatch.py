@@ -31,7 +31,7 @@ _TABLE_BYTES = 2**18
 # The part of x from which on waking up a thread pays.
 _THREAD_BYTES = 2**20
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
-_CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]')"
+_CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]', [cupy12] for CUDA 12)"
 
 
 def check_installed() -> None:

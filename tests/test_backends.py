@@ -1,0 +1,39 @@
+"""Whether a backend can run here is found out by what it computes."""
+
+import importlib.util
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from backends import missing
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Return a stand-in for CuPy, which is imported wherever its package is."""
+    cupy = SimpleNamespace(arange=np.arange, empty=np.empty)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return cupy
+
+
+def test_cupy_that_computes(stand_in):
+    assert stand_in.empty(1).shape == (1,)
+    assert missing("cupy") is None
+
+
+def test_cupy_that_allocates_but_compiles_nothing(stand_in):
+    class Array:
+        def __add__(self, other):
+            message = "no header of CUDA"
+            raise RuntimeError(message)
+
+    stand_in.arange = lambda _: Array()
+    assert missing("cupy") == "CuPy cannot compute here: no header of CUDA"
+
+
+def test_cupy_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert missing("cupy") == "cupy is not installed"
