@@ -2,6 +2,9 @@
 
 Written once against the Python Array API standard: every function takes the arrays
 of NumPy, CuPy, PyTorch, JAX or dask, and returns arrays of the same library.
+
+CuPy computes on its current device alone: for arrays `x` on another one, call within
+``with x.device:``. The option `device` needs no such context.
 """
 
 from positional_embeddings.absolute.add import add_positional_encoding, add_positional_encoding_vjp

@@ -5,13 +5,23 @@ kept for another call. Below the table are the few questions that libraries answ
 their own, such as PyTorch's modes and strides.
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, wraps
+from types import ModuleType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from array_api_compat import array_namespace, device, is_dask_array, is_torch_array
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_cupy_namespace,
+    is_dask_array,
+    is_torch_array,
+)
 
+from positional_embeddings._core.errors import shown, wrong_type
 from positional_embeddings._core.namespace import (
+    Device,
     HostArray,
     Namespace,
     host,
@@ -19,6 +29,9 @@ from positional_embeddings._core.namespace import (
     is_jax_tracer,
     to_host,
 )
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 class _Capabilities(NamedTuple):
@@ -207,6 +220,34 @@ def without_autocast(x: Any) -> Any:
     torch, kind = array_namespace(x), x.device.type
     enabled = torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if enabled else nullcontext()
+
+
+def on_given_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let a function with the options `xp` and `device` compute on that device."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        on = options.get("device")
+        if on is None:
+            return function(*args, **options)
+        with current_device(options.get("xp"), on):
+            return function(*args, **options)
+
+    return call
+
+
+def current_device(xp: Namespace, on: Device) -> Any:
+    """Return a context in which CuPy computes on a device; None is its current one.
+
+    Elsewhere it refuses to compute, and its creation functions make their arrays on the
+    current device, whatever their `device=` says.
+    """
+    if not (isinstance(xp, ModuleType) and is_cupy_namespace(xp)):
+        return nullcontext()
+    try:
+        return xp.cuda.Device(on)
+    except (TypeError, ValueError):
+        raise wrong_type("device", "be a cupy.cuda.Device or its number", shown(on)) from None
 
 
 def records_gradients(x: Any) -> bool:

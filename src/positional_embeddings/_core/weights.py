@@ -8,7 +8,12 @@ from typing import Any
 from array_api_compat import is_numpy_namespace
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_concretely_true, is_readable, search_sorted
+from positional_embeddings._core.capabilities import (
+    current_device,
+    is_concretely_true,
+    is_readable,
+    search_sorted,
+)
 from positional_embeddings._core.checks import CheckedLayer
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.namespace import (
@@ -97,7 +102,8 @@ def set_padded_table(
     """Check or draw the table (features, entries) of a layer, zero at its `padding_idx`."""
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
     xp = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
-    table = zero_padding_idx(layer.embeddings, padding_idx, xp)
+    with current_device(xp, device_of(layer.embeddings)):
+        table = zero_padding_idx(layer.embeddings, padding_idx, xp)
     checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)
 
 

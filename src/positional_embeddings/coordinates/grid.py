@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import on_given_device
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Device,
@@ -23,6 +24,7 @@ from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 _MOST_COORDINATES = 3
 
 
+@on_given_device
 def grid_positions(
     shape: Sequence[int],
     *,
@@ -73,6 +75,7 @@ def grid_positions(
     return stacked if dtype is None else xp.astype(stacked, dtype)
 
 
+@on_given_device
 def grid_encoding(
     shape: Sequence[int],
     dim: int,

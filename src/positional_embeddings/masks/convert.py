@@ -5,6 +5,7 @@ from functools import reduce
 from typing import Any
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.capabilities import on_given_device
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -172,6 +173,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     return bias
 
 
+@on_given_device
 def to_attend(
     mask: Array | Mask,
     /,
@@ -223,6 +225,7 @@ def to_attend(
     return ~_batch_first(mask, q_len, k_len, offset, xp, device)
 
 
+@on_given_device
 def to_keras(
     mask: Array | Mask,
     /,
@@ -263,6 +266,7 @@ def to_keras(
     return to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device)[:, 0, ...]
 
 
+@on_given_device
 def to_bias(
     mask: Array | Mask,
     /,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import on_given_device
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -93,6 +94,7 @@ def create_causal_mask(
     return CausalMask(mask_diagonal).dense(q_len, k_len, offset=offset, xp=xp, device=device)
 
 
+@on_given_device
 def create_padding_mask(
     lengths: Sequence[int] | Array,
     /,
@@ -149,6 +151,7 @@ def create_padding_mask(
     return xp.permute_dims(mask, (2, 1, 0)) if batch_first else mask
 
 
+@on_given_device
 def create_prefix_mask(
     q_len: int,
     prefix_len: int | Sequence[int] | Array,

@@ -12,7 +12,7 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_host_array
+from positional_embeddings._core.capabilities import is_host_array, on_given_device
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import read_only
 from positional_embeddings._core.namespace import (
@@ -151,6 +151,7 @@ class Mask(WeightedLayer, ABC):
         hidden = self._hides(q, k)
         return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
 
+    @on_given_device
     def dense(
         self,
         q_len: int,

@@ -9,7 +9,11 @@ from math import prod
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_concretely_true, search_sorted
+from positional_embeddings._core.capabilities import (
+    is_concretely_true,
+    on_given_device,
+    search_sorted,
+)
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -24,6 +28,7 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings._core.positions import length_array, sequence_axis, sequence_first
 
 
+@on_given_device
 def segment_ids_from_lengths(
     lengths: Sequence[int] | Array,
     /,
@@ -169,6 +174,7 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     return positions
 
 
+@on_given_device
 def cumulative_lengths(
     lengths: Sequence[int] | Array, /, *, xp: Namespace | None = None, device: Device | None = None
 ) -> Any:

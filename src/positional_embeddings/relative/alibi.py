@@ -7,6 +7,7 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks
+from positional_embeddings._core.capabilities import on_given_device
 from positional_embeddings._core.checks import FeatureCount
 from positional_embeddings._core.namespace import (
     Array,
@@ -67,6 +68,7 @@ def alibi_slopes(
     return xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
 
 
+@on_given_device
 def alibi_bias(
     num_heads: int,
     q_len: int | None = None,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import without_autocast
+from positional_embeddings._core.capabilities import on_given_device, without_autocast
 from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.namespace import (
     Array,
@@ -21,6 +21,7 @@ from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 from positional_embeddings.relative.positions import FunctionBias, by_head, real_relative_positions
 
 
+@on_given_device
 def sandwich_bias(
     num_heads: int,
     q_len: int | None = None,
