@@ -5,7 +5,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -77,6 +77,15 @@ class Backend:
         names = ("float16", "bfloat16")
         return [getattr(self.xp, name) for name in names if hasattr(self.xp, name)]
 
+    @property
+    def sine_error(self) -> float:
+        """By how much a float64 sine may err more than a CPU's: 2 units in the last place."""
+        return 2.0**-52 if self.name == "cupy" else 0.0
+
+    def lacks(self, ability: str) -> str | None:
+        """Tell why the backend cannot do a thing here, or None: it is found out by doing it."""
+        return _cupy_lacks(ability) if self.name == "cupy" else None
+
     def tolerance(self, dtype: str | None = None) -> float:
         return 1e-12 if (dtype or self.wide) == "float64" else 2e-6
 
@@ -109,6 +118,27 @@ class Backend:
         elif self.name == "cupy":
             array = array.get()
         return np.asarray(array)
+
+
+# Parts of CuPy that stand on libraries of their own, of which any may be missing.
+_TRIALS: dict[str, Callable[[Any], bool]] = {
+    "eigh": lambda cupy: cupy.linalg.eigh(cupy.eye(1))[0].tolist() == [1],
+    "searchsorted": lambda cupy: (
+        cupy.searchsorted(cupy.asarray([1]), cupy.asarray([2, 0, 2])).tolist() == [1, 0, 1]
+    ),
+    "sort": lambda cupy: cupy.sort(cupy.asarray([2, 1])).tolist() == [1, 2],
+}
+
+
+@cache
+def _cupy_lacks(ability: str) -> str | None:
+    import cupy
+
+    try:
+        works = _TRIALS[ability](cupy)
+    except Exception as error:  # noqa: BLE001 - each library fails in its own way
+        return f"CuPy has no {ability} here: {error}"
+    return None if works else f"CuPy's {ability} gives wrong results here"
 
 
 @contextmanager

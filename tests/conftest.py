@@ -56,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(ability): skip where the backend lacks it")
     for name in config.getoption("--backend") or []:
         if (reason := missing(name)) is not None:
             message = f"--backend {name}: {reason}"
@@ -81,6 +82,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     with opened(request.param) as backend:
+        for marker in request.node.iter_markers("needs"):
+            if (reason := backend.lacks(*marker.args)) is not None:
+                pytest.skip(reason)
         if not backend.lazy:
             yield backend
             return

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from backends import missing
+from backends import _cupy_lacks, missing
 
 
 @pytest.fixture
@@ -37,3 +37,13 @@ def test_cupy_that_allocates_but_compiles_nothing(stand_in):
 def test_cupy_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert missing("cupy") == "cupy is not installed"
+
+
+def test_what_a_part_of_cupy_lacks(stand_in):
+    """An error, or a wrong result, of one part leaves the others."""
+    lacks = _cupy_lacks.__wrapped__
+    stand_in.asarray, stand_in.sort = np.asarray, np.sort
+    stand_in.searchsorted = lambda _, values: values
+    assert lacks("sort") is None
+    assert lacks("searchsorted") == "CuPy's searchsorted gives wrong results here"
+    assert lacks("eigh").startswith("CuPy has no eigh here: 'types.SimpleNamespace' object has no")

@@ -179,6 +179,7 @@ def test_gradient_agrees_with_autograd():
                 assert not grad_embeddings[:, padding_idx].any()
 
 
+@pytest.mark.needs("sort")
 @pytest.mark.parametrize("axes", [(0, 1), (-1, -2), (1, 2)])
 def test_vjp_on_every_backend(backend, axes):
     grad = np.random.default_rng(0).standard_normal((3, 4, 2))
@@ -345,6 +346,7 @@ def test_encoding_of_two_axes_beside_x_of_two(backend):
     np.testing.assert_array_equal(backend.numpy(grad), x)
 
 
+@pytest.mark.needs("sort")
 def test_what_is_not_finite_reaches_only_its_own_column(backend):
     grad = np.asarray([[np.nan, 1.0, 1.0]])
     layer = LearnedPE(1, 4, padding_idx=0, embeddings=backend.array(np.ones((1, 4))))
@@ -357,6 +359,7 @@ def test_what_is_not_finite_reaches_only_its_own_column(backend):
         LearnedPE(1, 3).vjp(np.ones((1, 2)), positions=np.asarray([0, 7]))
 
 
+@pytest.mark.needs("sort")
 @given(
     positions=st.lists(st.integers(0, 5), max_size=40),
     wrong=st.integers(0, 40),

@@ -82,7 +82,7 @@ def test_integer_positions_are_exact_in_float64(positions, dim, base, scale):
 def test_integer_positions_on_every_device(backend, positions):
     array = backend.array(positions, "int64")
     dtype = getattr(backend.xp, backend.wide)
-    bound = 2.5e-16 if backend.wide == "float64" else 3.0e-8
+    bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.0e-8
     cos, sin = (
         backend.numpy(t)
         for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype, backend.xp)
@@ -142,7 +142,7 @@ def test_parts_of_negative_real_positions_add_up_exactly(backend, position, base
     dtype = getattr(backend.xp, backend.wide)
     tables = cos_sin(array, geometric_frequencies(128, base, 2.0), dtype, backend.xp)
     cos, sin = (backend.numpy(table)[i, 0] for table in tables)
-    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
     with mpmath.workdps(50):
         exact = exact_angle(mpmath.mpf(position), i, 128, base, 2.0)
         assert error(cos, mpmath.cos(exact)) < bound
@@ -159,7 +159,7 @@ def test_far_real_positions(backend):
         backend.numpy(t)
         for t in cos_sin(positions, geometric_frequencies(8, 10_000), dtype, backend.xp)
     ]
-    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
     for j, position in enumerate(given):
         for i in range(4):
             with mpmath.workdps(60):
@@ -175,7 +175,7 @@ def test_real_positions_on_every_device(backend, positions):
     """float32 holds the given positions exactly, so that the angle's own error remains."""
     array = backend.array(positions, "float32")
     dtype = getattr(backend.xp, backend.wide)
-    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
     cos, sin = (
         backend.numpy(t)
         for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype, backend.xp)
@@ -199,7 +199,7 @@ def test_real_positions_at_high_frequencies(backend, positions, base, scale):
     """A part of a position is many cycles at a frequency above 1, and no less exact."""
     array = backend.array(np.asarray(positions, "float32"), "float32")
     dtype = getattr(backend.xp, backend.wide)
-    bound = 2.5e-16 if backend.wide == "float64" else 3.02e-8
+    bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
     tables = cos_sin(array, geometric_frequencies(4, base, scale), dtype, backend.xp)
     cos, sin = (backend.numpy(table) for table in tables)
     for i in range(2):

@@ -47,7 +47,8 @@ LAYOUTS = {
 }
 
 
-BIASES = ["ALiBi", "ALiBi of both sides", "KERPLE", "FIRE", "Sandwich", "T5", "Shaw"]
+T5 = pytest.param("T5", marks=pytest.mark.needs("searchsorted"))
+BIASES = ["ALiBi", "ALiBi of both sides", "KERPLE", "FIRE", "Sandwich", T5, "Shaw"]
 
 
 def in_layout(array, layout):

@@ -74,6 +74,8 @@ def close(backend, got, expected):
 def with_eigh(backend):
     if backend.name == "dask":
         pytest.skip("dask has no linalg.eigh: see test_dask_is_told_so")
+    if (reason := backend.lacks("eigh")) is not None:
+        pytest.skip(reason)
     return backend
 
 

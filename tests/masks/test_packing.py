@@ -22,6 +22,7 @@ from positional_embeddings import (
 lengths_strategy = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(sum)
 
 
+@pytest.mark.needs("sort")
 @given(lengths=lengths_strategy, spare=st.integers(0, 3))
 def test_there_and_back(backend, lengths, spare):
     total = sum(lengths) + spare
@@ -40,6 +41,7 @@ def test_there_and_back(backend, lengths, spare):
     np.testing.assert_array_equal(backend.numpy(listed), expected[: sum(lengths)])
 
 
+@pytest.mark.needs("sort")
 def test_batches(backend):
     ids = np.asarray([[0, 2], [0, 2], [1, -1]])
     np.testing.assert_array_equal(
@@ -109,6 +111,7 @@ def test_left_and_right_padding_agree(lengths, seed):
         np.testing.assert_allclose(left, right, atol=1e-12)
 
 
+@pytest.mark.needs("sort")
 @given(
     ids=st.lists(st.lists(st.integers(-2, 4), min_size=3, max_size=3), min_size=1, max_size=7),
     seq_axis=st.sampled_from([0, 1, -1, -2]),

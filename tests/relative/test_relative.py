@@ -176,6 +176,7 @@ def test_real_positions_have_biases_too(backend):
     np.testing.assert_allclose(got[0, 1], [-1.75 * s for s in (2**-4, 2**-8, 2**-2)], rtol=1e-6)
 
 
+@pytest.mark.needs("searchsorted")
 @given(
     positions=st.lists(st.integers(-300, 300), min_size=1, max_size=20),
     bidirectional=st.booleans(),
@@ -279,6 +280,7 @@ def test_the_lowest_integer_has_a_bucket(backend):
     np.testing.assert_array_equal(backend.numpy(got), [15, 31])
 
 
+@pytest.mark.needs("searchsorted")
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("max_distance", [128, 10**6, 2**31, 2**63, 2**63 + 1, 10**30])
 def test_buckets_of_any_reach(backend, bidirectional, max_distance):
@@ -312,6 +314,7 @@ def test_buckets_of_any_number(num_buckets):
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.needs("searchsorted")
 @pytest.mark.parametrize("max_distance", [128, 10**6])
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_t5_looks_up_the_few_distances(backend, bidirectional, max_distance):
