@@ -27,7 +27,9 @@ USES = {
 
 
 def half_dtypes(backend):
-    return [*backend.half_dtypes, BFLOAT16] if backend.name == "numpy" else backend.half_dtypes
+    """Return them with ml_dtypes' bfloat16, which is NumPy's and CuPy's."""
+    own = [BFLOAT16] if backend.name in ("numpy", "cupy") else []
+    return [*backend.half_dtypes, *own]
 
 
 @pytest.mark.parametrize("use", USES)
@@ -55,6 +57,30 @@ def test_encodings_of_half_precision_positions(backend):
             np.testing.assert_allclose(backend.numpy(got), wide, atol=2e-6)
             rounded = backend.numpy(encoding(narrow, 4)).astype("float32")
             np.testing.assert_allclose(rounded, wide, atol=2**-8)
+
+
+def test_results_of_half_precision_have_their_dtype(backend):
+    """Of CuPy, too, whose `where` and products know bfloat16 by halves."""
+    q = backend.array(np.random.default_rng(0).standard_normal((4, 5, 2)), "float32")
+    table = backend.array(np.arange(1.0, 13).reshape(4, 3), "float32")
+    ids, mask = backend.array([[2, 1], [0, 1]]), backend.array(np.tri(5) == 0)
+    calls = {
+        "add": lambda x, _: pe.add_positional_encoding(x, x[:, :, 0]),
+        "attention": lambda x, _: pe.scaled_dot_product_attention(x, x, x, mask=pe.CausalMask()),
+        "mask_to_bias": lambda x, _: pe.mask_to_bias(mask, x.dtype),
+        "rope": lambda x, _: pe.RoPE(4, 8)(x),
+        "token": lambda _, t: pe.TokenEmbedding(3, 4, padding_idx=1, embeddings=t)(ids),
+        "learned": lambda _, t: pe.LearnedPE(4, 3, padding_idx=1, embeddings=t).embeddings,
+        "t5": lambda _, t: pe.T5Bias(3, num_buckets=4, max_distance=8, embeddings=t)(1, 1),
+        "weights": lambda x, _: pe.attention_weights(x, x),
+    }
+    for name, call in calls.items():
+        expected = backend.numpy(call(q, table))
+        for dtype in half_dtypes(backend):
+            got = call(*(backend.xp.astype(array, dtype) for array in (q, table)))
+            assert got.dtype == dtype, name
+            numbers = backend.numpy(got).astype("float32")
+            np.testing.assert_allclose(numbers, expected, rtol=2**-5, atol=2**-5, err_msg=name)
 
 
 @pytest.fixture
