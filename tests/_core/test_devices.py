@@ -1,5 +1,6 @@
 """CuPy computes on its current device alone: `device=` makes another one current for a call."""
 
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 import positional_embeddings as pe
 from backends import missing
-from positional_embeddings._core.capabilities import current_device, on_given_device
+from positional_embeddings._core.capabilities import current_device, current_stream, on_given_device
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
 CALLS = {
@@ -110,7 +111,9 @@ class Device:
 
 
 CUPY = ModuleType("cupy")
-CUPY.cuda = SimpleNamespace(Device=Device)
+CUPY.cuda = SimpleNamespace(
+    Device=Device, get_current_stream=lambda: SimpleNamespace(ptr=Device.current)
+)
 
 
 def test_device_is_current_for_the_call_only():
@@ -128,6 +131,21 @@ def test_what_is_no_device(device):
     message = r"`device` must be a cupy\.cuda\.Device or its number, got"
     with pytest.raises(TypeError, match=message):
         current_device(CUPY, device)
+
+
+def test_streams_are_told_apart():
+    with ThreadPoolExecutor(1) as pool:
+
+        def streams(number):
+            with Device(number):
+                return [current_stream(CUPY), pool.submit(current_stream, CUPY).result()]
+
+        of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
+    assert of_all[0] == of_all[1]
+    assert of_threads[0] != of_threads[1]
+    assert own[0] == own[1]
+    assert len({*of_all, *of_threads, *own}) == 4
+    assert current_stream(np) is None
 
 
 @pytest.mark.parametrize("xp", [np, None, 3, [], SimpleNamespace(__name__="cupy")])

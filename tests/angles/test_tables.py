@@ -251,6 +251,24 @@ def test_a_device_needs_no_hash(monkeypatch):
     assert len(tables.tables_for(tables.check(target, None, 0))) == 2
 
 
+def test_every_stream_has_tables_of_its_own(backend):
+    """What one has copied, and what it frees, is none of another one's."""
+    if backend.name != "cupy":
+        pytest.skip("of CuPy alone")
+    import cupy
+
+    rope = RoPE(8, 16)
+    x = backend.array(np.random.default_rng(0).standard_normal((8, 5)))
+    expected = rope(backend.numpy(x))
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    for stream in (*streams, *streams):
+        with stream:
+            got = rope(x)
+        stream.synchronize()
+        np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
+    assert {kind[2] for kind in rope._tables._device_windows} == {(s.ptr, 0) for s in streams}
+
+
 SIZES = {"flat": (), "sections": (3, 5, 8)}
 
 

@@ -8,6 +8,7 @@ their own, such as PyTorch's modes and strides.
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache, wraps
+from threading import get_ident
 from types import ModuleType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -32,6 +33,9 @@ from positional_embeddings._core.namespace import (
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+# cudaStreamPerThread
+_STREAM_OF_THREAD = 2
 
 
 class _Capabilities(NamedTuple):
@@ -242,12 +246,29 @@ def current_device(xp: Namespace, on: Device) -> Any:
     Elsewhere it refuses to compute, and its creation functions make their arrays on the
     current device, whatever their `device=` says.
     """
-    if not (isinstance(xp, ModuleType) and is_cupy_namespace(xp)):
+    if not _is_cupy(xp):
         return nullcontext()
     try:
         return xp.cuda.Device(on)
     except (TypeError, ValueError):
         raise wrong_type("device", "be a cupy.cuda.Device or its number", shown(on)) from None
+
+
+def current_stream(xp: Namespace) -> tuple[int, int] | None:
+    """Return what tells CuPy's current stream from others, None for other libraries.
+
+    One stream does not wait for what another one computes or copies, nor before memory that
+    it has freed is written to: arrays that are kept have to stay with the stream they are of.
+    """
+    if not _is_cupy(xp):
+        return None
+    pointer = xp.cuda.get_current_stream().ptr
+    # The default streams of all threads have one pointer.
+    return pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0
+
+
+def _is_cupy(xp: Namespace) -> bool:
+    return isinstance(xp, ModuleType) and is_cupy_namespace(xp)
 
 
 def records_gradients(x: Any) -> bool:

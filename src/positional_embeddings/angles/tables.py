@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.axes import RowAxis, Target
-from positional_embeddings._core.capabilities import integers_on_host
+from positional_embeddings._core.capabilities import current_stream, integers_on_host
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.memory import cuts, read_only
 from positional_embeddings._core.namespace import (
@@ -28,7 +28,7 @@ from positional_embeddings.angles.frequencies import Frequencies
 # Windows begin and end at multiples of so many positions, which take milliseconds to make.
 PAGE = 4096
 MOST_WINDOWS = 64  # of one kind
-MOST_KINDS = 8  # of dtype, device and order in memory
+MOST_KINDS = 8  # of dtype, device, stream and order in memory
 # Integer positions are looked up in one window if it is at most so many times as wide as they
 # are many (those of several coordinates, if it has at most so many pages), a few others one by one.
 _SPARSE = 4
@@ -94,7 +94,7 @@ class PositionTables:
     sections: tuple[tuple[int, ...], ...] | None = None
     factor: float = 1.0
     double: Arrange | None = None
-    # By dtype, order in memory and doubling; and by library and device, too.
+    # By dtype, order in memory and doubling; and by library, device and stream, too.
     _windows: dict[Kind, list[Window]] = field(default_factory=dict, init=False, repr=False)
     _device_windows: dict[tuple[Any, ...], list[Window]] = field(
         default_factory=dict, init=False, repr=False
@@ -205,8 +205,9 @@ class PositionTables:
             tables = _part(self._window(first, last, *kind), first, last, target.row_axis)
             return target.from_host(tables, copy=True)
 
-        # CuPy's devices have no hash.
-        device_kind = target.xp, str(target.device), *kind
+        # CuPy copies tables without waiting, in the order of its current stream: another stream
+        # gets tables of its own. CuPy's devices have no hash.
+        device_kind = target.xp, str(target.device), current_stream(target.xp), *kind
         return _covering(self._device_windows, device_kind, start, stop) or _with_new(
             self._device_windows, device_kind, start, stop, self.size, made
         )

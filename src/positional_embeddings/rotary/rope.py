@@ -54,7 +54,9 @@ class RoPE(CheckedLayer):
 
     Immutable, and tied to no library: tables of cosine and sine are made for the library,
     device and dtype of each `x`. It keeps them: a few windows of positions for each, together
-    no wider than `seq_len`; pickles and copies start without.
+    no wider than `seq_len`; pickles and copies start without. With CuPy each stream has tables
+    of its own, so that any number of streams may share a layer; before a graph is captured on
+    one, call the layer there once.
 
     Parameters
     ----------
