@@ -1,3 +1,5 @@
+import re
+
 import mpmath
 import numpy as np
 import pytest
@@ -5,7 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
+from positional_embeddings._core import axes
 from positional_embeddings._core.namespace import host
+from positional_embeddings.angles import cos_sin as angles_cos_sin
+from positional_embeddings.angles import kernel, tables
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import geometric_frequencies
 
@@ -261,3 +266,96 @@ def test_float64_where_there_is_none(backend):
     message = "`dtype` must be a dtype that the device has, got float64."
     with pytest.raises(ValueError, match=message):
         inverse_frequencies(4, xp=backend.xp, dtype=backend.xp.float64, device=backend.device)
+
+
+KERNEL_POSITIONS = [
+    np.asarray([0, 1, -1, 2**31, -(2**31), 2**53 + 1, 3**37, -(2**63), 2**63 - 1]),
+    np.asarray([-128, 127], dtype="int8"),
+    np.asarray([2**31, 2**63, 2**63 + 5], dtype="uint64"),
+    np.asarray([0.0, 0.5, -0.25, 1e-9, -12345.678, 1e6 + 1 / 3, 2.0**52 + 1, -(2.0**63)]),
+    np.asarray([-1.5, 1000.1], dtype="float32"),
+]
+
+
+def assert_exact(cos, sin, positions, frequencies, scale=1.0):
+    turns = [mpmath.mpf(digits) * 2 * mpmath.pi for digits in frequencies._digits.split()]
+    for i, turn in enumerate(turns):
+        for j, position in enumerate(positions.tolist()):
+            exact = mpmath.mpf(position) * turn
+            assert error(cos[i, j], scale * mpmath.cos(exact)) < 2.5e-16 * scale
+            assert error(sin[i, j], scale * mpmath.sin(exact)) < 2.5e-16 * scale
+
+
+@pytest.mark.parametrize("positions", KERNEL_POSITIONS, ids=lambda p: p.dtype.name)
+def test_one_kernel_is_as_exact_as_many_steps(backend, positions):
+    if backend.name not in ("numpy", "cupy"):
+        return
+    for scale in (7.5, -1234.5):
+        frequencies = geometric_frequencies(6, 10_000, scale)
+        array = backend.array(positions)
+        tables = cos_sin(array, frequencies, backend.xp.float64, backend.xp)
+        with mpmath.workdps(60):
+            assert_exact(*map(backend.numpy, tables), positions, frequencies)
+            inner = cos_sin(array, frequencies, backend.xp.float64, backend.xp, 2.0, -1)
+            assert_exact(*(backend.numpy(t).T for t in inner), positions, frequencies, 2.0)
+    (far, nan) = cos_sin(
+        backend.array([1e19, np.nan, -np.inf]), frequencies, backend.xp.float32, backend.xp
+    )
+    assert np.isnan(backend.numpy(far)).all()
+    assert np.isnan(backend.numpy(nan)).all()
+
+
+class KernelInPython:
+    """Stands in for CuPy's class: what its kernels compute, by mpmath from their arguments."""
+
+    def __init__(self, inputs, outputs, code, name, preamble):
+        self.names = [declared.split()[1] for declared in inputs.split(",")]
+        assert outputs == "T cosine, T sine"
+        assert name.isidentifier()
+        assert set(self.names[1:-1]) <= set(re.findall(r"\w+", code))
+        assert "modulo_2_64" in preamble
+
+    def __call__(self, *arguments):
+        *inputs, cosine, sine = arguments
+        for at in np.ndindex(cosine.shape):
+            values = (np.broadcast_to(array, cosine.shape)[at].item() for array in inputs)
+            given = dict(zip(self.names, values, strict=True))
+            with mpmath.workdps(60):
+                turns = mpmath.mpf(given["position"]) * self.frequency(given)
+                cosine[at] = given["factor"] * mpmath.cos(2 * mpmath.pi * turns)
+                sine[at] = given["factor"] * mpmath.sin(2 * mpmath.pi * turns)
+
+    @staticmethod
+    def frequency(given):
+        if "cycles" in given:
+            return mpmath.mpf(given["cycles"]) + given["cycles_rest"]
+        bits = int(given["bits"]) * 2**32 + int(given["more_bits"])
+        return mpmath.mpf(bits) / 2**64 + given["rest"]
+
+
+@pytest.mark.parametrize("sections", [None, (1, 2, 1)])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("kind", ["int64", "float32"])
+def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
+    """With a stand-in for CuPy, whose own kernels the tests on that backend compare."""
+    monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
+    options = {"feature_axis": -1, "seq_axis": 0} if last else {}
+    rope = RoPE(8, 100, sections=sections, fused=False, **options)
+    x = np.random.default_rng(0).standard_normal((5, 3, 8) if last else (8, 5, 3))
+    rows = x.shape[:-1] if last else x.shape[1:]
+    positions = np.random.default_rng(1).integers(-9, 2**31, (3, *rows) if sections else rows)
+    positions = positions.astype(kind)
+    expected = rope._tables._computed
+    target = axes.target_of(x, rope.feature_axis % 3, rope.seq_axis, np)
+    plain = expected(positions, target)
+    for module in (tables, angles_cos_sin):
+        monkeypatch.setattr(module, "compiles_kernels", lambda _: True)
+    try:
+        for _ in range(2):  # the second time with what was kept
+            for got, wanted in zip(rope._tables._cos_sin(positions, target), plain, strict=True):
+                np.testing.assert_allclose(got, wanted, atol=3e-16)
+        if sections is None:
+            got = cos_sin(positions, rope._tables.frequencies, np.float64, np)
+            np.testing.assert_allclose(got[0], np.moveaxis(plain[0], -1, 0) if last else plain[0])
+    finally:
+        kernel._kernel.cache_clear()

@@ -45,13 +45,14 @@ class _Capabilities(NamedTuple):
     shows_tracing: bool = False  # an array of a trace has a type of its own
     reads_values: bool = False  # values can be read at once, outside a trace
     has_fmod: bool = False  # there is a remainder that is never rounded
+    compiles_kernels: bool = False  # `ElementwiseKernel` compiles what is computed of an element
 
 
 _SAFE = _Capabilities()
 _ALL = _Capabilities(*[True] * 6)
 _LIBRARIES = {
     "numpy": _ALL,
-    "cupy": _ALL,
+    "cupy": _ALL._replace(compiles_kernels=True),
     "array_api_strict": _ALL._replace(takes_out=False, has_fmod=False),
     # What PyTorch makes in a mode (inference, fake, functional), and what JAX makes in a
     # trace, must not outlive it.
@@ -106,6 +107,11 @@ def is_writable(x: Any) -> bool:
 def caches_tables(x: Any) -> bool:
     """Tell whether a table made for `x` may be kept for another call."""
     return _row_of(x).caches_tables
+
+
+def compiles_kernels(x: Any) -> bool:
+    """Tell whether the library of an array compiles kernels, each of which is one launch."""
+    return _row_of(x).compiles_kernels
 
 
 def is_compiling(array: Any) -> bool:

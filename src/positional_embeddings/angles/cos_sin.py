@@ -7,6 +7,7 @@ from math import pi, prod
 from typing import Any, NamedTuple
 
 from positional_embeddings._core.axes import RowAxis
+from positional_embeddings._core.capabilities import compiles_kernels
 from positional_embeddings._core.namespace import (
     ArrayT,
     Dtype,
@@ -20,6 +21,7 @@ from positional_embeddings._core.namespace import (
     widest_float,
 )
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
+from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 
 # Steps to a cycle, of which an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192
@@ -95,6 +97,9 @@ def cos_sin(
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
+    if compiles_kernels(positions):
+        of_kernel = frequency_parts(frequencies, xp, device_of(positions))
+        return cos_sin_by_kernel(positions, of_kernel, dtype, xp, factor, frequency_axis)
     work = work_for(positions, xp)
     parts = _phase_in_parts(positions, frequencies, work, frequency_axis)
     return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, work, factor)

@@ -198,6 +198,15 @@ class Frequencies:
         """
         return _fractional_parts(self._digits, grid, exponent)
 
+    def in_fixed_point(self) -> list[list[float]]:
+        """Return the frequencies in cycles per position, for `kernel`, in five parts.
+
+        The first three are without whole cycles: 32 bits behind the point and 32 more, as
+        whole numbers, and the rounded remainder. Then come the rounded frequency and what it
+        leaves over.
+        """
+        return _in_fixed_point(self._digits)
+
 
 @host_constant
 def _rounded(dim: int, base: float) -> list[float]:
@@ -244,3 +253,18 @@ def _fractional_parts(digits: str, grid: int, exponent: int) -> list[list[float]
         medium = [round(r) for r in remainders]
         fine = [float(r - m) / grid**2 for r, m in zip(remainders, medium, strict=True)]
     return [[c / grid for c in coarse], [m / grid**2 for m in medium], fine]
+
+
+@host_constant
+def _in_fixed_point(digits: str) -> list[list[float]]:
+    parts = []
+    with localcontext(DIGITS):
+        for cycles in map(Decimal, digits.split()):
+            scaled = cycles * 2**64
+            bits = round(scaled)
+            upper, lower = divmod(bits % 2**64, 2**32)
+            rest = float(scaled - bits) / 2**64
+            parts.append(
+                (upper, lower, rest, float(cycles), float(cycles - Decimal(float(cycles))))
+            )
+    return [list(map(float, row)) for row in zip(*parts, strict=True)]

@@ -13,7 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.axes import RowAxis, Target
-from positional_embeddings._core.capabilities import current_stream, integers_on_host
+from positional_embeddings._core.capabilities import (
+    compiles_kernels,
+    current_stream,
+    integers_on_host,
+)
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.memory import cuts, read_only
 from positional_embeddings._core.namespace import (
@@ -24,6 +28,7 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings.angles.cos_sin import cos_sin, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
+from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 
 # Windows begin and end at multiples of so many positions, which take milliseconds to make.
 PAGE = 4096
@@ -97,6 +102,11 @@ class PositionTables:
     # By dtype, order in memory and doubling; and by library, device and stream, too.
     _windows: dict[Kind, list[Window]] = field(default_factory=dict, init=False, repr=False)
     _device_windows: dict[tuple[Any, ...], list[Window]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    # What kernels have to know of the frequencies, by device.
+    _kernel_parts: dict[tuple[Any, ...], tuple[Any, Any]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -309,6 +319,8 @@ class PositionTables:
     def _cos_sin(self, positions: Any, target: Target) -> tuple[Any, Any]:
         """Return cosine and sine of positions; each coordinate rotates the pairs of its section."""
         xp, row_axis = target.xp, target.row_axis
+        if compiles_kernels(positions):
+            return self._by_kernel(positions, target)
 
         def of_part(positions: Any, frequencies: Frequencies) -> tuple[Any, Any]:
             return cos_sin(positions, frequencies, target.dtype, xp, self.factor, row_axis)
@@ -327,6 +339,25 @@ class PositionTables:
             for rows in zip(*parts, strict=True)
         )
         return cos, sin
+
+    def _by_kernel(self, positions: Any, target: Target) -> tuple[Any, Any]:
+        """Return cosine and sine of positions in one launch, in two if they have coordinates."""
+        xp, on = target.xp, str(target.device)
+        if (xp, on) not in self._kernel_parts:
+            coordinates = [
+                coordinate
+                for pair in range(self.frequencies.count)
+                for coordinate, pairs in enumerate(self.sections or ())
+                if pair in pairs
+            ]
+            index = xp.asarray(coordinates, dtype=target.integer, device=target.device)
+            parts = frequency_parts(self.frequencies, xp, target.device)
+            self._kernel_parts[xp, on] = parts, index
+        parts, index = self._kernel_parts[xp, on]
+        if self.sections is not None:
+            positions = xp.take(positions, index, axis=0)
+        where = target.dtype, xp, self.factor, target.row_axis
+        return cos_sin_by_kernel(positions, parts, *where, per_frequency=self.sections is not None)
 
 
 def _covering(windows: dict[Any, Any], kind: Any, start: int, stop: int) -> Window | None:

@@ -1,0 +1,121 @@
+"""Exact cosines and sines of positions by one kernel, for libraries that compile kernels.
+
+A frequency is a number of 128 bits behind the point, in cycles per position. The product of its
+upper 64 bits with a whole position, modulo 2**64, is the phase without whole cycles; that of the
+lower ones is small, and rounding it costs nothing. So positions are exact over all of 64 bits.
+"""
+
+from decimal import Decimal
+from functools import cache
+from math import pi
+from typing import Any
+
+from positional_embeddings._core.axes import RowAxis
+from positional_embeddings._core.namespace import (
+    Device,
+    Dtype,
+    Namespace,
+    device_of,
+    host,
+    is_dtype,
+)
+from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
+
+_PREAMBLE = """
+__device__ unsigned long long modulo_2_64(double whole) {
+  return whole < 0 ? 0ull - (unsigned long long)-whole : (unsigned long long)whole;
+}
+"""
+
+_OF_INTEGER = """
+const double whole = (double)position;
+double low = whole * rest;
+unsigned long long phase = (unsigned long long)position * frequency;
+"""
+
+# Parts of a position are multiplied in twice the digits.
+_OF_REAL = f"""
+const double whole = fabs(position) <= {2.0**63!r} ? trunc(position) : nan("");
+const double part = position - whole;
+const double product = part * cycles;
+const double fixed = (product - rint(product)) * {2.0**64!r};
+double low = whole * rest + (fma(part, cycles, -product) + part * cycles_rest);
+low += (fixed - rint(fixed)) * {2.0**-64!r};
+unsigned long long phase = modulo_2_64(whole) * frequency + modulo_2_64(rint(fixed));
+"""
+
+# What is rounded off the angle, within an eighth of a cycle, is put back by a derivative.
+_COS_SIN = f"""
+const unsigned quadrant = (phase + (1ull << 61)) >> 62;
+const long long from_quadrant = phase - ((unsigned long long)quadrant << 62);
+const double high = (double)from_quadrant;
+low += (double)(from_quadrant - (long long)high) * {2.0**-64!r};
+const double turn = high * {2.0**-64!r} + low;
+low -= turn - high * {2.0**-64!r};
+const double angle = {2 * pi!r} * turn;
+const double left = fma({2 * pi!r}, turn, -angle)
+    + ({float(TWO_PI - Decimal(2 * pi))!r} * turn + {2 * pi!r} * low);
+const double near_cos = cos(angle), near_sin = sin(angle);
+const double c = factor * (near_cos - near_sin * left), s = factor * (near_sin + near_cos * left);
+const double turned_cos = quadrant & 1 ? s : c, turned_sin = quadrant & 1 ? c : s;
+cosine = quadrant == 1 || quadrant == 2 ? -turned_cos : turned_cos;
+sine = quadrant >= 2 ? -turned_sin : turned_sin;
+"""
+
+_FREQUENCY = """
+const unsigned long long frequency = (modulo_2_64(bits) << 32) + modulo_2_64(more_bits);
+"""
+
+
+def frequency_parts(frequencies: Frequencies, xp: Namespace, on: Device) -> Any:
+    """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
+    return xp.asarray(host.asarray(frequencies.in_fixed_point()), dtype=xp.float64, device=on)
+
+
+def cos_sin_by_kernel(
+    positions: Any,
+    parts: Any,
+    dtype: Dtype,
+    xp: Namespace,
+    factor: float,
+    frequency_axis: RowAxis,
+    *,
+    per_frequency: bool = False,
+) -> tuple[Any, Any]:
+    """Return cosine and sine as `cos_sin` does, in one launch.
+
+    With `per_frequency` the positions have a first axis of the frequencies.
+    """
+    first, on = frequency_axis == 0, device_of(positions)
+    others = (None,) * (positions.ndim - per_frequency)
+    of_frequencies = (slice(None), *others) if first else (*others, slice(None))
+    if not per_frequency:
+        positions = positions[(None, ...) if first else (..., None)]
+    elif not first:
+        positions = xp.permute_dims(positions, (*range(1, positions.ndim), 0))
+    integral = is_dtype(positions.dtype, "integral", xp)
+    if not integral:
+        positions = xp.astype(positions, xp.float64, copy=False)
+    counted = list(positions.shape)
+    counted[frequency_axis] = parts.shape[1]
+    cos, sin = (xp.empty(tuple(counted), dtype=dtype, device=on) for _ in range(2))
+    rows = [parts[row, :][of_frequencies] for row in range(parts.shape[0])]
+    if integral:
+        _kernel(xp, integral=True)(positions, *rows[:3], factor, cos, sin)
+    else:
+        _kernel(xp, integral=False)(positions, *rows, factor, cos, sin)
+    return cos, sin
+
+
+@cache
+def _kernel(xp: Namespace, *, integral: bool) -> Any:
+    inputs = "P position, float64 bits, float64 more_bits, float64 rest"
+    more = "" if integral else ", float64 cycles, float64 cycles_rest"
+    phase = _OF_INTEGER if integral else _OF_REAL
+    return xp.ElementwiseKernel(
+        f"{inputs}{more}, float64 factor",
+        "T cosine, T sine",
+        f"{_FREQUENCY}{phase}{_COS_SIN}",
+        f"positional_embeddings_cos_sin_of_{'integer' if integral else 'real'}",
+        preamble=_PREAMBLE,
+    )
