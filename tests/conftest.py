@@ -53,6 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail, not skip, where another library to compare with is not installed",
     )
+    parser.addoption(
+        "--counter",
+        help="C function `long SYMBOL(int kind)` of a library that is loaded before CUDA's and "
+        "counts its calls, as benchmarks/bench_launches.py wants it",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

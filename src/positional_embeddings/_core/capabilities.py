@@ -46,13 +46,14 @@ class _Capabilities(NamedTuple):
     reads_values: bool = False  # values can be read at once, outside a trace
     has_fmod: bool = False  # there is a remainder that is never rounded
     compiles_kernels: bool = False  # `ElementwiseKernel` compiles what is computed of an element
+    multiplies_copies: bool = False  # batched products copy what is transposed or broadcast
 
 
 _SAFE = _Capabilities()
 _ALL = _Capabilities(*[True] * 6)
 _LIBRARIES = {
     "numpy": _ALL,
-    "cupy": _ALL._replace(compiles_kernels=True),
+    "cupy": _ALL._replace(compiles_kernels=True, multiplies_copies=True),
     "array_api_strict": _ALL._replace(takes_out=False, has_fmod=False),
     # What PyTorch makes in a mode (inference, fake, functional), and what JAX makes in a
     # trace, must not outlive it.
@@ -114,6 +115,15 @@ def compiles_kernels(x: Any) -> bool:
     return _row_of(x).compiles_kernels
 
 
+def multiplies_copies(x: Any) -> bool:
+    """Tell whether a batched product copies operands that are transposed or broadcast.
+
+    CuPy makes both contiguous, and writes lists of pointers for an axis that broadcasts; its
+    `vecdot` is a product for each row.
+    """
+    return _row_of(x).multiplies_copies
+
+
 def is_compiling(array: Any) -> bool:
     """Tell whether PyTorch compiles what is called with `array`."""
     return is_torch_array(array) and bool(array_namespace(array).compiler.is_compiling())
@@ -139,6 +149,14 @@ def is_concretely_true(condition: Any) -> bool:
         return False
 
 
+def is_true_without_waiting(condition: Any) -> bool:
+    """Tell whether a 0-d boolean array is True; False on a device, which would be waited for.
+
+    For what only saves time.
+    """
+    return on_the_host(condition) and is_concretely_true(condition)
+
+
 def values_on_host(array: Any, xp: Namespace) -> HostArray | None:
     """Return the values of an array that is in the memory of the host, None if they are not there.
 
@@ -158,7 +176,7 @@ def integers_on_host(array: Any, xp: Namespace) -> HostArray | None:
 
 def on_the_host(x: Any) -> bool:
     """Tell whether an array is in the memory of the host."""
-    return "cpu" in str(device(x)).lower()
+    return is_host_array(x) or "cpu" in str(device(x)).lower()
 
 
 def is_chunked(x: Any) -> bool:

@@ -16,6 +16,8 @@ from positional_embeddings._core.capabilities import (
     is_concretely_true,
     is_host_array,
     is_readable,
+    is_true_without_waiting,
+    multiplies_copies,
     records_gradients,
     strides_of,
 )
@@ -179,9 +181,9 @@ def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
     if 0 in scores.shape:
         return scores
     highest = xp.max(scores, axis=-1, keepdims=True)
-    powers = xp.exp(scores - xp.where(highest == -_INF, 0.0, highest))
-    total = xp.sum(powers, axis=-1, keepdims=True)
-    return powers / xp.where(total == 0, 1.0, total)
+    # A finite maximum has a weight of 1 before the division.
+    powers = xp.exp(scores - xp.maximum(highest, float(xp.finfo(inputs.dtype).min)))
+    return powers / xp.maximum(xp.sum(powers, axis=-1, keepdims=True), 1.0)
 
 
 def attend_in_blocks(
@@ -241,7 +243,9 @@ def _split(part: Any, queries: Indices) -> list[tuple[slice, Any]]:
 def _key_value_blocks(inputs: AttentionInputs, xp: Namespace) -> KeyValueBlocks:
     key, value = (_features_contiguous(x, inputs, xp) for x in (inputs.key, inputs.value))
     max_square, nonfinite, values = None, None, [value]
-    if is_concretely_true((xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)):
+    if inputs.on_host and is_concretely_true(
+        (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
+    ):
         with without_warnings():
             max_square = xp.max(xp.vecdot(key, key))
     elif inputs.may_hide:
@@ -277,11 +281,16 @@ def _attend_rows(
         mask, bias = (given and given(block.queries, keys) for given in (hides, inputs.bias))
         # A mask that all groups share is checked for hidden keys once.
         shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
-        of_all = _visible(mask, bias, inputs.dtype, xp) if shared else None
+        planned = inputs.visibility is not None
+        of_all = _visible(mask, bias, inputs.dtype, xp, planned=planned) if shared else None
         for i, (group, (query, state)) in enumerate(zip(groups, states, strict=True)):
             here = (*group, ALL, ALL)
             visible, own_mask, own_bias = of_all or _visible(
-                slice_broadcast(mask, here), slice_broadcast(bias, here), inputs.dtype, xp
+                slice_broadcast(mask, here),
+                slice_broadcast(bias, here),
+                inputs.dtype,
+                xp,
+                planned=planned,
             )
             if not visible and key_block is not required:
                 continue
@@ -324,24 +333,32 @@ class OnlineSoftmax(NamedTuple):
 
     def update(self, scores: Any, values: Any, headroom: float, xp: Namespace) -> "OnlineSoftmax":
         """Return the state after a block of keys; `scores` may be overwritten."""
-        # A product with ones adds up the rows faster than `sum`.
-        ones = xp.ones((scores.shape[-1], 1), dtype=scores.dtype, device=device_of(scores))
         if self.running_max is None:
             weights = exp_in_place(scores, xp)
-            return OnlineSoftmax(None, self.sums + weights @ values, self.total + weights @ ones)
+            sums, total = _weighted_sums(weights, values, xp)
+            return OnlineSoftmax(None, self.sums + sums, self.total + total)
         highest = xp.max(scores, axis=-1, keepdims=True) + headroom
         running_max = xp.maximum(self.running_max, highest)
-        finite_max = xp.where(running_max == -_INF, 0.0, running_max)
+        finite_max = xp.maximum(running_max, float(xp.finfo(scores.dtype).min))
         decay = xp.exp(self.running_max - finite_max)
         weights = exp_in_place(scores - finite_max, xp)
-        return OnlineSoftmax(
-            running_max, self.sums * decay + weights @ values, self.total * decay + weights @ ones
-        )
+        sums, total = _weighted_sums(weights, values, xp)
+        return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
 
     def means(self, features: int, xp: Namespace) -> list[Any]:
         """Return the weighted means of the values, zeros if every key was hidden."""
         means = self.sums / xp.where(self.total == 0, 1.0, self.total)
         return [means[..., i : i + features] for i in range(0, means.shape[-1], features)]
+
+
+def _weighted_sums(weights: Any, values: Any, xp: Namespace) -> tuple[Any, Any]:
+    """Return the sums of the values that have these weights, and of the weights."""
+    if multiplies_copies(weights):
+        total = xp.sum(weights, axis=-1, keepdims=True)
+        return _matmul_shared_keys(weights, values, xp), total
+    # A product with ones adds up the rows faster than `sum`.
+    ones = xp.ones((weights.shape[-1], 1), dtype=weights.dtype, device=device_of(weights))
+    return weights @ values, weights @ ones
 
 
 def slice_broadcast(array: Any, where: Slices) -> Any:
@@ -401,10 +418,16 @@ def _restore_infinities(means: Sequence[Any], xp: Namespace) -> Any:
     return xp.where(positive_inf & negative_inf, float("nan"), output)
 
 
-def _visible(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[bool, Any, Any]:
-    """Return whether any query may attend to any key, then what `_mask_and_bias` returns."""
+def _visible(
+    mask: Any, bias: Any, dtype: Any, xp: Namespace, *, planned: bool
+) -> tuple[bool, Any, Any]:
+    """Return whether any query may attend to any key, then what `_mask_and_bias` returns.
+
+    Blocks that are `planned` by a mask are seldom hidden: a device is not waited for.
+    """
     mask, bias = _mask_and_bias(mask, bias, dtype, xp)
-    return mask is None or not is_concretely_true(xp.all(mask)), mask, bias
+    is_true = is_true_without_waiting if planned else is_concretely_true
+    return mask is None or not is_true(xp.all(mask)), mask, bias
 
 
 def _mask_and_bias(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
@@ -415,9 +438,10 @@ def _mask_and_bias(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
             # Its large numbers are finite: they neither hide a key nor outweigh all others.
             largest = xp.finfo(dtype).max
-            bias = xp.where(xp.isinf(bias), bias, xp.clip(bias, min=-largest, max=largest))
+            too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
+            bias = xp.where(too_large, xp.sign(bias) * largest, bias)
         bias = xp.astype(bias, dtype, copy=False)
-    if mask is not None and is_concretely_true(~xp.any(mask)):
+    if mask is not None and is_true_without_waiting(~xp.any(mask)):
         mask = None
     return mask, bias
 
@@ -469,6 +493,8 @@ def _matmul_row(rows: Any, table: Any, xp: Namespace) -> Any:
     NumPy's product of one row with a table that BLAS does not take, since neither of its
     axes is contiguous, takes ten times as long as its sum of products.
     """
+    if multiplies_copies(table):
+        return _matmul_contiguous(rows, table, xp)
     one_row = is_host_array(table) and rows.shape[-2] == 1
     if not one_row or table.itemsize in map(abs, table.strides[-2:]):
         return rows @ table
@@ -478,6 +504,15 @@ def _matmul_row(rows: Any, table: Any, xp: Namespace) -> Any:
         part = slice(start, start + _MOST_SUMMED)
         total += xp.einsum("...ij,...jk->...ik", rows[..., part], table[..., part, :])
     return total
+
+
+def _matmul_contiguous(rows: Any, table: Any, xp: Namespace) -> Any:
+    """Return ``rows @ table`` where that copies a transposed table: not one of all keys."""
+    few = rows.shape[-2] < rows.shape[-1]
+    if table.ndim == 2 or not few or table.strides[-2] != table.itemsize:
+        return rows @ table
+    key, query = xp.matrix_transpose(table), xp.matrix_transpose(rows)
+    return xp.matrix_transpose(key @ query)
 
 
 def _matmul_shared_keys(rows: Any, table: Any, xp: Namespace) -> Any:

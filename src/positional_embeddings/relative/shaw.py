@@ -6,7 +6,7 @@ from typing import Any
 from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber
 from positional_embeddings._core.namespace import Device, Dtype, Namespace
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
-from positional_embeddings.relative.positions import RelativeTable
+from positional_embeddings.relative.positions import RelativeTable, bounded_distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,4 +74,5 @@ class RelativePE(RelativeTable):
 
     def _rows(self, relative: Any, xp: Namespace) -> Any:
         most = self.max_distance
-        return take_entries(self.embeddings, xp.clip(relative, -most, most) + most, 0, xp)
+        rows = bounded_distances(relative, most, xp) + most
+        return take_entries(self.embeddings, rows, 0, xp)

@@ -19,7 +19,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
-from positional_embeddings.relative.positions import RelativeTable
+from positional_embeddings.relative.positions import RelativeTable, bounded_distances
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
@@ -121,7 +121,7 @@ def _bucket_index(
         return _buckets(relative, limits, xp, bidirectional=bidirectional), None
     few = xp.arange(-last, last + 1, dtype=dtype, device=on)
     buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
-    return xp.clip(relative, -last, last) + last, buckets
+    return bounded_distances(relative, last, xp) + last, buckets
 
 
 def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
