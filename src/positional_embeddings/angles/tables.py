@@ -105,7 +105,7 @@ class PositionTables:
         default_factory=dict, init=False, repr=False
     )
 
-    # What kernels have to know of the frequencies, by device.
+    # What kernels have to know of the frequencies, by library, device and stream.
     _kernel_parts: dict[tuple[Any, ...], tuple[Any, Any]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -342,8 +342,10 @@ class PositionTables:
 
     def _by_kernel(self, positions: Any, target: Target) -> tuple[Any, Any]:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
-        xp, on = target.xp, str(target.device)
-        if (xp, on) not in self._kernel_parts:
+        xp = target.xp
+        kind = xp, str(target.device), current_stream(xp)
+        kept = self._kernel_parts.get(kind)
+        if kept is None:
             coordinates = [
                 coordinate
                 for pair in range(self.frequencies.count)
@@ -352,8 +354,10 @@ class PositionTables:
             ]
             index = xp.asarray(coordinates, dtype=target.integer, device=target.device)
             parts = frequency_parts(self.frequencies, xp, target.device)
-            self._kernel_parts[xp, on] = parts, index
-        parts, index = self._kernel_parts[xp, on]
+            kept = self._kernel_parts[kind] = parts, index
+            for old in list(self._kernel_parts)[:-MOST_KINDS]:
+                self._kernel_parts.pop(old, None)
+        parts, index = kept
         if self.sections is not None:
             positions = xp.take(positions, index, axis=0)
         where = target.dtype, xp, self.factor, target.row_axis
