@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE
-from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
+from positional_embeddings.rotary.kernels import dispatch
 
 RNG = np.random.default_rng(0)
 BASE = RNG.standard_normal((2, 3, 70, 16))
@@ -172,51 +172,6 @@ def test_numba_is_not_imported_before_a_rotation():
         "assert 'numba' not in sys.modules; rope(numpy.ones((8, 5)))"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-
-
-class ElementwiseKernel:
-    """As CuPy's: an operation on the elements of arrays that broadcast."""
-
-    def __init__(self, inputs, outputs, operation, name, options):
-        assert [part.split()[0] for part in inputs.split(", ")] == ["T", "T", "C", "C"]
-        assert [part.split()[0] for part in outputs.split(", ")] == ["T", "T"]
-        assert "a * cos - b * sin" in operation
-        assert "b * cos + a * sin" in operation
-        assert name.isidentifier()
-        assert options == ("--fmad=false",)
-
-    def __call__(self, first, second, cos, sin, rotated_first, rotated_second):
-        assert rotated_first.base is not None
-        assert rotated_second.base is not None
-        a, b = first.astype(cos.dtype), second.astype(cos.dtype)
-        rotated_first[...], rotated_second[...] = a * cos - b * sin, b * cos + a * sin
-
-
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_cupys_kernel_gets_the_pairs(layout, monkeypatch):
-    """With a stand-in for CuPy, which needs a GPU; tests on one compare the kernel itself."""
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ElementwiseKernel=ElementwiseKernel))
-    monkeypatch.setattr(dispatch, "is_cupy_array", lambda _: True)
-    monkeypatch.setattr(dispatch, "is_host_array", lambda _: False)
-    cupy_kernel._cupy_kernel.cache_clear()
-    try:
-        for dtype in ("float16", "float32", "float64"):
-            x = BASE.astype(dtype)
-            plain = RoPE(16, 100, layout=layout, feature_axis=-1, seq_axis=-2, fused=False)
-            kernel = RoPE(16, 100, layout=layout, feature_axis=-1, seq_axis=-2)
-            np.testing.assert_array_equal(kernel(x), plain(x))
-    finally:
-        cupy_kernel._cupy_kernel.cache_clear()
-
-
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_cupys_kernel_on_a_gpu(backend, layout):
-    if backend.name != "cupy":
-        return
-    for dtype in ("float16", "float32", "float64"):
-        x = backend.array(BASE.astype(dtype))
-        plain, kernel = ropes(x, -1, -2, layout=layout)
-        np.testing.assert_array_equal(backend.numpy(kernel(x)), backend.numpy(plain(x)))
 
 
 @pytest.mark.usefixtures("kernel")

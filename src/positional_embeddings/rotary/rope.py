@@ -96,11 +96,11 @@ class RoPE(CheckedLayer):
     fused : bool, optional
         Whether a compiled kernel rotates in one pass over memory: numba's (the extra
         ``fast``) for NumPy arrays of float16, float32 and float64, on ``NUMBA_NUM_THREADS``
-        threads, one a core by default; CuPy's for its arrays. If None, a kernel is used if
-        there is one; if True, a call without one raises. The numbers are the same either
-        way. The very first call for a dtype and a number of axes takes a second or two to
-        compile, and later processes find the kernel on disk. Complex numbers are rotated by
-        one multiplication, even if `fused` is True.
+        threads, one a core by default; CuPy's for its arrays of these and of bfloat16. If
+        None, a kernel is used if there is one; if True, a call without one raises. The
+        numbers are the same either way. The very first call for a dtype and a number of
+        axes takes a second or two to compile, and later processes find the kernel on disk.
+        Complex numbers are rotated by one multiplication, even if `fused` is True.
 
     Raises
     ------

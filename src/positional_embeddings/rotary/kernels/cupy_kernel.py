@@ -1,32 +1,270 @@
-"""Rotation of CuPy arrays by an elementwise kernel."""
+"""Rotation of CuPy arrays: by vectors of 16 bytes where they fit, else pair by pair."""
 
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
+from positional_embeddings._core.namespace import HostArray, dtype_name, host
 from positional_embeddings.rotary.layouts import features_of_pairs
+
+# A product is not fused with the sum that follows: NumPy rounds it.
+OPTIONS = ("--fmad=false",)
+
+_PAIR_BY_PAIR = """
+const C a = static_cast<C>(first), b = static_cast<C>(second), c = cos, s = sin;
+rotated_first = static_cast<T>(a * c - b * s);
+rotated_second = static_cast<T>(b * c + a * s);
+"""
+
+_TYPES = """
+#include <cupy/float16.cuh>
+#include <cupy/bfloat16.cuh>
+typedef {number} T;  // of x and out
+typedef {angle} C;  // of the tables
+typedef {index} Index;
+const int SIDE_BY_SIDE = {side_by_side};  // 1 if both numbers of a pair are in one vector
+const int ANGLE_STEP = {angle_step};  // 0 if all pairs of a vector have one angle
+"""
+# Blocks go along the vectors and rows (x), the groups of rows (y), and the repeats (z), which
+# have one angle, loaded once. Their threads go along vectors (x), rows (y) and groups (z).
+_BY_VECTORS = """
+const int NUMBERS = 16 / sizeof(T);
+const int PAIRS = SIDE_BY_SIDE ? NUMBERS / 2 : NUMBERS;
+const int ANGLES = ANGLE_STEP ? PAIRS : 1;
+const int SECOND = SIDE_BY_SIDE ? 0 : 1;  // which vector has the second numbers
+
+struct Axis { Index length, x, out, cos, sin; };  // with its steps, in numbers
+struct Plan { Axis vectors, rows, groups, repeats; Index parts, x_second, out_second; };
+
+template <typename U, int n>  // what one instruction loads or stores
+struct alignas(n * sizeof(U) < 16 ? n * sizeof(U) : 16) Vector { U at[n]; };
+
+template <int n, typename U>
+__device__ Vector<U, n> load(const U* from) {
+  return *reinterpret_cast<const Vector<U, n>*>(from);
+}
+
+extern "C" __global__ void positional_embeddings_rotate_vectors(
+    const T* x, T* out, const C* cos, const C* sin, const Plan plan) {
+  const Axis &v = plan.vectors, &r = plan.rows, &g = plan.groups, &same = plan.repeats;
+  // Of the blocks along x, so many follow each other along the vectors.
+  const unsigned parts = plan.parts, block = blockIdx.x / parts, part = blockIdx.x - block * parts;
+  const Index i = static_cast<Index>(part) * blockDim.x + threadIdx.x;
+  const Index j = static_cast<Index>(block) * blockDim.y + threadIdx.y;
+  if (i >= v.length || j >= r.length) return;
+  #pragma unroll 1
+  for (Index k = blockIdx.y * blockDim.z + threadIdx.z; k < g.length; k += gridDim.y * blockDim.z) {
+    const Vector<C, ANGLES> c = load<ANGLES>(cos + i * v.cos + j * r.cos + k * g.cos);
+    const Vector<C, ANGLES> s = load<ANGLES>(sin + i * v.sin + j * r.sin + k * g.sin);
+    #pragma unroll 1  // more would cost divisions
+    for (Index l = blockIdx.z; l < same.length; l += gridDim.z) {
+      const T* from = x + i * v.x + j * r.x + k * g.x + l * same.x;
+      T* to = out + i * v.out + j * r.out + k * g.out + l * same.out;
+      Vector<T, NUMBERS> numbers[1 + SECOND];
+      numbers[0] = load<NUMBERS>(from);
+      numbers[SECOND] = load<NUMBERS>(from + SECOND * plan.x_second);
+      #pragma unroll
+      for (int p = 0; p < PAIRS; p++) {
+        T& first = numbers[0].at[SIDE_BY_SIDE ? 2 * p : p];
+        T& second = numbers[SECOND].at[SIDE_BY_SIDE ? 2 * p + 1 : p];
+        const C a = static_cast<C>(first), b = static_cast<C>(second);
+        first = static_cast<T>(a * c.at[ANGLE_STEP * p] - b * s.at[ANGLE_STEP * p]);
+        second = static_cast<T>(b * c.at[ANGLE_STEP * p] + a * s.at[ANGLE_STEP * p]);
+      }
+      // Both have been read before either is written: out may be x.
+      *reinterpret_cast<Vector<T, NUMBERS>*>(to) = numbers[0];
+      *reinterpret_cast<Vector<T, NUMBERS>*>(to + SECOND * plan.out_second) = numbers[SECOND];
+    }
+  }
+}
+"""
+
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+
+# Sizes in bytes of the numbers and angles that the kernel by vectors is made for.
+SIZES = {
+    ("float16", "float32"): (2, 4),
+    ("bfloat16", "float32"): (2, 4),
+    ("float32", "float32"): (4, 4),
+    ("float64", "float64"): (8, 8),
+}
+_MOST_32_BITS = 2**31
+_VECTOR = 16  # bytes that a thread loads or stores at a time
+_THREADS = 256  # of a block
+_DEEPEST = 64  # threads of a block along z
+_BLOCKS = 65535  # along y and z of a grid
+_BUSY = 2**18  # threads of a grid from which on one may rotate several repeats
+_REPEATS = 4
 
 
 def rotate_cupy(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
-    """Rotate `x` into `out`, one pair in each thread of the device."""
+    """Rotate `x` into `out`, which may be `x`."""
+    if x.size == 0:
+        return
+    arrays = x, out, cos, sin
+    launch = _launch(
+        (dtype_name(x.dtype), dtype_name(cos.dtype)),
+        (x.shape, cos.shape),
+        tuple([array.strides for array in arrays]),
+        tuple([array.data.ptr % _VECTOR for array in arrays]),
+        axis,
+        layout,
+    )
+    with x.device:
+        if launch is None:
+            _rotate_pair_by_pair(x, cos, sin, out, axis, layout)
+        else:
+            kernel = _raw_kernel(*launch.kinds)
+            kernel(launch.grid, launch.block, (*arrays, launch.plan))
+
+
+def _rotate_pair_by_pair(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
     before, pairs = (slice(None),) * axis, cos.shape[axis]
     first, second = (
         (*before, features, ...) for features in features_of_pairs(0, pairs, pairs, layout)
     )
-    _cupy_kernel()(x[first], x[second], cos, sin, out[first], out[second])
+    elementwise_kernel()(x[first], x[second], cos, sin, out[first], out[second])
 
 
 @cache
-def _cupy_kernel() -> Any:
+def elementwise_kernel() -> Any:
+    """Return the kernel that rotates pair by pair."""
     import cupy  # noqa: PLC0415
 
     return cupy.ElementwiseKernel(
         "T first, T second, C cos, C sin",
         "T rotated_first, T rotated_second",
-        """
-        const C a = static_cast<C>(first), b = static_cast<C>(second);
-        rotated_first = static_cast<T>(a * cos - b * sin);
-        rotated_second = static_cast<T>(b * cos + a * sin);
-        """,
+        _PAIR_BY_PAIR,
         "positional_embeddings_rotate",
-        options=("--fmad=false",),  # as NumPy rounds
+        options=OPTIONS,
     )
+
+
+@cache
+def _raw_kernel(*kinds: Any) -> Any:
+    import cupy  # noqa: PLC0415
+
+    return cupy.RawKernel(raw_source(*kinds), "positional_embeddings_rotate_vectors", OPTIONS)
+
+
+def raw_source(number: str, angle: str, index: str, side_by_side: int, angle_step: int) -> str:
+    """Return the source of the kernel that rotates by vectors, for these types."""
+    types = {"float32": "float", "float64": "double", "int32": "int", "int64": "long long"}
+    head = _TYPES.format(
+        number=types.get(number, number),
+        angle=types[angle],
+        index=types[index],
+        side_by_side=side_by_side,
+        angle_step=angle_step,
+    )
+    return head + _BY_VECTORS
+
+
+class _Launch(NamedTuple):
+    """What the kernel by vectors is made for, and launched with."""
+
+    kinds: tuple[Any, ...]  # arguments of `raw_source`
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    plan: HostArray  # the struct Plan
+
+
+@lru_cache(maxsize=256)
+def _launch(
+    dtypes: tuple[str, str],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    strides: tuple[tuple[int, ...], ...],
+    addresses: tuple[int, ...],
+    axis: int,
+    layout: str,
+) -> _Launch | None:
+    """Return how to rotate by vectors, None if the arrays do not lie in memory as that needs.
+
+    Adjacent have to be the numbers of a row of features, or those of one feature along another
+    axis, such as a batch. Shapes are those of `x` and the tables; addresses count modulo 16.
+    """
+    axes = _merged_axes(shapes, strides, axis, layout)
+    if dtypes not in SIZES or not axes:
+        return None
+    # Columns are x, out, cos and sin; an axis of length 1 stands for each that is not there.
+    lengths = host.asarray([length for length, *_ in axes] + [1])
+    steps = host.asarray([step for _, *step in axes] + [[0] * 4])
+    sizes = host.repeat(SIZES[dtypes], 2)
+    to_second = 1 if layout == "interleaved" else shapes[1][axis]
+    seconds = host.asarray([to_second * step[axis] for step in strides[:2]])
+
+    side_by_side = int((seconds == sizes[:2]).all() and steps[0, 0] == 2 * sizes[0])
+    angle_step = int(steps[0, 2] != 0)
+    pairs = int(_VECTOR // sizes[0] // (1 + side_by_side))
+    adjacent = sizes * [1 + side_by_side, 1 + side_by_side, angle_step, angle_step]
+    vectors = host.clip(pairs * adjacent, sizes, _VECTOR)
+    starts = host.asarray([addresses, *steps[1:]])
+    order = _order(steps[:-1, 2:].any(axis=1).tolist())
+    if (steps[0] != adjacent).any() or lengths[0] % pairs or (starts % vectors).any():
+        return None
+    if order is None or (not side_by_side and (seconds % _VECTOR).any()):
+        return None
+
+    lengths[0] //= pairs
+    steps[0] *= pairs
+    lengths, steps, seconds = lengths[order], steps[order] // sizes, seconds // sizes[:2]
+    grid, block, parts = _grid(*lengths.tolist())
+    reach = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
+    index = "int32" if reach < _MOST_32_BITS else "int64"
+    plan = [*host.column_stack([lengths, steps]).ravel(), parts, *seconds]
+    struct = host.asarray(plan, dtype=index)
+    kinds = (*dtypes, index, side_by_side, angle_step)
+    return _Launch(kinds, grid, block, struct.view(f"V{struct.nbytes}"))
+
+
+def _merged_axes(
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    strides: tuple[tuple[int, ...], ...],
+    axis: int,
+    layout: str,
+) -> list[tuple[int, ...]]:
+    """Return the axes of pairs, the innermost first; those that go on in one another are one.
+
+    Of each the length, and the steps in x, out, cos and sin.
+    """
+    axes: list[tuple[int, ...]] = []
+    for a, (length, table_length) in enumerate(zip(*shapes, strict=True)):
+        n = table_length if a == axis else length
+        apart = 2 if layout == "interleaved" and a == axis else 1
+        x, out, cos, sin = (steps[a] for steps in strides)
+        repeated = 0 if table_length == 1 else 1
+        if n > 1:
+            axes.append((n, apart * x, apart * out, repeated * cos, repeated * sin))
+    axes.sort(key=lambda a: abs(a[1]))
+    merged = axes[:1]
+    for length, *steps in axes[1:]:
+        inner, *inner_steps = merged[-1]
+        if steps == [inner * step for step in inner_steps]:
+            merged[-1] = (length * inner, *inner_steps)
+        else:
+            merged.append((length, *steps))
+    return merged
+
+
+def _order(has_angles: list[bool]) -> list[int] | None:
+    """Return which axes are vectors, rows, groups and repeats, -1 if none; None if they are more.
+
+    Repeats have the same angles. The only axis beside the vectors is one of rows.
+    """
+    outer = list(range(1, len(has_angles)))
+    same = [a for a in outer if not has_angles[a]]
+    repeats = same[-1] if same and (same[-1] > 1 or len(outer) > 2) else -1
+    others = [a for a in outer if a != repeats]
+    return [0, *[*others, -1, -1][:2], repeats] if len(others) <= 2 else None
+
+
+def _grid(
+    vectors: int, rows: int, groups: int, repeats: int
+) -> tuple[tuple[int, int, int], tuple[int, int, int], int]:
+    """Return blocks of a grid, threads of a block, and how many blocks the vectors take."""
+    x = min(vectors, _THREADS)
+    y = min(rows, _THREADS // x)
+    z = min(groups, _THREADS // (x * y), _DEEPEST)
+    parts = -(-vectors // x)
+    along_x, along_y = parts * -(-rows // y), min(-(-groups // z), _BLOCKS)
+    each = max(1, min(_REPEATS, along_x * along_y * x * y * z * repeats // _BUSY))
+    return (along_x, along_y, min(-(-repeats // each), _BLOCKS)), (x, y, z), parts

@@ -19,8 +19,8 @@ from array_api_compat import is_cupy_array, is_numpy_array
 
 from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import kind_of
-from positional_embeddings._core.namespace import Dtype, host, is_complex
-from positional_embeddings.rotary.kernels.cupy_kernel import rotate_cupy
+from positional_embeddings._core.namespace import Dtype, dtype_name, host, is_complex
+from positional_embeddings.rotary.kernels import cupy_kernel
 
 # Called with x, cos, sin, out, axis and layout; the tables have the axes of x.
 Kernel = Callable[[Any, Any, Any, Any, int, str], None]
@@ -57,7 +57,8 @@ def kernel_for(x: Any, out: Any = None, *, demanded: bool | None = None) -> Kern
 def _kernel_of(x: Any) -> Kernel | None:
     if is_host_array(x):
         return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
-    return rotate_cupy if is_cupy_array(x) and x.dtype.char in "efd" else None
+    rotates = is_cupy_array(x) and dtype_name(x.dtype) in cupy_kernel.DTYPES
+    return cupy_kernel.rotate_cupy if rotates else None
 
 
 def _no_kernel(unfit: Any) -> Exception:
@@ -66,7 +67,7 @@ def _no_kernel(unfit: Any) -> Exception:
         return ImportError(f"`fused=True` needs {_NUMBA}, which is not installed.")
     return TypeError(
         "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and "
-        "float64, aligned and in the machine's byte order, `out` like `x`, "
+        "float64, and bfloat16 on CuPy, aligned and in the machine's byte order, `out` like `x`, "
         f"got {kind_of(unfit)} of {unfit.dtype}; fused=None rotates it without one."
     )
 
