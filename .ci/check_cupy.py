@@ -1,0 +1,168 @@
+"""Check without a GPU that CuPy has every function that src/ calls, and compiles the kernels.
+
+It needs CuPy with NVRTC and CUDA's headers (``pip install "cupy-cuda13x[ctk]"``), and no driver.
+"""
+
+import ast
+import re
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from itertools import product
+from operator import attrgetter
+from pathlib import Path
+
+import cupy
+import ml_dtypes  # noqa: F401 - names bfloat16
+from cuda.pathfinder import find_nvidia_header_directory
+from cupy._core import _kernel
+from cupy.cuda import nvrtc
+
+from positional_embeddings.rotary.kernels import cupy_kernel
+
+BY_VECTORS = "by vectors"
+SOURCE = Path(__file__).parents[1] / "src"
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+INDICES = ("int32", "int64")
+AXES = (1, 2, 3, 4)
+# What CuPy itself asks of NVRTC.
+OPTIONS = ("--std=c++17", "-ftz=true", "--device-as-default-execution-space")
+HEADERS = ("complex.cuh", "carray.cuh", "atomics.cuh", "math_constants.h")
+# The kinds of arguments of an ElementwiseKernel, as CuPy numbers them.
+ARRAY, INDEXER = 1, 2
+# Extensions of the standard, whose functions are looked up.
+NAMESPACES = ("fft", "linalg")
+
+
+def names_called() -> dict[str, str]:
+    """Return what `src/` calls of a namespace, such as xp.exp and xp.linalg.eigh, and where."""
+    found: dict[str, str] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = _name_in_namespace(node)
+            if name:
+                found.setdefault(name, f"{path.relative_to(SOURCE)}:{node.lineno}")
+    return {name: at for name, at in found.items() if name not in NAMESPACES}
+
+
+def _name_in_namespace(node: ast.AST) -> str:
+    """Return the name of an attribute of `xp`, of the `xp` of an object, or of a part of `xp`."""
+    if not isinstance(node, ast.Attribute):
+        return ""
+    owner = node.value
+    if getattr(owner, "id", "") == "xp" or getattr(owner, "attr", "") == "xp":
+        return node.attr
+    part = _name_in_namespace(owner)
+    return f"{part}.{node.attr}" if part in NAMESPACES else ""
+
+
+def missing_names() -> list[str]:
+    """Return the names that CuPy lacks, or that cannot be called."""
+    xp = import_module("array_api_compat.cupy")
+    missing = []
+    for name, where in names_called().items():
+        try:
+            there = callable(attrgetter(name)(xp))
+        except AttributeError:
+            there = False
+        if not there:
+            missing.append(f"{where}: array_api_compat.cupy has no function {name}")
+    return missing
+
+
+def vector_kernels() -> list[tuple[str, str]]:
+    """Return a name and the source of the kernel by vectors, for each way that it is made."""
+    kinds = product(cupy_kernel.SIZES, INDICES, (0, 1), (0, 1))
+    return [
+        (
+            f"{BY_VECTORS}, {number}, {index}, {side_by_side}, {angle_step}",
+            cupy_kernel.raw_source(number, angle, index, side_by_side, angle_step),
+        )
+        for (number, angle), index, side_by_side, angle_step in kinds
+    ]
+
+
+def elementwise_kernels() -> list[tuple[str, str]]:
+    """Return a name and the source that CuPy makes of the kernel pair by pair."""
+    kernel = cupy_kernel.elementwise_kernel()
+    headers = "".join(f"#include <cupy/{header}>\n" for header in HEADERS)
+    made = []
+    for (number, angle), ndim, index in product(cupy_kernel.SIZES, AXES, INDICES):
+        x, table = (cupy.dtype(name).type for name in (number, angle))
+        *_, types = kernel._decide_params_type((x, x, table, table), (x, x))  # noqa: SLF001
+        is_32_bits = index == "int32"
+        infos = [
+            _kernel._ArgInfo(ARRAY, cupy.ndarray, dtype, ndim, False, is_32_bits)  # noqa: SLF001, FBT003
+            for dtype in (x, x, table, table, x, x)
+        ]
+        infos.append(_kernel._ArgInfo(INDEXER, None, None, ndim, True, is_32_bits))  # noqa: SLF001, FBT003
+        source = _kernel._get_elementwise_kernel_code(  # noqa: SLF001
+            tuple(infos), types, kernel.params, kernel.operation, kernel.name, kernel.preamble
+        )
+        made.append((f"pair by pair, {number}, {index}, {ndim} axes", headers + source))
+    return made
+
+
+def compiled(source: str, architecture: str) -> str:
+    """Compile a kernel for an architecture, down to its machine code, and return its PTX."""
+    own = Path(cupy.__file__).parent / "_core/include"
+    folders = [own, *(own / "cupy/_cccl" / part for part in ("cub", "thrust", "libcudacxx"))]
+    folders.append(find_nvidia_header_directory("cudart"))
+    options = [
+        *OPTIONS,
+        *cupy_kernel.OPTIONS,
+        *(f"-I{f}" for f in folders),
+        f"-arch={architecture}",
+    ]
+    program = nvrtc.createProgram(source, "kernel.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+        nvrtc.getCUBIN(program)
+        return nvrtc.getPTX(program).decode()
+    except nvrtc.NVRTCError as error:
+        message = f"{error}\n{nvrtc.getProgramLog(program)}"
+        raise RuntimeError(message) from None
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def faults(name: str, source: str, architecture: str) -> list[str]:
+    """Return what is wrong with a compiled kernel."""
+    try:
+        code = compiled(source, architecture)
+    except RuntimeError as error:
+        return [f"{name}, {architecture}: {error}"]
+    found = []
+    if re.search(r"\bfma\.rn", code):
+        found.append("rounds a product and a sum at once, NumPy each")
+    if name.startswith(BY_VECTORS):
+        stores = re.findall(r"\bst\.global\S*", code)
+        if not all(re.search(r"\.v4\.\w32|\.v2\.\w64", store) for store in stores):
+            found.append(f"does not store 16 bytes at a time: {stores}")
+        if len(re.findall(r"\b(?:div|rem)\.", code)) > 1:
+            found.append("divides more than once")
+    return [f"{name}, {architecture}: {fault}" for fault in found]
+
+
+def main() -> int:
+    """Print what is wrong, and return the exit status."""
+    wrong = missing_names()
+    print(f"{len(names_called())} names that src/ calls, {len(wrong)} missing")
+    start = time.perf_counter()
+    version = ".".join(map(str, nvrtc.getVersion()))
+    kernels = [*vector_kernels(), *elementwise_kernels()]
+    programs = [(*kernel, of) for kernel in kernels for of in ARCHITECTURES]
+    with ThreadPoolExecutor() as pool:
+        wrong += [
+            fault for some in pool.map(faults, *zip(*programs, strict=True)) for fault in some
+        ]
+    seconds = time.perf_counter() - start
+    print(f"{len(programs)} kernels compiled by NVRTC {version} in {seconds:.0f} s")
+    for fault in wrong:
+        print(fault)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
