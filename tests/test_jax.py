@@ -12,9 +12,15 @@ jnp = jax.numpy
 
 from positional_embeddings import (  # noqa: E402
     AbsolutePE,
+    ALiBiBias,
+    CausalMask,
+    GlobalMask,
     LearnedPE,
+    PaddingMask,
     RoPE,
     RoPEMultiHeadAttention,
+    SegmentMask,
+    SlidingWindowMask,
     create_causal_mask,
     create_padding_mask,
     scaled_dot_product_attention,
@@ -91,6 +97,101 @@ def test_masked_garbage_reaches_no_gradient(block_size):
 
     for gradient in jax.grad(total, argnums=(0, 1, 2))(jnp.asarray(X), k, k):
         assert bool(jnp.all(jnp.isfinite(gradient)))
+
+
+LOOPED = {
+    "plain": {},
+    "causal": {"mask": CausalMask()},
+    "window and padding": {"mask": SlidingWindowMask(4, 1) | PaddingMask([31, 9])},
+    "global tokens": {"mask": SlidingWindowMask(3, 3) & GlobalMask([0, 17])},
+    "documents": {"mask": SegmentMask([0] * 5 + [1] * 11 + [-1] * 3 + [2] * 12)},
+    "array": {"mask": X[:, 0, :1] > 0, "bias": None},
+    "bias": {"bias": ALiBiBias(4), "softcap": 3.0},
+    "functions": {"mask": lambda i, j: (i + j) % 3 == 0, "bias": lambda i, j: 0.5 * (i - j)},
+}
+
+
+@pytest.mark.parametrize("lengths", [(31, 31), (24, 31)])
+@pytest.mark.parametrize("name", LOOPED)
+def test_attention_in_loops_is_that_of_numpy(name, lengths):
+    rng = np.random.default_rng(1)
+    sizes = (lengths[0], 4), (31, 2), (31, 2)
+    q, k, v = (rng.standard_normal((6, *size, 2)) for size in sizes)
+    options = LOOPED[name] | {"enable_gqa": True}
+    if name == "array":
+        options |= {
+            "mask": rng.random(lengths) < 0.4,
+            "bias": rng.standard_normal((*lengths, 4, 1)),
+        }
+    expected = scaled_dot_product_attention(q, k, v, **options)
+    with jax.enable_x64(True):
+        options |= {
+            kind: jnp.asarray(given)
+            for kind, given in options.items()
+            if isinstance(given, np.ndarray)
+        }
+
+        def attend(*arrays):
+            return scaled_dot_product_attention(*arrays, **options, block_size=7)
+
+        arrays = [jnp.asarray(x) for x in (q, k, v)]
+        np.testing.assert_allclose(np.asarray(jax.jit(attend)(*arrays)), expected, atol=1e-12)
+        # Each of a batch by itself, but for what tells the sequences apart.
+        if "padding" not in name:
+            each = jax.jit(jax.vmap(attend, -1, -1))
+            several = np.asarray(each(*(x[..., None, :] for x in arrays)))[..., 0, :]
+            np.testing.assert_allclose(several, expected, atol=1e-12)
+
+
+def test_attention_in_loops_has_the_gradients_of_attention_at_once():
+    rng = np.random.default_rng(2)
+    q, k, v = (jnp.asarray(rng.standard_normal((4, 20, 3)), dtype=jnp.float32) for _ in range(3))
+    k = k.at[:, 19].set(jnp.nan)  # which the mask hides
+
+    def loss(arrays, table, block_size):
+        mask, bias = CausalMask(mask_diagonal=True), lambda i, j: table[i - j + 19]
+        options = {"mask": mask, "bias": bias, "block_size": block_size}
+        return jnp.sum(scaled_dot_product_attention(*arrays, **options) ** 2)
+
+    table = jnp.asarray(rng.standard_normal((39, 3)), dtype=jnp.float32)
+    of_loops, at_once = (
+        jax.jit(jax.grad(loss, argnums=(0, 1)), static_argnums=2)((q, k, v), table, size)
+        for size in (6, None)
+    )
+    for got, expected in zip(jax.tree.leaves(of_loops), jax.tree.leaves(at_once), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+        assert bool(jnp.all(jnp.isfinite(got)))
+
+
+def test_many_scores_are_looped_over_and_bound_memory():
+    """Neither what is compiled nor what it holds grows with the scores."""
+
+    def compiled(n, **options):
+        def attend(q):
+            return scaled_dot_product_attention(q, q, q, mask=CausalMask(), **options)
+
+        x = jax.ShapeDtypeStruct((8, n), jnp.float32)
+        lowered = jax.jit(attend).lower(x)
+        memory = lowered.compile().memory_analysis().temp_size_in_bytes
+        return len(lowered.as_text()), memory
+
+    text, memory = compiled(4096)
+    assert memory < 4 * 4096**2 / 2
+    longer, more = compiled(8192, block_size=1024)
+    assert longer < 1.5 * text
+    assert more < 4 * 8192**2 / 8
+
+
+def test_a_window_is_looped_over_in_few_blocks():
+    """Each block of queries takes the blocks of keys that it sees, and no others."""
+
+    def attend(q):
+        mask = CausalMask() | SlidingWindowMask(100, 0)
+        return scaled_dot_product_attention(q, q, q, mask=mask, block_size=64)
+
+    traced = str(jax.make_jaxpr(jax.jit(attend))(jax.ShapeDtypeStruct((8, 4096), jnp.float32)))
+    assert "length=3" in traced  # blocks of keys
+    assert "length=64" in traced  # blocks of queries: 4,096 / 64
 
 
 def test_arrays_over_several_devices():

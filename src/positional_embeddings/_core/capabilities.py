@@ -5,6 +5,7 @@ kept for another call. Below the table are the few questions that libraries answ
 their own, such as PyTorch's modes and strides.
 """
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache, wraps
@@ -47,10 +48,12 @@ class _Capabilities(NamedTuple):
     has_fmod: bool = False  # there is a remainder that is never rounded
     compiles_kernels: bool = False  # `ElementwiseKernel` compiles what is computed of an element
     multiplies_copies: bool = False  # batched products copy what is transposed or broadcast
+    has_loops: bool = False  # what is compiled can loop, by functions beyond the standard
 
 
 _SAFE = _Capabilities()
 _ALL = _Capabilities(*[True] * 6)
+_JAX = _Capabilities(shows_tracing=True, reads_values=True, has_fmod=True, has_loops=True)
 _LIBRARIES = {
     "numpy": _ALL,
     "cupy": _ALL._replace(compiles_kernels=True, multiplies_copies=True),
@@ -58,8 +61,8 @@ _LIBRARIES = {
     # What PyTorch makes in a mode (inference, fake, functional), and what JAX makes in a
     # trace, must not outlive it.
     "torch": _Capabilities(supports_inplace=True, reads_values=True, has_fmod=True),
-    "jax": _Capabilities(shows_tracing=True, reads_values=True, has_fmod=True),
-    "jaxlib": _Capabilities(shows_tracing=True, reads_values=True, has_fmod=True),
+    "jax": _JAX,
+    "jaxlib": _JAX,
     "dask": _Capabilities(has_fmod=True),
 }
 
@@ -298,6 +301,32 @@ def _is_cupy(xp: Namespace) -> bool:
 def records_gradients(x: Any) -> bool:
     """Tell whether a library differentiates by recording what is computed, as PyTorch does."""
     return bool(is_torch_array(x))
+
+
+class Loops(NamedTuple):
+    """Control flow of a library that compiles, where a loop of Python would be unrolled."""
+
+    # From a function of (state, element), a first state, and arrays whose first axis it goes
+    # along, to the last state and what the function returned beside it. What it computes on the
+    # way is computed again for a gradient, and not kept.
+    scan: Callable[..., Any]
+    cond: Callable[..., Any]  # of a 0-d condition, two functions, and their arguments
+
+
+def loops_of(array: Any, xp: Namespace) -> Loops | None:
+    """Return the loops of a library that compiles what is called now, None in other cases.
+
+    JAX calls what is not compiled operation by operation, and would compile each such loop anew.
+    """
+    # What is made while JAX compiles is traced, too; not so where it differentiates only.
+    if not _row_of(array).has_loops or not is_jax_tracer(xp.zeros(())):
+        return None
+    jax = sys.modules["jax"]
+
+    def scan(body: Callable[..., Any], state: Any, elements: Any) -> Any:
+        return jax.lax.scan(jax.checkpoint(body, prevent_cse=False), state, elements)
+
+    return Loops(scan, jax.lax.cond)
 
 
 def exp_in_place(x: Any, xp: Namespace) -> Any:

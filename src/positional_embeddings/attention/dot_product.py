@@ -88,7 +88,7 @@ def scaled_dot_product_attention(
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
-        blocks, unless the library cannot write to arrays.
+        blocks, unless the library can neither write to arrays nor loop over blocks.
     enable_gqa : bool, default False
         Grouped-query attention: one further axis of `k` and `v`, the heads, may have a
         length that divides that of `q`; query head h then reads key head ``h // group``.
@@ -128,7 +128,9 @@ def scaled_dot_product_attention(
     Blocks that a mask hides are skipped, and a `Mask`, a `Bias` or a function is evaluated block
     by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
     visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
-    window. Under JAX's tracing only a `Mask` skips blocks.
+    window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
+    computed in blocks by themselves, and only a `Mask` skips blocks; where JAX calls operation
+    by operation, blocks bound memory in no gradient.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.

@@ -11,12 +11,14 @@ from math import isqrt, log, prod
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core.capabilities import (
+    Loops,
     exp_in_place,
     fill_in_place,
     is_concretely_true,
     is_host_array,
     is_readable,
     is_true_without_waiting,
+    loops_of,
     multiplies_copies,
     records_gradients,
     strides_of,
@@ -24,6 +26,7 @@ from positional_embeddings._core.capabilities import (
 from positional_embeddings._core.memory import block_lengths, cuts
 from positional_embeddings._core.namespace import (
     Namespace,
+    default_integer,
     device_of,
     dtype_name,
     without_warnings,
@@ -39,11 +42,20 @@ from positional_embeddings.attention.blocks import (
     slice_sequence,
     slices_of,
 )
+from positional_embeddings.attention.loops import (
+    Stretch,
+    block_size_of_loops,
+    from_blocks,
+    in_blocks,
+    plan_loops,
+)
 from positional_embeddings.masks.ranges import Reach, count_positions
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**18
 ACCELERATOR_BLOCK = 2**24
+# ... or few enough for the memory of any device, which a trace does not tell of.
+LOOP_BLOCK = 2**22
 
 # Scores are few if the keys have this many times as many numbers.
 _FEW = 8
@@ -69,7 +81,7 @@ _INF = float("inf")
 Slices: TypeAlias = tuple[slice, ...]
 
 # Returns the mask or the bias between some queries and some keys, with axes (..., query, key).
-BlockFunction: TypeAlias = Callable[[Indices, Indices], Any]
+BlockFunction: TypeAlias = Callable[[Indices | Stretch, Indices | Stretch], Any]
 
 
 class AttentionInputs(NamedTuple):
@@ -133,16 +145,21 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
     query, key = inputs.query, inputs.key
+    loops = loops_of(query, xp)
     most = HOST_BLOCK if inputs.on_host else ACCELERATOR_BLOCK
+    most = LOOP_BLOCK if loops is not None else most
     rows = tuple(m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True))
     seen = inputs.seen()
     k_len = key.shape[-2] if seen is None else count_positions(seen.at_most)
     scores = prod((*rows, query.shape[-2], k_len))
     few = scores <= max(most, prod(key.shape) // _FEW) or (
-        not inputs.in_place and not _leaves_out_most(inputs, most)
+        not inputs.in_place and loops is None and not _leaves_out_most(inputs, most)
     )
     if (few and block_size is None) or 0 in (scores, inputs.value.shape[-1]):
         return attend_at_once(inputs.without_hidden_keys(seen, xp), xp)
+    if loops is not None:
+        size = block_size or block_size_of_loops(most, prod(rows))
+        return attend_in_loops(inputs, size, loops, xp)
     return attend_in_blocks(inputs, rows, block_size, most, xp)
 
 
@@ -226,6 +243,75 @@ def attend_in_blocks(
             work, [(block, groups[i::shares]) for block in last_first for i in range(shares)]
         )
     return output
+
+
+def attend_in_loops(inputs: AttentionInputs, size: int, loops: Loops, xp: Namespace) -> Any:
+    """Return the output, by loops of the library over blocks of `size` queries and keys."""
+    plan = plan_loops(inputs.query.shape[-2], inputs.key.shape[-2], size, inputs.visibility)
+    blocks = _key_value_blocks(inputs, xp)
+    wholes: list[Any] = []
+    rests: list[Any] = []
+    for array, axis in ((blocks.key, -2), (blocks.values, -2), (blocks.nonfinite, -1)):
+        whole, rest = (None, None) if array is None else in_blocks(array, axis, plan.k_block, xp)
+        wholes.append(whole)
+        rests.append(rest)
+    integer = default_integer(xp, inputs.device)
+    numbers = xp.asarray(plan.keys, dtype=integer, device=inputs.device)
+    visited, visits_rest = (
+        xp.asarray(some, dtype=xp.bool, device=inputs.device)
+        for some in (plan.visited, plan.visits_rest)
+    )
+    rest_keys = Stretch(
+        xp.asarray(wholes[0].shape[0] * plan.k_block, dtype=integer, device=inputs.device),
+        rests[0].shape[-2],
+    )
+
+    def of_queries(query: Any, start: Any, which: Any, visits: Any, visits_the_rest: Any) -> Any:
+        queries = Stretch(start, query.shape[-2])
+        query = xp.astype(query, inputs.dtype, copy=False) * inputs.scale
+
+        def update(state: OnlineSoftmax, keys: Stretch, key: Any, values: Any, nan: Any) -> Any:
+            mask, bias = (given and given(queries, keys) for given in (inputs.mask, inputs.bias))
+            mask, bias = _mask_and_bias(mask, bias, inputs.dtype, xp)
+            scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
+            scores = _masked_scores(scores, nan, mask, bias, inputs.softcap, xp)
+            return state.update(scores, values, blocks.headroom, xp)
+
+        def visit(state: OnlineSoftmax, element: Any) -> Any:
+            number, visits, *arrays = element
+            keys = Stretch(number * plan.k_block, plan.k_block)
+            seen = loops.cond(visits, lambda s: update(s, keys, *arrays), lambda s: s, state)
+            return seen, None
+
+        taken = [None if whole is None else xp.take(whole, which, axis=0) for whole in wholes]
+        state = _state_like(query, blocks, xp)
+        state, _ = loops.scan(visit, state, (which, visits, *taken))
+        if rest_keys.size:
+            last = lambda s: update(s, rest_keys, *rests)  # noqa: E731
+            state = loops.cond(visits_the_rest, last, lambda s: s, state)
+        return _restore_infinities(state.means(inputs.value.shape[-1], xp), xp)
+
+    whole, rest = in_blocks(inputs.query, -2, plan.q_block, xp)
+    count = whole.shape[0]
+    starts = xp.arange(count + 1, dtype=integer, device=inputs.device) * plan.q_block
+    elements = (whole, starts[:-1], numbers[:count, :], visited[:count, :], visits_rest[:count])
+    _, output = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
+    output = from_blocks(output, xp)
+    if rest.shape[-2] == 0:
+        return output
+    last = of_queries(rest, starts[-1], numbers[-1, :], visited[-1, :], visits_rest[-1])
+    return xp.concat([output, last], axis=-2)
+
+
+def _state_like(query: Any, blocks: KeyValueBlocks, xp: Namespace) -> "OnlineSoftmax":
+    """Return the state before the first key, sharded over devices as the products will be."""
+    product = _matmul_shared_keys(query[..., :1], xp.matrix_transpose(blocks.key[..., :1, :1]), xp)
+    weighted = _matmul_shared_keys(product, blocks.values[..., :1, :], xp)
+    # Zeros whatever the products are, of which only the place is taken.
+    sums, total = (
+        xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in (weighted, product)
+    )
+    return OnlineSoftmax(total - _INF, sums, total)
 
 
 def _split(part: Any, queries: Indices) -> list[tuple[slice, Any]]:

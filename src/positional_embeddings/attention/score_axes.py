@@ -8,11 +8,13 @@ from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Namespace,
     compute_dtype,
+    device_of,
     drop_none,
     namespace_of,
 )
 from positional_embeddings._core.positions import positions_of_ranges
 from positional_embeddings.attention.blocks import Indices, ranges_of, slice_sequence
+from positional_embeddings.attention.loops import Stretch
 from positional_embeddings.attention.online_softmax import BlockFunction
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import shift
@@ -221,7 +223,11 @@ def by_block(
 def _of_mask(
     mask: Mask, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
 ) -> BlockFunction:
-    def block(queries: Indices, keys: Indices) -> Any:
+    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
+        if isinstance(queries, Stretch) or isinstance(keys, Stretch):
+            q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
+            hidden = mask._at_positions(q_idx + start, k_idx, layout.k_len, xp, device)
+            return layout.align_mask_or_bias("mask", hidden, xp)
         positions = shift(ranges_of(queries, q.shape[layout.seq]), start)
         ranges = ranges_of(keys, layout.k_len)
         hidden = mask._between(positions, ranges, layout.k_len, xp, device)
@@ -235,7 +241,7 @@ def _of_bias(
 ) -> BlockFunction:
     dtype = compute_dtype(q.dtype, xp)
 
-    def block(queries: Indices, keys: Indices) -> Any:
+    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
         q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
         between = bias._at_positions(q_idx + start, k_idx, dtype)
         return layout.align_mask_or_bias("bias", between, xp)
@@ -246,7 +252,7 @@ def _of_bias(
 def _of_function(
     kind: str, function: ScoreFunction, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
 ) -> BlockFunction:
-    def block(queries: Indices, keys: Indices) -> Any:
+    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
         q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
         name, array = call_score_function(kind, function, q_idx[:, None], k_idx[None, :], xp, q=q)
         return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
@@ -255,23 +261,36 @@ def _of_function(
 
 
 def _of_array(aligned: Any, xp: Namespace) -> BlockFunction:
-    def block(queries: Indices, keys: Indices) -> Any:
+    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
         part = aligned
         for axis, at in ((-2, queries), (-1, keys)):
-            part = part if part.shape[axis] == 1 else slice_sequence(part, axis, at, xp)
+            if part.shape[axis] == 1:
+                continue
+            if isinstance(at, Stretch):
+                part = xp.take(part, at.indices(xp, device_of(part)), axis=axis)
+            else:
+                part = slice_sequence(part, axis, at, xp)
         return part
 
     return block
 
 
 def _indices(
-    queries: Indices, keys: Indices, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
+    queries: Indices | Stretch,
+    keys: Indices | Stretch,
+    layout: ScoreLayout,
+    q: Any,
+    device: Any,
+    xp: Namespace,
 ) -> tuple[Any, Any]:
     """Return the indices of the queries and of the keys of a block."""
-    return (
-        positions_of_ranges(ranges_of(queries, q.shape[layout.seq]), xp, device),
-        positions_of_ranges(ranges_of(keys, layout.k_len), xp, device),
+    q_idx, k_idx = (
+        at.indices(xp, device)
+        if isinstance(at, Stretch)
+        else positions_of_ranges(ranges_of(at, size), xp, device)
+        for at, size in ((queries, q.shape[layout.seq]), (keys, layout.k_len))
     )
+    return q_idx, k_idx
 
 
 def given_arrays(**given: Any) -> dict[str, Any]:

@@ -309,6 +309,13 @@ class Mask(WeightedLayer, ABC):
             Points(q, xp, device, k_len, queries), Points(k, xp, device, k_len, keys, 1)
         )
 
+    def _at_positions(self, query: Any, key: Any, k_len: int, xp: Namespace, device: Device) -> Any:
+        """Return the mask between arrays of positions, (query, key, batch), or 1 on an axis."""
+        return self._hides(
+            Points(query[:, None, None], xp, device, k_len),
+            Points(key[None, :, None], xp, device, k_len),
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Combined(Mask):
