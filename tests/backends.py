@@ -26,8 +26,11 @@ NAMES = {
     "jax-jit": "jax",
     "jax-jit-x64": "jax",
     "dask": "dask",
+    "cubed": "cubed",
     "cupy": "cupy",
 }
+# Libraries that compute chunk by chunk, and their modules with `from_array`.
+CHUNKED = {"dask": "dask.array", "cubed": "cubed"}
 
 
 def missing(name: str) -> str | None:
@@ -99,11 +102,10 @@ class Backend:
             dtype = "int32" if dtype == "int64" and not self.has_int64 else dtype
             host = host.astype(dtype)
             dtype = getattr(self.xp, dtype)
-        if self.name == "dask":
-            import dask.array
-
+        if self.name in CHUNKED:
             chunks = tuple(max(1, (n + 1) // 2) for n in host.shape)
-            return dask.array.from_array(host.astype(dtype), chunks=chunks)
+            library = importlib.import_module(CHUNKED[self.name])
+            return library.from_array(host.astype(dtype), chunks=chunks)
         return self.xp.asarray(host, dtype=dtype, device=self.device)
 
     def numpy(self, array: Any) -> np.ndarray:
@@ -158,7 +160,13 @@ def opened(name: str) -> Iterator[Backend]:
         device = jax.devices("cpu")[0]
         setting = jax.enable_x64(name.endswith("x64"))
     else:
-        library = importlib.import_module("dask.array" if name == "dask" else name)
+        library = importlib.import_module(CHUNKED.get(name, name))
+        if name == "dask":
+            # Tasks call functions of this library, which forbid to compute by a setting of
+            # the process: not in several threads.
+            setting = importlib.import_module("dask").config.set(scheduler="synchronous")
+        elif name == "cubed":
+            setting = library.config.set({"spec.executor_name": "single-threaded"})
         xp = array_api_compat.array_namespace(library.empty(0))
         device = array_api_compat.device(library.empty(0))
     with setting:

@@ -21,6 +21,8 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+# Each example on cubed writes and reads files.
+settings.register_profile("few", settings.get_profile("default"), max_examples=2)
 settings.load_profile("default")
 pytest.register_assert_rewrite("wrong_inputs")
 
@@ -66,6 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if (reason := missing(name)) is not None:
             message = f"--backend {name}: {reason}"
             raise pytest.UsageError(message)
+    if config.getoption("--backend") == ["cubed"]:
+        settings.load_profile("few")
 
 
 def _chosen(config: pytest.Config) -> list[str]:

@@ -13,6 +13,23 @@ from positional_embeddings import (  # noqa: E402
 )
 
 
+def tasks(array):
+    return len(dict(array.__dask_graph__()))
+
+
+@pytest.fixture
+def forbid_computing():
+    """Let nothing be computed until the test asks for it."""
+    from dask import config
+
+    def scheduler(*_, **__):
+        message = "computed early"
+        raise AssertionError(message)
+
+    with config.set(scheduler=scheduler):
+        yield
+
+
 def test_chunks_along_sequence_and_batch_are_kept():
     x = da.ones((8, 10, 6), chunks=(8, 4, 3))
     assert RoPE(8, 10)(x).chunks[1:] == ((4, 4, 2), (3, 3))
@@ -47,3 +64,26 @@ def test_positions_of_unknown_length():
     got = RoPE(4, 1)(x, positions=positions)
     expected = RoPE(4, 1)(values[:, ::2], positions=np.asarray([0, 2, 4]))
     np.testing.assert_allclose(got.compute(), expected, atol=1e-12)
+
+
+@pytest.mark.usefixtures("forbid_computing")
+@pytest.mark.parametrize("layer", [RoPE(8, 4096), AbsolutePE(8, 4096)], ids=["rotary", "absolute"])
+def test_few_tasks_for_each_chunk(layer):
+    """One task a chunk, and one for its numbers; tables take a few for a chunk of positions."""
+    for sequence, batch in ((8, 1), (8, 64), (64, 8)):
+        x = da.ones((8, 64 * sequence, batch), chunks=(8, 64, 1))
+        made = layer(x)
+        assert made.chunks == x.chunks
+        assert tasks(made) <= 2 * x.npartitions + 14 * sequence
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("chunks", [(8, 4, 3), (4, 3, 2), (3, 10, 1)])
+def test_features_become_one_chunk_when_they_are_rotated(layout, chunks):
+    values = np.random.default_rng(0).standard_normal((8, 10, 6))
+    rope = RoPE(8, 30, layout=layout)
+    x = da.from_array(values, chunks=chunks)
+    for options in ({}, {"offset": 20}, {"inverse": True}):
+        made = rope(x, **options)
+        assert made.chunks == ((8,), *x.chunks[1:])
+        np.testing.assert_allclose(made.compute(), rope(values, **options), rtol=0, atol=1e-14)

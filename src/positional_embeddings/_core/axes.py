@@ -8,7 +8,13 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
-from positional_embeddings._core.capabilities import caches_tables, is_compiling, strides_of
+from positional_embeddings._core.capabilities import (
+    caches_tables,
+    chunks_of,
+    is_chunked,
+    is_compiling,
+    strides_of,
+)
 from positional_embeddings._core.checks import broadcasts, fits, integer, is_known, real
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.namespace import (
@@ -176,6 +182,8 @@ class Target(NamedTuple):
     is_cached: bool
     is_compiling: bool
     name: str
+    # Lengths of the chunks of the sequence, None if the array is not computed chunk by chunk.
+    seq_chunks: tuple[int, ...] | None = None
 
     def from_host(self, tables: Iterable[Any], *, copy: bool | None = None) -> tuple[Any, ...]:
         """Return NumPy tables in the target's library."""
@@ -212,6 +220,7 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
         caches_tables(x),
         is_compiling(x),
         name,
+        chunks_of(x)[seq] if is_chunked(x) else None,
     )
 
 
@@ -235,7 +244,10 @@ def _host_target(
 def positions_from(offset: int, count: int, target: Target) -> Any:
     """Return the positions of a sequence that begins at `offset`."""
     stop = offset + count
-    return target.xp.arange(offset, stop, dtype=target.integer, device=target.device)
+    options = {"dtype": target.integer, "device": target.device}
+    if target.seq_chunks is not None:
+        options["chunks"] = (target.seq_chunks,)
+    return target.xp.arange(offset, stop, **options)
 
 
 def repeated_position(number: float, shape: tuple[int, ...], target: Target) -> Any:

@@ -6,9 +6,9 @@ their own, such as PyTorch's modes and strides.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from threading import get_ident
 from types import ModuleType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -183,8 +183,59 @@ def on_the_host(x: Any) -> bool:
 
 
 def is_chunked(x: Any) -> bool:
-    """Tell whether an array is computed chunk by chunk, so that a gather may cost more of them."""
-    return bool(is_dask_array(x))
+    """Tell whether an array is computed later, chunk by chunk, by dask or by cubed."""
+    return bool(is_dask_array(x)) or _is_cubed_array(x)
+
+
+def _is_cubed_array(x: Any) -> bool:
+    return type(x).__module__.partition(".")[0] == "cubed"
+
+
+def chunks_of(x: Any) -> tuple[tuple[Any, ...], ...]:
+    """Return the lengths of the chunks on each axis, NaN where dask does not know them."""
+    chunks: tuple[tuple[Any, ...], ...] = x.chunks
+    return chunks
+
+
+def rechunked(x: Any, chunks: Mapping[int, tuple[int, ...]]) -> Any:
+    """Return a chunked array with these chunks on some axes; axes of length 1 stay."""
+    wanted = {
+        axis: lengths
+        for axis, lengths in chunks.items()
+        if x.shape[axis] != 1 and x.chunks[axis] != lengths
+    }
+    if _is_cubed_array(x):  # has a length of all but the last chunk
+        wanted = {axis: lengths[0] for axis, lengths in wanted.items()}  # type: ignore[misc]
+    return x.rechunk(wanted) if wanted else x
+
+
+def map_chunks(
+    function: Callable[..., Any], *arrays: Any, chunks: tuple[tuple[Any, ...], ...], dtype: Any
+) -> Any:
+    """Return what a function makes of the chunks in the same place of chunked arrays.
+
+    The arrays have as many axes as `chunks`, those of the result. On each axis they have as many
+    chunks as it, or one. The function gets the chunks, arrays of NumPy or CuPy or whatever they
+    are, and the numbers of the chunk on all axes as `block_id`: one task for each chunk.
+    """
+    first = arrays[0]
+    if is_dask_array(first):
+        library = sys.modules["dask.array"]
+        # Else dask would call the function with empty arrays.
+        meta = library.utils.meta_from_array(first, ndim=len(chunks), dtype=dtype)
+        return library.map_blocks(function, *arrays, chunks=chunks, dtype=dtype, meta=meta)
+    # cubed counts the chunks of the first array.
+    library = sys.modules["cubed"]
+    numbers = tuple(map(len, chunks))
+    counted = library.empty(numbers, dtype=library.bool, chunks=1, spec=first.spec)
+    applied = partial(_without_first, function)
+    return library.map_blocks(applied, counted, *arrays, chunks=chunks, dtype=dtype)
+
+
+def _without_first(
+    function: Callable[..., Any], _: Any, *chunks: Any, block_id: tuple[int, ...]
+) -> Any:
+    return function(*chunks, block_id=block_id)
 
 
 def strides_of(x: Any) -> tuple[int, ...] | None:

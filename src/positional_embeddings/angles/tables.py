@@ -14,9 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.axes import RowAxis, Target
 from positional_embeddings._core.capabilities import (
+    chunks_of,
     compiles_kernels,
     current_stream,
     integers_on_host,
+    is_chunked,
+    map_chunks,
+    rechunked,
 )
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.memory import cuts, read_only
@@ -24,7 +28,11 @@ from positional_embeddings._core.namespace import (
     Array,
     HostArray,
     Namespace,
+    default_integer,
+    device_of,
+    dtype_name,
     host,
+    namespace_of,
 )
 from positional_embeddings.angles.cos_sin import cos_sin, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
@@ -135,8 +143,8 @@ class PositionTables:
             return Request(target, positions, integers, own)
         count = axes.length(target, target.seq, target.name)
         checks.within_table(count, offset, self.size, self.size_name, target.seq, target.name)
-        if target.is_compiling:
-            # Computed in the graph, which then serves every offset.
+        if target.is_compiling or target.seq_chunks is not None:
+            # Computed in the graph, which then serves every offset, and holds no tables.
             shape = (*self.coordinates, count)
             counted = axes.positions_from(offset, count, target)
             return Request(target, target.xp.broadcast_to(counted, shape), None, (target.seq,))
@@ -289,6 +297,8 @@ class PositionTables:
 
     def _computed(self, positions: Any, target: Target) -> tuple[Any, ...]:
         """Return the tables of any positions."""
+        if is_chunked(positions):
+            return self._computed_by_chunks(positions, target)
         xp, row_axis = target.xp, target.row_axis
         shape = positions.shape[len(self.coordinates) :]
 
@@ -307,6 +317,29 @@ class PositionTables:
         return tuple(
             xp.reshape(table, _shape(table.shape[row_axis], shape, row_axis)) for table in tables
         )
+
+    def _computed_by_chunks(self, positions: Any, target: Target) -> tuple[Any, ...]:
+        """Return the tables of chunked positions, those of a chunk in one task."""
+        coordinates = len(self.coordinates)
+        positions = rechunked(positions, {a: (positions.shape[a],) for a in range(coordinates)})
+        lengths = chunks_of(positions)[coordinates:]
+        inner = target.row_axis == -1
+        # A layer of its own, for what this one keeps has no place in a graph.
+        make, fields = self.__reduce__()
+        of_chunk = partial(_stacked_tables, make(*fields), target._replace(shape=()))
+        one_position = host.zeros((*self.coordinates, *(1,) * len(lengths)))
+        tables = of_chunk(self._with_axes_of_tables(one_position, inner=inner))
+        count, rows = tables.shape[0], tables.shape[-1 if inner else 1]
+        chunks = ((count,), *lengths, (rows,)) if inner else ((count,), (rows,), *lengths)
+        positions = self._with_axes_of_tables(positions, inner=inner)
+        tables = map_chunks(of_chunk, positions, chunks=chunks, dtype=target.dtype)
+        return tuple(tables[i, ...] for i in range(count))
+
+    def _with_axes_of_tables(self, positions: Any, *, inner: bool) -> Any:
+        """Return positions with axes of length 1 for tables and their rows."""
+        # The coordinates, if there are any, take the first of them.
+        first = (None,) * ((1 if inner else 2) - len(self.coordinates))
+        return positions[(*first, ..., None)] if inner else positions[(*first, ...)]
 
     def _arranged(self, cos: Any, sin: Any, xp: Namespace, row_axis: RowAxis) -> tuple[Any, ...]:
         return (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp, row_axis)
@@ -362,6 +395,20 @@ class PositionTables:
             positions = xp.take(positions, index, axis=0)
         where = target.dtype, xp, self.factor, target.row_axis
         return cos_sin_by_kernel(positions, parts, *where, per_frequency=self.sections is not None)
+
+
+def _stacked_tables(
+    layer: PositionTables, target: Target, positions: Any, *, block_id: Any = None
+) -> Any:
+    """Return the tables of a chunk of positions, an array of NumPy or CuPy, as one array."""
+    del block_id
+    xp, inner = namespace_of(positions=positions), target.row_axis == -1
+    first = (0,) * ((1 if inner else 2) - len(layer.coordinates))
+    positions = positions[(*first, ..., 0)] if inner else positions[(*first, ...)]
+    on = device_of(positions)
+    dtype = getattr(xp, dtype_name(target.dtype))
+    target = target._replace(xp=xp, device=on, dtype=dtype, integer=default_integer(xp, on))
+    return xp.stack(layer._computed(positions, target))  # noqa: SLF001
 
 
 def _covering(windows: dict[Any, Any], kind: Any, start: int, stop: int) -> Window | None:

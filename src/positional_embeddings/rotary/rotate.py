@@ -1,7 +1,7 @@
 """Rotation of pairs of features: traced in one expression, in blocks, or by a compiled kernel."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from math import prod
 from types import ModuleType
@@ -9,8 +9,12 @@ from typing import Any
 
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.capabilities import (
+    chunks_of,
+    is_chunked,
     is_host_array,
+    map_chunks,
     on_the_host,
+    rechunked,
     shares_memory,
     strides_of,
     supports_inplace,
@@ -25,6 +29,7 @@ from positional_embeddings._core.namespace import (
     ArrayT,
     Namespace,
     compute_dtype,
+    device_of,
     drop_none,
     host,
     is_complex,
@@ -221,7 +226,8 @@ def rotate(
     `out` has been checked; it may be `x`.
     """
     if not supports_inplace(x, cos, sin):
-        whole: ArrayT = _rotate_traced(x, cos, sin, axis, layout, xp)
+        rotated_whole = _rotate_chunks if is_chunked(x) else _rotate_traced
+        whole: ArrayT = rotated_whole(x, cos, sin, axis, layout, xp)
         return whole if out is None else _write_to(out, whole)
     if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
         return _write_to(out, rotate(x, cos, sin, axis, layout, xp, kernel=kernel))
@@ -378,6 +384,29 @@ def _features(
     first, second = features_of_pairs(block[axis].start, block[axis].stop, pairs, layout)
     before, after = block[:axis], block[axis + 1 :]
     return (*before, first, *after), (*before, second, *after)
+
+
+def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
+    """Rotate each chunk in one task; the features become one chunk."""
+    chunks = chunks_of(x)
+    others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
+    if not all(checks.is_known(n) for lengths in others.values() for n in lengths):
+        return _rotate_traced(x, cos, sin, axis, layout, xp)
+    x = rechunked(x, {axis: (x.shape[axis],)})
+    tables = (rechunked(table, others | {axis: (table.shape[axis],)}) for table in (cos, sin))
+    rotate_chunk = partial(_rotate_chunk, axis=axis, layout=layout)
+    return map_chunks(rotate_chunk, x, *tables, chunks=chunks_of(x), dtype=x.dtype)
+
+
+def _rotate_chunk(
+    x: Any, cos: Any, sin: Any, *, axis: int, layout: str, block_id: Any = None
+) -> Any:
+    """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
+    del block_id  # dask tells it only to functions that name it, cubed to all
+    xp = namespace_of(x=x)
+    on, dtype = device_of(x), compute_dtype(x.dtype, xp)
+    cos, sin = (xp.asarray(table, dtype=dtype, device=on) for table in (cos, sin))
+    return rotate(x, cos, sin, axis, layout, xp, kernel=find_kernel(x, None, None))
 
 
 def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
