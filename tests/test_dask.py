@@ -7,7 +7,13 @@ da = pytest.importorskip("dask.array", reason="dask is not installed")
 
 from positional_embeddings import (  # noqa: E402
     AbsolutePE,
+    ALiBiBias,
+    CausalMask,
+    FunctionMask,
+    GlobalMask,
+    PaddingMask,
     RoPE,
+    SlidingWindowMask,
     create_causal_mask,
     scaled_dot_product_attention,
 )
@@ -87,3 +93,71 @@ def test_features_become_one_chunk_when_they_are_rotated(layout, chunks):
         made = rope(x, **options)
         assert made.chunks == ((8,), *x.chunks[1:])
         np.testing.assert_allclose(made.compute(), rope(values, **options), rtol=0, atol=1e-14)
+
+
+def parts_of_attention(rng, **hidden):
+    q, k, v = rng.standard_normal((3, 8, 20, 4, 2))
+    if hidden:
+        k[0, 3], v[1, 4] = np.nan, np.inf
+    return q, k, v
+
+
+MASKS = {
+    "none": {},
+    "causal": {"mask": CausalMask()},
+    "window": {"mask": CausalMask() | SlidingWindowMask(3, 0)},
+    "scattered": {"mask": SlidingWindowMask(2, 2) & GlobalMask([0, 15])},
+    "padding": {"mask": PaddingMask([3, 15])},
+    "nothing seen": {"mask": CausalMask() | PaddingMask([0, 20], side="left")},
+    "bias value": {"mask": CausalMask(), "bias": ALiBiBias(4)},
+    "function": {"mask": lambda q_idx, k_idx: (q_idx + k_idx) % 3 == 0},
+    "function in a value": {"mask": FunctionMask(lambda i, j: (i + j) % 3 == 0) | CausalMask()},
+    "offset": {"mask": CausalMask(), "offset": 5},
+    "softcap in blocks": {"softcap": 2.0, "block_size": 3},
+}
+
+
+@pytest.mark.parametrize("options", MASKS.values(), ids=MASKS)
+@pytest.mark.parametrize("heads", [4, 2, 1])
+@pytest.mark.parametrize("chunks", [(4, 6, 2, 1), (8, 1, 4, 2), (8, 20, 1, 2)])
+def test_attention_over_chunks_of_keys(options, heads, chunks):
+    q, k, v = parts_of_attention(np.random.default_rng(0))
+    k, v = k[:, :, :heads], v[:, :, :heads]
+    x, y, z = (da.from_array(array, chunks=chunks) for array in (q, k, v))
+    made = scaled_dot_product_attention(x, y, z, enable_gqa=True, **options)
+    assert made.chunks[1] == x.chunks[1]
+    expected = scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+    np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["causal", "window", "padding", "bias value"])
+def test_hidden_keys_that_are_not_finite_do_not_matter_in_any_chunk(name):
+    q, k, v = parts_of_attention(np.random.default_rng(0), hidden=True)
+    made = scaled_dot_product_attention(
+        *(da.from_array(array, chunks=(8, 6, 2, 1)) for array in (q, k, v)), **MASKS[name]
+    )
+    expected = scaled_dot_product_attention(q, k, v, **MASKS[name])
+    np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-13)
+
+
+def test_masks_and_biases_that_are_arrays_are_cut_as_the_keys_are():
+    rng = np.random.default_rng(0)
+    q, k, v = parts_of_attention(rng)
+    given = {"mask": rng.random((20, 20, 1, 2)) < 0.3, "bias": rng.standard_normal((1, 20, 4, 1))}
+    made = scaled_dot_product_attention(
+        *(da.from_array(array, chunks=(8, 6, 2, 1)) for array in (q, k, v)),
+        **{name: da.from_array(array, chunks=7) for name, array in given.items()},
+    )
+    expected = scaled_dot_product_attention(q, k, v, **given)
+    np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.usefixtures("forbid_computing")
+def test_graphs_grow_with_the_pairs_of_chunks_that_are_seen():
+    x = da.ones((64, 65_536, 8), chunks=(64, 1024, 8), dtype=np.float32)
+    n = x.numblocks[1]
+    window = CausalMask() | SlidingWindowMask(1024, 0)
+    for mask, pairs in ((None, n * n), (CausalMask(), n * (n + 1) / 2), (window, 2 * n)):
+        made = scaled_dot_product_attention(x, x, x, mask=mask)
+        assert made.chunks == x.chunks
+        assert tasks(made) < 3 * pairs + 20 * n

@@ -4,7 +4,12 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import on_the_host, supports_inplace, without_autocast
+from positional_embeddings._core.capabilities import (
+    is_chunked,
+    on_the_host,
+    supports_inplace,
+    without_autocast,
+)
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -17,6 +22,7 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings._core.positions import position_interval
 from positional_embeddings.attention.blocks import Visibility
+from positional_embeddings.attention.chunked import Terms, attend_by_chunks
 from positional_embeddings.attention.online_softmax import AttentionInputs, attend, softmax_weights
 from positional_embeddings.attention.score_axes import (
     ScoreFunction,
@@ -178,8 +184,13 @@ def scaled_dot_product_attention(
     checked = _check(arrays, terms, feature_axis, seq_axis, *options)
     layout, xp = checked.layout, checked.xp
     inputs = _prepare(q, k, v, mask, bias, checked)
-    with without_autocast(q):
-        output = attend(inputs, checked.block_size, xp)
+    output = None
+    if is_chunked(q):
+        given = Terms(mask, bias, layout, q, checked.start, checked.block_size)
+        output = attend_by_chunks(inputs, given, xp)
+    if output is None:
+        with without_autocast(q):
+            output = attend(inputs, checked.block_size, xp)
     output = layout.from_rows(output, (layout.seq, layout.feature), xp)
     return xp.astype(output, q.dtype, copy=False)  # type: ignore[no-any-return]
 

@@ -204,9 +204,19 @@ def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
 
 
 def attend_in_blocks(
-    inputs: AttentionInputs, rows: Sequence[int], block_size: int | None, most: int, xp: Namespace
+    inputs: AttentionInputs,
+    rows: Sequence[int],
+    block_size: int | None,
+    most: int,
+    xp: Namespace,
+    *,
+    partial: bool = False,
 ) -> Any:
-    """Return the output, (*rows, query, feature), with about `most` scores at a time."""
+    """Return the output, (*rows, query, feature), with about `most` scores at a time.
+
+    With `partial` its features are followed by the total of the weights and by the maximum of
+    the scores that they are relative to, so that `merge_partial` can add further keys.
+    """
     q_len, k_len = inputs.query.shape[-2], inputs.key.shape[-2]
     q_block = min(q_len, block_size or isqrt(most))
     k_block = min(k_len, block_size or most // q_block)
@@ -220,16 +230,16 @@ def attend_in_blocks(
     if not inputs.in_place:
         parts = []
         for block in query_blocks:
-            part = _attend_rows(inputs, blocks, groups, block, xp)[0]
+            part = _attend_rows(inputs, blocks, groups, block, xp, partial=partial)[0]
             parts += _split(part, block.queries)
         return xp.concat([part for _, part in sorted(parts, key=lambda at: at[0].start)], axis=-2)
 
-    shape = (*rows, q_len, inputs.value.shape[-1])
+    shape = (*rows, q_len, inputs.value.shape[-1] + (2 if partial else 0))
     output = xp.empty(shape, dtype=inputs.dtype, device=inputs.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
-        parts = _attend_rows(inputs, blocks, some, block, xp)
+        parts = _attend_rows(inputs, blocks, some, block, xp, partial=partial)
         for group, part in zip(some, parts, strict=True):
             for queries, means in _split(part, block.queries):
                 output[(*group, queries, ALL)] = means
@@ -351,6 +361,8 @@ def _attend_rows(
     groups: Sequence[Slices],
     block: QueryBlock,
     xp: Namespace,
+    *,
+    partial: bool,
 ) -> list[Any]:
     """Return the output of a block of queries, one for each group of rows.
 
@@ -387,7 +399,27 @@ def _attend_rows(
             scores = _masked_scores(scores, nonfinite, own_mask, own_bias, inputs.softcap, xp)
             states[i] = query, state.update(scores, values, blocks.headroom, xp)
             del scores  # so that the next ones take the same memory, which is in the cache
-    return [_restore_infinities(state.means(inputs.value.shape[-1], xp), xp) for _, state in states]
+    features = inputs.value.shape[-1]
+    outputs = [_restore_infinities(state.means(features, xp), xp) for _, state in states]
+    if not partial:
+        return outputs
+    return [
+        xp.concat([output, state.total, state.maximum(xp)], axis=-1)
+        for output, (_, state) in zip(outputs, states, strict=True)
+    ]
+
+
+def merge_partial(parts: Any, may_hide: bool, xp: Namespace) -> Any:  # noqa: FBT001
+    """Return one partial output from those of several keys, (..., query, part, feature + 2)."""
+    means, total, maximum = parts[..., :-2], parts[..., -2:-1], parts[..., -1:]
+    highest = xp.max(maximum, axis=-2, keepdims=True)
+    weights = total * xp.exp(maximum - xp.where(highest == -_INF, 0.0, highest))
+    weighted = weights * means
+    if may_hide:  # what has no weight may be infinite
+        weighted = xp.where(weights == 0, 0.0, weighted)
+    total = xp.sum(weights, axis=-2, keepdims=True)
+    means = xp.sum(weighted, axis=-2, keepdims=True) / xp.where(total == 0, 1.0, total)
+    return xp.concat([means, total, highest], axis=-1)
 
 
 def _start(
@@ -430,6 +462,10 @@ class OnlineSoftmax(NamedTuple):
         weights = exp_in_place(scores - finite_max, xp)
         sums, total = _weighted_sums(weights, values, xp)
         return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
+
+    def maximum(self, xp: Namespace) -> Any:
+        """Return the maximum that the sums are relative to."""
+        return xp.zeros_like(self.total) if self.running_max is None else self.running_max
 
     def means(self, features: int, xp: Namespace) -> list[Any]:
         """Return the weighted means of the values, zeros if every key was hidden."""

@@ -217,7 +217,7 @@ def by_block(
         return _of_bias(given, layout, q, start, device, xp)
     if callable(given):
         return _of_function(kind, given, layout, q, device, xp)
-    return _of_array(layout.align(kind, given, q.shape[layout.seq], layout.k_len, xp), xp)
+    return of_array(layout.align(kind, given, q.shape[layout.seq], layout.k_len, xp), xp)
 
 
 def _of_mask(
@@ -260,7 +260,9 @@ def _of_function(
     return block
 
 
-def _of_array(aligned: Any, xp: Namespace) -> BlockFunction:
+def of_array(aligned: Any, xp: Namespace) -> BlockFunction:
+    """Return the function that cuts blocks from an array (..., query, key)."""
+
     def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
         part = aligned
         for axis, at in ((-2, queries), (-1, keys)):
