@@ -232,7 +232,7 @@ def _within(
     """Return a mask or a bias of a chunk, which is asked by indices in the chunk."""
     own_rows = tuple(slice(*bounds) for bounds in rows)
 
-    def block(queries: Indices, keys: Indices) -> Any:
+    def block(queries: Any, keys: Any) -> Any:
         term = whole(_shifted(queries, q_start), _shifted(keys, k_start))
         return slice_broadcast(term, (*own_rows, ALL, ALL))
 
