@@ -110,7 +110,14 @@ def _case(topic: str, name: str, inputs: RotationInputs, labels: dict[str, Any])
     return Case(topic, name, x.nbytes, contenders, known | labels)
 
 
-def ours(inputs: RotationInputs, *, fused: bool, with_out: bool = False, xp: Any = np) -> Run:
+def ours(
+    inputs: RotationInputs,
+    *,
+    fused: bool,
+    with_out: bool = False,
+    xp: Any = np,
+    dtype: Any = None,
+) -> Run:
     """Return the call of this library, which may write to an array that is there already."""
     rope = RoPE(
         inputs.head,
@@ -121,7 +128,7 @@ def ours(inputs: RotationInputs, *, fused: bool, with_out: bool = False, xp: Any
         seq_axis=inputs.seq_axis,
         fused=fused,
     )
-    x, offset = xp.asarray(inputs.x), inputs.offset
+    x, offset = xp.asarray(inputs.x, dtype=dtype), inputs.offset
     if with_out:
         out = xp.empty_like(x)
         return lambda: rope(x, out=out)
@@ -133,7 +140,7 @@ def positions(settings: Settings) -> list[Builder]:
     seq = 512 if settings.quick else 2048
     names = {"eight one-token sequences": one_token_each, f"{seq:,} packed": partial(packed, seq)}
     return [
-        (f"positions {name}, {how}", partial(_by_positions, f"{name}, {how}", given, fused))
+        (f"positions {name}, {how}", partial(by_positions, f"{name}, {how}", given, fused))
         for name, given in names.items()
         for how, fused in (("fused=False", False), ("default", None))
     ]
@@ -154,9 +161,19 @@ def packed(seq: int) -> tuple[RotationInputs, HostArray, HostArray]:
     return inputs, places, replace(inputs, positions=places).expected()
 
 
-def _by_positions(name: str, given: Any, fused: Any, rounds: Rounds) -> dict[str, Any]:
+def by_positions(
+    name: str,
+    given: Any,
+    fused: Any,
+    rounds: Rounds,
+    *,
+    xp: Any = np,
+    sync: Run | None = None,
+    view: Callable[[Any], HostArray] = np.asarray,
+) -> dict[str, Any]:
+    """Measure positions that are given against the same call by an offset."""
     inputs, places, expected = given()
-    x, offset = inputs.x, inputs.offset
+    x, places, offset = xp.asarray(inputs.x), xp.asarray(places), inputs.offset
     rope = RoPE(inputs.head, 2048, BASE, feature_axis=-1, seq_axis=-2, fused=fused)
 
     def by_tables() -> Run:
@@ -172,5 +189,5 @@ def _by_positions(name: str, given: Any, fused: Any, rounds: Rounds) -> dict[str
         BY_POSITIONS: (lambda: partial(rope, x, positions=places), expected),
         BY_TABLES: (by_tables, expected),
     }
-    contenders = [Contender(form, *run, tracked=True) for form, run in runs.items()]
-    return measured(Case("positions", name, x.nbytes, contenders), rounds)
+    contenders = [Contender(form, *run, tracked=xp is np, view=view) for form, run in runs.items()]
+    return measured(Case("positions", name, inputs.x.nbytes, contenders), rounds, sync)

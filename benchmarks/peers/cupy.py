@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import cupy
 
 if TYPE_CHECKING:
-    from harness.inputs import RotationInputs
+    from harness.inputs import AttentionInputs, RotationInputs
     from harness.timing import Run
 
 # A thread for each pair. `step` is the distance of two features, `row` that of two positions.
@@ -19,9 +19,14 @@ KERNEL = """
 """
 
 
-def copy(inputs: "RotationInputs") -> "Run":
+def copy(inputs: "RotationInputs", dtype: str = "float32") -> "Run":
     """Return a copy within the device."""
-    return cupy.asarray(inputs.x).copy
+    return cupy.asarray(inputs.x, dtype=dtype).copy
+
+
+def copy_of_keys(inputs: "AttentionInputs", dtype: str) -> "Run":
+    """Return a copy within the device: one token of attention reads as much, keys and values."""
+    return cupy.asarray(inputs.k, dtype=dtype).copy
 
 
 def textbook(inputs: "RotationInputs") -> "Run":
@@ -38,9 +43,9 @@ def textbook(inputs: "RotationInputs") -> "Run":
 
 def kernel(inputs: "RotationInputs") -> "Run":
     """Return one kernel over all pairs, for contiguous arrays."""
-    inputs = "raw float32 x, raw float32 cos, raw float32 sin, "
-    inputs += "int32 half, int32 step, int32 row, int32 seq"
-    rotate = cupy.ElementwiseKernel(inputs, "raw float32 out", KERNEL, "rotate_by_hand")
+    parameters = "raw float32 x, raw float32 cos, raw float32 sin, "
+    parameters += "int32 half, int32 step, int32 row, int32 seq"
+    rotate = cupy.ElementwiseKernel(parameters, "raw float32 out", KERNEL, "rotate_by_hand")
     x = cupy.asarray(inputs.x)
     cos, sin = map(cupy.asarray, inputs.tables)
     step, row = (

@@ -58,10 +58,11 @@ def complex_product(inputs: "RotationInputs") -> "Run":
     return lambda: x * phasors
 
 
-def attention(inputs: "AttentionInputs") -> "Run":
+def attention(inputs: "AttentionInputs", device: str = "cpu", dtype: str = "float32") -> "Run":
     """Return PyTorch's kernel."""
     attend = torch.nn.functional.scaled_dot_product_attention
-    q, k, v = (torch.from_numpy(x)[None] for x in (inputs.q, inputs.k, inputs.v))
+    arrays = (torch.from_numpy(x)[None] for x in (inputs.q, inputs.k, inputs.v))
+    q, k, v = (x.to(device, getattr(torch, dtype)) for x in arrays)
     return lambda: attend(q, k, v, is_causal=inputs.causal)[0]
 
 
