@@ -14,13 +14,20 @@ from positional_embeddings import (  # noqa: E402
     AbsolutePE,
     ALiBiBias,
     CausalMask,
+    FIREBias,
+    FunctionMask,
     GlobalMask,
+    KERPLEBias,
     LearnedPE,
     PaddingMask,
+    PatchEmbedding,
+    RelativePE,
     RoPE,
     RoPEMultiHeadAttention,
     SegmentMask,
     SlidingWindowMask,
+    T5Bias,
+    TokenEmbedding,
     create_causal_mask,
     create_padding_mask,
     scaled_dot_product_attention,
@@ -308,3 +315,121 @@ def test_a_layer_of_weights_may_be_jitted():
     mha = RoPEMultiHeadAttention(8, 2, rng=0, xp=jnp)
     x = jnp.asarray(X)
     np.testing.assert_allclose(np.asarray(jax.jit(mha)(x)), np.asarray(mha(x)), atol=2e-6)
+
+
+LAYERS = {
+    "RoPE": lambda: RoPE(8, 5),
+    "AbsolutePE": lambda: AbsolutePE(8, 5),
+    "LearnedPE": lambda: LearnedPE(8, 5, rng=0, padding_idx=1),
+    "TokenEmbedding": lambda: TokenEmbedding(7, 4, rng=0),
+    "PatchEmbedding": lambda: PatchEmbedding(4, 2, 3, 5, rng=0),
+    "RelativePE": lambda: RelativePE(3, 4, rng=0),
+    "T5Bias": lambda: T5Bias(2, rng=0),
+    "ALiBiBias": lambda: ALiBiBias(2),
+    "KERPLEBias": lambda: KERPLEBias(np.ones(2), np.full(2, 0.5)),
+    "FIREBias": lambda: FIREBias(
+        np.ones(1), np.zeros(1), -np.ones((2, 1)), np.zeros(2), c=0.1, threshold=16.0
+    ),
+    "RoPEMultiHeadAttention": lambda: RoPEMultiHeadAttention(8, 2, rng=0),
+    "masks": lambda: ~(CausalMask() & GlobalMask([0, 3])) | PaddingMask([3, 5]),
+    "SegmentMask": lambda: SegmentMask([0, 0, 1, -1]),
+    "FunctionMask": lambda: FunctionMask(max),
+}
+LEAVES = {"PatchEmbedding": 2, "KERPLEBias": 2, "FIREBias": 6, "RoPEMultiHeadAttention": 4}
+LEAVES |= dict.fromkeys(["RoPE", "AbsolutePE", "ALiBiBias", "FunctionMask"], 0) | {"masks": 2}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_pytrees_whose_leaves_are_their_arrays(name):
+    layer, other = LAYERS[name](), LAYERS[name]()
+    leaves, structure = jax.tree.flatten(layer)
+    assert len(leaves) == LEAVES.get(name, 1)
+    assert jax.tree.unflatten(structure, leaves) == layer
+    if name != "FunctionMask":
+        assert structure == jax.tree.structure(other)
+        assert hash(structure) == hash(jax.tree.structure(other))
+    # Neither checked nor drawn again, whatever the leaves are.
+    assert jax.tree.leaves(jax.tree.unflatten(structure, [object] * len(leaves))) == [object] * len(
+        leaves
+    )
+    names = [str(path[-1]) for path, _ in jax.tree.flatten_with_path(layer)[0]]
+    wanted = {"masks": [".indices", ".lengths"], "PatchEmbedding": [".kernel", ".bias"]}
+    assert names == wanted.get(name, names)
+
+
+def test_a_layer_is_compiled_once_for_its_options_and_not_for_its_weights():
+    traced = []
+
+    @jax.jit
+    def call(layer, x):
+        traced.append(layer)
+        return layer(x)
+
+    x = jnp.asarray(X, dtype=jnp.float32)
+    for rng in (0, 1):
+        layer = LearnedPE(8, 5, rng=rng, xp=jnp)
+        np.testing.assert_allclose(call(layer, x), layer(x), atol=1e-6)
+    assert len(traced) == 1
+    for _ in range(2):
+        call(RoPE(8, 5), x)
+    assert len(traced) == 2
+    call(RoPE(8, 6), x)
+    assert len(traced) == 3
+
+
+def test_masks_may_be_arguments_of_what_is_compiled():
+    @jax.jit
+    def dense(mask):
+        return mask.dense(4)
+
+    for mask in (SegmentMask([0, 0, 1, -1]), SegmentMask([0, 1, 1, 1])):
+        np.testing.assert_array_equal(dense(mask), mask.dense(4))
+        both = mask | GlobalMask([2]) | PaddingMask([1, 3])
+        np.testing.assert_array_equal(dense(both), both.dense(4))
+    assert dense._cache_size() == 2
+
+    @jax.jit
+    def attend(mask, x):
+        return scaled_dot_product_attention(x, x, x, mask=mask)
+
+    x = jnp.asarray(X, dtype=jnp.float32)
+    mask = PaddingMask([2, 5]) & GlobalMask([1])
+    np.testing.assert_allclose(
+        attend(mask, x), scaled_dot_product_attention(x, x, x, mask=mask), atol=1e-6
+    )
+
+
+def test_layers_under_the_transformations_of_jax():
+    x = jnp.asarray(X, dtype=jnp.float32)
+    mha = RoPEMultiHeadAttention(8, 2, rng=0, xp=jnp)
+
+    def loss(layers, x):
+        return jnp.sum(layers["mha"](layers["pe"](x), CausalMask(), bias=layers["bias"]) ** 2)
+
+    layers = {"mha": mha, "pe": LearnedPE(8, 5, rng=1, xp=jnp), "bias": T5Bias(2, rng=2, xp=jnp)}
+    gradient = jax.jit(jax.grad(loss))(layers, x)
+    assert isinstance(gradient["bias"], T5Bias)
+    lower = jax.tree.map(lambda weight, slope: weight - 1e-4 * slope, layers, gradient)
+    assert float(loss(lower, x)) < float(loss(layers, x))
+
+    several = [RoPEMultiHeadAttention(8, 2, rng=seed, xp=jnp) for seed in range(3)]
+    stacked = jax.tree.map(lambda *weights: jnp.stack(weights), *several)
+    each = jax.vmap(lambda layer: layer(x))(stacked)
+    deep, _ = jax.lax.scan(lambda x, layer: (layer(x), None), x, stacked)
+    after = x
+    for layer, alone in zip(several, each, strict=True):
+        np.testing.assert_allclose(alone, layer(x), atol=1e-5)
+        after = layer(after)
+    np.testing.assert_allclose(deep, after, atol=1e-4)
+
+
+def test_layers_are_pytrees_if_jax_is_imported_after_the_library():
+    code = """
+import positional_embeddings as pe
+early = pe.RoPE(8, 5)
+import jax, jax.numpy as jnp
+assert jax.tree.leaves(early) == [early]
+assert jax.tree.leaves(pe.LearnedPE(8, 5, xp=jnp))[0].shape == (8, 5)
+assert jax.tree.leaves(early) == []
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -22,6 +22,7 @@ from positional_embeddings._core.namespace import (
     is_real_floating,
     is_real_number,
 )
+from positional_embeddings._core.pytrees import register_waiting, wait_for_jax
 from positional_embeddings._core.remedies import remedy_for_span, remedy_for_times
 
 _LARGEST = sys.float_info.max
@@ -318,6 +319,7 @@ class CheckedLayer:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        wait_for_jax(cls)
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
         own = {name: kind.__metadata__[0] for name, kind in annotated.items()}
         cls._field_checks = cls._field_checks | own
@@ -336,6 +338,7 @@ class CheckedLayer:
 
 def set_fields(layer: Any, **values: Any) -> None:
     """Set fields of a frozen dataclass while it is made."""
+    register_waiting()
     for name, value in values.items():
         object.__setattr__(layer, name, value)
 

@@ -29,7 +29,7 @@ from positional_embeddings._core.namespace import (
     namespace_or_numpy,
 )
 from positional_embeddings._core.positions import position_interval, positions_of_ranges
-from positional_embeddings._core.weights import WeightedLayer, take_entries
+from positional_embeddings._core.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
@@ -321,7 +321,7 @@ class Mask(WeightedLayer, ABC):
 class _Combined(Mask):
     """Base of masks that are made of others."""
 
-    masks: tuple[Mask, ...]
+    masks: tuple[Mask, ...] = part()
 
     def __post_init__(self) -> None:
         sizes = {mask._batch() for mask in self.masks} - {1, None}
@@ -435,6 +435,7 @@ class FunctionMask(Mask):
         function: Any = self.function
         if not callable(function) or isinstance(function, type | Mask):
             raise wrong_type("function", "be a function of positions", shown(self.function))
+        checks.set_fields(self, function=function)
 
     def _hides(self, q: Points, k: Points) -> Any:
         hidden = self.function(q.values[..., 0], k.values[..., 0])

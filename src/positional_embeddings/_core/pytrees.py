@@ -1,0 +1,59 @@
+"""Layers as pytrees of JAX: their arrays are leaves, and all else is what they are compiled for.
+
+JAX is not imported for it. Classes wait here until a layer is made while JAX is there, which is
+before any layer can hold an array of JAX. A layer that was made before JAX was imported, and
+is to be an argument of `jax.jit`, needs another layer made after it.
+"""
+
+import sys
+from dataclasses import MISSING, fields
+from functools import partial
+from typing import Any
+
+_waiting: list[type] = []
+
+
+def wait_for_jax(kind: type) -> None:
+    """Register a class of layers as soon as a layer of any class is made while JAX is there."""
+    _waiting.append(kind)
+
+
+def register_waiting() -> None:
+    """Register the classes that wait, if JAX has been imported."""
+    tree = sys.modules.get("jax.tree_util") if _waiting else None
+    register = getattr(tree, "register_pytree_with_keys", None)
+    while register is not None and _waiting:
+        kind = _waiting.pop()
+        of_names = partial(_with_keys, tree.GetAttrKey)  # type: ignore[union-attr]
+        register(kind, of_names, _unflatten, _flatten)
+
+
+def _flatten(layer: Any) -> tuple[tuple[Any, ...], Any]:
+    """Return the arrays of a layer, and the layer without them."""
+    names, derived = _names(type(layer))
+    if not names:
+        return (), layer
+    # Equal, and with one hash, if the options are; what is known of the arrays goes with them.
+    rest = object.__new__(type(layer))
+    rest.__dict__.update(layer.__dict__ | dict.fromkeys(names) | derived)
+    return tuple(getattr(layer, name) for name in names), rest
+
+
+def _with_keys(key: Any, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    children, rest = _flatten(layer)
+    return list(zip(map(key, _names(type(layer))[0]), children, strict=True)), rest
+
+
+def _unflatten(rest: Any, children: Any) -> Any:
+    """Return a layer with other arrays, which may be traced, or no arrays at all: unchecked."""
+    layer = object.__new__(type(rest))
+    names = _names(type(rest))[0]
+    layer.__dict__.update(rest.__dict__ | dict(zip(names, children, strict=True)))
+    return layer
+
+
+def _names(kind: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the fields that are leaves, and those that are derived from these, without them."""
+    names = [f.name for f in fields(kind) if {"weight", "part"} & f.metadata.keys()]
+    derived = {f.name: f.default for f in fields(kind) if not f.init and f.default is not MISSING}
+    return names, derived
