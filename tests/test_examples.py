@@ -52,6 +52,20 @@ def pictures():
     yield from loaded("pictures")
 
 
+def test_training_with_jax_lowers_the_loss():
+    pytest.importorskip("jax", reason="JAX is not installed")
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "train_with_jax.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (guessing,) = re.findall(r"^Guessing: (\S+)$", done.stdout, re.MULTILINE)
+    assert float(guessing) == pytest.approx(np.log(8), abs=1e-3)
+    losses = [float(n) for n in re.findall(r"loss (\S+)$", done.stdout, re.MULTILINE)]
+    assert len(losses) == 8
+    assert losses[0] > 0.9 * float(guessing)
+    assert losses[-1] < 0.1
+    assert "The bias is largest 3 places before." in done.stdout
+
+
 def test_packed_documents_give_what_they_give_alone(packed_output):
     (largest,) = re.findall(r"^Largest difference.*: (\S+)$", packed_output, re.MULTILINE)
     assert 0 <= float(largest) <= 1e-12
