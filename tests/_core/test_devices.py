@@ -1,6 +1,7 @@
 """CuPy computes on its current device alone: `device=` makes another one current for a call."""
 
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -39,6 +40,12 @@ CALLS = {
     "to_keras": lambda on: pe.to_keras(pe.PaddingMask([1, 2]), 3, **on),
     "TokenEmbedding": lambda on: pe.TokenEmbedding(4, 3, padding_idx=1, rng=0, **on).embeddings,
 }
+
+
+def test_nothing_that_has_a_device_is_left_out():
+    called = {name: getattr(pe, name) for name in pe.__all__ if callable(getattr(pe, name))}
+    have = {name for name, call in called.items() if "device" in signature(call).parameters}
+    assert have <= CALLS.keys()
 
 
 @pytest.fixture
