@@ -92,7 +92,10 @@ _VECTOR = 16  # bytes that a thread loads or stores at a time
 _THREADS = 256  # of a block
 _DEEPEST = 64  # threads of a block along z
 _BLOCKS = 65535  # along y and z of a grid
-_BUSY = 2**18  # threads of a grid from which on one may rotate several repeats
+# So many threads keep a large GPU busy, as 132 multiprocessors of 2,048. With more to do, each
+# rotates some repeats: the angles of a pair of float16 are as many bytes as the pair, read and
+# written, and would come from the cache again for each of them.
+_BUSY = 2**18
 _REPEATS = 4
 
 
@@ -192,11 +195,13 @@ def _launch(
     to_second = 1 if layout == "interleaved" else shapes[1][axis]
     seconds = host.asarray([to_second * step[axis] for step in strides[:2]])
 
+    # One vector has both numbers of its pairs, or one of the first numbers and one of the second.
     side_by_side = int((seconds == sizes[:2]).all() and steps[0, 0] == 2 * sizes[0])
     angle_step = int(steps[0, 2] != 0)
     pairs = int(_VECTOR // sizes[0] // (1 + side_by_side))
     adjacent = sizes * [1 + side_by_side, 1 + side_by_side, angle_step, angle_step]
     vectors = host.clip(pairs * adjacent, sizes, _VECTOR)
+    # Vectors begin at multiples of their size.
     starts = host.asarray([addresses, *steps[1:]])
     order = _order(steps[:-1, 2:].any(axis=1).tolist())
     if (steps[0] != adjacent).any() or lengths[0] % pairs or (starts % vectors).any():
