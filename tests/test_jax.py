@@ -279,6 +279,58 @@ for axis, of_axis in calls.items():
 """)
 
 
+SHARDED = """
+Y = np.random.default_rng(0).standard_normal((8, 16, 8, 8)).astype("float32")
+SPECS = {
+    "heads": PartitionSpec(None, None, "d", None),
+    "batch": PartitionSpec(None, None, None, "d"),
+    "seq": PartitionSpec(None, "d", None, None),
+}
+lengths = jnp.asarray([16, 3, 9, 16, 7, 13, 16, 1])
+
+
+def attend(q, k, **options):
+    mask = CausalMask() | PaddingMask(lengths)
+    return scaled_dot_product_attention(q, k, k, mask=mask, bias=ALiBiBias(8), **options)
+
+
+steps = {
+    "rotation": lambda x, k: RoPE(8, 16)(x),
+    "attention at once": attend,
+    "attention in loops": lambda x, k: attend(x, k, block_size=5),
+    "attention in one block": lambda x, k: attend(x, k, block_size=16),
+}
+
+at_once = np.asarray(attend(jnp.asarray(Y), jnp.asarray(Y)))
+
+
+def show(kind, axis, names):
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,))
+    with jax.sharding.set_mesh(mesh):
+        x = jax.device_put(jnp.asarray(Y), NamedSharding(mesh, SPECS[axis]))
+        for name in names:
+            got = jax.jit(steps[name])(x, x)
+            print(kind.name, name, got.sharding.spec)
+            assert got.sharding.is_equivalent_to(x.sharding, 4), got.sharding
+            expected = steps[name](Y, Y) if name == "rotation" else at_once
+            np.testing.assert_allclose(np.asarray(got), expected, atol=3e-6)
+"""
+
+
+@pytest.mark.parametrize("axis", ["heads", "batch", "seq"])
+def test_arrays_stay_sharded_through_rotation_masks_and_attention(axis):
+    names = ["rotation", "attention at once", "attention in loops", "attention in one block"]
+    if axis == "seq":
+        names.remove("attention in loops")  # which gathers the sequence
+    run_on_eight_devices(f"{SHARDED}\nshow(AxisType.Auto, '{axis}', {names})")
+
+
+@pytest.mark.parametrize("axis", ["heads", "batch"])
+def test_arrays_stay_sharded_over_an_explicit_mesh(axis):
+    names = ["rotation", "attention at once", "attention in loops"]
+    run_on_eight_devices(f"{SHARDED}\nshow(AxisType.Explicit, '{axis}', {names})")
+
+
 def test_attention_in_blocks_over_an_explicit_mesh():
     run_on_eight_devices("""
 mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Explicit,))

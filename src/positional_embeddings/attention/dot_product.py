@@ -135,8 +135,8 @@ def scaled_dot_product_attention(
     by block, so that it never exists as a whole. A `Mask` also tells which keys need not be
     visited at all, and in which blocks it hides nothing: the time of a window grows as queries x
     window. Under ``jax.jit`` the library itself loops over the blocks, many scores are
-    computed in blocks by themselves, and only a `Mask` skips blocks; where JAX calls operation
-    by operation, blocks bound memory in no gradient.
+    computed in blocks by themselves, and only a `Mask` skips blocks. A loop over a sequence that
+    is sharded over devices gathers it: a `block_size` of all queries and keys has none.
 
     With threadpoolctl (extra ``fast``) NumPy works on as many blocks at a time as its
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.

@@ -159,6 +159,8 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
         return attend_at_once(inputs.without_hidden_keys(seen, xp), xp)
     if loops is not None:
         size = block_size or block_size_of_loops(most, prod(rows))
+        if size >= max(query.shape[-2], key.shape[-2]):  # no loop: a sharded sequence stays so
+            return attend_at_once(inputs.without_hidden_keys(seen, xp), xp)
         return attend_in_loops(inputs, size, loops, xp)
     return attend_in_blocks(inputs, rows, block_size, most, xp)
 
