@@ -87,7 +87,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="part of the names of the calls")
     options = parser.parse_args()
     try:
-        count = counter(options.counter or "")
+        count = counter(options.counter or "(none given)")
         cupy = import_module("cupy")
         cupy.zeros(1)
     except Exception as error:  # noqa: BLE001 - no such function, no CuPy, no device

@@ -186,9 +186,10 @@ def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
     """Check indices of a table where they can be read; return them in the default integer."""
     checks.integral(name, indices, xp)
     wide = xp.astype(indices, default_integer(xp, device_of(indices)), copy=False)
-    for index, wrong in ((xp.min, wide < 0), (xp.max, wide >= size)):
-        if is_concretely_true(xp.any(wrong)):
-            raise wrong_value(name, f"be from 0 to {size - 1}", int(index(wide)))
+    if is_concretely_true(xp.any((wide < 0) | (wide >= size))):
+        lowest = int(xp.min(wide))
+        wrong = lowest if lowest < 0 else int(xp.max(wide))
+        raise wrong_value(name, f"be from 0 to {size - 1}", wrong)
     return wide
 
 

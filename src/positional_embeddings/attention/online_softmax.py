@@ -176,27 +176,56 @@ def _leaves_out_most(inputs: AttentionInputs, most: int) -> bool:
 
 
 def attend_at_once(inputs: AttentionInputs, xp: Namespace) -> Any:
-    """Return the output from the weights of all keys."""
-    weights = softmax_weights(inputs, xp)
+    """Return the output from the weights of all keys.
+
+    Where keys may be hidden, they are first taken for finite. If the products are, so is all
+    that they were computed from. In a decoding step they are much smaller than the keys and the
+    values, so that checking them is cheaper; both are checked together, at one wait for a device.
+    """
     value = xp.astype(inputs.value, inputs.dtype, copy=False)
-    output = _matmul_if_safe(weights, value, inputs.may_hide, xp)
-    if output is not None:
-        return output
+    query, key, mask, bias = _operands(inputs, xp)
+    if not inputs.may_hide:
+        scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
+        return _matmul_shared_keys(_softmax(scores, None, mask, bias, inputs, xp), value, xp)
+    if is_readable(query):
+        with without_warnings():
+            scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
+            total = xp.sum(scores)
+            weights = _softmax(scores, None, mask, bias, inputs, xp)
+            output = _matmul_shared_keys(weights, value, xp)
+            is_finite = xp.isfinite(total + xp.sum(output))
+        if is_concretely_true(is_finite):
+            return output
+    key, nonfinite = _sanitize_keys(key, xp)
+    scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
+    weights = _softmax(scores, nonfinite, mask, bias, inputs, xp)
     values = _sanitize_values(value, xp)
     return _restore_infinities([_matmul_shared_keys(weights, part, xp) for part in values], xp)
 
 
 def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    query, key = (xp.astype(x, inputs.dtype, copy=False) for x in (inputs.query, inputs.key))
-    query, nonfinite = query * inputs.scale, None
-    mask, bias = (given and given((ALL,), (ALL,)) for given in (inputs.mask, inputs.bias))
-    mask, bias = _mask_and_bias(mask, bias, inputs.dtype, xp)
+    query, key, mask, bias = _operands(inputs, xp)
+    nonfinite = None
     scores = _matmul_if_safe(query, xp.matrix_transpose(key), inputs.may_hide, xp)
     if scores is None:
         key, nonfinite = _sanitize_keys(key, xp)
         scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
-    scores = _masked_scores(scores, nonfinite, mask, bias, inputs.softcap, xp)
+    return _softmax(scores, nonfinite, mask, bias, inputs, xp)
+
+
+def _operands(inputs: AttentionInputs, xp: Namespace) -> tuple[Any, Any, Any, Any]:
+    """Return the scaled queries, the keys, the mask and the bias."""
+    query, key = (xp.astype(x, inputs.dtype, copy=False) for x in (inputs.query, inputs.key))
+    mask, bias = (given and given((ALL,), (ALL,)) for given in (inputs.mask, inputs.bias))
+    return query * inputs.scale, key, *_mask_and_bias(mask, bias, inputs.dtype, xp)
+
+
+def _softmax(
+    products: Any, nonfinite: Any, mask: Any, bias: Any, inputs: AttentionInputs, xp: Namespace
+) -> Any:
+    """Return the weights from the scaled products, which may be overwritten."""
+    scores = _masked_scores(products, nonfinite, mask, bias, inputs.softcap, xp)
     if 0 in scores.shape:
         return scores
     highest = xp.max(scores, axis=-1, keepdims=True)
