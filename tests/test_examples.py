@@ -248,3 +248,13 @@ def test_the_map_of_storms_is_drawn(stations, tmp_path):
     table = stations.pd.DataFrame({"RMSE in km": np.arange(10.0)}, index)
     stations.draw(tmp_path / "stations.png", record, model, table)
     assert (tmp_path / "stations.png").stat().st_size > 10_000
+
+
+def test_pytorch_trains_layers():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    for train in loaded("train_with_torch"):
+        model, losses = train.train(30)
+        assert losses[-1] < losses[0] / 10
+        ids = train.torch.arange(train.LENGTH)[:, None] % train.VOCABULARY
+        weights = model.looks_back(ids)
+        assert int(weights.argmax()) == train.BACK

@@ -1,5 +1,6 @@
 """What PyTorch's users expect beyond arrays: gradients, tracing, other devices."""
 
+import copy
 import subprocess
 import sys
 
@@ -10,19 +11,47 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from positional_embeddings import (  # noqa: E402
     AbsolutePE,
+    ALiBiBias,
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    DynamicNTKScaling,
+    FIREBias,
+    FunctionMask,
+    GlobalMask,
+    KERPLEBias,
     LearnedPE,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPEScaling,
+    NeighbourhoodMask,
+    NTKScaling,
+    PaddingMask,
     PatchEmbedding,
+    PrefixMask,
+    ProportionalScaling,
+    RelativePE,
     RoPE,
     RoPEMultiHeadAttention,
+    SandwichBias,
+    SegmentMask,
+    SlidingWindowMask,
+    T5Bias,
+    TokenEmbedding,
     YaRNScaling,
     alibi_bias,
+    compute_frequencies,
     create_causal_mask,
     create_padding_mask,
     create_prefix_mask,
     create_segment_mask,
     create_sliding_window_mask,
+    cyclic_encoding,
     fire_bias,
+    fourier_encoding,
     graph_laplacian_encoding,
+    grid_cell_encoding,
+    grid_encoding,
     inverse_frequencies,
     mask_to_bias,
     random_fourier_encoding,
@@ -30,6 +59,8 @@ from positional_embeddings import (  # noqa: E402
     sandwich_bias,
     scaled_dot_product_attention,
     sinusoidal_encoding,
+    spherical_encoding,
+    xpos_scale,
 )
 from positional_embeddings._core import capabilities  # noqa: E402
 
@@ -288,6 +319,181 @@ def test_attention_is_compiled_whole(options):
 
     compiled = torch.compile(attend, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(q, k, v), attend(q, k, v))
+
+
+DOCUMENTS = [0, 0, 0, 1, 1, 2, 2]
+MASKS = {
+    "window": SlidingWindowMask(2, 0),
+    "chunks": ChunkedMask(3),
+    "steps": DilatedMask(2),
+    "neighbours": NeighbourhoodMask((2, 4), 1),
+    "function": FunctionMask(lambda q_pos, k_pos: k_pos > q_pos),
+    "global tokens": SlidingWindowMask(1, 1) & GlobalMask([0, 4]),
+    "global tokens of PyTorch": GlobalMask(torch.tensor([0, 2])),
+    "padding": CausalMask() | PaddingMask([3, 7]),
+    "padding on the left": PaddingMask(np.asarray([3, 7]), "left"),
+    "padding of PyTorch": PaddingMask(torch.tensor([3, 7])),
+    "prefix": PrefixMask([2, 5]),
+    "documents": ~SegmentMask(DOCUMENTS),
+    "documents of PyTorch": SegmentMask(torch.tensor(DOCUMENTS)),
+}
+
+
+@QUIET
+@pytest.mark.parametrize("name", MASKS)
+def test_attention_with_a_mask_as_value_is_compiled_whole(name):
+    q, k, v = torch.rand(3, 4, 7, 2).unbind()
+
+    def attend(q, k, v):
+        whole = scaled_dot_product_attention(q, k, v, mask=MASKS[name])
+        return whole, scaled_dot_product_attention(q, k, v, mask=MASKS[name], block_size=4)
+
+    assert compilations(attend, (q, k, v)) == 1
+
+
+@QUIET
+def test_a_compiled_attention_reads_the_numbers_of_each_mask():
+    """Those of NumPy are inputs of the graph, so that none serves for another."""
+    x = torch.rand(4, 7, 2)
+    masks = [PaddingMask([3, 7]), PaddingMask([6, 1]), SegmentMask(DOCUMENTS), SegmentMask([0] * 7)]
+    masks += [GlobalMask([0]), GlobalMask([5])]
+
+    def attend(x, mask):
+        return scaled_dot_product_attention(x, x, x, mask=mask)
+
+    assert compilations(attend, *((x, mask) for mask in masks)) <= 4
+
+
+@QUIET
+def test_attention_with_a_bias_as_value_is_compiled_whole():
+    q, k, v = torch.rand(3, 4, 7, 2).unbind()
+    numbers = torch.rand(3, 2)
+    biases = [
+        ALiBiBias(2),
+        T5Bias(2, rng=0, xp=torch),
+        SandwichBias(2),
+        KERPLEBias(numbers[0], numbers[1]),
+        FIREBias(numbers[0], numbers[1], numbers[:2], numbers[2], c=0.1, threshold=2.0),
+        RelativePE(3, 2, rng=0, xp=torch),
+    ]
+    for bias in biases:
+
+        def attend(q, k, v, bias=bias):
+            return scaled_dot_product_attention(q, k, v, mask=CausalMask(), bias=bias)
+
+        assert compilations(attend, (q, k, v)) == 1
+
+
+@QUIET
+def test_layers_that_are_made_in_a_compiled_function():
+    x, table = torch.rand(8, 7, 2), torch.rand(8, 9)
+    lengths, weights = torch.tensor([3, 7]), torch.rand(4, 8, 8)
+    ids = torch.tensor([0, 8, 1])
+    scalings = [
+        lambda: LinearScaling(2.0),
+        lambda: NTKScaling(2.0),
+        lambda: DynamicNTKScaling(2.0, 10),
+        lambda: YaRNScaling(4, 10),
+        lambda: Llama3Scaling(8, 1, 4, 10),
+        lambda: LongRoPEScaling([1.0, 1.0, 2.0, 2.0], [1.0, 2.0, 3.0, 4.0], 10, factor=4),
+        lambda: ProportionalScaling(0.5),
+    ]
+    calls = [lambda make=make: RoPE(8, 40, scaling=make())(x) for make in scalings]
+    calls += [
+        lambda: RoPE(8, 40, sections=(1, 3))(x),
+        lambda: AbsolutePE(8, 40)(x),
+        lambda: LearnedPE(8, 9, embeddings=table, padding_idx=1)(x),
+        lambda: TokenEmbedding(9, 8, embeddings=table, padding_idx=1)(ids),
+        lambda: T5Bias(1, num_buckets=8, embeddings=table[:, :1])(5),
+        lambda: scaled_dot_product_attention(x, x, x, mask=CausalMask() | PaddingMask(lengths)),
+        lambda: RoPEMultiHeadAttention(
+            8, 2, Wq=weights[0], Wk=weights[1], Wv=weights[2], Wo=weights[3]
+        )(x, mask=CausalMask()),
+        lambda: compute_frequencies(8, 5, xp=torch),
+    ]
+    for call in calls:
+        assert compilations(call, ()) == 1
+
+
+@QUIET
+def test_a_compiled_function_keeps_scalings_apart():
+    x = torch.rand(8, 5)
+    scalings = [YaRNScaling(4, 4), YaRNScaling(8, 4), NTKScaling(2.0), NTKScaling(3.0), None]
+    long = [LongRoPEScaling([1.0] * 4, [n] * 4, 3, factor=4) for n in (2.0, 3.0)]
+    calls = ((x, scaling) for scaling in (*scalings, *long))
+    compilations(lambda x, scaling: RoPE(8, 9, scaling=scaling)(x), *calls)
+
+
+@QUIET
+def test_growing_sequences_and_caches_are_compiled_for_all_lengths():
+    rope, mha = RoPE(8, 100), RoPEMultiHeadAttention(8, 2, rng=0, xp=torch)
+    x, keys = torch.rand(8, 40, 2), torch.rand(8, 60, 2)
+    calls = [
+        lambda n: rope(x[:, :n, :]),
+        lambda n: scaled_dot_product_attention(
+            x[:, :1, :], keys[:, :n, :], keys[:, :n, :], mask=CausalMask()
+        ),
+        lambda n: mha(x[:, :n, :], mask=CausalMask()),
+    ]
+    for call in calls:
+        assert compilations(call, *((n,) for n in range(2, 8))) <= 2
+
+
+@QUIET
+def test_encodings_of_coordinates_are_compiled_whole():
+    points, times = torch.rand(2, 5, 3), torch.rand(5) * 90
+    calls = [
+        lambda: fourier_encoding(points, [1.0, 0.5]),
+        lambda: fourier_encoding(points, preset="nerf"),
+        lambda: cyclic_encoding(times, 24),
+        lambda: spherical_encoding(times, times, 3),
+        lambda: grid_encoding((3, 4), 8, xp=torch),
+        lambda: grid_cell_encoding(points, 12),
+        lambda: xpos_scale(times, 8),
+    ]
+    for call in calls:
+        assert compilations(call, ()) == 1
+
+
+PADDED = {
+    "positions": (lambda p: LearnedPE(4, 6, embeddings=p, padding_idx=2), torch.ones(4, 5)),
+    "tokens": (lambda p: TokenEmbedding(6, 4, embeddings=p, padding_idx=2), torch.arange(6)),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_an_optimizer_trains_the_parameter_of_a_layer_with_padding(name):
+    make, x = PADDED[name]
+    table = torch.nn.Parameter(torch.rand(4, 6))
+    layer = make(table)
+    assert layer.embeddings is table
+    optimizer, before, losses = torch.optim.SGD([table], lr=0.1), table.detach().clone(), []
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = (layer(x) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[0] > losses[1] > losses[2]
+    assert torch.equal(table[:, 2], before[:, 2])
+    without = x[:, 2] if name == "positions" else torch.zeros(4)
+    assert torch.equal(layer(x)[:, 2], without)
+    frozen = torch.nn.Parameter(table.detach(), requires_grad=False)
+    assert make(frozen).embeddings is frozen
+
+
+def test_a_module_takes_the_parameters_of_its_layers_along():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.rand(4, 6))
+            self.encode = LearnedPE(4, 6, embeddings=self.table, padding_idx=0)
+
+    model = Model()
+    for other in (copy.deepcopy(model), model.to(torch.float64)):
+        assert other.encode.embeddings is other.table
+    model.load_state_dict({"table": torch.ones(4, 6)})
+    assert torch.equal(model.encode(torch.zeros(4, 2)), torch.tensor([[0.0, 1.0]] * 4))
 
 
 @pytest.mark.parametrize("block_size", [None, 3])

@@ -128,14 +128,21 @@ def multiplies_copies(x: Any) -> bool:
 
 
 def is_compiling(array: Any) -> bool:
-    """Tell whether PyTorch compiles what is called with `array`."""
-    return is_torch_array(array) and bool(array_namespace(array).compiler.is_compiling())
+    """Tell whether PyTorch compiles what is called with `array`, one of its own or of NumPy."""
+    return torch_compiles() and (is_host_array(array) or bool(is_torch_array(array)))
+
+
+def torch_compiles() -> bool:
+    """Tell whether PyTorch compiles what is called now; NumPy's arrays are parts of its graph."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
 
 
 def is_readable(array: Any) -> bool:
     """Tell whether the values of an array are there to be read, as far as its type shows it."""
-    reads = _row_of(array).reads_values
-    return reads and not (is_compiling(array) or is_jax_tracer(array))
+    if is_compiling(array) or is_jax_tracer(array):
+        return False
+    return _row_of(array).reads_values
 
 
 def is_concretely_true(condition: Any) -> bool:
@@ -166,7 +173,7 @@ def values_on_host(array: Any, xp: Namespace) -> HostArray | None:
     A device is not waited for, nothing lazy is computed, and no trace takes them for constants.
     """
     if is_host_array(array):
-        return array  # type: ignore[no-any-return]
+        return None if is_compiling(array) else array
     if not (_row_of(array).shows_tracing and is_readable(array) and on_the_host(array)):
         return None
     return to_host(array, xp)
@@ -347,6 +354,13 @@ def current_stream(xp: Namespace) -> tuple[int, int] | None:
 
 def _is_cupy(xp: Namespace) -> bool:
     return isinstance(xp, ModuleType) and is_cupy_namespace(xp)
+
+
+def is_trained(x: Any) -> bool:
+    """Tell whether an array is a parameter of PyTorch, or another tensor that gets a gradient."""
+    if not is_torch_array(x):
+        return False
+    return bool(x.requires_grad) or isinstance(x, array_namespace(x).nn.Parameter)
 
 
 def records_gradients(x: Any) -> bool:

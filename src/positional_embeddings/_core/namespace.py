@@ -265,8 +265,10 @@ def _bytes_of(value: Any) -> int:
 
 def _fixed(value: Any) -> Any:
     """Return a number as one that PyTorch compiles for, where it would compile for any."""
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return index(value)
+    if isinstance(value, tuple):
+        return tuple(map(_fixed, value))
     return fsum((value,)) if isinstance(value, float) else value
 
 

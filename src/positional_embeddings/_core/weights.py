@@ -12,6 +12,7 @@ from positional_embeddings._core.capabilities import (
     current_device,
     is_concretely_true,
     is_readable,
+    is_trained,
     search_sorted,
 )
 from positional_embeddings._core.checks import CheckedLayer
@@ -82,12 +83,13 @@ def set_weights(
     Arrays are drawn in the library and dtype, and on the device, of the given ones. The
     layer keeps its seed only if the seed alone determines all of its arrays.
     """
-    generator = random_generator(layer.rng)
     given = {name: getattr(layer, name) for name in shapes if getattr(layer, name) is not None}
     if given:
         xp, dtype, device = _library_of(given, shapes, xp, dtype, device)
     else:
         xp = namespace_or_numpy(xp)
+    if len(given) < len(shapes) or layer.rng is not None:
+        generator = random_generator(layer.rng)
     if len(given) < len(shapes):
         dtype = float_dtype(dtype, xp.float32, xp, device)
         for name, shape in shapes.items():
@@ -104,11 +106,16 @@ def set_weights(
 def set_padded_table(
     layer: Any, shape: tuple[int, int], draw: Draw, xp: Any, dtype: Any, device: Any
 ) -> None:
-    """Check or draw the table (features, entries) of a layer, zero at its `padding_idx`."""
+    """Check or draw the table (features, entries) of a layer, zero at its `padding_idx`.
+
+    A parameter that PyTorch trains is kept: an optimizer would never see a copy.
+    """
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
     xp = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
-    with current_device(xp, device_of(layer.embeddings)):
-        table = zero_padding_idx(layer.embeddings, padding_idx, xp)
+    table = layer.embeddings
+    if not is_trained(table):
+        with current_device(xp, device_of(table)):
+            table = zero_padding_idx(table, padding_idx, xp)
     checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)
 
 
@@ -148,29 +155,38 @@ def normal(std: float) -> Draw:
     return lambda generator, shape: generator.standard_normal(shape) * std
 
 
-def zero_padding_idx(table: Any, padding_idx: int | None, xp: Namespace) -> Any:
-    """Set one column of a table (features, entries) to zero, and its gradient with it."""
+def zero_padding_idx(table: Any, padding_idx: int | None, xp: Namespace, start: int = 0) -> Any:
+    """Set one column of a table (features, entries) to zero, and its gradient with it.
+
+    The columns are counted from `start` on.
+    """
     if padding_idx is None:
         return table
     on = device_of(table)
-    column = xp.arange(table.shape[1], dtype=default_integer(xp, on), device=on)
+    stop = start + table.shape[1]
+    column = xp.arange(start, stop, dtype=default_integer(xp, on), device=on)
     # The table second, for `select` returns the dtype of the first.
     return select(column != padding_idx, table, 0.0, xp)
 
 
-def embedding_lookup(name: str, indices: Any, table: Any, xp: Namespace) -> Any:
+def embedding_lookup(
+    name: str, indices: Any, table: Any, xp: Namespace, padding_idx: int | None = None
+) -> Any:
     """Return the columns of a table (features, entries), as (features, *indices.shape).
 
-    An index out of range is an error where it can be read. Elsewhere its column is NaN;
-    libraries themselves would wrap or clip it.
+    That of `padding_idx` is zero, and so is its gradient, whatever the table holds. An index out
+    of range is an error where it can be read. Elsewhere its column is NaN; libraries themselves
+    would wrap or clip it.
     """
     size = table.shape[1]
     indices = checked_indices(name, indices, size, xp)
     if is_readable(indices):
-        return take_entries(table, indices, 1, xp)
-    inside = (indices >= 0) & (indices < size)
-    taken = take_entries(table, xp.where(inside, indices, 0), 1, xp)
-    return select(inside, taken, float("nan"), xp)
+        taken = take_entries(table, indices, 1, xp)
+    else:
+        inside = (indices >= 0) & (indices < size)
+        taken = take_entries(table, xp.where(inside, indices, 0), 1, xp)
+        taken = select(inside, taken, float("nan"), xp)
+    return taken if padding_idx is None else select(indices != padding_idx, taken, 0.0, xp)
 
 
 def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:

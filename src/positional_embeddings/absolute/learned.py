@@ -60,7 +60,8 @@ class LearnedPE(WeightedLayer):
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`.
     embeddings : array, shape (embedding_size, max_len), optional
-        The table, of any library; drawn if None.
+        The table, of any library; drawn if None. A `torch.nn.Parameter` is kept as it is, so
+        that an optimizer trains it.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
@@ -290,8 +291,10 @@ class LearnedPE(WeightedLayer):
         columns, own = self._columns(x, positions, offset, xp, name)
         if positions is None:
             vectors = self.embeddings[:, columns]
+            vectors = zero_padding_idx(vectors, self.padding_idx, xp, columns.start)
         else:
-            vectors = embedding_lookup("positions", positions, self.embeddings, xp)
+            table, padding_idx = self.embeddings, self.padding_idx
+            vectors = embedding_lookup("positions", positions, table, xp, padding_idx)
         return axes.expand_to_axes(vectors, own, x.ndim, xp)
 
     def _columns(

@@ -117,10 +117,12 @@ def compute_frequencies(
     array([[0.  , 1.  , 2.  ],
            [0.  , 0.01, 0.02]])
     """
+    dim = checks.feature_count("dim", dim)
     seq_len = checks.length_in_memory("seq_len", seq_len)
-    frequencies = inverse_frequencies(dim, base)
+    numbers = _rounded(dim, checks.positive_number("base", base))
     xp = namespace_or_numpy(xp)
     dtype = float_dtype(dtype, widest_float(xp, device), xp, device)
+    frequencies = host.asarray(numbers, dtype=host.float64)
     angles = frequencies[:, None] * host.arange(seq_len, dtype=host.float64)
     return xp.asarray(angles, dtype=dtype, device=device)
 
@@ -151,9 +153,9 @@ class Frequencies:
         self._digits = digits
 
     @classmethod
-    def from_radians(cls, radians: Sequence[Decimal], scale: float | str = 1.0) -> "Frequencies":
+    def from_radians(cls, radians: Sequence[float], scale: float | str = 1.0) -> "Frequencies":
         """Return frequencies given in radians per position, times `scale`."""
-        return cls(_digits(radians, scale))
+        return cls(_digits_of(tuple(radians), scale))
 
     @classmethod
     def merge(
@@ -216,6 +218,11 @@ def _rounded(dim: int, base: float) -> list[float]:
 @host_constant
 def _geometric_digits(dim: int, base: float, scale: float | str, endpoint: bool) -> str:  # noqa: FBT001
     return _digits(_radians(dim, base, endpoint=endpoint), scale)
+
+
+@host_constant
+def _digits_of(radians: tuple[float, ...], scale: float | str) -> str:
+    return _digits([Decimal(frequency) for frequency in radians], scale)
 
 
 @lru_cache(maxsize=64)

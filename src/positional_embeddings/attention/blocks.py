@@ -187,7 +187,7 @@ def slice_sequence(array: Any, axis: int, at: Indices, xp: Namespace) -> Any:
 
 def ranges_of(at: Indices, size: int) -> Ranges:
     """Return slices of so many queries or keys as ranges."""
-    return tuple(part.indices(size)[:2] for part in at)
+    return tuple((0, size) if part.stop is None else (part.start, part.stop) for part in at)
 
 
 def slices_of(ranges: Ranges) -> Indices:

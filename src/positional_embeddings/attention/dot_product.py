@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.capabilities import (
     is_chunked,
+    is_compiling,
     on_the_host,
     supports_inplace,
     without_autocast,
@@ -366,7 +367,8 @@ def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) ->
     dtype, device = compute_dtype(q.dtype, xp), device_of(q)
     on_host, in_place = on_the_host(q), supports_inplace(q, k, k if v is None else v)
     visibility = None
-    if isinstance(mask, Mask):
+    # PyTorch would compile for each length anew, whose blocks differ.
+    if isinstance(mask, Mask) and not is_compiling(q):
         visibility = _visibility(mask, checked.start, layout.k_len)
     mask, bias = (
         None if given is None else by_block(kind, given, layout, q, checked.start, device, xp)

@@ -58,7 +58,8 @@ class TokenEmbedding(WeightedLayer):
     rng : int or numpy.random.Generator, optional
         Seed or generator for drawing the table.
     embeddings : array, shape (d_model, vocab_size), optional
-        The table, of any library; drawn if None.
+        The table, of any library; drawn if None. A `torch.nn.Parameter` is kept as it is, so
+        that an optimizer trains it.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
 
@@ -119,7 +120,7 @@ class TokenEmbedding(WeightedLayer):
             If a token is out of range. Tokens whose values cannot be read give NaN.
         """
         xp = namespace_of(ids=ids, embeddings=self.embeddings)
-        vectors: ArrayT = embedding_lookup("ids", ids, self.embeddings, xp)
+        vectors: ArrayT = embedding_lookup("ids", ids, self.embeddings, xp, self.padding_idx)
         return vectors
 
 

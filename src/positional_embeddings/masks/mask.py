@@ -12,7 +12,11 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_host_array, on_given_device
+from positional_embeddings._core.capabilities import (
+    is_host_array,
+    is_readable,
+    on_given_device,
+)
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import read_only
 from positional_embeddings._core.namespace import (
@@ -54,7 +58,7 @@ class Points(NamedTuple):
             return table
         dtype = default_integer(self.xp, self.device)
         most = int(self.xp.iinfo(dtype).max)
-        if table.size and max(int(table.max()), -int(table.min())) > most:
+        if is_readable(table) and table.size and max(int(table.max()), -int(table.min())) > most:
             what = f"hold numbers to {most} only, which {dtype_name(dtype)} of the library holds"
             raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.

@@ -7,7 +7,6 @@ scalar product of two rotated vectors depends on the distance of their positions
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from decimal import Decimal
 from os import PathLike
 from typing import Annotated, Any
 
@@ -38,7 +37,7 @@ from positional_embeddings.rotary.rotate import (
     rotate,
     rotate_with_doubled,
 )
-from positional_embeddings.rotary.scaling import Scaling, checked_scaling, scaling_to_pass
+from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies, scaling_to_pass
 from positional_embeddings.rotary.sections import (
     SectionFrequencies,
     SectionOrder,
@@ -205,9 +204,9 @@ class RoPE(CheckedLayer):
                 shown(scaling),
                 scaling_to_pass(scaling),
             )
-        scaled = scaling(self._rotated_features, self.base, self.seq_len)
-        frequencies, factor = checked_scaling(scaled, self._rotated_features)
-        return Frequencies.from_radians([Decimal(f) for f in frequencies], self.scale), factor
+        sizes = self._rotated_features, self.base, self.seq_len
+        frequencies, factor = scaled_frequencies(scaling, *sizes)
+        return Frequencies.from_radians(frequencies, self.scale), factor
 
     def __call__(
         self,

@@ -19,7 +19,7 @@ from positional_embeddings._core.checks import (
     PositiveNumber,
 )
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings._core.namespace import HostArray, host, host_constant
 from positional_embeddings.angles.frequencies import inverse_frequencies
 
 Scaled = tuple[HostArray, float]
@@ -377,6 +377,25 @@ def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
     if len(numbers) != dim // 2 or not all(map(isfinite, numbers)):
         raise wrong_value("scaling", f"return {dim // 2} finite frequencies", numbers)
     return numbers, float(checks.positive_number("attention_factor", factor))
+
+
+def scaled_frequencies(
+    scaling: Scaling, dim: int, base: float, seq_len: int
+) -> tuple[list[float], float]:
+    """Return the checked frequencies and the attention factor of a scaling."""
+    given: Any = scaling
+    for name, kind in SCALINGS.items():
+        if type(given) is kind:
+            options = tuple(getattr(given, field.name) for field in fields(given))
+            return _scaled_frequencies(name, options, dim, base, seq_len)
+    return checked_scaling(scaling(dim, base, seq_len), dim)
+
+
+@host_constant
+def _scaled_frequencies(
+    name: str, options: tuple[Any, ...], dim: int, base: float, seq_len: int
+) -> tuple[list[float], float]:
+    return checked_scaling(SCALINGS[name](*options)(dim, base, seq_len), dim)
 
 
 def scaling_to_pass(given: Any) -> str:
