@@ -14,6 +14,8 @@ from positional_embeddings import (  # noqa: E402
     PaddingMask,
     RoPE,
     SlidingWindowMask,
+    T5Bias,
+    alibi_bias,
     create_causal_mask,
     scaled_dot_product_attention,
 )
@@ -161,3 +163,30 @@ def test_graphs_grow_with_the_pairs_of_chunks_that_are_seen():
         made = scaled_dot_product_attention(x, x, x, mask=mask)
         assert made.chunks == x.chunks
         assert tasks(made) < 3 * pairs + 20 * n
+
+
+def largest_chunk(array):
+    lengths = (max(axis) for axis in array.chunks)
+    return np.prod([*lengths]) * array.dtype.itemsize
+
+
+@pytest.mark.usefixtures("forbid_computing")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: create_causal_mask(100_000, xp=da),
+        lambda: (CausalMask() | SlidingWindowMask(9, 0)).dense(100_000, xp=da),
+        lambda: FunctionMask(lambda i, j: (i - j) % 2 == 0).dense(100_000, xp=da),
+        lambda: alibi_bias(8, 100_000, xp=da, dtype=np.float32),
+        lambda: T5Bias(8, xp=da)(100_000),
+    ],
+    ids=["causal", "window", "function", "alibi", "T5"],
+)
+def test_all_pairs_are_many_chunks(make):
+    from dask import config
+
+    made = make()
+    assert largest_chunk(made) <= 2**27
+    assert made.numblocks[0] == made.numblocks[1] >= 20
+    with config.set({"array.chunk-size": "2 MiB"}):
+        assert largest_chunk(make()) <= 2**21

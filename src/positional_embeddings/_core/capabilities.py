@@ -12,18 +12,21 @@ from functools import lru_cache, partial, wraps
 from threading import get_ident
 from types import ModuleType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
+from warnings import catch_warnings
 
 from array_api_compat import (
     array_namespace,
     device,
     is_cupy_namespace,
     is_dask_array,
+    is_dask_namespace,
     is_torch_array,
 )
 
 from positional_embeddings._core.errors import shown, wrong_type
 from positional_embeddings._core.namespace import (
     Device,
+    Dtype,
     HostArray,
     Namespace,
     host,
@@ -65,6 +68,9 @@ _LIBRARIES = {
     "jaxlib": _JAX,
     "dask": _Capabilities(has_fmod=True),
 }
+
+# Axes of pairs are cut as those of so many pairs are.
+_MANY = 2**17
 
 
 def _row_of(array: Any) -> _Capabilities:
@@ -196,6 +202,30 @@ def is_chunked(x: Any) -> bool:
 
 def _is_cubed_array(x: Any) -> bool:
     return type(x).__module__.partition(".")[0] == "cubed"
+
+
+def count_for_pairs(
+    start: int, stop: int, numbers: int, dtype: Dtype, on: Device, xp: Namespace
+) -> Any:
+    """Return the integers from `start` to before `stop`, for an array of pairs of such.
+
+    Libraries that compute by chunks cut both, so that a chunk of so many numbers for each pair
+    is of the size that the library is set to: one chunk each would make one of all pairs.
+    """
+    options = {"dtype": dtype, "device": on}
+    if is_dask_namespace(xp) or xp.__name__ == "cubed.array_api":
+        # Of many pairs, so that both axes of theirs are cut alike.
+        many = xp.empty((_MANY, _MANY, max(1, numbers)), dtype=dtype, chunks=("auto", "auto", -1))
+        options["chunks"] = many.chunks[0][0]
+    return xp.arange(start, stop, **options)
+
+
+def many_chunks(xp: Namespace) -> Any:
+    """Return a context in which dask does not warn of many chunks, as pairs of positions have."""
+    if not is_dask_namespace(xp):
+        return nullcontext()
+    warning = sys.modules["dask.array"].PerformanceWarning
+    return catch_warnings(action="ignore", category=warning)
 
 
 def chunks_of(x: Any) -> tuple[tuple[Any, ...], ...]:

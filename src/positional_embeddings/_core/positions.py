@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import is_concretely_true, torch_compiles
+from positional_embeddings._core.capabilities import (
+    count_for_pairs,
+    is_concretely_true,
+    torch_compiles,
+)
 from positional_embeddings._core.errors import wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -44,23 +48,31 @@ def position_interval(
 
 
 def positions_from_lengths(
-    q_len: int, k_len: int | None, offset: int | None, xp: Namespace, device: Device | None
+    q_len: int,
+    k_len: int | None,
+    offset: int | None,
+    xp: Namespace,
+    device: Device | None,
+    numbers: int = 1,
 ) -> tuple[Any, Any]:
     """Return the positions of queries, from `offset` on, and of keys, from 0 on."""
     queries, keys = position_interval(q_len, k_len, offset, xp, device)
     return (
-        positions_of_ranges((queries,), xp, device),
-        positions_of_ranges(((0, keys),), xp, device),
+        positions_of_ranges((queries,), xp, device, numbers),
+        positions_of_ranges(((0, keys),), xp, device, numbers),
     )
 
 
 def positions_of_ranges(
-    ranges: Sequence[tuple[int, int]], xp: Namespace, device: Device | None
+    ranges: Sequence[tuple[int, int]], xp: Namespace, device: Device | None, numbers: int = 1
 ) -> Any:
-    """Return the positions from each start to before its stop as one array."""
+    """Return the positions from each start to before its stop as one array.
+
+    What is made of pairs of them has so many numbers each, such as heads.
+    """
     dtype = default_integer(xp, device)
     if len(ranges) == 1:
-        return xp.arange(*ranges[0], dtype=dtype, device=device)
+        return count_for_pairs(*ranges[0], numbers, dtype, device, xp)
     if torch_compiles():
         return xp.concat([xp.arange(*pair, dtype=dtype, device=device) for pair in ranges])
     starts, stops = host.asarray(ranges, dtype=host.int64).reshape(len(ranges), 2).T
@@ -80,10 +92,12 @@ def resolve_positions(
     *,
     xp: Namespace | None = None,
     device: Device | None = None,
+    numbers: int = 1,
     **parameters: Array,
 ) -> tuple[Namespace, Any, Any]:
     """Return the namespace and the positions of queries and keys, from lengths or from arrays.
 
+    What is made of them has so many `numbers` for each pair, such as heads.
     The namespace is that of the positions and the learned `parameters`; without any, `xp`.
     """
     if query_positions is not None:
@@ -103,9 +117,10 @@ def resolve_positions(
         raise TypeError(message)
     if parameters:
         xp, device = namespace_of(**parameters), device_of(next(iter(parameters.values())))
+        numbers = max((n for array in parameters.values() for n in array.shape), default=1)
     else:
         xp = namespace_or_numpy(xp)
-    return xp, *positions_from_lengths(q_len, k_len, offset, xp, device)
+    return xp, *positions_from_lengths(q_len, k_len, offset, xp, device, numbers)
 
 
 def length_array(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -9,10 +10,14 @@ from array_api_compat import is_numpy_namespace
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import (
+    chunks_of,
     current_device,
+    is_chunked,
     is_concretely_true,
     is_readable,
     is_trained,
+    map_chunks,
+    rechunked,
     search_sorted,
 )
 from positional_embeddings._core.checks import CheckedLayer
@@ -193,9 +198,32 @@ def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
     """Return the entries of a table along an axis, which becomes the axes of the indices."""
     if indices.ndim == 1:
         return xp.take(table, indices, axis=axis)
+    if is_chunked(indices):
+        return _take_by_chunks(table, indices, axis)
     flat = xp.reshape(indices, (prod(indices.shape),))
     taken = xp.take(table, flat, axis=axis)
     return xp.reshape(taken, (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]))
+
+
+def _take_by_chunks(table: Any, indices: Any, axis: int) -> Any:
+    """Take the entries of each chunk of indices, from all along the axis, in one task."""
+    rest = table.ndim - axis - 1
+    table = rechunked(table, {axis: (table.shape[axis],)})
+    lengths = chunks_of(table)
+    chunks = (*lengths[:axis], *chunks_of(indices), *lengths[axis + 1 :])
+    own = (..., *(None,) * (indices.ndim - 1), *(slice(None),) * rest)
+    index = (*(None,) * axis, ..., *(None,) * rest)
+    take = partial(_take_chunk, axis=axis, rest=rest)
+    return map_chunks(take, table[own], indices[index], chunks=chunks, dtype=table.dtype)
+
+
+def _take_chunk(table: Any, indices: Any, *, axis: int, rest: int, block_id: Any = None) -> Any:
+    del block_id
+    xp = namespace_of(table=table)
+    indices = xp.asarray(indices, device=device_of(table))
+    lacking = (0,) * (indices.ndim - axis - rest - 1)
+    table = table[(..., *lacking, *(slice(None),) * rest)]
+    return take_entries(table, indices[(*(0,) * axis, ..., *(0,) * rest)], axis, xp)
 
 
 def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.capabilities import many_chunks
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Namespace,
@@ -254,7 +255,9 @@ def _of_function(
 ) -> BlockFunction:
     def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
         q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
-        name, array = call_score_function(kind, function, q_idx[:, None], k_idx[None, :], xp, q=q)
+        with many_chunks(xp):
+            pair = q_idx[:, None], k_idx[None, :]
+            name, array = call_score_function(kind, function, *pair, xp, q=q)
         return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
 
     return block

@@ -15,6 +15,7 @@ from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import (
     is_host_array,
     is_readable,
+    many_chunks,
     on_given_device,
 )
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
@@ -307,11 +308,13 @@ class Mask(WeightedLayer, ABC):
         self, queries: Ranges, keys: Ranges, k_len: int, xp: Namespace, device: Device
     ) -> Any:
         """Return the mask between ranges of positions, (query, key, batch), or 1 on an axis."""
-        q = positions_of_ranges(queries, xp, device)[:, None, None]
-        k = positions_of_ranges(keys, xp, device)[None, :, None]
-        return self._hides(
-            Points(q, xp, device, k_len, queries), Points(k, xp, device, k_len, keys, 1)
-        )
+        batch = self._batch() or 1
+        q = positions_of_ranges(queries, xp, device, batch)[:, None, None]
+        k = positions_of_ranges(keys, xp, device, batch)[None, :, None]
+        with many_chunks(xp):
+            return self._hides(
+                Points(q, xp, device, k_len, queries), Points(k, xp, device, k_len, keys, 1)
+            )
 
     def _at_positions(self, query: Any, key: Any, k_len: int, xp: Namespace, device: Device) -> Any:
         """Return the mask between arrays of positions, (query, key, batch), or 1 on an axis."""

@@ -127,7 +127,14 @@ def alibi_bias(
     num_heads = checks.feature_count("num_heads", num_heads)
     causal = checks.boolean("causal", causal)
     xp, query, key = resolve_positions(
-        q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device
+        q_len,
+        k_len,
+        offset,
+        query_positions,
+        key_positions,
+        xp=xp,
+        device=device,
+        numbers=num_heads,
     )
     relative, dtype = real_relative_positions(query, key, dtype, xp)
     slopes = xp.asarray(_slopes(num_heads), dtype=relative.dtype, device=device_of(relative))

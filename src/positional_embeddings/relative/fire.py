@@ -88,7 +88,7 @@ def fire_bias(
     ((4, 4, 2), 0.0)
     """
     arrays = (hidden_weight, hidden_bias, output_weight, output_bias)
-    parameters = dict(zip(_SHAPES, arrays, strict=True))
+    parameters: dict[str, Any] = dict(zip(_SHAPES, arrays, strict=True))
     xp, query, key = resolve_positions(
         q_len, k_len, offset, query_positions, key_positions, **parameters
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_host_array
+from positional_embeddings._core.capabilities import is_host_array, many_chunks
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -73,7 +73,8 @@ def subtract_positions(query: Any, key: Any, xp: Namespace) -> Any:
     if real:
         dtype = xp.result_type(*(compute_dtype(kind, xp) for kind in real))
         query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
-    return key[None, ...] - query[:, None, ...]
+    with many_chunks(xp):
+        return key[None, ...] - query[:, None, ...]
 
 
 def _signed(name: str, array: Any, xp: Namespace) -> Any:

@@ -81,7 +81,14 @@ def sandwich_bias(
     num_heads = checks.feature_count("num_heads", num_heads)
     dim = checks.feature_count("dim", dim, even=True)
     xp, query, key = resolve_positions(
-        q_len, k_len, offset, query_positions, key_positions, xp=xp, device=device
+        q_len,
+        k_len,
+        offset,
+        query_positions,
+        key_positions,
+        xp=xp,
+        device=device,
+        numbers=num_heads,
     )
     relative, dtype = real_relative_positions(query, key, dtype, xp)
     on = device_of(relative)
