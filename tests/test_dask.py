@@ -1,5 +1,8 @@
 """dask arrays stay lazy, and keep their chunks."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -190,3 +193,10 @@ def test_all_pairs_are_many_chunks(make):
     assert made.numblocks[0] == made.numblocks[1] >= 20
     with config.set({"array.chunk-size": "2 MiB"}):
         assert largest_chunk(make()) <= 2**21
+
+
+@pytest.mark.usefixtures("forbid_computing")
+def test_the_how_to_runs_and_computes_nothing():
+    page = Path(__file__).parents[1] / "docs" / "larger_than_memory.md"
+    first, *_ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    exec(first, {})  # noqa: S102 - a page of this repository

@@ -258,3 +258,16 @@ def test_pytorch_trains_layers():
         ids = train.torch.arange(train.LENGTH)[:, None] % train.VOCABULARY
         weights = model.looks_back(ids)
         assert int(weights.argmax()) == train.BACK
+
+
+@pytest.mark.parametrize("library", ["dask", "cubed"])
+def test_arrays_larger_than_memory_give_what_numpy_gives(library):
+    for name in (library, "distributed", "tqdm", "zarr"):
+        pytest.importorskip(name, reason=f"the group test lacks {name}")
+    script = str(EXAMPLES / "larger_than_memory.py")
+    command = [sys.executable, script, "--chunks", "3", "--limit", "1GB", "--only", library]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "peak of" in done.stdout
+    (largest,) = re.findall(r"^Largest difference from NumPy: (\S+)$", done.stdout, re.MULTILINE)
+    assert float(largest) < 1e-5
