@@ -12,6 +12,8 @@ from unittest.mock import patch
 import array_api_compat
 import numpy as np
 
+from positional_embeddings._core.namespace import device_of, namespace_of
+
 # Name of the test's backend, and the package that it needs.
 NAMES = {
     "numpy": "numpy",
@@ -27,10 +29,22 @@ NAMES = {
     "jax-jit-x64": "jax",
     "dask": "dask",
     "cubed": "cubed",
+    "ndonnx": "ndonnx",
+    "mlx": "mlx",
     "cupy": "cupy",
 }
 # Libraries that compute chunk by chunk, and their modules with `from_array`.
 CHUNKED = {"dask": "dask.array", "cubed": "cubed"}
+# Modules with the functions of a library, if they are not those of its name.
+MODULES = {"dask": "dask.array", "mlx": "mlx.core"}
+# Libraries whose arrays are refused, by an error that tells the remedy.
+UNFIT = ("blosc2", "sparse")
+
+# They have float64, and compute its exponential, sines and cosines in float32.
+_SINGLE = ("ndonnx", "mlx")
+
+# They have no row in `capabilities`: their values are not read.
+_NOT_READ = ("ndonnx", "mlx")
 
 
 def missing(name: str) -> str | None:
@@ -63,9 +77,16 @@ class Backend:
         return self.name == "dask" or "jit" in self.name
 
     @property
+    def reads_values(self) -> bool:
+        """Whether a wrong value is found: elsewhere its result is NaN, or left out."""
+        return not self.lazy and self.name not in _NOT_READ
+
+    @property
     def floats(self) -> list[str]:
         info = self.xp.__array_namespace_info__()
-        return sorted(info.dtypes(device=self.device, kind="real floating"))
+        names = info.dtypes(device=self.device, kind="real floating")  # ndonnx tells all kinds
+        floats = sorted(name for name in names if name.startswith("float"))
+        return floats[:1] if self.name in _SINGLE else floats
 
     @property
     def wide(self) -> str:
@@ -73,7 +94,8 @@ class Backend:
 
     @property
     def has_int64(self) -> bool:
-        return "int64" in self.xp.__array_namespace_info__().dtypes(device=self.device)
+        info = self.xp.__array_namespace_info__()
+        return "int64" in info.dtypes(device=self.device, kind="integral")
 
     @property
     def half_dtypes(self) -> list[Any]:
@@ -90,6 +112,8 @@ class Backend:
         return _cupy_lacks(ability) if self.name == "cupy" else None
 
     def tolerance(self, dtype: str | None = None) -> float:
+        if self.name in _SINGLE:
+            return 2e-6
         return 1e-12 if (dtype or self.wide) == "float64" else 2e-6
 
     def array(self, values: Any, dtype: Any = None) -> Any:
@@ -110,7 +134,7 @@ class Backend:
 
     def numpy(self, array: Any) -> np.ndarray:
         """Return an array's numbers on the host, and check that it is of this backend."""
-        assert array_api_compat.array_namespace(array) is self.xp
+        assert namespace_of(array=array) is self.xp
         if self.name.startswith("strict"):
             assert array.device == self.device
             array = array_api_compat.to_device(array, self.xp.Device("CPU_DEVICE"))
@@ -119,6 +143,10 @@ class Backend:
             array = array.float() if array.dtype == self.xp.bfloat16 else array
         elif self.name == "cupy":
             array = array.get()
+        elif self.name == "ndonnx":
+            array = array.unwrap_numpy()
+        elif self.name == "mlx" and array.dtype == self.xp.bfloat16:
+            array = array.astype(self.xp.float32)
         return np.asarray(array)
 
 
@@ -160,15 +188,15 @@ def opened(name: str) -> Iterator[Backend]:
         device = jax.devices("cpu")[0]
         setting = jax.enable_x64(name.endswith("x64"))
     else:
-        library = importlib.import_module(CHUNKED.get(name, name))
+        library = importlib.import_module(MODULES.get(name, name))
         if name == "dask":
             # Tasks call functions of this library, which forbid to compute by a setting of
             # the process: not in several threads.
             setting = importlib.import_module("dask").config.set(scheduler="synchronous")
         elif name == "cubed":
             setting = library.config.set({"spec.executor_name": "single-threaded"})
-        xp = array_api_compat.array_namespace(library.empty(0))
-        device = array_api_compat.device(library.empty(0))
+        xp = namespace_of(x=library.empty(0))
+        device = device_of(library.empty(0))
     with setting:
         yield Backend(name, xp, device)
 

@@ -16,7 +16,6 @@ from warnings import catch_warnings
 
 from array_api_compat import (
     array_namespace,
-    device,
     is_cupy_namespace,
     is_dask_array,
     is_dask_namespace,
@@ -32,6 +31,7 @@ from positional_embeddings._core.namespace import (
     host,
     is_dtype,
     is_jax_tracer,
+    single_device,
     to_host,
 )
 
@@ -192,7 +192,7 @@ def integers_on_host(array: Any, xp: Namespace) -> HostArray | None:
 
 def on_the_host(x: Any) -> bool:
     """Tell whether an array is in the memory of the host."""
-    return is_host_array(x) or "cpu" in str(device(x)).lower()
+    return is_host_array(x) or "cpu" in str(single_device(x)).lower()
 
 
 def is_chunked(x: Any) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
 from array_api_compat import device as _device
 
+from positional_embeddings._core.adapters import adapted
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
 from positional_embeddings._core.remedies import remedy_for
 
@@ -50,6 +51,13 @@ _MOST_BYTES = 2**25
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
 
+# Libraries that look as if they kept the standard: why they do not, and what makes a plain array.
+_UNFIT = {
+    "blosc2": ("its parts, sums and products are arrays of other types", "{}[...]"),
+    "sparse": ("encodings have few zeros, if any", "{}.todense()"),
+}
+
+
 def namespace_of(**arrays: Any) -> Namespace:
     """Return the one namespace of the given arrays, named for the messages."""
     if set(map(type, arrays.values())) == _PLAIN:
@@ -57,7 +65,7 @@ def namespace_of(**arrays: Any) -> Namespace:
     for name, array in arrays.items():
         _check_array(name, array)
     try:
-        return array_namespace(*arrays.values())
+        return adapted(array_namespace(*arrays.values()))
     except TypeError:
         *names, last = (f"`{name}`" for name in arrays)
         kinds = ", ".join(f"{kind_of(array)} for `{name}`" for name, array in arrays.items())
@@ -81,6 +89,11 @@ def _check_array(name: str, array: Any) -> None:
         raise wrong_type(
             name, "be a plain array", f"{kind_of(array)}: {reason}", f" Pass {remedy}."
         )
+    library = _library_name(array)
+    if library in _UNFIT:
+        reason, line = _UNFIT[library]
+        came = f"{kind_of(array)}: {reason}"
+        raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
     if not is_array_api_obj(array):
         raise wrong_type(
             name,
@@ -90,14 +103,25 @@ def _check_array(name: str, array: Any) -> None:
         )
 
 
+def _library_name(array: Any) -> str:
+    return type(array).__module__.partition(".")[0]
+
+
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:
     """Return `xp` as a namespace that keeps the standard, NumPy's if None."""
     if xp is None:
         xp = host
     try:
-        return array_namespace(xp.empty(0))
+        empty = xp.empty(0)
+        found = adapted(array_namespace(empty))
     except (AttributeError, TypeError):
         raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
+    library = _library_name(empty)
+    if library in _UNFIT:
+        what = f"{library}: {_UNFIT[library][0]}"
+        remedy = f" Leave it out, and pass the result to {library}.asarray."
+        raise wrong_type("xp", "be a namespace of plain arrays", what, remedy)
+    return found
 
 
 def device_of(array: Any) -> Device:
@@ -114,10 +138,16 @@ def device_of(array: Any) -> Device:
 
 
 def single_device(array: Any) -> Device:
-    """Return the device that `array` is on, None in a trace or over several devices."""
+    """Return the device that `array` is on, None in a trace or over several devices.
+
+    MLX's arrays are in memory that all devices share, and have none.
+    """
     if is_jax_tracer(array):
         return None
-    on = _device(array)
+    try:
+        on = _device(array)
+    except AttributeError:
+        return None
     return None if hasattr(on, "device_set") else on
 
 
@@ -293,6 +323,8 @@ def to_host(array: Any, xp: Namespace) -> HostArray:
     array = xp.astype(array, compute_dtype(array.dtype, xp), copy=False)  # NumPy has no bfloat16
     if is_torch_array(array):
         array = array.detach().cpu()
+    if hasattr(array, "unwrap_numpy"):  # of ndonnx; NumPy would make an array of objects
+        return np.asarray(array.unwrap_numpy())
     try:
         return np.asarray(array)
     except (RuntimeError, TypeError):  # it lies on another device

@@ -1,0 +1,91 @@
+"""Namespaces of libraries that lack something of the Array API standard, with it added.
+
+A library that is not in the table at the end is its own namespace.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any
+
+
+def adapted(xp: Any) -> Any:
+    """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
+    return _adapted(xp) if getattr(xp, "__name__", None) in _ADAPTERS else xp
+
+
+@lru_cache
+def _adapted(xp: Any) -> Any:
+    return _ADAPTERS[xp.__name__](xp)
+
+
+class _Forwarding:
+    """A namespace that has the names of a library, but for those that it defines itself."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+
+class _MLX(_Forwarding):
+    """MLX, with devices and the arguments of the standard.
+
+    Its arrays are in memory that all devices share; a device is where a call is computed.
+    """
+
+    _CREATION = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
+    _LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
+
+    def __init__(self, library: Any) -> None:
+        super().__init__(library)
+        self.bool = library.bool_
+        for name in self._CREATION + self._LIKE:
+            setattr(self, name, self._on_device(getattr(library, name)))
+
+    def _on_device(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(create)
+        def created(*args: Any, device: Any = None, **options: Any) -> Any:
+            if device is None:
+                return create(*args, **options)
+            with self._library.stream(device):
+                return create(*args, **options)
+
+        return created
+
+    def __array_namespace_info__(self) -> Any:
+        return _MLXInfo(self._library.__array_namespace_info__())
+
+    def astype(self, x: Any, dtype: Any, *, copy: bool = True) -> Any:
+        return x.astype(dtype) if copy or x.dtype != dtype else x
+
+    def sum(self, x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        x = x if dtype is None else x.astype(dtype)
+        return self._library.sum(x, axis=axis, keepdims=keepdims)
+
+    def clip(self, x: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+        return self._library.clip(x, min, max)
+
+
+class _MLXInfo(_Forwarding):
+    """What MLX tells of itself; positions are of 64 bits, as its integers can be."""
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        dtypes = self._library.default_dtypes(device=device)
+        int64 = self._library.dtypes(device=device)["int64"]
+        return {**dtypes, "integral": int64, "indexing": int64}
+
+
+class _NDONNX(_Forwarding):
+    """ndonnx, whose search takes values of one axis alone."""
+
+    def searchsorted(self, ordered: Any, values: Any, /, *, side: str = "left") -> Any:
+        if values.ndim == 1:
+            return self._library.searchsorted(ordered, values, side=side)
+        # A length may not be known before the graph runs, so that nothing is reshaped.
+        values = values[..., None]
+        before = ordered < values if side == "left" else ordered <= values
+        return self._library.sum(self._library.astype(before, self._library.int64), axis=-1)
+
+
+_ADAPTERS: dict[str, Callable[[Any], Any]] = {"mlx.core": _MLX, "ndonnx": _NDONNX}

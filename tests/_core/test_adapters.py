@@ -1,0 +1,73 @@
+"""What is added to namespaces that lack something of the standard."""
+
+import numpy as np
+import pytest
+
+from positional_embeddings._core.namespace import (
+    namespace_of,
+    namespace_or_numpy,
+    single_device,
+    to_host,
+)
+
+
+def namespace(library):
+    return namespace_or_numpy(pytest.importorskip(library))
+
+
+def test_mlx_has_devices_and_arguments_of_the_standard():
+    xp = namespace("mlx.core")
+    x = xp.asarray(np.asarray([1, 2, 3], dtype="int8"), device=xp.default_device())
+    assert x.dtype == xp.int8
+    assert xp.astype(x, xp.int8, copy=False) is x
+    assert xp.astype(x, xp.float32).dtype == xp.float32
+    assert xp.sum(x).dtype == xp.int32
+    assert xp.sum(x, dtype=xp.int64).dtype == xp.int64
+    np.testing.assert_array_equal(np.asarray(xp.clip(x, min=2)), [2, 2, 3])
+    assert xp.zeros(2, dtype=xp.bool).dtype == xp.bool
+    assert xp.__array_namespace_info__().default_dtypes()["integral"] == xp.int64
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("values", [3, [3, 0, 9], [[1, 3], [2, 4]]])
+def test_ndonnx_searches_values_of_any_axes(values, side):
+    xp = namespace("ndonnx")
+    ordered = np.asarray([1, 3, 3, 5])
+    found = xp.searchsorted(xp.asarray(ordered), xp.asarray(np.asarray(values)), side=side)
+    np.testing.assert_array_equal(found.unwrap_numpy(), np.searchsorted(ordered, values, side))
+
+
+def test_mlx_arrays_have_no_device():
+    assert single_device(namespace("mlx.core").zeros(2)) is None
+
+
+def test_values_of_ndonnx_on_the_host():
+    xp = namespace("ndonnx")
+    np.testing.assert_array_equal(to_host(xp.asarray([1.0, 2.0]), xp), [1, 2])
+
+
+MESSAGES = {
+    ("blosc2", "x"): (
+        r"`x` must be a plain array, got blosc2\.ndarray\.NDArray: its parts, sums and products "
+        r"are arrays of other types\. Pass x\[\.\.\.\]\.$"
+    ),
+    ("blosc2", "xp"): (
+        r"`xp` must be a namespace of plain arrays, got blosc2: its parts, sums and products "
+        r"are arrays of other types\. Leave it out, and pass the result to blosc2\.asarray\.$"
+    ),
+    ("sparse", "x"): (
+        r"`x` must be a plain array, got sparse\..*COO: encodings have few zeros, if any\. "
+        r"Pass x\.todense\(\)\.$"
+    ),
+    ("sparse", "xp"): (
+        r"`xp` must be a namespace of plain arrays, got sparse: encodings have few zeros, if "
+        r"any\. Leave it out, and pass the result to sparse\.asarray\.$"
+    ),
+}
+
+
+@pytest.mark.parametrize(("library", "argument"), MESSAGES)
+def test_what_is_told_of_libraries_that_are_refused(library, argument):
+    xp = pytest.importorskip(library)
+    with pytest.raises(TypeError, match=MESSAGES[library, argument]):
+        namespace_or_numpy(xp) if argument == "xp" else namespace_of(x=xp.asarray(np.ones(2)))
