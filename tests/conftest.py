@@ -5,12 +5,14 @@
 
 import importlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from array_api_extra.testing import lazy_xp_function, patch_lazy_xp_functions
 from hypothesis import HealthCheck, settings
 
+import backend_table
 import positional_embeddings as pe
 from backends import NAMES, Backend, missing, opened
 
@@ -51,6 +53,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run on this backend, and fail where it cannot run; may be repeated",
     )
     parser.addoption(
+        "--backend-table",
+        type=Path,
+        help="page to put the table of tests/test_every_backend.py into; not with xdist",
+    )
+    parser.addoption(
         "--oracles",
         action="store_true",
         help="fail, not skip, where another library to compare with is not installed",
@@ -64,12 +71,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(ability): skip where the backend lacks it")
+    config.stash[backend_table.CELLS] = {}
     for name in config.getoption("--backend") or []:
         if (reason := missing(name)) is not None:
             message = f"--backend {name}: {reason}"
             raise pytest.UsageError(message)
     if config.getoption("--backend") == ["cubed"]:
         settings.load_profile("few")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if (page := session.config.getoption("--backend-table")) is not None:
+        backend_table.write(page, session.config.stash[backend_table.CELLS])
 
 
 def _chosen(config: pytest.Config) -> list[str]:
