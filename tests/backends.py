@@ -93,6 +93,11 @@ class Backend:
         return self.floats[-1]
 
     @property
+    def has_float64(self) -> bool:
+        info = self.xp.__array_namespace_info__()
+        return "float64" in info.dtypes(device=self.device, kind="real floating")
+
+    @property
     def has_int64(self) -> bool:
         info = self.xp.__array_namespace_info__()
         return "int64" in info.dtypes(device=self.device, kind="integral")

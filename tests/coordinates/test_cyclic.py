@@ -99,7 +99,7 @@ def test_far_coordinates_on_every_device(backend):
         for period in (365.25, 24, 0.1):
             features = cyclic_encoding(backend.array(x), period, 7, dtype=dtype)
             # A device without float64 has the nearest period of float32.
-            own = period if backend.wide == "float64" else float(np.float32(period))
+            own = period if backend.has_float64 else float(np.float32(period))
             assert worst_error(backend.numpy(features), x.tolist(), own, 7) < bound
 
 
