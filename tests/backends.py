@@ -37,6 +37,8 @@ NAMES = {
 CHUNKED = {"dask": "dask.array", "cubed": "cubed"}
 # Modules with the functions of a library, if they are not those of its name.
 MODULES = {"dask": "dask.array", "mlx": "mlx.core"}
+# Run only where they are asked for: libraries with faults of their own, or that take long.
+ON_DEMAND = ("cubed", "ndonnx", "mlx")
 # Libraries whose arrays are refused, by an error that tells the remedy.
 UNFIT = ("blosc2", "sparse")
 

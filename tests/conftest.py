@@ -1,6 +1,7 @@
 """Backends as fixtures.
 
-`--backend NAME` (repeatable) demands one; without it, all that are installed run.
+`--backend NAME` (repeatable) demands one; without it, all that are installed run, but for those
+of `ON_DEMAND`.
 """
 
 import importlib
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 import backend_table
 import positional_embeddings as pe
-from backends import NAMES, Backend, missing, opened
+from backends import NAMES, ON_DEMAND, Backend, missing, opened
 
 settings.register_profile(
     "default",
@@ -86,7 +87,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _chosen(config: pytest.Config) -> list[str]:
-    return config.getoption("--backend") or [name for name in NAMES if missing(name) is None]
+    return config.getoption("--backend") or [
+        name for name in NAMES if name not in ON_DEMAND and missing(name) is None
+    ]
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

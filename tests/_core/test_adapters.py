@@ -37,6 +37,32 @@ def test_ndonnx_searches_values_of_any_axes(values, side):
     np.testing.assert_array_equal(found.unwrap_numpy(), np.searchsorted(ordered, values, side))
 
 
+def test_cubed_takes_in_the_order_of_the_indices():
+    xp = namespace("cubed")
+    x = np.arange(24.0).reshape(6, 4)
+    chunked = xp.from_array(x, chunks=(4, 3))
+    for axis, order in ((0, [5, 0, 3, 3]), (1, [2, 0, 1]), (-1, [3])):
+        indices = xp.from_array(np.asarray(order), chunks=(2,))
+        taken = xp.take(chunked, indices, axis=axis).compute()
+        np.testing.assert_array_equal(taken, np.take(x, order, axis))
+
+
+def test_cubed_has_dtypes_and_axes_of_the_standard():
+    xp = namespace("cubed")
+    assert xp.asarray(np.ones(2)).dtype == xp.float64
+    assert xp.asarray(np.ones(2), dtype=xp.float32).dtype == xp.float32
+    ones, zeros = xp.ones((2, 1)), xp.zeros((2, 2))
+    np.testing.assert_array_equal(xp.concat([ones, zeros], axis=-1).compute(), [[1, 0, 0]] * 2)
+    assert xp.flip(xp.ones((0, 2)), axis=0).shape == (0, 2)
+    np.testing.assert_array_equal(xp.flip(xp.asarray([1, 2]), axis=0).compute(), [2, 1])
+
+
+def test_what_cubed_has_not():
+    message = "cubed has no `sort`, which is needed here: compute the array first."
+    with pytest.raises(AttributeError, match=message):
+        _ = namespace("cubed").sort
+
+
 def test_mlx_arrays_have_no_device():
     assert single_device(namespace("mlx.core").zeros(2)) is None
 

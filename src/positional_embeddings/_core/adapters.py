@@ -4,7 +4,7 @@ A library that is not in the table at the end is its own namespace.
 """
 
 from collections.abc import Callable
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 
@@ -88,4 +88,42 @@ class _NDONNX(_Forwarding):
         return self._library.sum(self._library.astype(before, self._library.int64), axis=-1)
 
 
-_ADAPTERS: dict[str, Callable[[Any], Any]] = {"mlx.core": _MLX, "ndonnx": _NDONNX}
+class _Cubed(_Forwarding):
+    """cubed, whose `take` sorts its indices, with the dtypes and axes of the standard."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._library, name, None)
+        if found is None:
+            message = f"cubed has no `{name}`, which is needed here: compute the array first."
+            raise AttributeError(message)
+        return found
+
+    def asarray(self, x: Any, /, *, dtype: Any = None, **options: Any) -> Any:
+        array = self._library.asarray(x, dtype=dtype, **options)
+        return array if dtype in (None, array.dtype) else self._library.astype(array, dtype)
+
+    def concat(self, arrays: Any, /, *, axis: int = 0) -> Any:
+        return self._library.concat(arrays, axis=axis % arrays[0].ndim)
+
+    def flip(self, x: Any, /, *, axis: int) -> Any:
+        return x if x.shape[axis] == 0 else self._library.flip(x, axis=axis)
+
+    def take(self, x: Any, indices: Any, /, *, axis: int = 0) -> Any:
+        axis, count = axis % x.ndim, indices.shape[0]
+        x, indices = x.rechunk({axis: x.shape[axis]}), indices.rechunk((count,))
+        chunks = (*x.chunks[:axis], (count,), *x.chunks[axis + 1 :])
+        beside = indices[(*(None,) * axis, ..., *(None,) * (x.ndim - axis - 1))]
+        own = partial(_take_of_chunk, axis=axis)
+        return self._library.map_blocks(own, x, beside, dtype=x.dtype, chunks=chunks)
+
+
+def _take_of_chunk(x: Any, indices: Any, *, axis: int) -> Any:
+    return x.take(indices.reshape(-1), axis=axis)
+
+
+_ADAPTERS: dict[str, Callable[[Any], Any]] = {
+    "cubed": _Cubed,
+    "cubed.array_api": _Cubed,
+    "mlx.core": _MLX,
+    "ndonnx": _NDONNX,
+}

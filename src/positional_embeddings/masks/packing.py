@@ -120,7 +120,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     ids: Any = xp.permute_dims(segment_ids, order)
     first = ids[..., :1] == ids[..., :1]  # True
     start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
-    document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), dtype=dtype)
+    document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
     index = xp.arange(document.shape[0], dtype=dtype, device=on)
     since = index - search_sorted(document, document, xp)
     since = xp.where(ids < 0, 0, xp.reshape(since, ids.shape))
