@@ -326,3 +326,24 @@ def test_axes_that_come_as_arrays():
     got = scaled_dot_product_attention(x, x, x, **axes)
     expected = scaled_dot_product_attention(x, x, x, feature_axis=2, seq_axis=1)
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_lengths_that_are_known_when_a_graph_runs(masked):
+    ndonnx = pytest.importorskip("ndonnx", reason="the group test lacks ndonnx")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="the group test lacks onnxruntime")
+    q, k = (ndonnx.argument(shape=(3, n, 2), dtype=ndonnx.float64) for n in ("queries", "keys"))
+    given = {"q": q, "k": k}
+    if masked:
+        given["mask"] = ndonnx.argument(shape=("queries", "keys"), dtype=ndonnx.bool)
+    output = scaled_dot_product_attention(q, k, k, mask=given.get("mask"))
+    graph = ndonnx.build(given, {"output": output}).SerializeToString()
+    rng = np.random.default_rng(0)
+    for q_len, k_len in ((2, 5), (7, 3)):
+        values = {"q": numbers(rng, 3, q_len, 2), "k": numbers(rng, 3, k_len, 2)}
+        if masked:
+            values["mask"] = rng.random((q_len, k_len)) < 0.5
+        (got,) = onnxruntime.InferenceSession(graph).run(None, values)
+        q, k = values["q"], values["k"]
+        expected = scaled_dot_product_attention(q, k, k, mask=values.get("mask"))
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-12)

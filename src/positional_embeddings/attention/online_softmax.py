@@ -23,6 +23,7 @@ from positional_embeddings._core.capabilities import (
     records_gradients,
     strides_of,
 )
+from positional_embeddings._core.checks import is_known
 from positional_embeddings._core.memory import block_lengths, cuts
 from positional_embeddings._core.namespace import (
     Namespace,
@@ -151,8 +152,8 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
     rows = tuple(m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True))
     seen = inputs.seen()
     k_len = key.shape[-2] if seen is None else count_positions(seen.at_most)
-    scores = prod((*rows, query.shape[-2], k_len))
-    few = scores <= max(most, prod(key.shape) // _FEW) or (
+    scores = _count((*rows, query.shape[-2], k_len))
+    few = scores <= max(most, _count(key.shape) // _FEW) or (
         not inputs.in_place and loops is None and not _leaves_out_most(inputs, most)
     )
     if (few and block_size is None) or 0 in (scores, inputs.value.shape[-1]):
@@ -163,6 +164,11 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
             return attend_at_once(inputs.without_hidden_keys(seen, xp), xp)
         return attend_in_loops(inputs, size, loops, xp)
     return attend_in_blocks(inputs, rows, block_size, most, xp)
+
+
+def _count(shape: Sequence[Any]) -> Any:
+    """Return how many elements a shape holds, NaN if a lazy library does not know."""
+    return prod(n if is_known(n) else float("nan") for n in shape)
 
 
 def _leaves_out_most(inputs: AttentionInputs, most: int) -> bool:
