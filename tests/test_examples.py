@@ -271,3 +271,17 @@ def test_arrays_larger_than_memory_give_what_numpy_gives(library):
     assert "peak of" in done.stdout
     (largest,) = re.findall(r"^Largest difference from NumPy: (\S+)$", done.stdout, re.MULTILINE)
     assert float(largest) < 1e-5
+
+
+def test_an_exported_graph_gives_what_numpy_gives(tmp_path):
+    for name in ("ndonnx", "onnx", "onnxruntime"):
+        pytest.importorskip(name, reason=f"the group test lacks {name}")
+    file = tmp_path / "attention.onnx"
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "export_onnx.py"), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{file}: {file.stat().st_size / 1000:.0f} kB\n")
+    for length in (7, 100):
+        assert f"Length {length:3d}: output (2, 4, {length}, 16)" in done.stdout
+    (largest,) = re.findall(r"^Largest difference from NumPy: (\S+)$", done.stdout, re.MULTILINE)
+    assert 0 <= float(largest) <= 1e-6
