@@ -359,3 +359,24 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
             np.testing.assert_allclose(got[0], np.moveaxis(plain[0], -1, 0) if last else plain[0])
     finally:
         kernel._kernel.cache_clear()
+
+
+def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
+    monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
+    monkeypatch.setattr(tables, "compiles_kernels", lambda _: True)
+    monkeypatch.setattr(tables, "MOST_KINDS", 2)
+    rope, x = RoPE(8, 100), np.ones((8, 3))
+    positions = np.asarray([0, 7, 2**31])
+    angles = inverse_frequencies(8)[:, None] * positions.astype("longdouble")
+    target = axes.target_of(x, 0, 1, np)
+    kept = []
+    try:
+        for stream in (0, 1, 2, 0):
+            monkeypatch.setattr(tables, "current_stream", lambda _, stream=stream: stream)
+            cos, sin = rope._tables._cos_sin(positions, target)
+            np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
+            np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
+            kept.append([stream for *_, stream in rope._tables._kernel_parts])
+    finally:
+        kernel._kernel.cache_clear()
+    assert kept == [[0], [0, 1], [1, 2], [2, 0]]
