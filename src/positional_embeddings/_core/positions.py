@@ -117,7 +117,7 @@ def resolve_positions(
         raise TypeError(message)
     if parameters:
         xp, device = namespace_of(**parameters), device_of(next(iter(parameters.values())))
-        numbers = max((n for array in parameters.values() for n in array.shape), default=1)
+        numbers = max([n for array in parameters.values() for n in array.shape] or [1])
     else:
         xp = namespace_or_numpy(xp)
     return xp, *positions_from_lengths(q_len, k_len, offset, xp, device, numbers)

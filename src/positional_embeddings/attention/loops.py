@@ -4,11 +4,11 @@ A loop of Python would be unrolled: as long to compile as there are blocks, and 
 all of them. In a loop of the library the blocks have one shape, and begin where the trace counts.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import Namespace, default_integer
-from positional_embeddings.attention.blocks import Visibility
+from positional_embeddings.attention.blocks import Indices, Visibility
 
 # Shorter blocks than so many queries or keys are not worth a step of a loop.
 _LEAST = 128
@@ -25,6 +25,10 @@ class Stretch(NamedTuple):
         """Return the indices of all of them."""
         dtype = default_integer(xp, device)
         return self.start + xp.arange(self.size, dtype=dtype, device=device)
+
+
+# Not a union in annotations of functions within functions, which PyTorch cannot compile.
+Block: TypeAlias = Indices | Stretch
 
 
 class LoopPlan(NamedTuple):

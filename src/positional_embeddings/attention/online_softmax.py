@@ -44,6 +44,7 @@ from positional_embeddings.attention.blocks import (
     slices_of,
 )
 from positional_embeddings.attention.loops import (
+    Block,
     Stretch,
     block_size_of_loops,
     from_blocks,
@@ -82,7 +83,7 @@ _INF = float("inf")
 Slices: TypeAlias = tuple[slice, ...]
 
 # Returns the mask or the bias between some queries and some keys, with axes (..., query, key).
-BlockFunction: TypeAlias = Callable[[Indices | Stretch, Indices | Stretch], Any]
+BlockFunction: TypeAlias = Callable[[Block, Block], Any]
 
 
 class AttentionInputs(NamedTuple):

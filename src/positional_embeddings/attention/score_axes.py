@@ -14,8 +14,8 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import positions_of_ranges
-from positional_embeddings.attention.blocks import Indices, ranges_of, slice_sequence
-from positional_embeddings.attention.loops import Stretch
+from positional_embeddings.attention.blocks import ranges_of, slice_sequence
+from positional_embeddings.attention.loops import Block, Stretch
 from positional_embeddings.attention.online_softmax import BlockFunction
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import shift
@@ -224,7 +224,7 @@ def by_block(
 def _of_mask(
     mask: Mask, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
 ) -> BlockFunction:
-    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
+    def block(queries: Block, keys: Block) -> Any:
         if isinstance(queries, Stretch) or isinstance(keys, Stretch):
             q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
             hidden = mask._at_positions(q_idx + start, k_idx, layout.k_len, xp, device)
@@ -242,7 +242,7 @@ def _of_bias(
 ) -> BlockFunction:
     dtype = compute_dtype(q.dtype, xp)
 
-    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
+    def block(queries: Block, keys: Block) -> Any:
         q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
         between = bias._at_positions(q_idx + start, k_idx, dtype)
         return layout.align_mask_or_bias("bias", between, xp)
@@ -253,7 +253,7 @@ def _of_bias(
 def _of_function(
     kind: str, function: ScoreFunction, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
 ) -> BlockFunction:
-    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
+    def block(queries: Block, keys: Block) -> Any:
         q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
         with many_chunks(xp):
             pair = q_idx[:, None], k_idx[None, :]
@@ -266,7 +266,7 @@ def _of_function(
 def of_array(aligned: Any, xp: Namespace) -> BlockFunction:
     """Return the function that cuts blocks from an array (..., query, key)."""
 
-    def block(queries: Indices | Stretch, keys: Indices | Stretch) -> Any:
+    def block(queries: Block, keys: Block) -> Any:
         part = aligned
         for axis, at in ((-2, queries), (-1, keys)):
             if part.shape[axis] == 1:
@@ -281,8 +281,8 @@ def of_array(aligned: Any, xp: Namespace) -> BlockFunction:
 
 
 def _indices(
-    queries: Indices | Stretch,
-    keys: Indices | Stretch,
+    queries: Block,
+    keys: Block,
     layout: ScoreLayout,
     q: Any,
     device: Any,
