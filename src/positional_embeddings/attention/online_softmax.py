@@ -23,7 +23,6 @@ from positional_embeddings._core.capabilities import (
     records_gradients,
     strides_of,
 )
-from positional_embeddings._core.checks import is_known
 from positional_embeddings._core.memory import block_lengths, cuts
 from positional_embeddings._core.namespace import (
     Namespace,
@@ -169,7 +168,7 @@ def attend(inputs: AttentionInputs, block_size: int | None, xp: Namespace) -> An
 
 def _count(shape: Sequence[Any]) -> Any:
     """Return how many elements a shape holds, NaN if a lazy library does not know."""
-    return prod(n if is_known(n) else float("nan") for n in shape)
+    return float("nan") if None in shape else prod(shape)
 
 
 def _leaves_out_most(inputs: AttentionInputs, most: int) -> bool:
