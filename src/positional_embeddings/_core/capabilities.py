@@ -337,7 +337,8 @@ def without_autocast(x: Any) -> Any:
     if not is_torch_array(x):
         return nullcontext()
     torch, kind = array_namespace(x), x.device.type
-    enabled = torch.is_autocast_enabled(kind)
+    # It refuses to be asked about devices without it, such as "meta".
+    enabled = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     return torch.autocast(kind, enabled=False) if enabled else nullcontext()
 
 

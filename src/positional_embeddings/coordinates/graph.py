@@ -126,7 +126,9 @@ def graph_laplacian_encoding(
     identity = xp.eye(nodes, dtype=weights.dtype, device=device_of(weights))
     # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
     _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
-    encoding = xp.moveaxis(vectors[..., 1 : k + 1], -1, 0)
+    chosen = vectors[..., 1 : k + 1]
+    # Not `moveaxis`, which PyTorch's `vmap` does not know.
+    encoding = xp.permute_dims(chosen, (chosen.ndim - 1, *range(chosen.ndim - 1)))
     return xp.astype(_with_fixed_signs(encoding, xp), dtype, copy=False)
 
 

@@ -6,9 +6,21 @@ from functools import partial
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_concretely_true, without_autocast
+from positional_embeddings._core.capabilities import (
+    is_concretely_true,
+    records_gradients,
+    without_autocast,
+)
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import Array, device_of, is_real_number, namespace_of
+from positional_embeddings._core.namespace import (
+    Array,
+    Device,
+    Dtype,
+    Namespace,
+    device_of,
+    is_real_number,
+    namespace_of,
+)
 from positional_embeddings._core.positions import resolve_positions
 from positional_embeddings._core.weights import array_field
 from positional_embeddings.relative.positions import (
@@ -97,7 +109,7 @@ def fire_bias(
     work, on = relative.dtype, device_of(relative)
     w1, b1, w2, b2 = (xp.astype(array, work, copy=False) for array in arrays)
     slope, limit = (
-        xp.asarray(_number_or_array(name, value), dtype=work, device=on)
+        _as_array(_number_or_array(name, value), work, on, xp)
         for name, value in (("c", c), ("threshold", threshold))
     )
     start = xp.maximum(xp.astype(query, work, copy=False), limit)[:, None, ...]
@@ -182,3 +194,10 @@ def _number_or_array(name: str, value: Any) -> Any:
     if is_concretely_true(value <= 0):
         raise wrong_value(name, "be a positive finite number", float(value))
     return value
+
+
+def _as_array(value: Any, dtype: Dtype, on: Device, xp: Namespace) -> Any:
+    # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
+    if records_gradients(value):
+        return xp.astype(value, dtype, copy=False, device=on)
+    return xp.asarray(value, dtype=dtype, device=on)
