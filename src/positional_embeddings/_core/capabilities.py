@@ -444,6 +444,19 @@ def fill_in_place(x: Any, mask: Any, value: float, xp: Namespace) -> Any:
     return x
 
 
+def bounded(x: Any, least: float, most: float | None, xp: Namespace) -> Any:
+    """Return the numbers of `x`, those beyond the bounds as the bounds; None is no bound.
+
+    The standard's `clip` takes CuPy 15 launches and four waits; for NumPy it is the faster one.
+    PyTorch does not compile `maximum` of a number.
+    """
+    if is_torch_array(x):
+        return x.clamp(least, most)
+    if is_host_array(x):
+        return xp.clip(x, least, most)
+    return xp.maximum(x if most is None else xp.minimum(x, most), least)
+
+
 def exact_remainder(x: Any, divisor: Any, xp: Namespace) -> Any:
     """Return what a positive divisor leaves of `x`, with its sign, without a rounding.
 

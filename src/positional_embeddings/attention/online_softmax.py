@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core.capabilities import (
     Loops,
+    bounded,
     exp_in_place,
     fill_in_place,
     is_concretely_true,
@@ -236,8 +237,8 @@ def _softmax(
         return scores
     highest = xp.max(scores, axis=-1, keepdims=True)
     # A finite maximum has a weight of 1 before the division.
-    powers = xp.exp(scores - xp.maximum(highest, float(xp.finfo(inputs.dtype).min)))
-    return powers / xp.maximum(xp.sum(powers, axis=-1, keepdims=True), 1.0)
+    powers = xp.exp(scores - bounded(highest, float(xp.finfo(inputs.dtype).min), None, xp))
+    return powers / bounded(xp.sum(powers, axis=-1, keepdims=True), 1.0, None, xp)
 
 
 def attend_in_blocks(
@@ -494,7 +495,7 @@ class OnlineSoftmax(NamedTuple):
             return OnlineSoftmax(None, self.sums + sums, self.total + total)
         highest = xp.max(scores, axis=-1, keepdims=True) + headroom
         running_max = xp.maximum(self.running_max, highest)
-        finite_max = xp.maximum(running_max, float(xp.finfo(scores.dtype).min))
+        finite_max = bounded(running_max, float(xp.finfo(scores.dtype).min), None, xp)
         decay = xp.exp(self.running_max - finite_max)
         weights = exp_in_place(scores - finite_max, xp)
         sums, total = _weighted_sums(weights, values, xp)

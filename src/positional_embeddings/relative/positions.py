@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_host_array, many_chunks
+from positional_embeddings._core.capabilities import many_chunks
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -119,16 +119,6 @@ def check_parameters(shapes: dict[str, tuple[str, ...]], xp: Namespace, **parame
             wanted = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in axes)
             raise wrong_value(name, f"have shape ({', '.join(wanted)})", shape)
         lengths.update(zip(axes, shape, strict=True))
-
-
-def bounded_distances(relative: Any, most: int, xp: Namespace) -> Any:
-    """Return relative positions, those beyond `most` as `most`.
-
-    `clip` takes CuPy 15 launches and four waits; for NumPy it is the faster one.
-    """
-    if is_host_array(relative):
-        return xp.clip(relative, -most, most)
-    return xp.maximum(xp.minimum(relative, most), -most)
 
 
 class Bias(WeightedLayer, ABC):

@@ -3,10 +3,11 @@
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
+from positional_embeddings._core.capabilities import bounded
 from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber
 from positional_embeddings._core.namespace import Device, Dtype, Namespace
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
-from positional_embeddings.relative.positions import RelativeTable, bounded_distances
+from positional_embeddings.relative.positions import RelativeTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,5 +75,5 @@ class RelativePE(RelativeTable):
 
     def _rows(self, relative: Any, xp: Namespace) -> Any:
         most = self.max_distance
-        rows = bounded_distances(relative, most, xp) + most
+        rows = bounded(relative, -most, most, xp) + most
         return take_entries(self.embeddings, rows, 0, xp)

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_chunked, search_sorted
+from positional_embeddings._core.capabilities import bounded, is_chunked, search_sorted
 from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
@@ -19,7 +19,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
-from positional_embeddings.relative.positions import RelativeTable, bounded_distances
+from positional_embeddings.relative.positions import RelativeTable
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
@@ -121,7 +121,7 @@ def _bucket_index(
         return _buckets(relative, limits, xp, bidirectional=bidirectional), None
     few = xp.arange(-last, last + 1, dtype=dtype, device=on)
     buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
-    return bounded_distances(relative, last, xp) + last, buckets
+    return bounded(relative, -last, last, xp) + last, buckets
 
 
 def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
