@@ -135,13 +135,11 @@ def multiplies_copies(x: Any) -> bool:
 
 def is_compiling(array: Any) -> bool:
     """Tell whether PyTorch compiles what is called with `array`, one of its own or of NumPy."""
-    return torch_compiles() and (is_host_array(array) or bool(is_torch_array(array)))
-
-
-def torch_compiles() -> bool:
-    """Tell whether PyTorch compiles what is called now; NumPy's arrays are parts of its graph."""
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.compiler.is_compiling())
+    if torch is None or not torch.compiler.is_compiling():
+        return False
+    # NumPy's arrays are parts of its graph.
+    return is_host_array(array) or bool(is_torch_array(array))
 
 
 def is_readable(array: Any) -> bool:

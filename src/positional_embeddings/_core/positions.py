@@ -4,11 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import (
-    count_for_pairs,
-    is_concretely_true,
-    torch_compiles,
-)
+from positional_embeddings._core.capabilities import count_for_pairs, is_concretely_true
 from positional_embeddings._core.errors import wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -73,8 +69,6 @@ def positions_of_ranges(
     dtype = default_integer(xp, device)
     if len(ranges) == 1:
         return count_for_pairs(*ranges[0], numbers, dtype, device, xp)
-    if torch_compiles():
-        return xp.concat([xp.arange(*pair, dtype=dtype, device=device) for pair in ranges])
     starts, stops = host.asarray(ranges, dtype=host.int64).reshape(len(ranges), 2).T
     lengths = stops - starts
     ends = host.cumulative_sum(lengths)
