@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -117,8 +118,11 @@ def library(monkeypatch):
         yield Library(array_namespace(cupy.empty(0)), cupy.asarray)
         return
     kernels = {"ElementwiseKernel": ElementwiseKernel, "RawKernel": RawKernel}
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(**kernels))
+    # With a specification CuPy counts as installed.
+    stand_in = SimpleNamespace(__spec__=ModuleSpec("cupy", None), **kernels)
+    monkeypatch.setitem(sys.modules, "cupy", stand_in)
     monkeypatch.setattr(dispatch, "is_cupy_array", lambda array: isinstance(array, Array))
+    monkeypatch.setattr(dispatch, "is_numpy_array", lambda array: not isinstance(array, Array))
     rotate_cupy = cupy_kernel.rotate_cupy
 
     def with_tables(x, cos, sin, *others):
