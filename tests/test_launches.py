@@ -68,10 +68,11 @@ def test_a_token_attends_without_a_copy_of_the_keys(backend, counted, key_heads)
         attend()
     assert max(allocated) < k.nbytes
     hidden = backend.array(np.arange(64) < 3)[None, None, None, :]
-    for mask in (CausalMask(), hidden):
+    # The token sees all keys, which a `Mask` tells without being evaluated.
+    for mask, most, waiting in ((CausalMask(), 10, 0), (hidden, 16, 1)):
         launches, waits, *copies, products = counted(lambda mask=mask: attend(mask=mask))
-        assert launches <= 16
-        assert waits == 1
+        assert launches <= most
+        assert waits == waiting
         assert products == 2
 
 

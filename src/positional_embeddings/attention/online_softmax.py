@@ -122,8 +122,10 @@ class AttentionInputs(NamedTuple):
                 bias=_of_keys(self.bias, keys),
                 visibility=None,
             )
+        if seen.at_least != seen.at_most:
+            return inputs
         # All queries see all of them, as the next token of a sequence does.
-        return inputs._replace(mask=None) if seen.at_least == seen.at_most else inputs
+        return inputs._replace(mask=None, may_hide=inputs.bias is not None)
 
 
 def _of_keys(given: BlockFunction | None, keys: Indices) -> BlockFunction | None:
