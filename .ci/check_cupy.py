@@ -32,7 +32,7 @@ HEADERS = ("complex.cuh", "carray.cuh", "atomics.cuh", "math_constants.h")
 # The kinds of arguments of an ElementwiseKernel, as CuPy numbers them.
 ARRAY, INDEXER = 1, 2
 # Extensions of the standard, whose functions are looked up.
-NAMESPACES = ("fft", "linalg")
+NAMESPACES = ("cuda", "fft", "linalg")
 
 
 def names_called() -> dict[str, str]:
@@ -43,7 +43,7 @@ def names_called() -> dict[str, str]:
             name = _name_in_namespace(node)
             if name:
                 found.setdefault(name, f"{path.relative_to(SOURCE)}:{node.lineno}")
-    return {name: at for name, at in found.items() if name not in NAMESPACES}
+    return {name: at for name, at in found.items() if name not in (*NAMESPACES, "__name__")}
 
 
 def _name_in_namespace(node: ast.AST) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 def adapted(xp: Any) -> Any:
     """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
-    return _adapted(xp) if getattr(xp, "__name__", None) in _ADAPTERS else xp
+    adapter = _ADAPTERS.get(getattr(xp, "__name__", ""))
+    return xp if adapter is None else _made(adapter, xp)
 
 
 @lru_cache
-def _adapted(xp: Any) -> Any:
-    return _ADAPTERS[xp.__name__](xp)
+def _made(adapter: Callable[[Any], Any], xp: Any) -> Any:
+    return adapter(xp)
 
 
 class _Forwarding:
