@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from positional_embeddings import create_causal_mask
 from positional_embeddings._core.namespace import (
     namespace_of,
     namespace_or_numpy,
@@ -55,6 +56,12 @@ def test_cubed_has_dtypes_and_axes_of_the_standard():
     np.testing.assert_array_equal(xp.concat([ones, zeros], axis=-1).compute(), [[1, 0, 0]] * 2)
     assert xp.flip(xp.ones((0, 2)), axis=0).shape == (0, 2)
     np.testing.assert_array_equal(xp.flip(xp.asarray([1, 2]), axis=0).compute(), [2, 1])
+
+
+def test_all_pairs_are_many_chunks_of_cubed():
+    mask = create_causal_mask(20_000, xp=namespace("cubed"))
+    assert mask.shape == (20_000, 20_000, 1)
+    assert max(mask.chunksize) < 20_000
 
 
 def test_what_cubed_has_not():

@@ -211,7 +211,7 @@ def count_for_pairs(
     is of the size that the library is set to: one chunk each would make one of all pairs.
     """
     options = {"dtype": dtype, "device": on}
-    if is_dask_namespace(xp) or xp.__name__ == "cubed.array_api":
+    if is_dask_namespace(xp) or xp.__name__ in ("cubed", "cubed.array_api"):
         # Of many pairs, so that both axes of theirs are cut alike.
         many = xp.empty((_MANY, _MANY, max(1, numbers)), dtype=dtype, chunks=("auto", "auto", -1))
         options["chunks"] = many.chunks[0][0]
