@@ -5,6 +5,7 @@ function that computes with NumPy is called with its arrays, and the graph is sa
 onnxruntime. The length of the sequence is not known while the graph is recorded, so that
 positions are counted within it, and `CausalMask` is evaluated at them.
 
+    pip install ndonnx onnx onnxruntime
     python examples/export_onnx.py
 
 Prints the file, its size, and the difference from NumPy at two lengths.
@@ -56,7 +57,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Export attention to ONNX.")
     parser.add_argument("file", nargs="?", type=Path, default=OUTPUT, help="where to save it")
     file = parser.parse_args().file
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(record(), file)
     print(f"{file}: {file.stat().st_size / 1000:.0f} kB")
 

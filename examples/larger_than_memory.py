@@ -2,6 +2,9 @@
 
 dask: two worker processes, restarted if they take more than their limit. cubed: each task tells
 what memory it needs before anything runs.
+
+    pip install "dask[array]" distributed cubed zarr tqdm
+    python examples/larger_than_memory.py
 """
 
 import argparse
@@ -129,11 +132,12 @@ def main() -> None:
     parser.add_argument("--only", choices=("dask", "cubed"), help="one library, both if left out")
     options = parser.parse_args()
     # cubed counts a buffer for each chunk that is joined: half as many.
-    runs = {"dask": (on_dask, options.chunks), "cubed": (on_cubed, max(3, options.chunks // 2))}
-    for name, (run, chunks) in runs.items():
+    chunks = max(3, options.chunks)
+    runs = {"dask": (on_dask, chunks), "cubed": (on_cubed, max(3, chunks // 2))}
+    for name, (run, count) in runs.items():
         if options.only in (None, name):
             with tempfile.TemporaryDirectory() as folder:
-                run(chunks * CHUNK, options.limit, Path(folder))
+                run(count * CHUNK, options.limit, Path(folder))
 
 
 if __name__ == "__main__":

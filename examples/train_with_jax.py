@@ -6,6 +6,7 @@ it. A `LearnedPE` is added to the tokens, a `T5Bias` to the scores, and both lea
 key is three places away. Layers are pytrees: a dict of them is what `jax.grad` differentiates
 by, and what it returns is a dict of layers that hold the gradients.
 
+    pip install jax
     python examples/train_with_jax.py
 """
 

@@ -6,6 +6,9 @@ a `torch.nn.Module` as any others; the layers of this library hold the same tens
 parameters of a module, as `torch.func.functional_call` does, make the layers in `forward`: that
 takes microseconds.)
 
+    pip install torch
+    python examples/train_with_torch.py
+
 Prints the loss every 10 steps, and how the attention of the last query came to look back.
 """
 

@@ -145,6 +145,40 @@ def test_hidden_keys_that_are_not_finite_do_not_matter_in_any_chunk(name):
     np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-13)
 
 
+def test_chunks_whose_keys_a_query_does_not_see_weigh_nothing():
+    """Also if their scores are near 0, and those of the keys that it sees far below."""
+    q = np.full((4, 8, 2), 10.0, dtype="float32")
+    k = np.zeros((4, 8, 2), dtype="float32")
+    k[:, 4:, :] = -10
+    v = np.random.default_rng(0).standard_normal((4, 8, 2)).astype("float32")
+    mask = PaddingMask([4, 8], side="left")
+    expected = scaled_dot_product_attention(q, k, v, mask=mask)
+    chunked = (da.from_array(x, chunks=(4, 4, 2)) for x in (q, k, v))
+    got = scaled_dot_product_attention(*chunked, mask=mask).compute()
+    np.testing.assert_allclose(got, expected, atol=1e-6)
+    assert abs(got).max() > 0.1
+
+
+def test_means_of_large_values_in_many_chunks_are_finite():
+    q = da.zeros((2, 64, 1), chunks=(2, 8, 1), dtype="float32")
+    v = da.full((2, 64, 1), 3e38, chunks=(2, 8, 1), dtype="float32")
+    np.testing.assert_allclose(scaled_dot_product_attention(q, q, v).compute(), 3e38, rtol=1e-6)
+
+
+@pytest.mark.parametrize("library", ["dask", "cubed"])
+def test_chunks_that_cut_a_group_of_heads(library):
+    q = np.random.default_rng(0).standard_normal((4, 6, 12))
+    k, v = np.random.default_rng(1).standard_normal((2, 4, 6, 3))
+    if library == "dask":
+        chunked = [da.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
+    else:
+        cubed = pytest.importorskip("cubed", reason="cubed is not installed")
+        chunked = [cubed.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
+    expected = scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    got = scaled_dot_product_attention(*chunked, enable_gqa=True).compute()
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
 def test_masks_and_biases_that_are_arrays_are_cut_as_the_keys_are():
     rng = np.random.default_rng(0)
     q, k, v = parts_of_attention(rng)

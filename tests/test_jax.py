@@ -409,6 +409,12 @@ def test_layers_are_pytrees_whose_leaves_are_their_arrays(name):
     assert names == wanted.get(name, names)
 
 
+def test_a_seed_does_not_go_with_other_arrays():
+    doubled = jax.tree.map(lambda weight: 2 * weight, LearnedPE(4, 6, rng=0))
+    assert doubled.rng is None
+    assert "rng=0" not in repr(doubled)
+
+
 def test_a_layer_is_compiled_once_for_its_options_and_not_for_its_weights():
     traced = []
 

@@ -29,6 +29,13 @@ def test_mlx_has_devices_and_arguments_of_the_standard():
     assert xp.__array_namespace_info__().default_dtypes()["integral"] == xp.int64
 
 
+def test_mlx_takes_kinds_of_devices():
+    xp = namespace("mlx.core")
+    for device in (xp.cpu, xp.Device(xp.cpu, 0)):
+        mask = create_causal_mask(3, xp=xp, device=device)
+        np.testing.assert_array_equal(np.asarray(mask), create_causal_mask(3))
+
+
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("values", [3, [3, 0, 9], [[1, 3], [2, 4]]])
 def test_ndonnx_searches_values_of_any_axes(values, side):

@@ -55,7 +55,7 @@ class _MLX(_Forwarding):
         return created
 
     def __array_namespace_info__(self) -> Any:
-        return _MLXInfo(self._library.__array_namespace_info__())
+        return _MLXInfo(self._library)
 
     def astype(self, x: Any, dtype: Any, *, copy: bool = True) -> Any:
         return x.astype(dtype) if copy or x.dtype != dtype else x
@@ -69,11 +69,25 @@ class _MLX(_Forwarding):
 
 
 class _MLXInfo(_Forwarding):
-    """What MLX tells of itself; positions are of 64 bits, as its integers can be."""
+    """What MLX tells of itself; positions are of 64 bits, as its integers can be.
+
+    It is asked for a device, of which users have the kind alone, such as `mlx.core.gpu`.
+    """
+
+    def __init__(self, library: Any) -> None:
+        super().__init__(library.__array_namespace_info__())
+        self._device: Callable[[Any, int], Any] = library.Device
+
+    def _of(self, device: Any) -> Any:
+        return self._device(device, 0) if type(device).__name__ == "DeviceType" else device
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        found: dict[str, Any] = self._library.dtypes(device=self._of(device), kind=kind)
+        return found
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        dtypes = self._library.default_dtypes(device=device)
-        int64 = self._library.dtypes(device=device)["int64"]
+        dtypes = self._library.default_dtypes(device=self._of(device))
+        int64 = self.dtypes(device=device)["int64"]
         return {**dtypes, "integral": int64, "indexing": int64}
 
 

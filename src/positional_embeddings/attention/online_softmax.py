@@ -454,12 +454,13 @@ def merge_partial(parts: Any, may_hide: bool, xp: Namespace) -> Any:  # noqa: FB
     means, total, maximum = parts[..., :-2], parts[..., -2:-1], parts[..., -1:]
     highest = xp.max(maximum, axis=-2, keepdims=True)
     weights = total * xp.exp(maximum - xp.where(highest == -_INF, 0.0, highest))
-    weighted = weights * means
-    if may_hide:  # what has no weight may be infinite
-        weighted = xp.where(weights == 0, 0.0, weighted)
     total = xp.sum(weights, axis=-2, keepdims=True)
-    means = xp.sum(weighted, axis=-2, keepdims=True) / xp.where(total == 0, 1.0, total)
-    return xp.concat([means, total, highest], axis=-1)
+    # Divided first: a sum of several large values might overflow.
+    shares = weights / xp.where(total == 0, 1.0, total)
+    weighted = shares * means
+    if may_hide:  # what has no weight may be infinite
+        weighted = xp.where(shares == 0, 0.0, weighted)
+    return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), total, highest], axis=-1)
 
 
 def _start(
@@ -504,8 +505,9 @@ class OnlineSoftmax(NamedTuple):
         return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
 
     def maximum(self, xp: Namespace) -> Any:
-        """Return the maximum that the sums are relative to."""
-        return xp.zeros_like(self.total) if self.running_max is None else self.running_max
+        """Return the maximum that the sums are relative to, minus infinity if no key was seen."""
+        maximum = xp.zeros_like(self.total) if self.running_max is None else self.running_max
+        return xp.where(self.total == 0, -_INF, maximum)
 
     def means(self, features: int, xp: Namespace) -> list[Any]:
         """Return the weighted means of the values, zeros if every key was hidden."""

@@ -4,7 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import many_chunks
+from positional_embeddings._core.capabilities import (
+    chunks_of,
+    is_chunked,
+    many_chunks,
+    rechunked,
+)
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Namespace,
@@ -51,7 +56,10 @@ class ScoreLayout(NamedTuple):
             return array
         *others, rows, n, m = array.shape
         parts = min(rows, self.parts)
-        return xp.reshape(array, (*others, parts, rows // parts, n, m))
+        axis, of_part = len(others), rows // parts
+        if is_chunked(array) and any(length % of_part for length in chunks_of(array)[axis]):
+            array = rechunked(array, {axis: (rows,)})  # else a part would be cut in two
+        return xp.reshape(array, (*others, parts, of_part, n, m))
 
     def from_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
         """Undo `to_rows`."""
