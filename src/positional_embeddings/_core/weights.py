@@ -198,7 +198,7 @@ def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
     """Return the entries of a table along an axis, which becomes the axes of the indices."""
     if indices.ndim == 1:
         return xp.take(table, indices, axis=axis)
-    if is_chunked(indices):
+    if indices.ndim > 1 and is_chunked(indices):
         return _take_by_chunks(table, indices, axis)
     flat = xp.reshape(indices, (prod(indices.shape),))
     taken = xp.take(table, flat, axis=axis)
