@@ -52,6 +52,7 @@ class _Capabilities(NamedTuple):
     compiles_kernels: bool = False  # `ElementwiseKernel` compiles what is computed of an element
     multiplies_copies: bool = False  # batched products copy what is transposed or broadcast
     has_loops: bool = False  # what is compiled can loop, by functions beyond the standard
+    is_chunked: bool = False  # arrays are computed later, chunk by chunk
 
 
 _SAFE = _Capabilities()
@@ -66,7 +67,8 @@ _LIBRARIES = {
     "torch": _Capabilities(supports_inplace=True, reads_values=True, has_fmod=True),
     "jax": _JAX,
     "jaxlib": _JAX,
-    "dask": _Capabilities(has_fmod=True),
+    "dask": _Capabilities(has_fmod=True, is_chunked=True),
+    "cubed": _Capabilities(is_chunked=True),
 }
 
 # Axes of pairs are cut as those of so many pairs are.
@@ -195,11 +197,7 @@ def on_the_host(x: Any) -> bool:
 
 def is_chunked(x: Any) -> bool:
     """Tell whether an array is computed later, chunk by chunk, by dask or by cubed."""
-    return bool(is_dask_array(x)) or _is_cubed_array(x)
-
-
-def _is_cubed_array(x: Any) -> bool:
-    return type(x).__module__.partition(".")[0] == "cubed"
+    return _row_of(x).is_chunked
 
 
 def count_for_pairs(
@@ -239,19 +237,24 @@ def rechunked(x: Any, chunks: Mapping[int, tuple[int, ...]]) -> Any:
         for axis, lengths in chunks.items()
         if x.shape[axis] != 1 and x.chunks[axis] != lengths
     }
-    if _is_cubed_array(x):  # has a length of all but the last chunk
+    if not is_dask_array(x):  # cubed has one length of all but the last chunk
         wanted = {axis: lengths[0] for axis, lengths in wanted.items()}  # type: ignore[misc]
     return x.rechunk(wanted) if wanted else x
 
 
 def map_chunks(
-    function: Callable[..., Any], *arrays: Any, chunks: tuple[tuple[Any, ...], ...], dtype: Any
+    function: Callable[..., Any],
+    *arrays: Any,
+    chunks: tuple[tuple[Any, ...], ...],
+    dtype: Any,
+    numbered: bool = False,
 ) -> Any:
     """Return what a function makes of the chunks in the same place of chunked arrays.
 
     The arrays have as many axes as `chunks`, those of the result. On each axis they have as many
     chunks as it, or one. The function gets the chunks, arrays of NumPy or CuPy or whatever they
-    are, and the numbers of the chunk on all axes as `block_id`: one task for each chunk.
+    are, in one task for each; if `numbered`, also the numbers of the chunk on all axes, as its
+    parameter `block_id`.
     """
     first = arrays[0]
     if is_dask_array(first):
@@ -263,14 +266,18 @@ def map_chunks(
     library = sys.modules["cubed"]
     numbers = tuple(map(len, chunks))
     counted = library.empty(numbers, dtype=library.bool, chunks=1, spec=first.spec)
-    applied = partial(_without_first, function)
+    applied = partial(_without_first, function, numbered=numbered)
     return library.map_blocks(applied, counted, *arrays, chunks=chunks, dtype=dtype)
 
 
 def _without_first(
-    function: Callable[..., Any], _: Any, *chunks: Any, block_id: tuple[int, ...]
+    function: Callable[..., Any],
+    _: Any,
+    *chunks: Any,
+    numbered: bool,
+    block_id: tuple[int, ...],
 ) -> Any:
-    return function(*chunks, block_id=block_id)
+    return function(*chunks, block_id=block_id) if numbered else function(*chunks)
 
 
 def strides_of(x: Any) -> tuple[int, ...] | None:

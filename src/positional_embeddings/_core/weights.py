@@ -217,8 +217,7 @@ def _take_by_chunks(table: Any, indices: Any, axis: int) -> Any:
     return map_chunks(take, table[own], indices[index], chunks=chunks, dtype=table.dtype)
 
 
-def _take_chunk(table: Any, indices: Any, *, axis: int, rest: int, block_id: Any = None) -> Any:
-    del block_id
+def _take_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
     xp = namespace_of(table=table)
     indices = xp.asarray(indices, device=device_of(table))
     lacking = (0,) * (indices.ndim - axis - rest - 1)

@@ -388,8 +388,7 @@ class PositionTables:
             index = xp.asarray(coordinates, dtype=target.integer, device=target.device)
             parts = frequency_parts(self.frequencies, xp, target.device)
             kept = self._kernel_parts[kind] = parts, index
-            for old in list(self._kernel_parts)[:-MOST_KINDS]:
-                self._kernel_parts.pop(old, None)
+            _forget_oldest(self._kernel_parts)
         parts, index = kept
         if self.sections is not None:
             positions = xp.take(positions, index, axis=0)
@@ -397,11 +396,8 @@ class PositionTables:
         return cos_sin_by_kernel(positions, parts, *where, per_frequency=self.sections is not None)
 
 
-def _stacked_tables(
-    layer: PositionTables, target: Target, positions: Any, *, block_id: Any = None
-) -> Any:
+def _stacked_tables(layer: PositionTables, target: Target, positions: Any) -> Any:
     """Return the tables of a chunk of positions, an array of NumPy or CuPy, as one array."""
-    del block_id
     xp, inner = namespace_of(positions=positions), target.row_axis == -1
     first = (0,) * ((1 if inner else 2) - len(layer.coordinates))
     positions = positions[(*first, ..., 0)] if inner else positions[(*first, ...)]
@@ -447,9 +443,14 @@ def _with_new(
     fitting = sum(width <= size for width in widths)
     windows.pop(kind, None)
     windows[kind] = [new, *others][: max(1, min(fitting, MOST_WINDOWS))]
-    for old in list(windows)[:-MOST_KINDS]:
-        windows.pop(old, None)
+    _forget_oldest(windows)
     return new
+
+
+def _forget_oldest(kept: dict[Any, Any]) -> None:
+    """Drop the kinds that were added first, if there are too many."""
+    for old in list(kept)[:-MOST_KINDS]:
+        kept.pop(old, None)
 
 
 def _join(

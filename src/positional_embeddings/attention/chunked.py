@@ -182,6 +182,7 @@ def _partial_outputs(
         *map(cut, arrays.values()),
         chunks=(*of_rows, of_queries, (1,) * len(keys), (columns,)),
         dtype=work.inputs.dtype,
+        numbered=True,
     )
 
 
@@ -267,6 +268,5 @@ def _merged(parts: Any, *, may_hide: bool) -> Any:
     return parts
 
 
-def _merge_chunk(may_hide: bool, parts: Any, *, block_id: Any = None) -> Any:  # noqa: FBT001
-    del block_id
+def _merge_chunk(may_hide: bool, parts: Any) -> Any:  # noqa: FBT001
     return merge_partial(parts, may_hide, namespace_of(parts=parts))

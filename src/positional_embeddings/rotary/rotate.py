@@ -398,11 +398,8 @@ def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Names
     return map_chunks(rotate_chunk, x, *tables, chunks=chunks_of(x), dtype=x.dtype)
 
 
-def _rotate_chunk(
-    x: Any, cos: Any, sin: Any, *, axis: int, layout: str, block_id: Any = None
-) -> Any:
+def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
     """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
-    del block_id  # dask tells it only to functions that name it, cubed to all
     xp = namespace_of(x=x)
     on, dtype = device_of(x), compute_dtype(x.dtype, xp)
     cos, sin = (xp.asarray(table, dtype=dtype, device=on) for table in (cos, sin))
