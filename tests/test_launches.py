@@ -69,11 +69,13 @@ def test_a_token_attends_without_a_copy_of_the_keys(backend, counted, key_heads)
     assert max(allocated) < k.nbytes
     hidden = backend.array(np.arange(64) < 3)[None, None, None, :]
     # The token sees all keys, which a `Mask` tells without being evaluated.
-    for mask, most, waiting in ((CausalMask(), 10, 0), (hidden, 16, 1)):
-        launches, waits, *copies, products = counted(lambda mask=mask: attend(mask=mask))
-        assert launches <= most
-        assert waits == waiting
-        assert products == 2
+    for options in ({"mask": CausalMask()}, {"mask": hidden}):
+        launches, waits, _, from_device, products = counted(lambda of=options: attend(**of))
+        assert launches <= 10
+        assert (waits, from_device, products) == (0, 0, 2)
+        with backend.xp.cuda.using_allocator(lambda n: allocated.append(n) or pool(n)):
+            attend(**options)
+        assert max(allocated) < k.nbytes
 
 
 def test_blocks_wait_once_for_keys_and_once_for_values(backend, counted):

@@ -165,14 +165,6 @@ def is_concretely_true(condition: Any) -> bool:
         return False
 
 
-def is_true_without_waiting(condition: Any) -> bool:
-    """Tell whether a 0-d boolean array is True; False on a device, which would be waited for.
-
-    For what only saves time.
-    """
-    return on_the_host(condition) and is_concretely_true(condition)
-
-
 def values_on_host(array: Any, xp: Namespace) -> HostArray | None:
     """Return the values of an array that is in the memory of the host, None if they are not there.
 

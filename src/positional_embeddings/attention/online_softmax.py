@@ -13,14 +13,15 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings._core.capabilities import (
     Loops,
     bounded,
+    compiles_kernels,
     exp_in_place,
     fill_in_place,
     is_concretely_true,
     is_host_array,
     is_readable,
-    is_true_without_waiting,
     loops_of,
     multiplies_copies,
+    on_the_host,
     records_gradients,
     strides_of,
 )
@@ -42,6 +43,11 @@ from positional_embeddings.attention.blocks import (
     plan_blocks,
     slice_sequence,
     slices_of,
+)
+from positional_embeddings.attention.kernel import (
+    masked_scores,
+    softmax,
+    weighted_without_zeros,
 )
 from positional_embeddings.attention.loops import (
     Block,
@@ -190,12 +196,17 @@ def attend_at_once(inputs: AttentionInputs, xp: Namespace) -> Any:
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
     that they were computed from. In a decoding step they are much smaller than the keys and the
     values, so that checking them is cheaper; both are checked together, at one wait for a device.
+    Kernels need no such check.
     """
     value = xp.astype(inputs.value, inputs.dtype, copy=False)
     query, key, mask, bias = _operands(inputs, xp)
     if not inputs.may_hide:
         scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
         return _matmul_shared_keys(_softmax(scores, None, mask, bias, inputs, xp), value, xp)
+    if compiles_kernels(query):
+        weights = _weights_by_kernels(query, key, mask, bias, inputs, xp)
+        output = _matmul_shared_keys(weights, value, xp)
+        return weighted_without_zeros(output, weights, value, xp)
     if is_readable(query):
         with without_warnings():
             scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
@@ -215,6 +226,8 @@ def attend_at_once(inputs: AttentionInputs, xp: Namespace) -> Any:
 def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     query, key, mask, bias = _operands(inputs, xp)
+    if inputs.may_hide and compiles_kernels(query):
+        return _weights_by_kernels(query, key, mask, bias, inputs, xp)
     nonfinite = None
     scores = _matmul_if_safe(query, xp.matrix_transpose(key), inputs.may_hide, xp)
     if scores is None:
@@ -224,10 +237,28 @@ def softmax_weights(inputs: AttentionInputs, xp: Namespace) -> Any:
 
 
 def _operands(inputs: AttentionInputs, xp: Namespace) -> tuple[Any, Any, Any, Any]:
-    """Return the scaled queries, the keys, the mask and the bias."""
+    """Return the scaled queries, the keys, the mask and the bias.
+
+    A mask for kernels is without what the bias hides, which they tell themselves.
+    """
     query, key = (xp.astype(x, inputs.dtype, copy=False) for x in (inputs.query, inputs.key))
     mask, bias = (given and given((ALL,), (ALL,)) for given in (inputs.mask, inputs.bias))
-    return query * inputs.scale, key, *_mask_and_bias(mask, bias, inputs.dtype, xp)
+    if compiles_kernels(query):
+        bias = _bias_to_add(bias, inputs.dtype, xp)
+    else:
+        mask, bias = _mask_and_bias(mask, bias, inputs.dtype, xp)
+    return query * inputs.scale, key, mask, bias
+
+
+def _weights_by_kernels(
+    query: Any, key: Any, mask: Any, bias: Any, inputs: AttentionInputs, xp: Namespace
+) -> Any:
+    """Return the softmax of all scores, of which a mask or a bias may hide some."""
+    scores = _matmul_shared_keys(query, xp.matrix_transpose(key), xp)
+    if inputs.softcap is not None:
+        # First NaN for a key that is not finite, of which the cap would make a number.
+        scores = _soft_capped(masked_scores(scores, key, None, None, xp), inputs.softcap, xp)
+    return _softmax_of_scores(masked_scores(scores, key, mask, bias, xp), xp)
 
 
 def _softmax(
@@ -235,11 +266,17 @@ def _softmax(
 ) -> Any:
     """Return the weights from the scaled products, which may be overwritten."""
     scores = _masked_scores(products, nonfinite, mask, bias, inputs.softcap, xp)
+    return _softmax_of_scores(scores, xp)
+
+
+def _softmax_of_scores(scores: Any, xp: Namespace) -> Any:
     if 0 in scores.shape:
         return scores
+    if compiles_kernels(scores):
+        return softmax(scores, xp)
     highest = xp.max(scores, axis=-1, keepdims=True)
     # A finite maximum has a weight of 1 before the division.
-    powers = xp.exp(scores - bounded(highest, float(xp.finfo(inputs.dtype).min), None, xp))
+    powers = xp.exp(scores - bounded(highest, float(xp.finfo(scores.dtype).min), None, xp))
     return powers / bounded(xp.sum(powers, axis=-1, keepdims=True), 1.0, None, xp)
 
 
@@ -590,24 +627,35 @@ def _visible(
     Blocks that are `planned` by a mask are seldom hidden: a device is not waited for.
     """
     mask, bias = _mask_and_bias(mask, bias, dtype, xp)
-    is_true = is_true_without_waiting if planned else is_concretely_true
-    return mask is None or not is_true(xp.all(mask)), mask, bias
+    if mask is None or (planned and not on_the_host(mask)):
+        return True, mask, bias
+    return not is_concretely_true(xp.all(mask)), mask, bias
 
 
 def _mask_and_bias(mask: Any, bias: Any, dtype: Any, xp: Namespace) -> tuple[Any, Any]:
-    """Return the mask with what a bias of minus infinity hides, None if nothing, and the bias."""
+    """Return the mask with what a bias of minus infinity hides, None if nothing, and the bias.
+
+    Whether that is nothing is asked to save time only: a device is not waited for.
+    """
     if bias is not None:
+        bias = _bias_to_add(bias, dtype, xp)
         masked = bias == -_INF
         mask = masked if mask is None else mask | masked
-        if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
-            # Its large numbers are finite: they neither hide a key nor outweigh all others.
-            largest = xp.finfo(dtype).max
-            too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
-            bias = xp.where(too_large, xp.sign(bias) * largest, bias)
-        bias = xp.astype(bias, dtype, copy=False)
-    if mask is not None and is_true_without_waiting(~xp.any(mask)):
+    if mask is not None and on_the_host(mask) and is_concretely_true(~xp.any(mask)):
         mask = None
     return mask, bias
+
+
+def _bias_to_add(bias: Any, dtype: Any, xp: Namespace) -> Any:
+    """Return a bias, or None, in the dtype of the scores; what is finite stays so."""
+    if bias is None:
+        return None
+    if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
+        # Its large numbers neither hide a key nor outweigh all others.
+        largest = xp.finfo(dtype).max
+        too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
+        bias = xp.where(too_large, xp.sign(bias) * largest, bias)
+    return xp.astype(bias, dtype, copy=False)
 
 
 def _masked_scores(
