@@ -69,9 +69,10 @@ def test_a_token_attends_without_a_copy_of_the_keys(backend, counted, key_heads)
     assert max(allocated) < k.nbytes
     hidden = backend.array(np.arange(64) < 3)[None, None, None, :]
     # The token sees all keys, which a `Mask` tells without being evaluated.
-    for options in ({"mask": CausalMask()}, {"mask": hidden}):
+    cases = {"mask": CausalMask()}, {"mask": hidden}, {"bias": ALiBiBias(4)}
+    for options in (*cases, {"mask": hidden, "bias": ALiBiBias(4, causal=False)}):
         launches, waits, _, from_device, products = counted(lambda of=options: attend(**of))
-        assert launches <= 10
+        assert launches <= 10 + len(options) - 1
         assert (waits, from_device, products) == (0, 0, 2)
         with backend.xp.cuda.using_allocator(lambda n: allocated.append(n) or pool(n)):
             attend(**options)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import (
+    ALiBiBias,
     RelativePE,
     T5Bias,
     alibi_bias,
@@ -23,6 +24,7 @@ from positional_embeddings import (
     sandwich_bias,
     scaled_dot_product_attention,
 )
+from positional_embeddings._core.namespace import device_of
 from positional_embeddings.relative.t5 import bucket_limits
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
@@ -191,6 +193,24 @@ def test_buckets_are_exact(backend, positions, bidirectional, num_buckets, max_d
     }
     got = backend.numpy(relative_position_bucket(backend.array(positions), **options))
     np.testing.assert_array_equal(got, [bucket_by_fractions(p, **options) for p in positions])
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("start", [0, 6, 2**23 - 3, -(2**25) - 1])
+@pytest.mark.parametrize("queries", [((0, 1),), ((0, 3),), ((1, 2), (4, 6))])
+def test_alibi_between_ranges_is_that_between_positions(backend, queries, start, causal):
+    """Bit by bit, also of positions that float32 does not hold."""
+    xp, bias = backend.xp, ALiBiBias(3, causal=causal)
+    queries = tuple((first + start, last + start) for first, last in queries)
+    keys = (0, 5), (7, 9)
+    positions = [
+        backend.array(np.concatenate([np.arange(*own) for own in ranges]))
+        for ranges in (queries, keys)
+    ]
+    got = bias._between(queries, keys, xp.float32, xp, device_of(positions[0]))
+    assert got.dtype == xp.float32
+    expected = bias(query_positions=positions[0], key_positions=positions[1], dtype=xp.float32)
+    np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 6, 8, 12, 16, 20, 25])

@@ -9,6 +9,7 @@ from positional_embeddings._core.errors import wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     Device,
+    Dtype,
     Namespace,
     default_integer,
     device_of,
@@ -60,13 +61,18 @@ def positions_from_lengths(
 
 
 def positions_of_ranges(
-    ranges: Sequence[tuple[int, int]], xp: Namespace, device: Device | None, numbers: int = 1
+    ranges: Sequence[tuple[int, int]],
+    xp: Namespace,
+    device: Device | None,
+    numbers: int = 1,
+    dtype: Dtype | None = None,
 ) -> Any:
     """Return the positions from each start to before its stop as one array.
 
-    What is made of pairs of them has so many numbers each, such as heads.
+    What is made of pairs of them has so many numbers each, such as heads. Their dtype is the
+    default integer unless another one is given.
     """
-    dtype = default_integer(xp, device)
+    dtype = default_integer(xp, device) if dtype is None else dtype
     if len(ranges) == 1:
         return count_for_pairs(*ranges[0], numbers, dtype, device, xp)
     starts, stops = host.asarray(ranges, dtype=host.int64).reshape(len(ranges), 2).T

@@ -251,8 +251,12 @@ def _of_bias(
     dtype = compute_dtype(q.dtype, xp)
 
     def block(queries: Block, keys: Block) -> Any:
-        q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
-        between = bias._at_positions(q_idx + start, k_idx, dtype)
+        if isinstance(queries, Stretch) or isinstance(keys, Stretch):
+            q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
+            between = bias._at_positions(q_idx + start, k_idx, dtype)
+            return layout.align_mask_or_bias("bias", between, xp)
+        positions = shift(ranges_of(queries, q.shape[layout.seq]), start)
+        between = bias._between(positions, ranges_of(keys, layout.k_len), dtype, xp, device)
         return layout.align_mask_or_bias("bias", between, xp)
 
     return block

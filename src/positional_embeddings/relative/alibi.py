@@ -20,7 +20,13 @@ from positional_embeddings._core.namespace import (
     namespace_or_numpy,
 )
 from positional_embeddings._core.positions import resolve_positions
-from positional_embeddings.relative.positions import FunctionBias, by_head, real_relative_positions
+from positional_embeddings.relative.positions import (
+    FunctionBias,
+    Ranges,
+    by_head,
+    real_relative_positions,
+    relative_positions_of_ranges,
+)
 
 
 def alibi_slopes(
@@ -137,9 +143,7 @@ def alibi_bias(
         numbers=num_heads,
     )
     relative, dtype = real_relative_positions(query, key, dtype, xp)
-    slopes = xp.asarray(_slopes(num_heads), dtype=relative.dtype, device=device_of(relative))
-    relative = (relative if causal else -xp.abs(relative))[:, :, None, ...]
-    return xp.astype(by_head(slopes, relative) * relative, dtype, copy=False)
+    return xp.astype(_sloped(relative, num_heads, xp, causal=causal), dtype, copy=False)
 
 
 @dataclass(frozen=True)
@@ -178,6 +182,22 @@ class ALiBiBias(FunctionBias):
 
     def _heads(self) -> int:
         return self.num_heads
+
+    def _between(
+        self, queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
+    ) -> Any:
+        relative = relative_positions_of_ranges(queries, keys, dtype, xp, device)
+        return _sloped(relative, self.num_heads, xp, causal=self.causal)
+
+
+def _sloped(relative: Any, num_heads: int, xp: Namespace, *, causal: bool) -> Any:
+    """Return relative positions times the slopes, or minus distances times them."""
+    slopes = _slopes(num_heads)
+    if not causal:
+        slopes, relative = [-slope for slope in slopes], xp.abs(relative)
+    per_head = xp.asarray(slopes, dtype=relative.dtype, device=device_of(relative))
+    relative = relative[:, :, None, ...]
+    return by_head(per_head, relative) * relative
 
 
 def _slopes(num_heads: int) -> list[float]:

@@ -1,8 +1,8 @@
 """Relative positions, and what the biases by them share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import many_chunks
@@ -22,8 +22,11 @@ from positional_embeddings._core.namespace import (
     is_real_floating,
     namespace_of,
 )
-from positional_embeddings._core.positions import resolve_positions
+from positional_embeddings._core.positions import positions_of_ranges, resolve_positions
 from positional_embeddings._core.weights import WeightedLayer
+
+# Pairs (start, stop) of whole positions.
+Ranges: TypeAlias = Sequence[tuple[int, int]]
 
 
 def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> ArrayT:
@@ -97,6 +100,25 @@ def real_relative_positions(
     return xp.astype(relative, compute_dtype(dtype, xp), copy=False), dtype
 
 
+def relative_positions_of_ranges(
+    queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
+) -> Any:
+    """Return key minus query for positions from each start to before its stop, in a real dtype."""
+    # What a real dtype holds exactly needs no integers first.
+    farthest = max(abs(edge) for edges in (*queries, *keys) for edge in edges)
+    exact = farthest < 1 / float(xp.finfo(dtype).eps)
+    kind = dtype if exact else default_integer(xp, device)
+    (start, stop), *others = queries
+    if stop - start == 1 and not others:
+        moved = tuple((first - start, last - start) for first, last in keys)
+        relative = positions_of_ranges(moved, xp, device, dtype=kind)[None, :]
+    else:
+        query, key = (positions_of_ranges(own, xp, device, dtype=kind) for own in (queries, keys))
+        with many_chunks(xp):
+            relative = key[None, :] - query[:, None]
+    return xp.astype(relative, dtype, copy=False)
+
+
 def by_head(numbers: Any, relative: Any) -> Any:
     """Reshape (heads,) so that it broadcasts with `relative` of shape (query, key, 1, ...)."""
     return numbers[(slice(None), *(None,) * (relative.ndim - 3))]
@@ -133,6 +155,13 @@ class Bias(WeightedLayer, ABC):
         bias: Any = self
         options = {} if self._arrays() else {"dtype": dtype}
         return bias(query_positions=query, key_positions=key, **options)
+
+    def _between(
+        self, queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
+    ) -> Any:
+        """Return the bias between ranges of positions, in `dtype` unless the bias has one."""
+        query, key = (positions_of_ranges(own, xp, device) for own in (queries, keys))
+        return self._at_positions(query, key, dtype)
 
 
 class FunctionBias(Bias):
