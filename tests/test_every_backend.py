@@ -149,8 +149,6 @@ def expected():
 ERRORS = {
     ("graph_laplacian_encoding", library): r"a library with `linalg\.eigh`, got"
     for library in ("dask", "cubed", "ndonnx")
-} | {
-    ("lengths_from_segment_ids", "cubed"): "cubed has no `sort`, which is needed here: compute",
 }
 
 
