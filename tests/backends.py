@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import array_api_compat
 import numpy as np
+import pytest
 
 from positional_embeddings._core.adapters import adapted
 from positional_embeddings._core.namespace import device_of
@@ -46,8 +47,8 @@ UNFIT = ("blosc2", "sparse")
 # They have float64, and compute its exponential, sines and cosines in float32.
 _SINGLE = ("ndonnx", "mlx")
 
-# They have no row in `capabilities`: their values are not read.
-_NOT_READ = ("ndonnx", "mlx")
+# Their values are not read: they compute later, or have no row in `capabilities`.
+_NOT_READ = ("cubed", "ndonnx", "mlx")
 
 
 def missing(name: str) -> str | None:
@@ -134,6 +135,8 @@ class Backend:
             dtype = "int32" if dtype == "int64" and not self.has_int64 else dtype
             host = host.astype(dtype)
             dtype = getattr(self.xp, dtype)
+        if self.name == "cubed" and host.size == 0:
+            pytest.skip("cubed cannot compute with arrays that have no elements")
         if self.name in CHUNKED:
             chunks = tuple(max(1, (n + 1) // 2) for n in host.shape)
             library = importlib.import_module(CHUNKED[self.name])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from positional_embeddings import create_causal_mask
+from positional_embeddings import RoPE, create_causal_mask
 from positional_embeddings._core.namespace import (
     namespace_of,
     namespace_or_numpy,
@@ -152,6 +152,16 @@ def test_what_cubed_has_not():
     message = "cubed has no `nonzero`, which is needed here: compute the array first."
     with pytest.raises(AttributeError, match=message):
         _ = namespace("cubed").nonzero
+
+
+def test_arrays_of_cubed_have_elements():
+    x = namespace("cubed").zeros((4, 0, 2))
+    message = (
+        r"^`x` must have elements, got shape \(4, 0, 2\), with which cubed cannot compute\. "
+        r"Pass x\.compute\(\)\.$"
+    )
+    with pytest.raises(ValueError, match=message):
+        RoPE(4, 3)(x)
 
 
 def test_mlx_arrays_have_no_device():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends import CHUNKED
 from positional_embeddings import graph_laplacian_encoding, random_walk_encoding
 
 LAPLACIANS = ("normalized", "combinatorial")
@@ -72,8 +73,8 @@ def close(backend, got, expected):
 
 @pytest.fixture
 def with_eigh(backend):
-    if backend.name == "dask":
-        pytest.skip("dask has no linalg.eigh: see test_dask_is_told_so")
+    if backend.name in CHUNKED:
+        pytest.skip(f"{backend.name} has no linalg.eigh: see test_libraries_without_eigh")
     if (reason := backend.lacks("eigh")) is not None:
         pytest.skip(reason)
     return backend
@@ -246,11 +247,12 @@ def test_dtypes_of_walks(backend):
     check_dtypes(backend, random_walk_encoding)
 
 
-def test_dask_is_told_so():
-    da = pytest.importorskip("dask.array")
-    message = r"a library with `linalg.eigh`, got dask.array.* Pass adjacency.compute\(\)\.$"
+@pytest.mark.parametrize("library", CHUNKED.values())
+def test_libraries_without_eigh(library):
+    xp = pytest.importorskip(library)
+    message = rf"a library with `linalg.eigh`, got {library}.* Pass adjacency.compute\(\)\.$"
     with pytest.raises(TypeError, match=message):
-        graph_laplacian_encoding(da.ones((3, 3)), 1)
+        graph_laplacian_encoding(xp.ones((3, 3)), 1)
 
 
 def test_values_that_cannot_be_read():

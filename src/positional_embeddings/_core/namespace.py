@@ -57,6 +57,9 @@ _UNFIT = {
     "sparse": ("encodings have few zeros, if any", "{}.todense()"),
 }
 
+# Libraries that fail, or reduce to wrong values, where an array has no elements.
+_NEEDING_ELEMENTS = ("cubed",)
+
 
 def namespace_of(**arrays: Any) -> Namespace:
     """Return the one namespace of the given arrays, named for the messages."""
@@ -101,6 +104,9 @@ def _check_array(name: str, array: Any) -> None:
             kind_of(array),
             remedy_for(name, array),
         )
+    if library in _NEEDING_ELEMENTS and 0 in array.shape:
+        came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
+        raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
 
 
 def _library_name(array: Any) -> str:
