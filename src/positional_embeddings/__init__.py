@@ -88,7 +88,7 @@ from positional_embeddings.rotary.scaling import (
 )
 from positional_embeddings.rotary.xpos import xpos_scale
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "ALiBiBias",
     "AbsolutePE",
