@@ -1,9 +1,11 @@
-"""What a release needs: a dated changelog, and metadata that is complete."""
+"""What a release needs: a dated changelog, metadata that is complete, and workflows that fit it."""
 
 import re
 import tomllib
 from datetime import date
 from pathlib import Path
+
+import pytest
 
 import positional_embeddings as pe
 
@@ -12,18 +14,100 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
-def test_version_has_a_dated_section_in_the_changelog():
+def sections():
+    """Return the versions in the changelog and their dates, the newest first."""
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.*)$", changelog, re.MULTILINE)
     assert headings[0] == "[Unreleased]"
-    released = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (\S+)", heading) for heading in headings[1:]]
-    assert all(released), headings
-    assert released[0][1] == pe.__version__
-    dates = [date.fromisoformat(section[2]) for section in released]
+    found = [re.fullmatch(r"\[(\d+\.\d+\.\d+)\] - (\S+)", heading) for heading in headings[1:]]
+    assert all(found), headings
+    return [(section[1], date.fromisoformat(section[2])) for section in found]
+
+
+def parsed(path):
+    """Return what a file of YAML says."""
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+WORKFLOWS = sorted(path.name for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_version_has_a_dated_section_in_the_changelog():
+    released = sections()
+    assert released[0][0] == pe.__version__
+    dates = [when for _, when in released]
     assert dates == sorted(dates, reverse=True)
+
+
+def test_citation_is_of_the_newest_section():
+    citation = parsed("CITATION.cff")
+    assert (citation["version"], citation["date-released"]) == sections()[0]
+    assert citation["title"] == PROJECT["name"]
+    assert citation["license"] == PROJECT["license"]
 
 
 def test_classifiers_name_each_python():
     named = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
     assert named == PYTHONS
     assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
+
+
+def test_suite_runs_on_each_python_and_system():
+    matrix = parsed(".github/workflows/tests.yml")["jobs"]["suite"]["strategy"]["matrix"]
+    assert matrix["python"] == PYTHONS
+    assert matrix["system"] == ["ubuntu-latest", "macos-latest", "windows-latest"]
+
+
+def test_suite_on_windows_runs_the_commands_of_the_makefile():
+    steps = parsed(".github/workflows/tests.yml")["jobs"]["suite"]["steps"]
+    (by_hand,) = [step["run"] for step in steps if step.get("if") == "runner.os == 'Windows'"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = re.findall(r"^\t@?(\$\((?:PYTHON|VENV)\).*-m .*)$", makefile, re.MULTILINE)
+    wanted = ["-m venv", "--upgrade", "--editable . --group", "-m pytest"]
+    ours = [next(line for line in commands if part in line) for part in wanted]
+    names = {"$(PYTHON)": "python", "$(VENV)": ".venv", "$*": "test", "bin/": "Scripts/"}
+    for name, value in names.items():
+        ours = [line.replace(name, value) for line in ours]
+    plain = [line.replace("--quiet ", "").replace("--clear ", "") for line in ours]
+    assert by_hand.splitlines() == plain
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_workflow_is_guarded(name):
+    workflow = parsed(f".github/workflows/{name}")
+    assert workflow["permissions"] in ({}, {"contents": "read"})
+    assert "group" in workflow["concurrency"]
+    for job in workflow["jobs"].values():
+        assert job["timeout-minutes"] <= 180
+        used = [step for step in job["steps"] if "uses" in step]
+        for step in used:
+            action, _, version = step["uses"].partition("@")
+            known = action == "pypa/gh-action-pypi-publish"  # goes with the index
+            assert re.fullmatch("release/v1" if known else "[0-9a-f]{40}", version)
+            if action == "actions/checkout":
+                assert step["with"]["persist-credentials"] is False
+        # What others write, such as the name of a branch, is never put into a script.
+        assert not any("${{" in step.get("run", "") for step in job["steps"])
+
+
+def test_release_asks_for_nothing_but_its_identity():
+    workflow = parsed(".github/workflows/release.yml")
+    assert workflow["jobs"]["publish"]["permissions"] == {"id-token": "write"}
+    assert workflow["jobs"]["publish"]["environment"] == "pypi"
+    assert workflow["jobs"]["publish"]["needs"] == "build"
+    # YAML reads the key `on` as true.
+    assert workflow[True] == {"push": {"tags": ["v*"]}}
+
+
+def test_issue_forms_are_whole():
+    folder = ROOT / ".github" / "ISSUE_TEMPLATE"
+    forms = [path for path in folder.glob("*.yml") if path.stem != "config"]
+    assert len(forms) == 3
+    for path in forms:
+        form = parsed(path.relative_to(ROOT))
+        assert {"name", "description", "labels", "body"} == set(form)
+        fields = [field for field in form["body"] if field["type"] != "markdown"]
+        names = [field["id"] for field in fields]
+        assert len(set(names)) == len(names)
+        assert all(field["attributes"]["label"] for field in fields)
