@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ExpSineSquared, RationalQuadratic, WhiteKernel
@@ -78,13 +79,28 @@ def attention(seen, wanted, model):
     return model.fit(seen[["date"]], seen.co2_ppm).predict(wanted[["date"]], return_std=True)
 
 
-def judge(method, record, gaps):
+def watched(likelihood, start, bounds):
+    """Return what scikit-learn's own optimizer does, and show that it is at work."""
+    with tqdm(
+        desc="Fitting the Gaussian process", unit=" trials", mininterval=3, miniters=1
+    ) as bar:
+
+        def counted(theta):
+            bar.update()
+            return likelihood(theta)
+
+        best = minimize(counted, start, method="L-BFGS-B", jac=True, bounds=bounds)
+    return best.x, best.fun
+
+
+def judge(method, record, gaps, after_each=lambda: None):
     """Return the error in ppm, how many weeks are in the 95 % band, and the seconds of a fill."""
     start, errors, inside = time.perf_counter(), [], []
     for gap in gaps:
         filled, std = method(record[~gap & record.co2_ppm.notna()], record[gap])
         errors.append(filled - record.co2_ppm[gap])
         inside.append(abs(errors[-1]) / std <= 1.96 if np.all(std > 0) else [np.nan])
+        after_each()
     seconds = (time.perf_counter() - start) / len(gaps)
     return np.sqrt(np.mean(np.concatenate(errors) ** 2)), np.mean(np.hstack(inside)), seconds
 
@@ -127,9 +143,11 @@ def main():
     pairs = product(range(PARTS), LENGTHS)
     gaps = {at: [measured & cut_gaps(len(record), at, rng) for _ in range(2)] for at in pairs}
     model = clone(MODEL).set_params(**choose_widths(record, [gaps[0, n][0] for n in LENGTHS]))
-    print("Fitting the Gaussian process to every fourth week ...", flush=True)
+    print("The Gaussian process is fitted to every fourth week.", flush=True)
     years, co2 = record[measured][["year"]][::4], record.co2_ppm[measured][::4]
-    kernel = GaussianProcessRegressor(PROCESS).fit(years, co2 - co2.mean()).kernel_
+    kernel = (
+        GaussianProcessRegressor(PROCESS, optimizer=watched).fit(years, co2 - co2.mean()).kernel_
+    )
     methods = {
         "straight line": straight_line,
         "seasonal cycle": seasonal_cycle,
@@ -137,8 +155,11 @@ def main():
         "attention": lambda *tables: attention(*tables, model),
     }
     rows = {}
-    for n, name in tqdm(list(product(LENGTHS, methods)), "Filling gaps", mininterval=3):
-        rows[f"{n} weeks", name] = judge(methods[name], record, gaps[1, n] + gaps[2, n])
+    fills = len(methods) * sum(len(gaps[1, n] + gaps[2, n]) for n in LENGTHS)
+    with tqdm(desc="Filling gaps", total=fills, mininterval=3, miniters=1) as bar:
+        for n, name in product(LENGTHS, methods):
+            cut = gaps[1, n] + gaps[2, n]
+            rows[f"{n} weeks", name] = judge(methods[name], record, cut, bar.update)
     table = pd.DataFrame(rows, ["RMSE", "in 95 %", "seconds"]).T.rename_axis(["gap", "method"])
     print(f"\nErrors of gaps in the rest, in ppm:\n{table.round(3).to_string(na_rep='')}\n")
     draw(path, record, *attention(record[measured], record, model), table)
