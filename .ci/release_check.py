@@ -57,7 +57,7 @@ print(json.dumps([ran, importlib.util.find_spec(modules[0] + ".__main__") is not
 """
 
 
-class Failure(Exception):
+class CheckError(Exception):
     """What is wrong, in one line."""
 
 
@@ -89,14 +89,14 @@ def run(*command: str | Path, cwd: Path = ROOT, stdin: str | None = None, show: 
             print("".join(f"    {line}" for line in lines))
         last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing printed")
         message = f"{Path(words[0]).name} {' '.join(words[1:3])} ...: {last}"
-        raise Failure(message)
+        raise CheckError(message)
     return "".join(lines)
 
 
 def require(holds: object, message: str) -> None:
     """Fail where something does not hold."""
     if not holds:
-        raise Failure(message)
+        raise CheckError(message)
 
 
 def build() -> str:
@@ -143,9 +143,10 @@ def check_wheel() -> str:
     with ZipFile(the("*.whl")) as wheel:
         names = wheel.namelist()
         folder = next(n.partition("/")[0] for n in names if n.endswith("/METADATA"))
-        source = {str(p.relative_to(ROOT / "src").as_posix()) for p in (ROOT / "src").rglob("*.py")}
         package = {name for name in names if name.startswith(f"{NAME}/")}
-        require(source | {f"{NAME}/py.typed"} == package, f"differs: {sorted(source ^ package)}")
+        source = {path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*.py")}
+        wanted = {path.as_posix() for path in source} | {f"{NAME}/py.typed"}
+        require(package == wanted, f"more or less than src/: {sorted(package ^ wanted)}")
         rest = {name.removeprefix(f"{folder}/") for name in names if name not in package}
         known = {"METADATA", "WHEEL", "RECORD", "licenses/LICENSE", "entry_points.txt"}
         require(rest <= known, f"not of the package: {sorted(rest - known)}")
@@ -230,8 +231,8 @@ def main() -> int:
         start = time.perf_counter()
         try:
             result, note = "ok", check()
-        except Failure as failure:
-            result, note = "FAILED", str(failure)
+        except CheckError as error:
+            result, note = "FAILED", str(error)
         seconds = time.perf_counter() - start
         print(f"  {result} in {seconds:.0f} s: {note}", flush=True)
         table.append((name, result, seconds, note))

@@ -12,7 +12,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+pytestmark = pytest.mark.skipif(
+    shutil.which("make") is None or os.name == "nt", reason="needs make and a POSIX shell"
+)
 
 # Stands in for the interpreter of an environment, and writes its arguments down.
 STUB = """#!/bin/sh
@@ -21,6 +23,7 @@ exec "{python}" -c 'import json, sys; print("arguments:", json.dumps(sys.argv[1:
 
 PROMPTS = [
     "Why is the sky blue?",
+    'say "hi" $(date) `id`',
     'a "b" $(date) `date` \\ % \\n',
     "it's 'quoted' \\' \" \\\"",
     "$(shell touch here) $(error stop) $$ $HOME ${HOME} $@ $< $5 $",
