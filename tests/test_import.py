@@ -12,7 +12,7 @@ ARRAYS = ("cupy", "torch", "jax", "dask", "array_api_strict")
 LIBRARIES = (*ARRAYS, "matplotlib", "numba", "pandas", "polars", "scipy", "sklearn", "xarray")
 
 
-OPTIONAL_ROOMS = ("sklearn",)
+OPTIONAL_ROOMS = ("plotting", "sklearn")
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "positional_embeddings"

@@ -1,6 +1,7 @@
 """What pictures show: the drawn numbers, where they stand, and what their axes say."""
 
 import doctest
+import math
 import sys
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 import positional_embeddings as pe
 from backends import missing
 from positional_embeddings import plotting
+from positional_embeddings.plotting import rope, similarity, tables
 
 
 def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
@@ -19,6 +21,10 @@ def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
         (plotting.plot_encoding, np.zeros((2, 3))),
         (plotting.plot_mask, np.zeros((2, 3), dtype=bool)),
         (plotting.plot_bias, np.zeros((2, 3))),
+        (plotting.plot_attention, np.zeros((2, 3))),
+        (plotting.plot_rope_decay, pe.RoPE(2, 3)),
+        (plotting.plot_wavelengths, pe.RoPE(2, 3)),
+        (plotting.plot_similarity, np.ones((2, 3))),
     ):
         with pytest.raises(ImportError, match=message):
             draw(array)
@@ -54,9 +60,10 @@ def colour_bar(ax):
 
 
 @pytest.mark.usefixtures("plt")
-def test_examples():
-    results = doctest.testmod(plotting, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert results.attempted >= 10
+@pytest.mark.parametrize("room", [tables, rope, similarity])
+def test_examples(room):
+    results = doctest.testmod(room, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert results.attempted >= 6
     assert results.failed == 0
 
 
@@ -213,3 +220,264 @@ def test_axes_of_another_kind():
     message = r"^`ax` must be a matplotlib\.axes\.Axes or None, got types\.SimpleNamespace\.$"
     with pytest.raises(TypeError, match=message):
         plotting.plot_mask(pe.create_causal_mask(3), ax=SimpleNamespace())
+
+
+def test_encoding_at_times(ax, backend):
+    numbers = np.asarray([[0.5, -2.0, 1.0], [0.0, 0.25, 1.5]])
+    times = backend.array(np.asarray([1.0, 2.0, 6.0]))
+    plotting.plot_encoding(backend.array(numbers), coordinates=times, label="time (years)", ax=ax)
+    np.testing.assert_array_equal(drawn(ax), numbers)
+    assert labels(ax) == ("time (years)", "feature")
+    assert (ax.get_xlim(), ax.get_ylim()) == ((0.5, 8.0), (1.5, -0.5))
+    image = ax.images[0]
+    assert [image.get_cursor_data(Event(ax, x, 0)) for x in (1.4, 1.6, 3.9, 4.1)] == [
+        0.5,
+        -2.0,
+        -2.0,
+        1.0,
+    ]
+
+
+def Event(ax, x, y):  # noqa: N802 - it stands for Matplotlib's
+    """Return what Matplotlib tells of a mouse at some coordinates."""
+    return SimpleNamespace(xdata=x, ydata=y, inaxes=ax)
+
+
+def test_long_encoding_at_times(ax):
+    numbers = np.random.default_rng(0).standard_normal((3, 2001))
+    plotting.plot_encoding(numbers, coordinates=np.arange(2001) ** 2 / 4, ax=ax)
+    blocks = [numbers[:, start : start + 3].mean(axis=1) for start in range(0, 2001, 3)]
+    np.testing.assert_allclose(drawn(ax), np.stack(blocks, axis=1), rtol=0, atol=1e-12)
+    assert ax.get_xlim() == (-0.125, (2000**2 + (2 * 2000 - 1) / 2) / 4)
+
+
+def test_encoding_at_one_time(ax):
+    plotting.plot_encoding(np.ones((2, 1)), coordinates=np.asarray([3.0]), ax=ax)
+    assert ax.get_xlim() == (2.5, 3.5)
+
+
+def test_mask_value(ax):
+    mask = pe.CausalMask() | pe.PaddingMask([3, 5])
+    plotting.plot_mask(mask, 4, 6, offset=1, batch=1, ax=ax)
+    expected = [[k > q + 1 or k >= 5 for k in range(6)] for q in range(4)]
+    np.testing.assert_array_equal(drawn(ax), expected)
+    assert len(ax.xaxis.get_minorticklocs()) == 7  # the borders of cells
+
+
+def test_long_mask_value_is_drawn_as_shares(ax):
+    plotting.plot_mask(pe.CausalMask() | pe.SlidingWindowMask(700, 0), 8003, ax=ax)
+    q, k = np.arange(2 * 9, 3 * 9)[:, None], np.arange(8003)
+    shares = ((k > q) | (k < q - 700)).mean(axis=0)
+    expected = [shares[start : start + 9].mean() for start in range(0, 8003, 9)]
+    np.testing.assert_allclose(drawn(ax)[2], expected, rtol=0, atol=1e-12)
+    assert len(ax.xaxis.get_minorticklocs()) == 0
+
+
+def test_mask_value_of_no_query_in_particular(ax):
+    plotting.plot_mask(pe.PaddingMask([2]), 3, ax=ax)
+    np.testing.assert_array_equal(drawn(ax), [[False, False, True]] * 3)
+
+
+@pytest.mark.parametrize("kind", ["alibi", "kerple", "t5"])
+def test_bias_value(ax, backend, kind):
+    bias = {
+        "alibi": lambda: pe.ALiBiBias(2),
+        "kerple": lambda: pe.KERPLEBias(
+            *(backend.array(np.asarray(r)) for r in ([1.0, 2.0], [0.5, 0.25]))
+        ),
+        "t5": lambda: pe.T5Bias(2, embeddings=backend.array(np.arange(64.0).reshape(32, 2))),
+    }[kind]()
+    plotting.plot_bias(bias, 3, 5, offset=1, head=1, ax=ax)
+    full = bias(3, 5, offset=1)
+    expected = (full if kind == "alibi" else backend.numpy(full))[:, :, 1]
+    np.testing.assert_array_equal(drawn(ax), expected)
+    assert colour_bar(ax) == "bias of head 1"
+
+
+def test_long_bias_value_is_that_of_the_middle_queries(ax):
+    plotting.plot_bias(pe.ALiBiBias(8), 2500, 10, ax=ax)
+    slope = 0.5
+    middles = [min(start + 1, 2499) for start in range(0, 2500, 3)]
+    expected = [[slope * (k - (q - 2490)) for k in range(10)] for q in middles]
+    np.testing.assert_allclose(drawn(ax), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("key_axis", [None, -1])
+def test_attention(ax, backend, key_axis):
+    weights = np.random.default_rng(0).random((3, 4, 2, 5)) / 4
+    given = weights.transpose(2, 3, 0, 1) if key_axis == -1 else weights
+    plotting.plot_attention(backend.array(given), index=(1, 3), key_axis=key_axis, ax=ax)
+    np.testing.assert_allclose(drawn(ax), weights[:, :, 1, 3], rtol=1e-6)
+    assert labels(ax) == ("key", "query")
+    assert colour_bar(ax) == "attention weight"
+    norm = ax.images[0].norm
+    assert norm.vmin == 0.0
+    assert float(norm(norm.vmax / 1000)) == pytest.approx(0.1)
+
+
+def test_queries_that_see_nothing_are_grey(ax):
+    plotting.plot_attention(np.asarray([[0.0, 0.0], [0.001, 0.999]]), ax=ax)
+    np.testing.assert_array_equal(drawn(ax), [[np.nan, np.nan], [0.001, 0.999]])
+    assert colour_bar(ax) == "attention weight (grey: sees no key)"
+    assert ax.patch.get_hatch() == "////"
+
+
+def test_a_query_of_many_that_sees_nothing_is_grey(ax):
+    weights = np.full((2000, 4), 0.25)
+    weights[11] = 0
+    plotting.plot_attention(weights, ax=ax)
+    assert np.flatnonzero(np.isnan(drawn(ax)[:, 0])).tolist() == [5]
+
+
+def test_no_query_sees_anything(ax):
+    plotting.plot_attention(np.zeros((2, 2)), ax=ax)
+    ax.figure.canvas.draw()
+    assert ax.images[0].get_clim() == (0.0, 1.0)
+
+
+def test_rope_decay(ax):
+    plotting.plot_rope_decay(pe.RoPE(8, 100), ax=ax)
+    (line,) = ax.get_lines()
+    expected = [sum(math.cos(d * 10_000 ** (-i / 4)) for i in range(4)) / 4 for d in range(101)]
+    np.testing.assert_array_equal(line.get_xdata(), range(101))
+    np.testing.assert_allclose(line.get_ydata(), expected, rtol=0, atol=1e-13)
+    assert labels(ax) == ("distance (positions)", "score of equal unit vectors")
+    assert not ax.collections
+    assert ax.get_legend() is None
+
+
+def test_rope_decay_of_many_distances_has_a_band(ax):
+    yarn = pe.YaRNScaling(4.0, 1000)
+    plotting.plot_rope_decay({"YaRN": pe.RoPE(8, 100, scaling=yarn)}, max_distance=4999, ax=ax)
+    scaled = pe.RoPE(8, 100, scaling=yarn)
+    scores = [
+        scaled.attention_factor**2 * sum(math.cos(d * f) for f in scaled.inv_freq.tolist()) / 4
+        for d in range(5000)
+    ]
+    blocks = np.reshape(scores, (1000, 5))
+    (line,) = ax.get_lines()
+    np.testing.assert_allclose(line.get_ydata(), blocks.mean(axis=1), rtol=0, atol=1e-12)
+    (band,) = ax.collections
+    edges = band.get_paths()[0].vertices[:, 1]
+    assert edges.min() == pytest.approx(blocks.min())
+    assert edges.max() == pytest.approx(blocks.max())
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["YaRN"]
+
+
+def test_lines_differ_without_colours(ax):
+    plotting.plot_rope_decay({base: pe.RoPE(8, 9, int(base)) for base in ("10", "100")}, ax=ax)
+    first, second = ax.get_lines()
+    assert first.get_linestyle() != second.get_linestyle()
+    assert first.get_color() != second.get_color()
+
+
+def test_wavelengths(ax):
+    ropes = {"short": pe.RoPE(8, 4096), "long": pe.RoPE(8, 8192, 500_000)}
+    plotting.plot_wavelengths(ropes, ax=ax)
+    short, long, *contexts = ax.get_lines()
+    expected = [2 * math.pi * 10_000 ** (i / 4) for i in range(4)]
+    np.testing.assert_allclose(short.get_ydata(), expected, rtol=1e-14)
+    expected = [2 * math.pi * 500_000 ** (i / 4) for i in range(4)]
+    np.testing.assert_allclose(long.get_ydata(), expected, rtol=1e-14)
+    assert [line.get_ydata()[0] for line in contexts] == [4096, 8192]
+    assert [text.get_text() for text in ax.texts] == ["context of 4,096", "context of 8,192"]
+    assert labels(ax) == ("pair of features", "wavelength (positions)")
+    assert ax.get_yscale() == "log"
+
+
+@pytest.mark.parametrize(
+    ("share", "label", "text"),
+    [
+        (0.5, "", "2 pairs not rotated"),
+        (0.75, "", "1 pair not rotated"),
+        (0.75, "p", "p: 1 pair not rotated"),
+    ],
+)
+def test_pairs_that_are_not_rotated_are_told(ax, share, label, text):
+    still = pe.RoPE(8, 100, scaling=pe.ProportionalScaling(share))
+    plotting.plot_wavelengths({label: still} if label else still, ax=ax)
+    lengths, marks, _ = ax.get_lines()
+    np.testing.assert_array_equal(marks.get_xdata(), range(int(4 * share), 4))
+    assert np.isnan(lengths.get_ydata()).sum() == 4 - 4 * share
+    assert text in [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def cosine(a, b):
+    product = sum(x * y for x, y in zip(a, b, strict=True))
+    return product / math.sqrt(sum(x * x for x in a) * sum(x * x for x in b))
+
+
+def test_similarity(ax, backend):
+    numbers = np.random.default_rng(0).standard_normal((3, 4))
+    plotting.plot_similarity(backend.array(numbers), ax=ax)
+    expected = [[cosine(a, b) for b in numbers.T] for a in numbers.T]
+    np.testing.assert_allclose(drawn(ax), expected, rtol=0, atol=1e-6)
+    assert labels(ax) == ("position", "position")
+    assert colour_bar(ax) == "cosine similarity"
+    assert ax.images[0].get_clim() == (-1.0, 1.0)
+
+
+def test_similarity_of_very_large_and_small_numbers(ax):
+    plotting.plot_similarity(np.asarray([[1e200, 1e-200], [1e200, 0.0]]), ax=ax)
+    np.testing.assert_allclose(drawn(ax), [[1, 0.5**0.5], [0.5**0.5, 1]], rtol=1e-12)
+
+
+def test_long_similarity_is_drawn_as_means_of_blocks(ax):
+    numbers = np.random.default_rng(0).standard_normal((3, 1501))
+    times = np.arange(1501.0)
+    plotting.plot_similarity(numbers, coordinates=times, label="time (s)", ax=ax)
+    pairs = [cosine(a, b) for a in numbers[:, 2:4].T for b in numbers[:, 10:12].T]
+    assert drawn(ax)[1, 5] == pytest.approx(sum(pairs) / 4)
+    last = [cosine(a, numbers[:, 1500]) for a in numbers[:, 2:4].T]
+    assert drawn(ax)[1, -1] == pytest.approx(sum(last) / 2)
+    assert labels(ax) == ("time (s)", "time (s)")
+    assert ax.get_xlim() == ax.get_ylim() == (-0.5, 1500.5)
+
+
+@pytest.mark.parametrize("times", [None, [1.0, 2.5, 7.0]])
+def test_similarity_to_one(ax, times):
+    numbers = np.random.default_rng(0).standard_normal((4, 3))
+    given = {} if times is None else {"coordinates": np.asarray(times), "label": "time (s)"}
+    plotting.plot_similarity(numbers, reference=1, ax=ax, **given)
+    line, mark = ax.get_lines()
+    expected = [cosine(a, numbers[:, 1]) for a in numbers.T]
+    np.testing.assert_allclose(line.get_ydata(), expected, rtol=0, atol=1e-12)
+    at = [0, 1, 2] if times is None else times
+    np.testing.assert_array_equal(line.get_xdata(), at)
+    assert mark.get_xdata()[0] == at[1]
+    name = "position 1" if times is None else "time 2.5"
+    assert ax.get_ylabel() == f"cosine similarity to {name}"
+
+
+def test_map_of_places(ax):
+    latitude, longitude = np.asarray([47.4, -33.9, 10.0]), np.asarray([8.5, 151.2, 350.0])
+    features = pe.spherical_encoding(latitude, longitude, 4)
+    plotting.plot_similarity(features, coordinates=(latitude, longitude), reference=2, ax=ax)
+    (dots,) = ax.collections[:1]
+    expected = [[8.5, 47.4], [151.2, -33.9], [-10.0, 10.0]]
+    np.testing.assert_allclose(dots.get_offsets(), expected)
+    similar = [cosine(a, features[:, 2]) for a in features.T]
+    np.testing.assert_allclose(dots.get_array(), similar, rtol=0, atol=1e-12)
+    (star,) = ax.get_lines()
+    assert (star.get_xdata(), star.get_ydata()) == ([-10.0], [10.0])
+    assert labels(ax) == ("longitude (degrees east)", "latitude (degrees north)")
+
+
+def test_map_of_a_grid(ax):
+    latitude, longitude = (c.ravel() for c in np.meshgrid([60, -60, 0], [0, 90], indexing="ij"))
+    features = pe.spherical_encoding(latitude, longitude, 2)
+    plotting.plot_similarity(features, coordinates=[latitude, longitude], reference=1, ax=ax)
+    expected = [[cosine(features[:, i], features[:, 1]) for i in row] for row in ((2, 3), (4, 5))]
+    np.testing.assert_allclose(drawn(ax)[:2], expected, rtol=0, atol=1e-12)
+    (star,) = ax.get_lines()
+    assert (star.get_xdata(), star.get_ydata()) == ([90.0], [60.0])
+
+
+def test_global_state_is_left_as_it_was(plt):
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    plotting.plot_wavelengths(pe.RoPE(8, 100))
+    plotting.plot_attention(np.zeros((2, 2)))
+    assert dict(mpl.rcParams) == before
+    assert len(plt.get_fignums()) == 2

@@ -1,0 +1,24 @@
+"""Pictures of encodings, masks, biases, attention, rotary embeddings and similarities.
+
+Optional: no other module imports this one, and Matplotlib, the extra "plot", is imported by
+the first plot.
+"""
+
+from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
+from positional_embeddings.plotting.similarity import plot_similarity
+from positional_embeddings.plotting.tables import (
+    plot_attention,
+    plot_bias,
+    plot_encoding,
+    plot_mask,
+)
+
+__all__ = [
+    "plot_attention",
+    "plot_bias",
+    "plot_encoding",
+    "plot_mask",
+    "plot_rope_decay",
+    "plot_similarity",
+    "plot_wavelengths",
+]

@@ -1,0 +1,220 @@
+"""Pictures of rotary embeddings: the score against the distance, and the wavelengths."""
+
+from collections.abc import Iterator, Mapping
+from math import pi
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
+from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.plotting.axes import axes_to_draw_on, line_style
+from positional_embeddings.rotary.rope import RoPE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Columns of a picture; beyond, each is a block of distances, of at most so many.
+_COLUMNS = 1000
+_MOST_IN_COLUMN = 1000
+
+
+def plot_rope_decay(
+    ropes: RoPE | Mapping[str, RoPE],
+    /,
+    *,
+    max_distance: SupportsIndex | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    r"""Plot the score of a query and a key against their distance, for equal features.
+
+    Both are the same vector of length 1, whose rotated features are all equal. Beyond 1,000
+    distances a line is the mean of each block of them, in a band from its smallest to its
+    largest score, so that fast waves do not look like slow ones.
+
+    Parameters
+    ----------
+    ropes : RoPE, or mapping of str to RoPE
+        One rotary embedding, or several and their labels.
+    max_distance : int, optional
+        Largest distance in positions, 1 to 2**40; the largest `seq_len` if None.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on, those of a new figure if None.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        `ax`, with a line for each embedding, and a legend if they have labels.
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is not installed.
+    TypeError
+        If `ropes` is neither a `RoPE` nor a mapping of text to them, `max_distance` is no
+        integer, or `ax` is no Axes.
+    ValueError
+        If `ropes` is empty, or `max_distance` is out of range.
+
+    Notes
+    -----
+    The score at distance d is :math:`a^2 \frac{2}{n} \sum_i \cos(d\,\theta_i)` for the
+    n rotated features, the frequencies :math:`\theta_i` and the attention factor a, in
+    float64. With `sections` all coordinates have the same distance. Beyond a million distances
+    each block is drawn by 1,000 of its distances.
+
+    References
+    ----------
+    Su et al. (2021), RoFormer, section 3.4.3.
+
+    Examples
+    --------
+    >>> from positional_embeddings import RoPE
+    >>> ropes = {"base 10,000": RoPE(64, 512), "base 500,000": RoPE(64, 512, 500_000)}
+    >>> ax = plot_rope_decay(ropes)
+    >>> ax.get_xlabel(), [line.get_label() for line in ax.get_lines()]
+    ('distance (positions)', ['base 10,000', 'base 500,000'])
+    """
+    by_label = _by_label(ropes)
+    if max_distance is None:
+        farthest = max(rope.seq_len for rope in by_label.values())
+    else:
+        farthest = checks.positive_integer("max_distance", max_distance, most=2**40)
+    ax = axes_to_draw_on(ax)
+    for number, (label, rope) in enumerate(by_label.items()):
+        style = line_style(number)
+        distances, mean, least, largest = _scores(rope, farthest)
+        ax.plot(distances, mean, label=label or "_score", **style)
+        if farthest >= _COLUMNS:
+            ax.fill_between(distances, least, largest, color=style["color"], alpha=0.2, linewidth=0)
+    ax.grid(visible=True, axis="y", color="#e0e0e0")
+    ax.set_axisbelow(True)
+    ax.set(xlabel="distance (positions)", ylabel="score of equal unit vectors", xlim=(0, farthest))
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1, nbins=5)
+    _add_legend(ax)
+    return ax
+
+
+def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" = None) -> "Axes":
+    """Plot the wavelength of each rotated pair of features, in positions.
+
+    A horizontal line is drawn at each `seq_len`: pairs above it never complete a cycle.
+
+    Parameters
+    ----------
+    ropes : RoPE, or mapping of str to RoPE
+        One rotary embedding, or several and their labels, such as those before and after the
+        context is extended.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on, those of a new figure if None.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        `ax`, with a line for each embedding and each context length. Pairs of frequency 0,
+        whose wavelength is infinite, are triangles at the top, and counted in the legend.
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is not installed.
+    TypeError
+        If `ropes` is neither a `RoPE` nor a mapping of text to them, or `ax` is no Axes.
+    ValueError
+        If `ropes` is empty.
+
+    Examples
+    --------
+    >>> from positional_embeddings import RoPE, YaRNScaling
+    >>> after = RoPE(128, 32_768, scaling=YaRNScaling(8.0, 4096))
+    >>> ax = plot_wavelengths({"trained": RoPE(128, 4096), "YaRN": after})
+    >>> [text.get_text() for text in ax.texts]
+    ['context of 4,096', 'context of 32,768']
+    """
+    by_label = _by_label(ropes)
+    ax = axes_to_draw_on(ax)
+    for number, (label, rope) in enumerate(by_label.items()):
+        style = line_style(number)
+        frequencies = host.abs(rope.inv_freq)
+        with host.errstate(divide="ignore"):
+            lengths = 2 * pi / frequencies
+        still = host.flatnonzero(frequencies == 0)
+        lengths[still] = host.nan
+        marker = "." if frequencies.size <= 128 else ""
+        ax.plot(lengths, label=label or "_wavelength", marker=marker, **style)
+        if still.size:
+            pairs = "1 pair" if still.size == 1 else f"{still.size} pairs"
+            name = f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated"
+            at_top = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+            ax.plot(
+                still,
+                host.full(still.size, 0.97),
+                linestyle="",
+                marker="^",
+                fillstyle="none",
+                color=style["color"],
+                label=name,
+                **at_top,
+            )
+    every = host.concat([host.abs(rope.inv_freq) for rope in by_label.values()])
+    for number, length in enumerate(sorted({rope.seq_len for rope in by_label.values()})):
+        # Away from where most lines cross, and, of two that are near each other, apart.
+        at_left, below = host.mean(every * length > 2 * pi) > 0.5, number == 0
+        ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)), label="_context")
+        ax.annotate(
+            f"context of {length:,}",
+            (0.02 if at_left else 0.98, length),
+            xycoords=ax.get_yaxis_transform(),
+            xytext=(0, -2 if below else 2),
+            textcoords="offset points",
+            ha="left" if at_left else "right",
+            va="top" if below else "bottom",
+            color="#404040",
+            fontsize="small",
+        )
+    ax.set(xlabel="pair of features", ylabel="wavelength (positions)", yscale="log")
+    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    _add_legend(ax)
+    return ax
+
+
+def _by_label(ropes: Any) -> Mapping[str, RoPE]:
+    """Return embeddings by their labels, a single one by an empty one."""
+    if isinstance(ropes, RoPE):
+        return {"": ropes}
+    what = "be a RoPE, or a mapping of labels to RoPEs"
+    if not isinstance(ropes, Mapping):
+        raise wrong_type("ropes", what, kind_of(ropes))
+    if not ropes:
+        raise wrong_value("ropes", "not be empty", "no RoPE")
+    for label, rope in ropes.items():
+        if not (isinstance(label, str) and isinstance(rope, RoPE)):
+            raise wrong_type("ropes", what, f"{kind_of(rope)} at {label!r}")
+    return ropes
+
+
+def _scores(rope: RoPE, farthest: int) -> tuple[HostArray, HostArray, HostArray, HostArray]:
+    """Return distances, and the mean, the smallest and the largest score around each."""
+    frequencies, factor = rope.inv_freq, rope.attention_factor**2
+    columns = []
+    for distances in _blocks_of_distances(farthest):
+        angles = distances[:, None] * frequencies
+        scores = factor * host.mean(host.cos(angles), axis=1)
+        columns.append((distances.mean(), scores.mean(), scores.min(), scores.max()))
+    at, mean, least, largest = host.asarray(columns).T
+    return at, mean, least, largest
+
+
+def _blocks_of_distances(farthest: int) -> Iterator[HostArray]:
+    """Yield the distances from 0 on in blocks, each of which is one column of a picture."""
+    length = -(-(farthest + 1) // _COLUMNS)
+    stride = -(-length // _MOST_IN_COLUMN)
+    for start in range(0, farthest + 1, length):
+        stop = min(start + length, farthest + 1)
+        yield host.arange(start, stop, stride, dtype=host.float64)
+
+
+def _add_legend(ax: Any) -> None:
+    """Add a legend if there is anything with a label."""
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(frameon=False)

@@ -1,0 +1,211 @@
+"""Pictures of the similarity of encodings: of all pairs, to one of them, and on a map."""
+
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from positional_embeddings._core import checks
+from positional_embeddings._core.errors import wrong_type, wrong_value
+from positional_embeddings._core.namespace import Array, HostArray, host, namespace_of
+from positional_embeddings.plotting.axes import (
+    COLOURS,
+    add_colour_bar,
+    axes_to_draw_on,
+    block_lengths,
+    block_means,
+    check_label,
+    draw_between,
+    draw_cells,
+    edges_between,
+    finite_vector,
+    increasing_vector,
+    on_host,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SCALE = {"cmap": "RdBu_r", "vmin": -1.0, "vmax": 1.0}
+
+
+def plot_similarity(
+    encoding: Array,
+    /,
+    *,
+    coordinates: Array | tuple[Array, Array] | None = None,
+    reference: SupportsIndex | None = None,
+    label: str = "position",
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """Plot the cosine similarity of encodings: of all pairs, to one position, or on a map.
+
+    Beyond 1,000 positions each cell of all pairs is the mean of a block.
+
+    Parameters
+    ----------
+    encoding : array of numbers, shape (features, positions)
+        The encoding, of any array library, finite and with no column of zeros.
+    coordinates : array, shape (positions,), or pair of such arrays, optional
+        Where the positions are: real numbers that increase, such as times; or latitudes
+        from -90 to 90 and longitudes to the east in degrees, for a map of the similarity to
+        `reference`. If None, they are counted from 0.
+    reference : int, optional
+        Index of the position to compare with all others. If None, all pairs are drawn.
+    label : str, default "position"
+        What the coordinates are, with their unit, such as "time (years)"; not used for maps.
+    ax : matplotlib.axes.Axes, optional
+        Axes to draw on, those of a new figure if None.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        `ax`, with an image of all pairs, a line, or a map with a star at the reference.
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is not installed.
+    TypeError
+        If an array does not hold real numbers, `coordinates` is a list or tuple of other than
+        two arrays, `label` is no text, `reference` is missing for a map, or `ax` is no Axes.
+    ValueError
+        If a shape is wrong, a number is not finite or a column is zero, coordinates do not
+        increase, a latitude is beyond a pole, or `reference` is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from positional_embeddings import sinusoidal_encoding
+    >>> encoding = sinusoidal_encoding(np.arange(100), 32)
+    >>> ax = plot_similarity(encoding, reference=50)
+    >>> x, y = ax.get_lines()[0].get_data()
+    >>> int(x[np.argmax(y)]), ax.get_ylabel()
+    (50, 'cosine similarity to position 50')
+
+    Places on the sphere:
+
+    >>> from positional_embeddings import spherical_encoding
+    >>> places = np.asarray([47.4, -33.9]), np.asarray([8.5, 151.2])
+    >>> ax = plot_similarity(spherical_encoding(*places, 4), coordinates=places, reference=0)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('longitude (degrees east)', 'latitude (degrees north)')
+    """
+    check_label(label)
+    units = _unit_vectors(encoding)
+    count = units.shape[1]
+    number = checks.optional_index("reference", reference, count)
+    if isinstance(coordinates, list | tuple):
+        places = _places(coordinates, count)
+        if number is None:
+            raise wrong_type("reference", "be given for a map", "None")
+        return _draw_map(axes_to_draw_on(ax), units.T @ units[:, number], *places, number)
+    at = None if coordinates is None else increasing_vector("coordinates", coordinates, count)
+    ax = axes_to_draw_on(ax)
+    if number is None:
+        return _draw_pairs(ax, units, at, label)
+    at = host.arange(count) if at is None else at
+    ax.plot(at, units.T @ units[:, number], color=COLOURS[0], marker="." if count <= 32 else "")
+    ax.axvline(at[number], color="#808080", linewidth=0.8, linestyle="--")
+    name = f"{number}" if coordinates is None else f"{at[number]:g}"
+    ax.set(xlabel=label, ylabel=f"cosine similarity to {label.partition(' (')[0]} {name}")
+    ax.margins(x=0)
+    return ax
+
+
+def _unit_vectors(encoding: Any) -> HostArray:
+    """Return the columns of an encoding, each divided by its length, in float64."""
+    xp = namespace_of(encoding=encoding)
+    checks.real("encoding", encoding, xp)
+    if encoding.ndim != 2:
+        shape = f"shape {tuple(encoding.shape)}"
+        raise wrong_value("encoding", "have shape (features, positions)", shape)
+    table = on_host("encoding", encoding, xp).astype(host.float64)
+    largest = host.max(host.abs(table), axis=0)
+    for wrong, what, came in (
+        (~host.isfinite(largest), "hold finite numbers", "one that is not"),
+        (largest == 0, "have a direction at each position", "zeros only"),
+    ):
+        if host.any(wrong):
+            raise wrong_value("encoding", what, f"{came} at position {int(host.argmax(wrong))}")
+    # Squares of very large and very small numbers would overflow and vanish.
+    table = table / largest
+    return table / host.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
+
+
+def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
+    """Return latitudes and longitudes, these from -180 to 180 degrees."""
+    if len(coordinates) != 2:
+        came = f"{len(coordinates)} things"
+        what = "be an array, or the pair of latitudes and longitudes"
+        raise wrong_type("coordinates", what, came)
+    latitude, longitude = (
+        finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
+    )
+    if host.any(host.abs(latitude) > 90):
+        first = latitude[host.argmax(host.abs(latitude) > 90)]
+        what = "be latitudes from -90 to 90 degrees"
+        hint = " Pass (latitude, longitude), in this order."
+        raise wrong_value("coordinates[0]", what, float(first), hint)
+    inside = host.abs(longitude) <= 180
+    return latitude, host.where(inside, longitude, (longitude + 180) % 360 - 180)
+
+
+def _draw_pairs(ax: Any, units: HostArray, at: HostArray | None, label: str) -> Any:
+    count = units.shape[1]
+    (length,) = block_lengths((count,))
+    # The mean of scalar products is the scalar product of means.
+    means = block_means(units, (1, length))
+    cells = means.T @ means
+    if at is None:
+        image = draw_cells(ax, cells, (count, count), **_SCALE)
+        ax.invert_yaxis()
+    else:
+        edges = edges_between(at)[[*range(0, count, length), count]]
+        image = draw_between(ax, cells, edges, edges, **_SCALE)
+    ax.set(xlabel=label, ylabel=label, aspect="equal")
+    add_colour_bar(image, "cosine similarity")
+    return ax
+
+
+def _draw_map(
+    ax: Any, similarity: HostArray, latitude: HostArray, longitude: HostArray, number: int
+) -> Any:
+    """Draw places of a grid as cells, others as dots."""
+    order = host.lexsort((longitude, latitude))
+    rows, columns = host.unique(latitude), host.unique(longitude)
+    if min(rows.size, columns.size) > 1 and _is_grid(latitude[order], longitude[order]):
+        cells = similarity[order].reshape(rows.size, columns.size)
+        image = draw_between(ax, cells, edges_between(columns), edges_between(rows), **_SCALE)
+    else:
+        size = min(max(60_000 / similarity.size, 6.0), 120.0)
+        image = ax.scatter(
+            longitude,
+            latitude,
+            size,
+            similarity,
+            edgecolors="#404040" if similarity.size <= 1000 else "none",
+            linewidths=0.4,
+            **_SCALE,
+        )
+    ax.plot(
+        longitude[number],
+        latitude[number],
+        marker="*",
+        markersize=14,
+        color="white",
+        markeredgecolor="black",
+        linestyle="",
+        clip_on=False,
+    )
+    ax.set(xlabel="longitude (degrees east)", ylabel="latitude (degrees north)", aspect="equal")
+    ax.set(xlim=(-180, 180), ylim=(-90, 90), xticks=range(-180, 181, 60), yticks=range(-90, 91, 30))
+    add_colour_bar(image, "cosine similarity to the star", location="bottom", aspect=40)
+    return ax
+
+
+def _is_grid(latitude: HostArray, longitude: HostArray) -> bool:
+    """Tell whether places, sorted by latitude and then longitude, are a whole grid."""
+    rows, columns = host.unique(latitude), host.unique(longitude)
+    return bool(
+        rows.size * columns.size == latitude.size
+        and host.array_equal(latitude, host.repeat(rows, columns.size))
+        and host.array_equal(longitude, host.tile(columns, rows.size))
+    )
