@@ -1,7 +1,7 @@
 """Draw the pictures of the README, by Matplotlib: the extra "plot".
 
-overview.png shows an encoding, a mask and a bias, by `positional_embeddings.plotting`; co2.png
-is what the demo draws.
+overview.png shows an encoding, a mask and a bias, by `positional_embeddings.plotting`; science.png,
+inference.png and masks.png what it is for; co2.png is what the demo draws.
 """
 
 import argparse
@@ -11,20 +11,34 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from PIL import Image
 
 from positional_embeddings import (
+    CausalMask,
+    GlobalMask,
+    RoPE,
+    SegmentMask,
+    SlidingWindowMask,
+    YaRNScaling,
     alibi_bias,
     combine_masks,
     create_causal_mask,
     create_sliding_window_mask,
     mask_to_bias,
     sinusoidal_encoding,
+    spherical_encoding,
 )
-from positional_embeddings.plotting import plot_bias, plot_encoding, plot_mask
+from positional_embeddings.plotting import (
+    plot_bias,
+    plot_encoding,
+    plot_mask,
+    plot_rope_decay,
+    plot_similarity,
+    plot_wavelengths,
+)
 
 HERE = Path(__file__).parent
-COLOURS = 255  # enough for a colour map, and a small file
+sys.path.insert(0, str(HERE / "plots"))
+from saving import shrink  # noqa: E402 - found by the line above
 
 
 def overview() -> Figure:
@@ -44,11 +58,54 @@ def overview() -> Figure:
     return figure
 
 
-def shrink(path: Path) -> None:
-    """Store a picture with few colours."""
-    with Image.open(path) as image:
-        small = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
+def science() -> Figure:
+    """Return a figure of an irregular time series, encoded, and of places on the sphere."""
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    series, world = figure.subplots(1, 2, width_ratios=(1, 1.35))
+    times = np.sort(np.random.default_rng(0).uniform(0, 60, 120))
+    times = times[(times < 22) | (times > 34)]
+    encoding = sinusoidal_encoding(times, 32)
+    plot_encoding(encoding, coordinates=times, label="time (hours)", ax=series)
+    series.set_title("measurements with a gap")
+
+    grid = np.meshgrid(np.arange(-88, 89, 3), np.arange(-178, 180, 3), indexing="ij")
+    latitude, longitude = (axis.ravel() for axis in grid)
+    zurich = int(np.argmin(np.hypot(latitude - 47.4, longitude - 8.5)))
+    features = spherical_encoding(latitude, longitude, 6)
+    plot_similarity(features, coordinates=(latitude, longitude), reference=zurich, ax=world)
+    world.set_title("what is near Zurich")
+    return figure
+
+
+def inference() -> Figure:
+    """Return a figure of a rotary embedding before and after its context is extended."""
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    wavelengths, scores = figure.subplots(1, 2)
+    extended = RoPE(128, 32_768, scaling=YaRNScaling(8.0, 4096))
+    ropes = {"as trained": RoPE(128, 4096), "extended by YaRN": extended}
+    plot_wavelengths(ropes, ax=wavelengths)
+    wavelengths.set_title("what is stretched")
+    plot_rope_decay(ropes, max_distance=400, ax=scores)
+    scores.set_title("what it does to scores")
+    return figure
+
+
+def masks() -> Figure:
+    """Return a figure of three masks."""
+    figure = Figure(figsize=(9, 3), layout="compressed")
+    causal, window = CausalMask(), SlidingWindowMask(3, 3)
+    shown = {
+        "causal, window of 4": causal | SlidingWindowMask(3, 0),
+        "window, 2 global tokens": window & GlobalMask([0, 12]),
+        "3 packed documents": causal | SegmentMask([0] * 9 + [1] * 5 + [2] * 10),
+    }
+    panels = figure.subplots(1, 3)
+    for ax, (title, mask) in zip(panels, shown.items(), strict=True):
+        plot_mask(mask, 24, ax=ax)
+        ax.set_title(title)
+    for ax in panels[:-1]:
+        ax.get_legend().remove()
+    return figure
 
 
 def main() -> None:
@@ -60,9 +117,11 @@ def main() -> None:
     output.mkdir(parents=True, exist_ok=True)
 
     overview().savefig(output / "overview.png", dpi=130)
+    for draw in (science, inference, masks):
+        draw().savefig(output / f"{draw.__name__}.png", dpi=110)
     demo = [sys.executable, str(HERE / "co2.py"), "--output", str(output / "co2.png")]
     subprocess.run(demo, check=True)  # noqa: S603 - the demo next to this file
-    for name in ("overview.png", "co2.png"):
+    for name in ("overview.png", "science.png", "inference.png", "masks.png", "co2.png"):
         shrink(output / name)
         print(f"{output / name}: {(output / name).stat().st_size / 1e3:.0f} kB")
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -162,13 +163,81 @@ def test_overview_shows_an_encoding_a_mask_and_a_bias(pictures):
 
 
 def test_a_picture_shrinks_and_stays_what_it_is(pictures, tmp_path):
+    from PIL import Image
+
     path = tmp_path / "overview.png"
     pictures.overview().savefig(path, dpi=130)
-    before, size = pictures.Image.open(path).convert("RGB"), path.stat().st_size
+    before, size = Image.open(path).convert("RGB"), path.stat().st_size
     pictures.shrink(path)
-    after = pictures.Image.open(path).convert("RGB")
+    after = Image.open(path).convert("RGB")
     assert path.stat().st_size < size / 2
     assert np.abs(np.asarray(after, dtype=int) - np.asarray(before, dtype=int)).mean() < 1
+
+
+def test_pictures_of_the_paths(pictures):
+    series, world = pictures.science().axes[:2]
+    assert (series.get_xlabel(), world.get_xlabel()) == ("time (hours)", "longitude (degrees east)")
+    (star,) = world.get_lines()
+    assert abs(star.get_xdata()[0] - 8.5) <= 1.5
+    assert abs(star.get_ydata()[0] - 47.4) <= 1.5
+    wavelengths, _ = pictures.inference().axes
+    trained, extended, *_ = wavelengths.get_lines()
+    assert extended.get_ydata()[0] == trained.get_ydata()[0]
+    assert extended.get_ydata()[-1] == pytest.approx(8 * trained.get_ydata()[-1])
+    window, tokens, packed = (ax.images[0].get_array() for ax in pictures.masks().axes)
+    query, key = np.indices((24, 24))
+    np.testing.assert_array_equal(window, (key > query) | (key < query - 3))
+    few = np.isin(query, [0, 12]) | np.isin(key, [0, 12])
+    np.testing.assert_array_equal(tokens, (np.abs(query - key) > 3) & ~few)
+    document = np.repeat([0, 1, 2], [9, 5, 10])
+    other = document[:, None] != document[None, :]
+    np.testing.assert_array_equal(packed, (key > query) | other)
+
+
+PLOTS = {  # scripts, and the labels of the axes of what they draw
+    "attention": [("key", "query")] * 2,
+    "bias": [("key", "query")] * 3,
+    "encoding": [("row", "feature"), ("time (hours)", "feature")],
+    "mask": [("key", "query")] * 2,
+    "rope_decay": [("distance (positions)", "score of equal unit vectors")] * 2,
+    "similarity": [
+        ("day of the year", "day of the year"),
+        ("longitude (degrees east)", "latitude (degrees north)"),
+    ],
+    "wavelengths": [("pair of features", "wavelength (positions)")],
+}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_each_plot_draws_what_it_says(name, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
+    from PIL import Image
+
+    folder = EXAMPLES / "plots"
+    monkeypatch.syspath_prepend(str(folder))
+    run = runpy.run_path(str(folder / f"{name}.py"))
+    figure = run["draw"]()
+    shown = [(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes]
+    assert [pair for pair in shown if pair[0] and pair[1]] == PLOTS[name]
+    assert all(ax.images or ax.get_lines() or ax.collections for ax in figure.axes)
+    path = tmp_path / f"{name}.png"
+    monkeypatch.setattr(sys, "argv", [name, "--output", str(path)])
+    run["save"](figure, run["__file__"], run["__doc__"])
+    assert f"{path}: " in capsys.readouterr().out
+    for picture in (path, folder / f"{name}.png"):
+        assert picture.stat().st_size < 120_000
+    with Image.open(path) as new, Image.open(folder / f"{name}.png") as stored:
+        assert abs(new.width - stored.width) <= 20
+
+
+def test_attention_of_the_phrase(monkeypatch):
+    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
+    monkeypatch.syspath_prepend(str(EXAMPLES / "plots"))
+    figure = runpy.run_path(str(EXAMPLES / "plots" / "attention.py"))["draw"]()
+    near, far = (ax.images[0].get_array() for ax in figure.axes[:2])
+    assert near[7, 1] < near[7, 4] < near[7, 7]  # three roses
+    assert far[7, 1] > 0.9 * far[7, 7]
+    assert near[7, 2] < 0.02  # another word
 
 
 def test_tables_go_to_pipelines_without_glue(tables, capsys):
