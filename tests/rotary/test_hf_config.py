@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 
 import pytest
 
@@ -229,3 +230,22 @@ def test_an_object_is_not_printed(tmp_path):
     path.write_text(json.dumps([1]))
     with pytest.raises(TypeError, match="got an object of type list"):
         RoPE.from_hf_config(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{rope_theta: 1e4}", "Expecting property name enclosed in double quotes"),
+        (b"", "Expecting value: line 1 column 1"),
+        (b"\xff{}", "'utf-8' codec can't decode byte 0xff"),
+        (b"[" * 100_000, "maximum recursion depth exceeded"),
+    ],
+)
+def test_a_file_that_is_no_json_is_named(tmp_path, content, reason):
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    what = f"`config` must be a dict or the path of a JSON object, got {str(path)!r}, which is no"
+    with pytest.raises(ValueError, match=re.escape(what)) as caught:
+        RoPE.from_hf_config(path)
+    assert type(caught.value) is ValueError
+    assert reason in str(caught.value)

@@ -50,7 +50,7 @@ def rope_arguments(
     layout: str | None,
 ) -> dict[str, Any]:
     """Return the arguments of the `RoPE` that a configuration describes."""
-    config = _read(config)
+    config = read_config(config)
     model_type = _model_type(config)
     _check_rotates(config, model_type)
     try:
@@ -124,10 +124,10 @@ def _check_share(config: Values, model_type: str | None, kind: str, share: float
             raise ValueError(message)
 
 
-def _read(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
+def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     """Return a configuration, or that of its text model, as a dict without None."""
     if isinstance(config, str | PathLike):
-        config = json.loads(Path(config).read_text(encoding="utf-8"))
+        config = from_json(Path(config).read_bytes(), repr(str(config)))
     if not isinstance(config, Mapping):
         what = f"an object of type {type(config).__name__}"
         if hasattr(config, "to_dict"):
@@ -137,6 +137,15 @@ def _read(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     if text is not None and not isinstance(text, Mapping):
         raise wrong_type("text_config", "be a dict", f"{text!r}")
     return _without_none({"model_type": config.get("model_type")} | dict(text or config))
+
+
+def from_json(text: bytes, where: str) -> Any:
+    """Return what a JSON text holds; `where` it came from is for the message."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        came = f"{where}, which is no JSON: {error}"
+        raise wrong_value("config", "be a dict or the path of a JSON object", came) from None
 
 
 def _without_none(values: Values) -> dict[str, Any]:

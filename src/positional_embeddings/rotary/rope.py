@@ -429,9 +429,9 @@ class RoPE(CheckedLayer):
         TypeError
             If the configuration is no dict, or a number or a flag in it is of another kind.
         ValueError
-            If the model's rotation is not known, a type or a key of the rotary parameters
-            is unknown, or one is missing. The message says what is known, what to pass
-            instead, and from what to build ``RoPE(...)`` by hand.
+            If the file holds no JSON, the model's rotation is not known, a type or a key of
+            the rotary parameters is unknown, or one is missing. The message says what is
+            known, what to pass instead, and from what to build ``RoPE(...)`` by hand.
 
         Examples
         --------
