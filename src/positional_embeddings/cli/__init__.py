@@ -1,0 +1,1 @@
+"""The command line: `positional-embeddings`, or ``python -m positional_embeddings``."""

@@ -1,0 +1,106 @@
+"""The commands, and how their answers and errors come to the terminal."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, TextIO
+
+from positional_embeddings.cli import mask
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser
+
+_NAME = "positional-embeddings"
+_COMMANDS = (mask,)
+
+_DESCRIPTION = """\
+Positional encodings, rotary embeddings and attention masks, asked from the command line.
+"""
+_EPILOG = """\
+examples:
+  positional-embeddings mask causal 12 --window 4
+
+Each command has its own help: positional-embeddings mask --help
+"""
+
+# As shells tell of a program that was interrupted, and of one whose output nobody reads.
+_INTERRUPTED = 130
+_UNREAD = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command, and return its exit status.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The words after the name of the program, those of `sys.argv` if None.
+
+    Returns
+    -------
+    int
+        0 if all is well, 1 if a check failed, 2 if the call was wrong.
+    """
+    try:
+        status = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would write what is left when it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _UNREAD
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        answer, as_json = _answer(argv)
+    except SystemExit as done:  # after --help and --version
+        return int(done.code or 0)
+    except (CommandError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
+        _write(sys.stderr, f"{_NAME}: error: {_message(error)}")
+        return 2
+    _write(sys.stdout, _json(answer.data) if as_json else answer.text)
+    return answer.status
+
+
+def _answer(argv: Sequence[str] | None) -> tuple[Answer, bool]:
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.run is None:
+        return Answer(parser.format_help().rstrip(), {}), False
+    answer: Answer = arguments.run(arguments)
+    return answer, arguments.json
+
+
+def _parser() -> Parser:
+    version = import_module("positional_embeddings").__version__
+    parser = Parser(prog=_NAME, description=_DESCRIPTION, epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=f"{_NAME} {version}")
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in _COMMANDS:
+        command.add_to(commands)
+    return parser
+
+
+def _json(data: dict[str, Any]) -> str:
+    """Return data as JSON, a line for each key."""
+    lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items())
+    return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _message(error: BaseException) -> str:
+    """Return an error as one line."""
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return "it does not fit into memory"
+    return " ".join(str(error).split())
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write a line; what the terminal has no characters for is escaped."""
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")

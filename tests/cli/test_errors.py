@@ -1,0 +1,35 @@
+"""Wrong calls of commands, and the one line that each of them prints."""
+
+import pytest
+
+KINDS = "full, causal, window, prefix, chunked, dilated, global, grid, padding, segment"
+ERRORS = {
+    "draw": "argument COMMAND: must be one of mask, got 'draw' (see positional-embeddings --help)",
+    "mask": "the following arguments are required: KIND, Q_LEN (see positional-embeddings mask --help)",
+    "mask causl 3": f"argument KIND: must be one of {KINDS}, got 'causl' (see positional-embeddings mask --help)",
+    "mask causal three": "argument Q_LEN: must be an integer, got 'three' (see positional-embeddings mask --help)",
+    "mask causal 3 --wind 2": "unrecognized arguments: --wind 2 (see positional-embeddings --help)",
+    "mask causal 3 --window": "argument --window: expected one argument (see positional-embeddings mask --help)",
+    "mask padding 3 --lengths 1,x": "argument --lengths: must be integers separated by commas, got '1,x' (see positional-embeddings mask --help)",
+    "mask padding 3 --lengths 1 --side up": "argument --side: must be one of right, left, got 'up' (see positional-embeddings mask --help)",
+    "mask causal 0": "`q_len` must be a positive integer, got 0.",
+    "mask causal 3 --most 3": "`most` must be 4 or more, got 3.",
+    "mask causal 3 --window 0": "--window must be 1 or more, got 0",
+    "mask causal 3 --window 2 --left 0": "--window goes without --left and --right",
+    "mask window 3": "the kind window needs --window or --left or --right",
+    "mask window 3 --left -1": "`left` must be a non-negative integer, got -1.",
+    "mask segment 3": "the kind segment needs --segments",
+    "mask segment 3 --segments 2,2": "--segments must be at most 3 together, the keys, got 4",
+    "mask causal 3 --prefix 2": "--prefix goes with the kind prefix only",
+    "mask full 3 --hide-own": "--hide-own goes with the kind causal only",
+    "mask causal 3 --side left": "--side goes with --lengths only",
+    "mask causal 3 --around 0": "--around goes with --grid only",
+    "mask padding 3 --lengths 2,3 --batch 2": "--batch must be 0 to 1, one of the sequences, got 2",
+    "mask padding 3 --lengths 5": "`lengths` must be between 0 and the number of keys = 3, got 5 at index 0.",
+    "mask causal 4096 --json": "--json lists at most 2**22 pairs of query and key, got 16,777,216",
+}
+
+
+@pytest.mark.parametrize("line", ERRORS)
+def test_one_line(call, line):
+    assert call(line) == (2, "", f"positional-embeddings: error: {ERRORS[line]}\n")

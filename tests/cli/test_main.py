@@ -1,0 +1,107 @@
+"""How commands are found, and how they end."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import positional_embeddings as pe
+from positional_embeddings.cli import mask
+from positional_embeddings.cli.main import main
+
+
+def test_without_arguments_comes_the_help(printed):
+    text = printed("")
+    assert text == printed("--help")
+    assert "positional-embeddings mask causal 12 --window 4" in text
+
+
+def test_version(printed):
+    assert printed("--version") == f"positional-embeddings {pe.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["mask"])
+def test_help_has_examples(printed, command):
+    text = printed(f"{command} --help")
+    assert text.startswith(f"usage: positional-embeddings {command} ")
+    assert f"\nexamples:\n  positional-embeddings {command}" in text
+    assert text.isascii()
+
+
+def test_as_a_module():
+    command = [sys.executable, "-m", "positional_embeddings"]
+    done = subprocess.run(
+        [*command, "mask", "full", "1"], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("visible:   1 of 1 pairs, 100.0%; every query sees a key\n")
+    done = subprocess.run([*command, "mask"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+def test_importing_the_package_leaves_the_commands_out():
+    code = "import positional_embeddings, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    modules = done.stdout.split()
+    assert not [name for name in modules if name.startswith("positional_embeddings.cli")]
+
+
+def test_output_that_nobody_reads():
+    """The other end of the pipe is closed before anything is written."""
+    code = "import sys; from positional_embeddings.cli.main import main; input(); sys.exit(main())"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "mask", "full", "3"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as run:
+        run.stdout.close()
+        run.stdin.write(b"\n")
+        run.stdin.flush()
+        assert run.stderr.read() == b""
+    assert run.returncode == 141
+
+
+def test_a_broken_pipe_is_put_away(monkeypatch, tmp_path):
+    class Pipe(io.StringIO):
+        encoding = None
+
+        def flush(self):
+            raise BrokenPipeError
+
+        def fileno(self):
+            return self.file.fileno()
+
+    with (tmp_path / "pipe").open("w") as Pipe.file:
+        monkeypatch.setattr(sys, "stdout", Pipe())
+        assert main(["--version"]) == 141
+        assert os.fstat(Pipe.file.fileno()).st_rdev == Path(os.devnull).stat().st_rdev
+
+
+def test_an_interrupted_command(monkeypatch, call):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(mask, "describe_mask", interrupt)
+    assert call("mask full 3") == (130, "", "")
+
+
+def test_memory_that_is_not_there(monkeypatch, call):
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(mask, "describe_mask", fail)
+    message = "positional-embeddings: error: it does not fit into memory\n"
+    assert call("mask full 3") == (2, "", message)
+
+
+def test_characters_that_a_terminal_lacks(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["mask", "causal", "\N{LATIN SMALL LETTER E WITH ACUTE}"]) == 2
+    sys.stderr.flush()
+    assert b"argument Q_LEN: must be an integer, got '\\xe9' (see " in raw.getvalue()
