@@ -1,10 +1,13 @@
 """Wrong calls of commands, and the one line that each of them prints."""
 
+import io
+import sys
+
 import pytest
 
 KINDS = "full, causal, window, prefix, chunked, dilated, global, grid, padding, segment"
 ERRORS = {
-    "draw": "argument COMMAND: must be one of mask, got 'draw' (see positional-embeddings --help)",
+    "draw": "argument COMMAND: must be one of mask, rope, got 'draw' (see positional-embeddings --help)",
     "mask": "the following arguments are required: KIND, Q_LEN (see positional-embeddings mask --help)",
     "mask causl 3": f"argument KIND: must be one of {KINDS}, got 'causl' (see positional-embeddings mask --help)",
     "mask causal three": "argument Q_LEN: must be an integer, got 'three' (see positional-embeddings mask --help)",
@@ -33,3 +36,19 @@ ERRORS = {
 @pytest.mark.parametrize("line", ERRORS)
 def test_one_line(call, line):
     assert call(line) == (2, "", f"positional-embeddings: error: {ERRORS[line]}\n")
+
+
+CONFIG_ERRORS = {
+    '{"model_type": "bert"}': "the model must have a rotary embedding, got the type 'bert': leave its queries and keys as they are.",
+    '{"model_type": "llama", "head_dim": 8}': "the configuration must have 'max_position_embeddings', got ['head_dim', 'model_type']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
+    '{"model_type": "new", "head_dim": 8}': "the layout of the model type 'new' is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'model_type': 'new', 'head_dim': 8}.",
+    '{"model_type": "llama", "rope_scaling": 8}': "the rotary parameters must be a dict, got 8.",
+    '{"text_config": 8}': "`text_config` must be a dict, got 8.",
+    "": "`config` must be a dict or the path of a JSON object, got the standard input, which is no JSON: Expecting value: line 1 column 1 (char 0).",
+}
+
+
+@pytest.mark.parametrize("text", CONFIG_ERRORS)
+def test_wrong_configurations(monkeypatch, call, text):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert call("rope -") == (2, "", f"positional-embeddings: error: {CONFIG_ERRORS[text]}\n")

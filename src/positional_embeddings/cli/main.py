@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
-from positional_embeddings.cli import mask
+from positional_embeddings.cli import mask, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
 _NAME = "positional-embeddings"
-_COMMANDS = (mask,)
+_COMMANDS = (mask, rope)
 
 _DESCRIPTION = """\
 Positional encodings, rotary embeddings and attention masks, asked from the command line.
@@ -19,6 +19,7 @@ Positional encodings, rotary embeddings and attention masks, asked from the comm
 _EPILOG = """\
 examples:
   positional-embeddings mask causal 12 --window 4
+  positional-embeddings rope config.json
 
 Each command has its own help: positional-embeddings mask --help
 """

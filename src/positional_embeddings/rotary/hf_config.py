@@ -208,10 +208,7 @@ def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None
 
 def _parameters(config: Values, model_type: str | None, layer_type: str | None) -> dict[str, Any]:
     """Return the rotary parameters of a layer, with defaults, without None."""
-    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    if not isinstance(given, Mapping):
-        message = f"the rotary parameters must be a dict, got {given!r}."
-        raise TypeError(message)
+    given = _given_parameters(config)
     base, share = _first(config, _BASES), _first(config, _SHARES)
     by_layer = _by_layer(config, given, base)
     if by_layer:
@@ -230,6 +227,20 @@ def _parameters(config: Values, model_type: str | None, layer_type: str | None) 
     if model_type in hf_models.OWN_BASE:
         _needed(parameters, "rope_theta")
     return {"rope_theta": 10_000, "partial_rotary_factor": 1.0} | parameters
+
+
+def _given_parameters(config: Values) -> Values:
+    """Return the rotary parameters as the configuration has them."""
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(given, Mapping):
+        message = f"the rotary parameters must be a dict, got {given!r}."
+        raise TypeError(message)
+    return given
+
+
+def layer_types(config: Values) -> list[str]:
+    """Return the types of layers that have rotary parameters of their own, if there are such."""
+    return sorted(_by_layer(config, _given_parameters(config), None))
 
 
 def _first(values: Values, keys: Sequence[str]) -> Any:

@@ -1,0 +1,285 @@
+"""`rope`: what the rotary part of a Hugging Face configuration means."""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.cli.rope_pitfalls import pitfalls
+from positional_embeddings.cli.terminal import (
+    Answer,
+    CommandError,
+    add_json,
+    integer,
+    paragraph,
+    table,
+)
+from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config
+from positional_embeddings.rotary.rope import RoPE
+from positional_embeddings.rotary.scaling import SCALINGS
+
+_DESCRIPTION = """\
+Explain the rotary embedding of a model from its Hugging Face config.json: which features are
+rotated, how fast, to which length angles are exact, and what is easily done wrong.
+
+A wavelength is the number of positions after which a pair of features has made a full cycle.
+Pairs with wavelengths longer than the context never complete one: they tell positions apart by
+their order; an extension of the context stretches them.
+"""
+_EPILOG = """\
+examples:
+  positional-embeddings rope config.json
+  positional-embeddings rope path/to/model --context 32768
+  positional-embeddings rope gemma/config.json --layer-type sliding_attention
+  cat config.json | positional-embeddings rope -
+"""
+
+# Up to here float32 tables are within half a unit in the last place.
+_EXACT = 2**31
+
+# The error of an angle in radians that angles in float32 are asked for, up to which position, and
+# how many positions at a time.
+_ERROR = 1e-3
+_FARTHEST = 2**20
+_AT_A_TIME = 2**13
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to those of a parser."""
+    parser = commands.add_parser(
+        "rope",
+        help="explain the rotary embedding of a Hugging Face config.json",
+        usage="positional-embeddings rope CONFIG [options]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    add_arguments(parser)
+    add_json(parser)
+    parser.set_defaults(run=run)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that describe a rotary embedding by a configuration."""
+    parser.add_argument(
+        "config", metavar="CONFIG", help="a config.json, a folder that has one, or - for stdin"
+    )
+    parser.add_argument(
+        "--layer-type",
+        metavar="TYPE",
+        help="explain layers of one type only, such as sliding_attention",
+    )
+    parser.add_argument(
+        "--context",
+        type=integer,
+        metavar="N",
+        help="number of positions (default: max_position_embeddings)",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=("half", "interleaved"),
+        help="the layout that the model's code has, where it is not known here",
+    )
+
+
+def run(arguments: argparse.Namespace) -> Answer:
+    """Explain the rotary embeddings of a configuration."""
+    config, types, ropes = ropes_of(arguments)
+    found = [_explain(name, rope, config, types) for name, rope in ropes.items()]
+    texts = [_text(facts) for facts in found]
+    return Answer("\n\n".join(texts), {"embeddings": found})
+
+
+def ropes_of(
+    arguments: argparse.Namespace,
+) -> tuple[Mapping[str, Any], list[str], dict[str | None, RoPE]]:
+    """Return a configuration, its types of layers, and the embedding of each that is asked for."""
+    given = _given(arguments.config)
+    config = read_config(given)
+    types = layer_types(config)
+    asked = types if types and arguments.layer_type is None else [arguments.layer_type]
+    ropes = {
+        name: RoPE.from_hf_config(
+            given, arguments.context, layer_type=name, layout=arguments.layout
+        )
+        for name in asked
+    }
+    return config, types, ropes
+
+
+def _given(name: str) -> Mapping[str, Any]:
+    if name == "-":
+        given = from_json(sys.stdin.buffer.read(), "the standard input")
+    else:
+        path = Path(name)
+        path = path / "config.json" if path.is_dir() else path
+        given = from_json(path.read_bytes(), str(path))
+    if not isinstance(given, Mapping):
+        raise CommandError(f"{name} must hold a JSON object, got {json.dumps(given)[:80]}")
+    return given
+
+
+def _explain(
+    layer_type: str | None, rope: RoPE, config: Mapping[str, Any], types: list[str]
+) -> dict[str, Any]:
+    """Return what there is to know of an embedding."""
+    scaled, unscaled = _wavelengths(rope), _wavelengths(replace(rope, scaling=None))
+    original = getattr(rope.scaling, "original_max_position", None)
+    rotated = rope.rotary_dim or rope.head_size
+    at_end, first = float32_angle_errors(rope.inv_freq, rope.seq_len)
+    return {
+        "model_type": config.get("model_type"),
+        "layer_type": layer_type,
+        "rope_type": _rope_type(rope),
+        "layout": rope.layout,
+        "head_size": rope.head_size,
+        "rotated_features": rotated,
+        "pairs": rotated // 2,
+        "base": rope.base,
+        "context": rope.seq_len,
+        "original_context": original,
+        "wavelengths": _facts_of_waves(scaled, rope.seq_len),
+        "wavelengths_unscaled": _facts_of_waves(unscaled, original or rope.seq_len),
+        "pairs_scaled": int(host.sum(~host.isclose(scaled, unscaled, rtol=1e-9))),
+        "attention_factor": rope.attention_factor,
+        "exact_up_to": _EXACT,
+        "float32_angles_error_in_context": at_end,
+        "float32_angles_fail_from": first,
+        "pitfalls": pitfalls(rope, config, [name for name in types if name != layer_type]),
+    }
+
+
+def _rope_type(rope: RoPE) -> str:
+    kind = type(rope.scaling)
+    return next((name for name, scaling in SCALINGS.items() if scaling is kind), "default")
+
+
+def _wavelengths(rope: RoPE) -> HostArray:
+    """Return the wavelengths of the pairs in positions; infinite if a pair is not rotated."""
+    frequencies = rope.inv_freq
+    waves: HostArray = host.full(frequencies.shape, math.inf)
+    host.divide(2 * math.pi, frequencies, out=waves, where=frequencies > 0)
+    return waves
+
+
+def _facts_of_waves(waves: HostArray, context: int) -> dict[str, Any]:
+    """Return the shortest and the longest wave, and how many fit into a context."""
+    finite = waves[host.isfinite(waves)]
+    if not finite.size:
+        raise CommandError("the configuration rotates no pair of features")
+    return {
+        "shortest": float(finite.min()),
+        "longest": float(finite.max()),
+        "not_rotated": int(waves.size - finite.size),
+        "context": context,
+        "full_cycles": int(host.sum(finite <= context)),
+    }
+
+
+def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, int | None]:
+    """Return by how much angles err that are products in float32.
+
+    Parameters
+    ----------
+    frequencies : array of float64, shape (pairs,)
+        Frequencies in radians per position, which are rounded to float32.
+    context : int
+        Number of positions.
+
+    Returns
+    -------
+    largest : float
+        The largest error of the last positions of the context, in radians.
+    first : int or None
+        The first position with an error above 1e-3, None if there is none below 2**20.
+    """
+    block = host.arange(max(0, context - _AT_A_TIME), context)
+    largest = float(_errors(frequencies, block).max())
+    for start in range(0, _FARTHEST, _AT_A_TIME):
+        bad = _errors(frequencies, host.arange(start, start + _AT_A_TIME)) > _ERROR
+        if bad.any():
+            return largest, start + int(bad.argmax())
+    return largest, None
+
+
+def _errors(frequencies: HostArray, positions: HostArray) -> HostArray:
+    """Return the largest error of the pairs at each position."""
+    single = positions.astype(host.float32)[:, None] * frequencies.astype(host.float32)
+    exact = positions.astype(host.float64)[:, None] * frequencies
+    errors: HostArray = host.abs(single - exact).max(axis=1)
+    return errors
+
+
+def _text(facts: dict[str, Any]) -> str:
+    rows = table([(f"{name}:", text) for name, text in _rows(facts)])
+    notes = [line for note in facts["pitfalls"] for line in paragraph(note, "- ", "  ")]
+    return "\n".join([rows, "", "pitfalls:", *notes])
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    half = facts["pairs"]
+    pairs = f"i and i + {half}" if facts["layout"] == "half" else "2i and 2i + 1"
+    share = "all" if facts["rotated_features"] == facts["head_size"] else facts["rotated_features"]
+    before, after = facts["wavelengths_unscaled"], facts["wavelengths"]
+    original, factor = facts["original_context"], facts["attention_factor"]
+    scaled = facts["rope_type"] != "default"
+    layers = facts["layer_type"] or "all that rotate"
+    extended = f", extended from {original:,}" if original not in (None, facts["context"]) else ""
+    rows = [
+        ("model", f"{facts['model_type'] or 'not named'}; layers: {layers}"),
+        ("type", facts["rope_type"] if scaled else "default, without scaling"),
+        ("layout", f"{facts['layout']}: features {pairs} form a pair"),
+        ("head", f"{facts['head_size']} features, {share} of them rotated, in {half} pairs"),
+        ("base", f"{facts['base']:,.12g}"),
+        ("context", f"{facts['context']:,} positions{extended}"),
+    ]
+    if scaled:
+        rows += [
+            ("wavelengths", f"{_waves_text(before, half)}, before scaling"),
+            ("scaled", f"{_waves_text(after, half)}; {half - facts['pairs_scaled']} are as before"),
+        ]
+    else:
+        rows.append(("wavelengths", _waves_text(after, half)))
+    return [
+        *rows,
+        ("attention factor", f"{factor:.6g}"),
+        ("exact", _exact_text(facts)),
+        ("float32 angles", _float32_text(facts)),
+    ]
+
+
+def _exact_text(facts: dict[str, Any]) -> str:
+    scaled = (
+        " of the float64 frequencies of this scaling" if facts["rope_type"] != "default" else ""
+    )
+    return (
+        f"to position {_EXACT:,} (2^31): float32 tables of this library are within "
+        f"{3e-8 * facts['attention_factor']:.2g} of cosine and sine{scaled}, half a unit in the "
+        "last place"
+    )
+
+
+def _float32_text(facts: dict[str, Any]) -> str:
+    first, at_end = facts["float32_angles_fail_from"], facts["float32_angles_error_in_context"]
+    fails = "never above 0.001" if first is None else f"first above 0.001 at position {first:,}"
+    return (
+        "products of a position and a rounded frequency in float32 err by up to "
+        f"{at_end:.2g} radians at the end of the context, {fails}; code that also computes its "
+        "frequencies in float32, as most does, may err more"
+    )
+
+
+def _waves_text(facts: dict[str, Any], pairs: int) -> str:
+    still = f", {facts['not_rotated']} are not rotated" if facts["not_rotated"] else ""
+    return (
+        f"{facts['shortest']:,.4g} to {_positions(facts['longest'])} positions; "
+        f"{facts['full_cycles']} of {pairs} fit into {facts['context']:,}{still}"
+    )
+
+
+def _positions(number: float) -> str:
+    return f"{number:,.0f}" if number < 1e15 else f"{number:.3g}"
