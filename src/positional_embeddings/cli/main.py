@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
-from positional_embeddings.cli import mask, rope
+from positional_embeddings.cli import check, info, mask, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
 _NAME = "positional-embeddings"
-_COMMANDS = (mask, rope)
+_COMMANDS = (info, check, mask, rope)
 
 _DESCRIPTION = """\
 Positional encodings, rotary embeddings and attention masks, asked from the command line.
 """
 _EPILOG = """\
 examples:
+  positional-embeddings info
+  positional-embeddings check
   positional-embeddings mask causal 12 --window 4
   positional-embeddings rope config.json
 

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 Number = TypeVar("Number")
 
 _WIDTH = 88
+_TO_COPY = "pip install "
+_BLANK = "\0"  # no space for textwrap
 
 
 class CommandError(Exception):
@@ -49,11 +51,6 @@ def integer(text: str) -> int:
     return _number(text, int, "an integer")
 
 
-def number(text: str) -> float:
-    """Return a number of the command line."""
-    return _number(text, float, "a number")
-
-
 def integers(text: str) -> list[int]:
     """Return a list of integers, separated by commas, of the command line."""
     return [_number(part, int, "integers separated by commas", text) for part in text.split(",")]
@@ -79,13 +76,13 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def paragraph(text: str, start: str = "", indent: str = "") -> list[str]:
-    """Return the lines of a text, wrapped at blanks only."""
+    """Return the lines of a text, wrapped at blanks, but for those of a line to copy."""
     lines = textwrap.wrap(
-        text,
+        text.replace(_TO_COPY, _TO_COPY.replace(" ", _BLANK)),
         _WIDTH,
         initial_indent=start,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return lines or [start.rstrip()]
+    return [line.replace(_BLANK, " ") for line in lines] or [start.rstrip()]

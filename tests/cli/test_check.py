@@ -1,0 +1,131 @@
+"""What `check` finds: nothing in libraries that are right, and each fault that is put into one."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+from positional_embeddings.cli import check
+from positional_embeddings.cli.libraries import Library, Place
+
+
+def test_on_each_backend(backend):
+    """Every result on the backends of the suite, but within a trace, where no value is read."""
+    if "jit" in backend.name:
+        pytest.skip("a check reads values")
+    for name, law in check._LAWS.items():
+        assert law(backend.xp, backend.device) <= check._TOLERANCE, name
+
+
+def test_numpy_passes(printed):
+    text = printed("check --library numpy")
+    line = rf"passed  numpy {np.__version__}, cpu  8 results, largest error \de-\d\d, [\d.]+ s"
+    line = line.replace(r"\de", r"\d\.\de")
+    assert re.fullmatch(rf"{line}\n\n1 passed, 0 failed\n", text)
+    data = json.loads(printed("check --library numpy --json"))
+    (row,) = data["places"]
+    assert data["failed"] == 0
+    assert row["status"] == "passed"
+    assert list(row["errors"]) == list(check._LAWS)
+    assert all(0 <= error <= 1e-6 for error in row["errors"].values())
+
+
+def stretch(x, *, inverse=False):
+    """Stand in for a rotation that makes vectors longer, and brings them back."""
+    return x / 1.001 if inverse else x * 1.001
+
+
+# What each law has to find wrong, and by what a function of the library is replaced.
+FAULTS = {
+    "rotation": ("RoPE", lambda true: lambda n, seq, base: true(n, seq, base * 1.01)),
+    "rotation at position 1,048,573": (
+        "RoPE",
+        lambda true: lambda n, seq, base: true(n, seq, base, 1 - 1e-11),
+    ),
+    "norm after a rotation": ("RoPE", lambda _: lambda *_: stretch),
+    "causal attention": (
+        "scaled_dot_product_attention",
+        lambda true: lambda *arrays, **_: true(*arrays),
+    ),
+    "attention in a window": (
+        "scaled_dot_product_attention",
+        lambda true: lambda q, k, v, mask: true(q, k, v * 1.0001, mask=mask),
+    ),
+    "mask": ("CausalMask", lambda true: lambda: true(mask_diagonal=True)),
+    "ALiBi": ("alibi_bias", lambda true: lambda *a, **o: -true(*a, **o)),
+    "sinusoidal encoding": (
+        "sinusoidal_encoding",
+        lambda true: lambda x, n: true(x, n)[::-1],
+    ),
+}
+
+
+@pytest.mark.parametrize("law", check._LAWS)
+def test_faults_are_found(monkeypatch, call, law):
+    name, fault = FAULTS[law]
+    monkeypatch.setattr(check, name, fault(getattr(check, name)))
+    if law == "rotation at position 1,048,573":
+        assert check._LAWS["rotation"](np, "cpu") <= check._TOLERANCE
+    status, out, err = call("check --library numpy --json")
+    assert (status, err) == (1, "")
+    data = json.loads(out)
+    assert data["failed"] == 1
+    error = data["places"][0]["errors"][law]
+    assert isinstance(error, str) or error > check._TOLERANCE
+    status, out, _ = call("check --library numpy")
+    assert status == 1
+    assert out.startswith(f"failed  numpy {np.__version__}, cpu  ")
+    assert f"{law}:" in " ".join(out.split())
+    assert out.endswith("\n\n0 passed, 1 failed\n")
+
+
+def replace_laws(monkeypatch, **laws):
+    monkeypatch.setattr(check, "_LAWS", laws)
+
+
+def test_errors_and_numbers_that_are_none(monkeypatch, call):
+    def fail(*_):
+        message = "out of\nmemory"
+        raise RuntimeError(message)
+
+    replace_laws(monkeypatch, one=lambda *_: math.nan, two=fail, three=lambda *_: 0.0)
+    status, out, _ = call("check --library numpy")
+    assert status == 1
+    assert "one: an error of nan; two: RuntimeError: out of memory" in " ".join(out.split())
+    (row,) = json.loads(call("check --library numpy --json")[1])["places"]
+    assert row["errors"] == {"one": "nan", "two": "RuntimeError: out of memory", "three": 0.0}
+
+
+def test_a_result_of_another_shape():
+    with pytest.raises(check.CommandError, match=r"^the result has shape \(2,\), not \(3,\)$"):
+        check._difference(np.zeros(2), [0.0] * 3, np)
+
+
+HERE = (
+    Library("cupy", None, (), "not installed: pip install cupy"),
+    Library("torch", "2.13", (Place("cpu", None, np), Place("cuda:0", reason="no driver"))),
+)
+
+
+def test_what_cannot_work_is_left_out(monkeypatch, call):
+    monkeypatch.setattr(check, "libraries", lambda _: iter(HERE))
+    replace_laws(monkeypatch, zero=lambda *_: 0.0)
+    status, out, err = call("check")
+    assert (status, err) == (0, "")
+    assert re.sub(r"[\d.]+ s\n", "0 s\n", out) == (
+        "left out  cupy                not installed: pip install cupy\n"
+        "passed    torch 2.13, cpu     1 results, largest error 0.0e+00, 0 s\n"
+        "left out  torch 2.13, cuda:0  no driver\n"
+        "\n"
+        "1 passed, 0 failed\n"
+    )
+
+
+def test_what_is_asked_for_has_to_work(monkeypatch, call):
+    monkeypatch.setattr(check, "libraries", lambda _: iter(HERE))
+    replace_laws(monkeypatch, zero=lambda *_: 0.0)
+    status, out, _ = call("check --library cupy --library torch")
+    assert status == 1
+    assert [line.split()[0] for line in out.splitlines()[:3]] == ["failed", "passed", "failed"]

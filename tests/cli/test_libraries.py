@@ -1,0 +1,134 @@
+"""Which libraries and devices are found, by stand-ins for those that a machine may lack."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from positional_embeddings.cli import libraries
+from positional_embeddings.cli.terminal import CommandError
+
+
+@pytest.fixture
+def make(monkeypatch, tmp_path):
+    """Make a library of some source that can be imported, the only one but for NumPy."""
+    monkeypatch.syspath_prepend(tmp_path)
+    entries = {entry.name: entry for entry in libraries._ENTRIES}
+
+    def write(name, source):
+        (tmp_path / f"{name}.py").write_text(source)
+        kept = (entries["numpy"], entries[name])
+        monkeypatch.setattr(libraries, "_ENTRIES", kept)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        _, found = libraries.libraries()
+        sys.modules.pop(name, None)
+        return found
+
+    return write
+
+
+def test_numpy_is_there():
+    (found,) = libraries.libraries(["numpy"])
+    assert (found.name, found.version, found.reason) == ("numpy", np.__version__, "")
+    (place,) = found.places
+    assert (place.name, place.reason, place.xp) == ("cpu", "", libraries.namespace_or_numpy(None))
+
+
+def test_a_name_that_is_not_known():
+    with pytest.raises(CommandError, match=r"^--library must be one of numpy, .*, got 'pytorch'$"):
+        list(libraries.libraries(["numpy", "pytorch"]))
+
+
+def test_a_library_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(libraries, "find_spec", lambda _: None)
+    (found,) = libraries.libraries(["dask"])
+    assert found == libraries.Library("dask", None, (), 'not installed: pip install "dask[array]"')
+
+
+def test_a_library_that_cannot_be_imported(make):
+    found = make("cubed", "__version__ = '9'\nraise RuntimeError('no such\\nfile: ' + 300 * 'x')")
+    assert found.places == ()
+    assert found.reason == f"RuntimeError: no such file: {'x' * 300}"[:200] + "..."
+    assert make("ndonnx", "import nothing_of_this_name").reason == (
+        "ModuleNotFoundError: No module named 'nothing_of_this_name'"
+    )
+
+
+def test_a_version_that_nobody_tells(monkeypatch):
+    monkeypatch.setitem(sys.modules, "a_library", ModuleType("a_library"))
+    assert libraries._version("a_library") == "of an unknown version"
+    assert libraries._version("pytest") == pytest.__version__
+    monkeypatch.delattr(pytest, "__version__")
+    assert libraries._version("pytest") == libraries.installed_version("pytest")
+
+
+def test_a_library_without_arrays(make):
+    (place,) = make("ndonnx", "def empty(n): return 5").places
+    assert (place.name, place.xp) == ("cpu", None)
+    assert place.reason.startswith("TypeError: `xp` must be an array namespace")
+
+
+def test_a_gpu_without_a_driver(make):
+    source = """
+__version__ = "14.2"
+class cuda:
+    class runtime:
+        def getDeviceCount():
+            raise OSError("cudaErrorInsufficientDriver")
+"""
+    found = make("cupy", source)
+    assert (found.version, found.places) == ("14.2", ())
+    assert found.reason == "OSError: cudaErrorInsufficientDriver"
+
+
+def test_a_machine_without_a_gpu(make):
+    source = """
+__version__ = "14.2"
+class cuda:
+    class runtime:
+        def getDeviceCount():
+            return 0
+"""
+    assert make("cupy", source).reason == "it has no device"
+
+
+def test_the_gpus_of_cupy():
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: 2, getDeviceProperties=lambda i: {"name": f"GPU {i}".encode()}
+    )
+    cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda i: ("device", i)))
+    assert list(libraries._of_cupy(cupy)) == [
+        ("cuda:0 GPU 0", ("device", 0)),
+        ("cuda:1 GPU 1", ("device", 1)),
+    ]
+
+
+@pytest.mark.parametrize("has_mps", [False, True])
+def test_the_devices_of_pytorch(has_mps):
+    torch = SimpleNamespace(
+        device=lambda *names: names,
+        cuda=SimpleNamespace(device_count=lambda: 1, get_device_name=lambda i: f"GPU {i}"),
+        backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: has_mps)),
+    )
+    expected = [("cpu", ("cpu",)), ("cuda:0 GPU 0", ("cuda", 0)), ("mps", ("mps",))]
+    assert list(libraries._of_torch(torch)) == expected[: 2 + has_mps]
+
+
+def test_the_devices_of_jax(monkeypatch):
+    device = SimpleNamespace(platform="gpu", id=1, device_kind="H200")
+    jax = ModuleType("jax")
+    jax.devices = lambda: [device]
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    assert list(libraries._of_jax(None)) == [("gpu:1 H200", device)]
+
+
+def test_the_device_of_mlx():
+    mlx = SimpleNamespace(default_device=lambda: "Device(gpu, 0)")
+    assert list(libraries._of_mlx(mlx)) == [("Device(gpu, 0)", None)]
+
+
+def test_a_device_that_computes_wrong(monkeypatch):
+    monkeypatch.setattr(libraries, "to_host", lambda *_: 4.0)
+    ((place,),) = (found.places for found in libraries.libraries(["numpy"]))
+    assert (place.xp, place.reason) == (None, "0 + 1 + 2 is 4 there")
