@@ -7,9 +7,13 @@ import pytest
 
 KINDS = "full, causal, window, prefix, chunked, dilated, global, grid, padding, segment"
 ERRORS = {
-    "draw": "argument COMMAND: must be one of info, check, mask, rope, got 'draw' (see positional-embeddings --help)",
+    "draw": "argument COMMAND: must be one of info, check, mask, rope, plot, got 'draw' (see positional-embeddings --help)",
     "info --jsn": "unrecognized arguments: --jsn (see positional-embeddings --help)",
     "check --library pytorch": "--library must be one of numpy, cupy, torch, jax, dask, cubed, ndonnx, mlx, array_api_strict, got 'pytorch'",
+    "plot": "the following arguments are required: KIND (see positional-embeddings plot --help)",
+    "plot map 3": "argument KIND: must be one of encoding, similarity, mask, bias, attention, decay, wavelengths, got 'map' (see positional-embeddings plot --help)",
+    "plot encoding 3 4": "the following arguments are required: --output/-o (see positional-embeddings plot encoding --help)",
+    "rope": "the following arguments are required: CONFIG (see positional-embeddings rope --help)",
     "mask": "the following arguments are required: KIND, Q_LEN (see positional-embeddings mask --help)",
     "mask causl 3": f"argument KIND: must be one of {KINDS}, got 'causl' (see positional-embeddings mask --help)",
     "mask causal three": "argument Q_LEN: must be an integer, got 'three' (see positional-embeddings mask --help)",

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TextIO
 
-from positional_embeddings.cli import check, info, mask, rope
+from positional_embeddings.cli import check, info, mask, plot, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
 _NAME = "positional-embeddings"
-_COMMANDS = (info, check, mask, rope)
+_COMMANDS = (info, check, mask, rope, plot)
 
 _DESCRIPTION = """\
 Positional encodings, rotary embeddings and attention masks, asked from the command line.
@@ -22,6 +22,7 @@ examples:
   positional-embeddings check
   positional-embeddings mask causal 12 --window 4
   positional-embeddings rope config.json
+  positional-embeddings plot encoding 64 100 -o encoding.png
 
 Each command has its own help: positional-embeddings mask --help
 """

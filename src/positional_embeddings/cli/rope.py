@@ -21,7 +21,7 @@ from positional_embeddings.cli.terminal import (
 )
 from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config
 from positional_embeddings.rotary.rope import RoPE
-from positional_embeddings.rotary.scaling import SCALINGS
+from positional_embeddings.rotary.scaling import type_of
 
 _DESCRIPTION = """\
 Explain the rotary embedding of a model from its Hugging Face config.json: which features are
@@ -58,16 +58,16 @@ def add_to(commands: Any) -> None:
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
-    add_arguments(parser)
+    parser.add_argument(
+        "config", metavar="CONFIG", help="a config.json, a folder that has one, or - for stdin"
+    )
+    add_options(parser)
     add_json(parser)
     parser.set_defaults(run=run)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that describe a rotary embedding by a configuration."""
-    parser.add_argument(
-        "config", metavar="CONFIG", help="a config.json, a folder that has one, or - for stdin"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that go with a configuration."""
     parser.add_argument(
         "--layer-type",
         metavar="TYPE",
@@ -134,7 +134,7 @@ def _explain(
     return {
         "model_type": config.get("model_type"),
         "layer_type": layer_type,
-        "rope_type": _rope_type(rope),
+        "rope_type": type_of(rope.scaling),
         "layout": rope.layout,
         "head_size": rope.head_size,
         "rotated_features": rotated,
@@ -151,11 +151,6 @@ def _explain(
         "float32_angles_fail_from": first,
         "pitfalls": pitfalls(rope, config, [name for name in types if name != layer_type]),
     }
-
-
-def _rope_type(rope: RoPE) -> str:
-    kind = type(rope.scaling)
-    return next((name for name, scaling in SCALINGS.items() if scaling is kind), "default")
 
 
 def _wavelengths(rope: RoPE) -> HostArray:

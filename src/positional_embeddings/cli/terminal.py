@@ -51,6 +51,11 @@ def integer(text: str) -> int:
     return _number(text, int, "an integer")
 
 
+def number(text: str) -> float:
+    """Return a number of the command line."""
+    return _number(text, float, "a number")
+
+
 def integers(text: str) -> list[int]:
     """Return a list of integers, separated by commas, of the command line."""
     return [_number(part, int, "integers separated by commas", text) for part in text.split(",")]

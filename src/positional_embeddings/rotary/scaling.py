@@ -411,6 +411,12 @@ def scaling_to_pass(given: Any) -> str:
     return f" Pass {scaling.__name__}({', '.join(needed)})."
 
 
+def type_of(scaling: Scaling | None) -> str:
+    """Return the type of a scaling in configurations of Hugging Face, "default" if None."""
+    names = (name for name, kind in SCALINGS.items() if type(scaling) is kind)
+    return "default" if scaling is None else next(names, type(scaling).__name__)
+
+
 # By their names in configurations of Hugging Face.
 SCALINGS: dict[str, Any] = {
     "linear": LinearScaling,

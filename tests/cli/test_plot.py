@@ -1,0 +1,216 @@
+"""What `plot` hands to the functions that draw, and the files that it writes."""
+
+import inspect
+import json
+import struct
+import sys
+
+import numpy as np
+import pytest
+
+from positional_embeddings import ALiBiBias, RoPE, SandwichBias, plotting, sinusoidal_encoding
+
+LLAMA = {"model_type": "llama", "head_dim": 64, "max_position_embeddings": 512}
+SCALED = LLAMA | {"rope_scaling": {"type": "linear", "factor": 4.0}}
+GEMMA = {
+    "model_type": "gemma3_text",
+    "head_dim": 32,
+    "max_position_embeddings": 64,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 1e4,
+}
+
+
+@pytest.fixture
+def matplotlib():
+    """Skip where there is no Matplotlib."""
+    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
+
+
+@pytest.fixture
+def drawn(matplotlib, monkeypatch, tmp_path, call):  # noqa: ARG001 - it may skip
+    """Return what a function of `plotting` is called with, and check what is written."""
+
+    def run(function, line):
+        calls = []
+        monkeypatch.setattr(
+            plotting,
+            function,
+            lambda *args, **options: calls.append((args, options)),
+            raising=False,
+        )
+        path = tmp_path / "picture.svg"
+        status, out, err = call(f"plot {line} --output {path} --json")
+        assert (status, err) == (0, "")
+        assert json.loads(out) == {
+            "path": str(path),
+            "format": "svg",
+            "bytes": len(path.read_bytes()),
+        }
+        ((args, options),) = calls
+        assert options.pop("ax").figure.get_axes()
+        return args, options
+
+    return run
+
+
+@pytest.fixture
+def save(tmp_path):
+    def write(name, array):
+        path = tmp_path / name
+        np.save(path, array)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("kind", ["encoding", "similarity"])
+def test_encodings(drawn, save, kind):
+    (encoding,), options = drawn(f"plot_{kind}", f"{kind} 6 9")
+    np.testing.assert_array_equal(encoding, sinusoidal_encoding(np.arange(9), 6))
+    assert options == {}
+    (encoding,), _ = drawn(f"plot_{kind}", f"{kind} 6 9 --base 5.5")
+    np.testing.assert_array_equal(encoding, sinusoidal_encoding(np.arange(9), 6, base=5.5))
+    table = np.arange(12.0).reshape(3, 4)
+    (encoding,), _ = drawn(f"plot_{kind}", f"{kind} {save('own.npy', table)}")
+    np.testing.assert_array_equal(encoding, table)
+
+
+def test_masks(drawn):
+    (mask, *lengths), options = drawn("plot_mask", "mask causal 4 9 --window 3 --lengths 9,8")
+    assert repr(mask) == "CausalMask() | SlidingWindowMask(2, 0) | PaddingMask([9, 8])"
+    assert (lengths, options) == ([4, 9], {"offset": 5, "batch": 0})
+
+
+def test_biases(drawn, save):
+    (bias, *lengths), options = drawn("plot_bias", "bias alibi 8 64 --head 1")
+    assert (bias, lengths, options) == (ALiBiBias(8), [64], {"offset": None, "head": 1})
+    (bias, *lengths), options = drawn("plot_bias", "bias sandwich 2 3 9 --offset 1")
+    assert (bias, lengths, options) == (SandwichBias(2), [3, 9], {"offset": 1, "head": 0})
+    (bias,), options = drawn("plot_bias", f"bias {save('bias.npy', np.eye(3))} --head 2")
+    np.testing.assert_array_equal(bias, np.eye(3))
+    assert options == {"head": 2}
+
+
+def test_attention(drawn, save):
+    path = save("weights.npy", np.ones((2, 3, 4)) / 3)
+    (weights,), options = drawn("plot_attention", f"attention {path} --index 3")
+    np.testing.assert_array_equal(weights, np.ones((2, 3, 4)) / 3)
+    assert options == {"index": 3}
+
+
+@pytest.mark.parametrize("kind", ["decay", "wavelengths"])
+def test_rotary_embeddings(drawn, tmp_path, kind):
+    function = {"decay": "plot_rope_decay", "wavelengths": "plot_wavelengths"}[kind]
+
+    def of(line, distance):
+        (ropes,), options = drawn(function, f"{kind} {line}")
+        assert options == ({"max_distance": distance} if kind == "decay" else {})
+        return ropes
+
+    assert of("--dim 64", 4096) == {"base 10,000": RoPE(64, 4096)}
+    two = of("--dim 64 --base 10000 --base 5e5 --context 99", 99)
+    assert two == {"base 10,000": RoPE(64, 99), "base 500,000": RoPE(64, 99, 5e5)}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    assert of(f"{path} --context 8", 8) == {"default": RoPE(64, 8)}
+    path.write_text(json.dumps(SCALED))
+    scaled = RoPE.from_hf_config(SCALED)
+    assert of(tmp_path, 512) == {"without scaling": RoPE(64, 512), "linear": scaled}
+    path.write_text(json.dumps(GEMMA))
+    assert of(tmp_path, 64) == {
+        "full_attention, default": RoPE(32, 64, 1e6),
+        "sliding_attention, default": RoPE(32, 64, 1e4),
+    }
+    only = of(f"{tmp_path} --layer-type sliding_attention", 64)
+    assert only == {"sliding_attention, default": RoPE(32, 64, 1e4)}
+
+
+# The functions that the pictures are drawn by, with an argument that each needs.
+REAL = {
+    "encoding 6 9": ("plot_encoding", "ax"),
+    "similarity 6 9": ("plot_similarity", "ax"),
+    "mask causal 6 --window 2": ("plot_mask", "q_len"),
+    "bias alibi 4 9 --head 1": ("plot_bias", "q_len"),
+    "attention {}": ("plot_attention", "index"),
+    "decay --dim 16 --context 50": ("plot_rope_decay", "ax"),
+    "wavelengths --dim 16 --base 100 --base 1000": ("plot_wavelengths", "ax"),
+}
+
+
+@pytest.mark.usefixtures("matplotlib")
+@pytest.mark.parametrize("line", REAL)
+def test_pictures(printed, save, tmp_path, line):
+    name, argument = REAL[line]
+    function = getattr(plotting, name, None)
+    if function is None or argument not in inspect.signature(function).parameters:
+        pytest.skip(f"plotting has no {name} with {argument}")
+    line = line.format(save("own.npy", np.eye(3)))
+    path = tmp_path / "own.PNG"
+    path.write_text("overwritten")
+    text = printed(f"plot {line} -o {path}")
+    png = path.read_bytes()
+    assert text == f"wrote {path}: Portable Network Graphics, {len(png):,} bytes\n"
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", png[16:24])
+    assert min(width, height) >= 500
+
+
+def test_matplotlib_is_asked_for(monkeypatch, call):
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+    message = 'Pictures need Matplotlib: pip install "positional-embeddings[plot]".'
+    expected = f"positional-embeddings: error: {message}\n"
+    assert call("plot encoding 6 9 -o picture.png") == (2, "", expected)
+
+
+@pytest.mark.usefixtures("matplotlib")
+def test_no_state_of_pyplot_is_left(printed, tmp_path):
+    from matplotlib import pyplot as plt
+
+    before = plt.get_fignums()
+    printed(f"plot encoding 6 9 -o {tmp_path / 'a.svg'}")
+    assert plt.get_fignums() == before
+
+
+WRONG = {
+    "encoding 6 9 -o {0}/a": "--output must end in one of ",
+    "encoding 6 9 -o {0}/a.docx": "--output must end in one of ",
+    "encoding 6 9 -o {0}/none/a.svg": "{0}/none/a.svg: No such file or directory",
+    "encoding 6 -o {0}/a.svg": "FEATURES POSITIONS must be given, or FILE.npy, got 6",
+    "encoding six 9 -o {0}/a.svg": "FEATURES, POSITIONS must be integers, got six 9",
+    "encoding 6 0 -o {0}/a.svg": "POSITIONS must be 1 or more, got 0",
+    "encoding -3 9 -o {0}/a.svg": "`dim` must be a positive integer, got -3.",
+    "encoding {0}/no.npy -o {0}/a.svg": "{0}/no.npy: No such file or directory",
+    "encoding {0}/text.npy -o {0}/a.svg": "{0}/text.npy must be a file .npy of NumPy: ",
+    "encoding {0}/empty.npy -o {0}/a.svg": "{0}/empty.npy must be a file .npy of NumPy: ",
+    "encoding {0}/two.npy -o {0}/a.svg": "{0}/two.npy must hold one array, got a, b",
+    "encoding {0}/one.npy --base 9 -o {0}/a.svg": "--base goes with FEATURES and POSITIONS only",
+    "encoding {0}/one.npy -o {0}/a.svg": "`encoding` must have shape (features, positions), got",
+    "bias alibi -o {0}/a.svg": "HEADS Q_LEN must be given, or FILE.npy, got nothing",
+    "bias t5 8 64 -o {0}/a.svg": "NAME must be one of alibi, sandwich, got 't5'",
+    "bias {0}/one.npy --offset 3 -o {0}/a.svg": "--offset goes with a NAME only",
+    "mask window 3 -o {0}/a.svg": "the kind window needs --window or --left or --right",
+    "decay -o {0}/a.svg": "either CONFIG or --dim must be given",
+    "decay {0} --dim 8 -o {0}/a.svg": "either CONFIG or --dim must be given",
+    "decay {0} --base 8 -o {0}/a.svg": "--base goes with --dim only",
+    "decay --dim 8 --layout half -o {0}/a.svg": "--layout goes with CONFIG only",
+    "decay --dim 8 --layer-type a -o {0}/a.svg": "--layer-type goes with CONFIG only",
+    "decay --dim 7 -o {0}/a.svg": "`head_size` must be a positive even integer, got 7.",
+    "decay --dim 8 --base x -o {0}/a.svg": "argument --base: must be a number, got 'x' (see ",
+}
+
+
+@pytest.mark.usefixtures("matplotlib")
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_calls(call, tmp_path, line):
+    (tmp_path / "text.npy").write_text("text")
+    (tmp_path / "empty.npy").touch()
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with (tmp_path / "two.npy").open("wb") as file:
+        np.savez(file, a=np.zeros(1), b=np.zeros(1))
+    before = sorted(tmp_path.iterdir())
+    status, out, err = call(f"plot {line.format(tmp_path)}")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"positional-embeddings: error: {WRONG[line].format(tmp_path)}")
+    assert sorted(tmp_path.iterdir()) == before
