@@ -12,7 +12,7 @@ def call(capsys):
     """Run a command, and return its exit status, what it printed, and its error."""
 
     def run(line):
-        status = main(shlex.split(line))
+        status = main(shlex.split(line.replace("\\", "\\\\")))  # paths of Windows
         return status, *capsys.readouterr()
 
     return run

@@ -45,6 +45,7 @@ def test_one_line(call, line):
 
 
 CONFIG_ERRORS = {
+    "[1, 2]": "the standard input must hold a JSON object, got [1, 2]",
     '{"model_type": "bert"}': "the model must have a rotary embedding, got the type 'bert': leave its queries and keys as they are.",
     '{"model_type": "llama", "head_dim": 8}': "the configuration must have 'max_position_embeddings', got ['head_dim', 'model_type']. Or build `RoPE(...)` by hand, from {'model_type': 'llama', 'head_dim': 8}.",
     '{"model_type": "new", "head_dim": 8}': "the layout of the model type 'new' is not known: pass layout='half' or layout='interleaved', whichever its code has. Or build `RoPE(...)` by hand, from {'model_type': 'new', 'head_dim': 8}.",

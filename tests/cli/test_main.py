@@ -1,10 +1,11 @@
 """How commands are found, and how they end."""
 
+import errno
 import io
 import os
+import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_as_a_module():
     assert done.stderr.count("\n") == 1
 
 
+def test_the_module_runs_the_commands(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["positional_embeddings", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("positional_embeddings", run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"positional-embeddings {pe.__version__}\n"
+
+
 def test_importing_the_package_leaves_the_commands_out():
     code = "import positional_embeddings, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -66,20 +75,32 @@ def test_output_that_nobody_reads():
     assert run.returncode == 141
 
 
-def test_a_broken_pipe_is_put_away(monkeypatch, tmp_path):
-    class Pipe(io.StringIO):
-        encoding = None
+@pytest.mark.parametrize(
+    ("number", "status", "message"),
+    [
+        (errno.EPIPE, 141, ""),
+        (errno.EINVAL, 141, ""),  # a broken pipe on Windows
+        (errno.ENOSPC, 2, f"the output cannot be written: {os.strerror(errno.ENOSPC)}"),
+    ],
+)
+def test_output_that_cannot_be_written(monkeypatch, capsys, tmp_path, number, status, message):
+    path = tmp_path / "output"
+    with path.open("w") as file:
 
-        def flush(self):
-            raise BrokenPipeError
+        class Stream(io.StringIO):
+            encoding = None
 
-        def fileno(self):
-            return self.file.fileno()
+            def flush(self):
+                raise OSError(number, os.strerror(number))
 
-    with (tmp_path / "pipe").open("w") as Pipe.file:
-        monkeypatch.setattr(sys, "stdout", Pipe())
-        assert main(["--version"]) == 141
-        assert os.fstat(Pipe.file.fileno()).st_rdev == Path(os.devnull).stat().st_rdev
+            def fileno(self):
+                return file.fileno()
+
+        monkeypatch.setattr(sys, "stdout", Stream())
+        assert main(["mask", "full", "3"]) == status
+        file.write("what Python writes when it exits")
+    assert path.read_text() == ""
+    assert capsys.readouterr().err == (message and f"positional-embeddings: error: {message}\n")
 
 
 def test_an_interrupted_command(monkeypatch, call):

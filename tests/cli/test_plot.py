@@ -173,13 +173,27 @@ def test_no_state_of_pyplot_is_left(printed, tmp_path):
     assert plt.get_fignums() == before
 
 
+@pytest.mark.usefixtures("matplotlib")
+def test_a_format_whose_program_is_missing(monkeypatch, call, tmp_path):
+    from matplotlib.figure import Figure
+
+    def fail(*_, **__):
+        message = "xelatex not found"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(Figure, "savefig", fail)
+    path = tmp_path / "a.pgf"
+    expected = f"positional-embeddings: error: {path} cannot be written: xelatex not found\n"
+    assert call(f"plot encoding 6 9 -o {path}") == (2, "", expected)
+
+
 WRONG = {
     "encoding 6 9 -o {0}/a": "--output must end in one of ",
     "encoding 6 9 -o {0}/a.docx": "--output must end in one of ",
     "encoding 6 9 -o {0}/none/a.svg": "{0}/none/a.svg: No such file or directory",
     "encoding 6 -o {0}/a.svg": "FEATURES POSITIONS must be given, or FILE.npy, got 6",
     "encoding six 9 -o {0}/a.svg": "FEATURES, POSITIONS must be integers, got six 9",
-    "encoding 6 0 -o {0}/a.svg": "POSITIONS must be 1 or more, got 0",
+    "encoding 6 0 -o {0}/a.svg": "POSITIONS must be 1 to 2**20, got 0",
     "encoding -3 9 -o {0}/a.svg": "`dim` must be a positive integer, got -3.",
     "encoding {0}/no.npy -o {0}/a.svg": "{0}/no.npy: No such file or directory",
     "encoding {0}/text.npy -o {0}/a.svg": "{0}/text.npy must be a file .npy of NumPy: ",
@@ -212,5 +226,6 @@ def test_wrong_calls(call, tmp_path, line):
     before = sorted(tmp_path.iterdir())
     status, out, err = call(f"plot {line.format(tmp_path)}")
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"positional-embeddings: error: {WRONG[line].format(tmp_path)}")
+    expected = f"positional-embeddings: error: {WRONG[line].format(tmp_path)}"
+    assert err.replace("\\", "/").startswith(expected.replace("\\", "/"))
     assert sorted(tmp_path.iterdir()) == before

@@ -376,12 +376,13 @@ def test_wrong_files(call, tmp_path):
         (tmp_path / name).write_text(text)
     what = "`config` must be a dict or the path of a JSON object, got"
     for name, message in {
-        "config.json": "{0}: No such file or directory",
-        "": "{0}config.json: No such file or directory",
-        "list.json": "{0} must hold a JSON object, got [1, 2]",
-        "none.json": what + " {0}, which is no JSON: Expecting value: line 1 column 4 (char 3).",
+        "config.json": "{}: No such file or directory",
+        "list.json": "{} must hold a JSON object, got [1, 2]",
+        "none.json": what + " {}, which is no JSON: Expecting value: line 1 column 4 (char 3).",
         "still.json": "the configuration rotates no pair of features",
     }.items():
-        path = f"{tmp_path}/{name}"
+        path = tmp_path / name
         expected = f"positional-embeddings: error: {message.format(path)}\n"
         assert call(f"rope {path}") == (2, "", expected)
+        if name == "config.json":
+            assert call(f"rope {tmp_path}") == (2, "", expected)

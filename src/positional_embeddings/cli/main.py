@@ -1,5 +1,6 @@
 """The commands, and how their answers and errors come to the terminal."""
 
+import errno
 import json
 import os
 import sys
@@ -27,6 +28,7 @@ examples:
 Each command has its own help: positional-embeddings mask --help
 """
 
+_WRONG = 2
 # As shells tell of a program that was interrupted, and of one whose output nobody reads.
 _INTERRUPTED = 130
 _UNREAD = 141
@@ -48,10 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _run(argv)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:  # of the output
         # Python would write what is left when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _UNREAD
+        if isinstance(error, BrokenPipeError) or error.errno == errno.EINVAL:  # on Windows
+            return _UNREAD
+        _write(sys.stderr, f"{_NAME}: error: the output cannot be written: {error.strerror}")
+        return _WRONG
     except KeyboardInterrupt:
         return _INTERRUPTED
     return status
@@ -64,7 +69,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return int(done.code or 0)
     except (CommandError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
         _write(sys.stderr, f"{_NAME}: error: {_message(error)}")
-        return 2
+        return _WRONG
     _write(sys.stdout, _json(answer.data) if as_json else answer.text)
     return answer.status
 

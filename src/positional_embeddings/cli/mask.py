@@ -114,8 +114,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for option, kind, metavar, text in (
         ("--offset", integer, "N", "position of the first query (default: K_LEN - Q_LEN)"),
         ("--window", integer, "N", "see N keys: the query's own and the N - 1 before it"),
-        ("--left", integer, "N", "see at most N keys before the own one, besides it"),
-        ("--right", integer, "N", "see at most N keys after the own one, besides it"),
+        ("--left", integer, "N", "see the own key and at most N before it (default: all)"),
+        ("--right", integer, "N", "see the own key and at most N after it (default: all)"),
         ("--chunk", integer, "N", "see the own chunk of N positions"),
         ("--step", integer, "N", "see every N-th key, counted from the own one"),
         ("--prefix", integers, "N,...", "keys that all see; one number for each sequence, or one"),

@@ -34,6 +34,8 @@ examples:
   positional-embeddings plot wavelengths config.json -o wavelengths.png
 """
 
+_MOST_POSITIONS = 2**20
+
 # Positions of a rotary embedding that is described by its features and base.
 _CONTEXT = 4096
 
@@ -74,7 +76,10 @@ def run(arguments: argparse.Namespace) -> Answer:
         raise CommandError(f"--output must end in one of {names}, got {arguments.output!r}")
     plotting = import_module("positional_embeddings.plotting")
     arguments.draw(plotting, figure.subplots(), arguments)
-    figure.savefig(path, format=suffix, dpi=150)
+    try:
+        figure.savefig(path, format=suffix, dpi=150)
+    except RuntimeError as error:  # some formats need a program that may be missing
+        raise CommandError(f"{path} cannot be written: {error}") from None
     size = path.stat().st_size
     text = f"wrote {path}: {formats[suffix]}, {size:,} bytes"
     return Answer(text, {"path": str(path), "format": suffix, "bytes": size})
@@ -119,8 +124,8 @@ def _encoding(arguments: argparse.Namespace) -> HostArray:
             raise CommandError("--base goes with FEATURES and POSITIONS only")
         return _loaded(arguments.of[0])
     features, positions = _sizes(arguments.of, ("FEATURES", "POSITIONS"))
-    if positions < 1:
-        raise CommandError(f"POSITIONS must be 1 or more, got {positions}")
+    if not 1 <= positions <= _MOST_POSITIONS:
+        raise CommandError(f"POSITIONS must be 1 to 2**20, got {positions}")
     base = 10_000 if arguments.base is None else arguments.base
     encoding: HostArray = sinusoidal_encoding(host.arange(positions), features, base=base)
     return encoding

@@ -113,13 +113,14 @@ def ropes_of(
 
 def _given(name: str) -> Mapping[str, Any]:
     if name == "-":
-        given = from_json(sys.stdin.buffer.read(), "the standard input")
+        where, text = "the standard input", sys.stdin.buffer.read()
     else:
         path = Path(name)
         path = path / "config.json" if path.is_dir() else path
-        given = from_json(path.read_bytes(), str(path))
+        where, text = str(path), path.read_bytes()
+    given = from_json(text, where)
     if not isinstance(given, Mapping):
-        raise CommandError(f"{name} must hold a JSON object, got {json.dumps(given)[:80]}")
+        raise CommandError(f"{where} must hold a JSON object, got {json.dumps(given)[:80]}")
     return given
 
 

@@ -1,0 +1,59 @@
+"""Every command of docs/command_line.md is run, and prints what the page says."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from positional_embeddings.cli.main import main
+
+TEXT = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
+FILES = dict(re.findall(r"^`(\S+)`:\n\n```json\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
+CALLS = [
+    call
+    for block in re.findall(r"^```console\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    for call in re.findall(
+        r"^\$ positional-embeddings (.*)\n((?:(?!\$ ).*\n)+)", block, re.MULTILINE
+    )
+]
+EXAMPLES = re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def of_any_machine(line, printed):
+    """Leave out what differs from machine to machine."""
+    command = line.split()[0]
+    if command == "info":
+        # The names of the parts, and of what is in them.
+        return re.findall(r"^(\S.*|  \w[\w-]*)", printed, re.MULTILINE)
+    if command == "check":
+        printed = re.sub(r"numpy [\d.]+", "numpy", printed)
+        return re.sub(r"\d\.\de-\d\d, [\d.]+ s", "", printed)
+    return re.sub(r"[\d,]+ bytes", "", printed)
+
+
+@pytest.mark.parametrize(("line", "expected"), CALLS, ids=[line for line, _ in CALLS])
+def test_calls(monkeypatch, capsys, tmp_path, line, expected):
+    if line.startswith("plot") and importlib.util.find_spec("matplotlib") is None:
+        pytest.skip("the group test lacks Matplotlib")
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    status = main(shlex.split(line))
+    out, err = capsys.readouterr()
+    assert status == (2 if expected.startswith("positional-embeddings: error: ") else 0)
+    found = of_any_machine(line, (out + err).rstrip())
+    assert found == of_any_machine(line, expected.rstrip())
+
+
+def test_the_page_has_every_command():
+    commands = [line.split()[0] for line, _ in CALLS]
+    assert set(commands) == {"info", "check", "mask", "rope", "plot"}
+    wrong = [line for line, expected in CALLS if "error: " in expected.splitlines()[0]]
+    assert len(wrong) >= 10
+    assert list(FILES) == ["llama.json"]
+    kinds = {line.split()[2] for line in EXAMPLES[0].splitlines()}
+    assert kinds | {"encoding", "attention"} == {
+        *("encoding", "similarity", "mask", "bias", "attention", "decay", "wavelengths")
+    }
