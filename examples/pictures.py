@@ -23,6 +23,7 @@ from positional_embeddings import (
     combine_masks,
     create_causal_mask,
     create_sliding_window_mask,
+    cyclic_encoding,
     mask_to_bias,
     sinusoidal_encoding,
     spherical_encoding,
@@ -59,14 +60,20 @@ def overview() -> Figure:
 
 
 def science() -> Figure:
-    """Return a figure of an irregular time series, encoded, and of places on the sphere."""
+    """Return a figure of an irregular time series with its fit, and of places on the sphere."""
     figure = Figure(figsize=(9, 3), layout="constrained")
-    series, world = figure.subplots(1, 2, width_ratios=(1, 1.35))
-    times = np.sort(np.random.default_rng(0).uniform(0, 60, 120))
-    times = times[(times < 22) | (times > 34)]
-    encoding = sinusoidal_encoding(times, 32)
-    plot_encoding(encoding, coordinates=times, label="time (hours)", ax=series)
-    series.set_title("measurements with a gap")
+    series, world = figure.subplots(1, 2, width_ratios=(1, 1.2))
+    rng = np.random.default_rng(0)
+    years = np.sort(rng.uniform(2015, 2024, 250))
+    celsius = 10 + 0.1 * (years - 2015) - 8 * np.cos(2 * np.pi * years) + rng.normal(0, 1.5, 250)
+    coefficients = np.linalg.lstsq(_trend_and_cycle(years).T, celsius)[0]
+    series.plot(years, celsius, ".", color="#2b5c8a", markersize=3, label="measured")
+    weeks = np.arange(2015, 2026, 1 / 52)
+    fit = _trend_and_cycle(weeks).T @ coefficients
+    series.plot(weeks, fit, color="#d55e00", linewidth=1.2, label="fit and forecast")
+    series.set(xlabel="year", ylabel="temperature (°C)", ylim=(-3, 30))
+    series.legend(loc="upper left", ncols=2, frameon=False)
+    series.set_title("a trend and a yearly cycle")
 
     grid = np.meshgrid(np.arange(-88, 89, 3), np.arange(-178, 180, 3), indexing="ij")
     latitude, longitude = (axis.ravel() for axis in grid)
@@ -75,6 +82,12 @@ def science() -> Figure:
     plot_similarity(features, coordinates=(latitude, longitude), reference=zurich, ax=world)
     world.set_title("what is near Zurich")
     return figure
+
+
+def _trend_and_cycle(years: np.ndarray) -> np.ndarray:
+    """Return the features of the README's fit."""
+    cycle = cyclic_encoding(years, period=1.0, harmonics=1)
+    return np.stack([np.ones_like(years), years - 2020, *cycle])
 
 
 def inference() -> Figure:

@@ -176,7 +176,12 @@ def test_a_picture_shrinks_and_stays_what_it_is(pictures, tmp_path):
 
 def test_pictures_of_the_paths(pictures):
     series, world = pictures.science().axes[:2]
-    assert (series.get_xlabel(), world.get_xlabel()) == ("time (hours)", "longitude (degrees east)")
+    assert (series.get_xlabel(), world.get_xlabel()) == ("year", "longitude (degrees east)")
+    measured, fit = series.get_lines()
+    weeks, celsius = fit.get_data()
+    expected = 10 + 0.1 * (weeks - 2015) - 8 * np.cos(2 * np.pi * weeks)
+    np.testing.assert_allclose(celsius, expected, rtol=0, atol=0.7)  # noise of 1.5, 250 times
+    assert measured.get_xdata().size == 250
     (star,) = world.get_lines()
     assert abs(star.get_xdata()[0] - 8.5) <= 1.5
     assert abs(star.get_ydata()[0] - 47.4) <= 1.5

@@ -1,0 +1,104 @@
+"""The code of the README and of the pages of docs/ is run, and their links lead somewhere."""
+
+import importlib.util
+import re
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from backends import missing
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+# The code of coming_from.md and of the command line is compared by tests of its own.
+PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("attention", "coordinates"))]
+PAGES += [ROOT / "docs" / f"{name}.md" for name in ("contents", "masks", "rotary")]
+CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    pytest.param(library, code, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, (library, code) in enumerate(CODE.findall(page.read_text(encoding="utf-8")))
+]
+LINKED = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")]
+
+
+def run(code):
+    exec(compile(code, "a block of code", "exec"), {})  # noqa: S102 - its own pages
+
+
+@pytest.mark.parametrize(("library", "code"), BLOCKS)
+def test_code_block(library, code):
+    if library and importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    run(code)
+
+
+def test_cupy_differs_by_one_line():
+    if reason := missing("cupy"):
+        pytest.skip(reason)
+    text = README.read_text(encoding="utf-8")
+    (code,) = (code for _, code in CODE.findall(text) if "import numpy as xp" in code)
+    run(code.replace("import numpy as xp", "import cupy as xp"))
+
+
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "masks.md"], ids=lambda page: page.stem)
+def test_the_picture_is_what_is_printed(page, capsys):
+    text = page.read_text(encoding="utf-8")
+    (code,) = (code for _, code in CODE.findall(text) if "print(describe_mask" in code)
+    run(code)
+    assert f"```text\n{capsys.readouterr().out}```" in text
+
+
+def test_the_forecast_is_what_is_printed(capsys):
+    text = README.read_text(encoding="utf-8")
+    (code,) = (code for _, code in CODE.findall(text) if "forecast" in code)
+    run(code)
+    assert f"  # {capsys.readouterr().out.strip()}: midwinter" in code
+
+
+def test_pictures_are_there_and_small():
+    links = re.findall(r"!\[[^\]]+\]\((\S+)\)", README.read_text(encoding="utf-8"))
+    pictures = [
+        f"docs/pictures/{name}.png" for name in ("overview", "science", "inference", "masks")
+    ]
+    assert links == [*pictures, "benchmarks/results/precision.png"]
+    for link in links:
+        png = (README.parent / link).read_bytes()
+        assert png.startswith(b"\x89PNG\r\n\x1a\n")
+        assert len(png) < 150_000
+
+
+def anchors(page):
+    """Return the anchors that a host of repositories makes of the headings of a page."""
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
+    for target in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def test_every_page_can_be_reached():
+    pages = {README}
+    for _ in LINKED:
+        found = (
+            (page, re.findall(r"\]\(([\w./]+\.md)", page.read_text("utf-8"))) for page in pages
+        )
+        linked = chain.from_iterable(
+            ((page.parent / name).resolve() for name in names) for page, names in found
+        )
+        pages |= set(linked)
+    assert {page.resolve() for page in ROOT.glob("docs/*.md")} <= {page.resolve() for page in pages}
