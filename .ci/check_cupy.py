@@ -17,8 +17,11 @@ import cupy
 import ml_dtypes  # noqa: F401 - names bfloat16
 from cuda.pathfinder import find_nvidia_header_directory
 from cupy._core import _kernel
+from cupy._core._scalar import CScalar
 from cupy.cuda import nvrtc
 
+from positional_embeddings.angles import kernel as angle_kernel
+from positional_embeddings.attention import kernel as attention_kernel
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 BY_VECTORS = "by vectors"
@@ -30,7 +33,16 @@ AXES = (1, 2, 3, 4)
 OPTIONS = ("--std=c++17", "-ftz=true", "--device-as-default-execution-space")
 HEADERS = ("complex.cuh", "carray.cuh", "atomics.cuh", "math_constants.h")
 # The kinds of arguments of an ElementwiseKernel, as CuPy numbers them.
-ARRAY, INDEXER = 1, 2
+ARRAY, INDEXER, NUMBER = 1, 2, 3
+# The arrays (T: of the dtype to compute in) and numbers of the kernels of an attention.
+ATTENTION = {
+    "masked_scores": ("T", "bool", "T", "T", NUMBER, NUMBER, NUMBER, NUMBER, "T"),
+    "exp_below": ("T", "T", NUMBER, "T"),
+    "share": ("T", "T", "T"),
+    "weighted_without_zeros": ("T", "T", "T", NUMBER, NUMBER, NUMBER, "T"),
+}
+# Integer positions or real ones, and the dtype of the tables.
+ANGLES = tuple(product((True, False), ("float32", "float64")))
 # Extensions of the standard, whose functions are looked up.
 NAMESPACES = ("cuda", "fft", "linalg")
 
@@ -84,24 +96,42 @@ def vector_kernels() -> list[tuple[str, str]]:
 
 
 def elementwise_kernels() -> list[tuple[str, str]]:
-    """Return a name and the source that CuPy makes of the kernel pair by pair."""
-    kernel = cupy_kernel.elementwise_kernel()
-    headers = "".join(f"#include <cupy/{header}>\n" for header in HEADERS)
+    """Return a name and the source that CuPy makes of each kernel element by element."""
     made = []
     for (number, angle), ndim, index in product(cupy_kernel.SIZES, AXES, INDICES):
-        x, table = (cupy.dtype(name).type for name in (number, angle))
-        *_, types = kernel._decide_params_type((x, x, table, table), (x, x))  # noqa: SLF001
-        is_32_bits = index == "int32"
-        infos = [
-            _kernel._ArgInfo(ARRAY, cupy.ndarray, dtype, ndim, False, is_32_bits)  # noqa: SLF001, FBT003
-            for dtype in (x, x, table, table, x, x)
-        ]
-        infos.append(_kernel._ArgInfo(INDEXER, None, None, ndim, True, is_32_bits))  # noqa: SLF001, FBT003
-        source = _kernel._get_elementwise_kernel_code(  # noqa: SLF001
-            tuple(infos), types, kernel.params, kernel.operation, kernel.name, kernel.preamble
-        )
-        made.append((f"pair by pair, {number}, {index}, {ndim} axes", headers + source))
+        kinds = (number, number, angle, angle, number, number)
+        made.append(_source(cupy_kernel.elementwise_kernel(), kinds, ndim, index))
+    for (integral, table), ndim, index in product(ANGLES, AXES, INDICES):
+        parts = ["float64"] * (3 if integral else 5)
+        kinds = ("int64" if integral else "float64", *parts, NUMBER, table, table)
+        kernel = angle_kernel.kernel_of(cupy, integral=integral)
+        made.append(_source(kernel, kinds, ndim, index))
+    for name, number, ndim, index in product(ATTENTION, ("float32", "float64"), AXES, INDICES):
+        kinds = tuple(number if kind == "T" else kind for kind in ATTENTION[name])
+        kernel = attention_kernel.kernel_by_name(name, cupy)
+        made.append(_source(kernel, kinds, ndim, index))
     return made
+
+
+def _source(kernel: cupy.ElementwiseKernel, kinds: tuple, ndim: int, index: str) -> tuple[str, str]:
+    """Return a name and the source of a kernel for arrays, by their dtypes, and numbers."""
+    is_32_bits, count = index == "int32", kernel.nin
+    given = [None if kind is NUMBER else cupy.dtype(kind).type for kind in kinds]
+    inputs, outputs, types = kernel._decide_params_type(  # noqa: SLF001
+        tuple(given[:count]), tuple(given[count:])
+    )
+    infos = [
+        _kernel._ArgInfo(NUMBER, CScalar, dtype, 0, True, False)  # noqa: SLF001, FBT003
+        if kind is NUMBER
+        else _kernel._ArgInfo(ARRAY, cupy.ndarray, dtype, ndim, False, is_32_bits)  # noqa: SLF001, FBT003
+        for kind, dtype in zip(kinds, (*inputs, *outputs), strict=True)
+    ]
+    infos.append(_kernel._ArgInfo(INDEXER, None, None, ndim, True, is_32_bits))  # noqa: SLF001, FBT003
+    code = _kernel._get_elementwise_kernel_code(  # noqa: SLF001
+        tuple(infos), types, kernel.params, kernel.operation, kernel.name, kernel.preamble
+    )
+    headers = "".join(f"#include <cupy/{header}>\n" for header in HEADERS)
+    return f"{kernel.name}, {kinds}, {index}, {ndim} axes", headers + code
 
 
 def compiled(source: str, architecture: str) -> str:
@@ -134,7 +164,8 @@ def faults(name: str, source: str, architecture: str) -> list[str]:
     except RuntimeError as error:
         return [f"{name}, {architecture}: {error}"]
     found = []
-    if re.search(r"\bfma\.rn", code):
+    rotates = name.startswith((BY_VECTORS, cupy_kernel.elementwise_kernel().name))
+    if rotates and re.search(r"\bfma\.rn", code):
         found.append("rounds a product and a sum at once, NumPy each")
     if name.startswith(BY_VECTORS):
         stores = re.findall(r"\bst\.global\S*", code)

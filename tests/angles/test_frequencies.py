@@ -308,12 +308,13 @@ def test_one_kernel_is_as_exact_as_many_steps(backend, positions):
 class KernelInPython:
     """Stands in for CuPy's class: what its kernels compute, by mpmath from their arguments."""
 
-    def __init__(self, inputs, outputs, code, name, preamble):
+    def __init__(self, inputs, outputs, code, name, preamble, options):
         self.names = [declared.split()[1] for declared in inputs.split(",")]
         assert outputs == "T cosine, T sine"
         assert name.isidentifier()
         assert set(self.names[1:-1]) <= set(re.findall(r"\w+", code))
         assert "modulo_2_64" in preamble
+        assert options == ("--fmad=false",)  # or what is rounded off would be added twice
 
     def __call__(self, *arguments):
         *inputs, cosine, sine = arguments
@@ -358,7 +359,7 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
             got = cos_sin(positions, rope._tables.frequencies, np.float64, np)
             np.testing.assert_allclose(got[0], np.moveaxis(plain[0], -1, 0) if last else plain[0])
     finally:
-        kernel._kernel.cache_clear()
+        kernel.kernel_of.cache_clear()
 
 
 def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
@@ -378,5 +379,5 @@ def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
             kept.append([stream for *_, stream in rope._tables._kernel_parts])
     finally:
-        kernel._kernel.cache_clear()
+        kernel.kernel_of.cache_clear()
     assert kept == [[0], [0, 1], [1, 2], [2, 0]]

@@ -123,7 +123,7 @@ def with_kernels(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
     monkeypatch.setattr(online_softmax, "compiles_kernels", lambda _: True)
     yield
-    kernel._kernel.cache_clear()
+    kernel.kernel_by_name.cache_clear()
 
 
 @CASES

@@ -101,14 +101,15 @@ def cos_sin_by_kernel(
     cos, sin = (xp.empty(tuple(counted), dtype=dtype, device=on) for _ in range(2))
     rows = [parts[row, :][of_frequencies] for row in range(parts.shape[0])]
     if integral:
-        _kernel(xp, integral=True)(positions, *rows[:3], factor, cos, sin)
+        kernel_of(xp, integral=True)(positions, *rows[:3], factor, cos, sin)
     else:
-        _kernel(xp, integral=False)(positions, *rows, factor, cos, sin)
+        kernel_of(xp, integral=False)(positions, *rows, factor, cos, sin)
     return cos, sin
 
 
 @cache
-def _kernel(xp: Namespace, *, integral: bool) -> Any:
+def kernel_of(xp: Namespace, *, integral: bool) -> Any:
+    """Return the kernel of integer or of real positions."""
     inputs = "P position, float64 bits, float64 more_bits, float64 rest"
     more = "" if integral else ", float64 cycles, float64 cycles_rest"
     phase = _OF_INTEGER if integral else _OF_REAL
@@ -118,4 +119,6 @@ def _kernel(xp: Namespace, *, integral: bool) -> Any:
         f"{_FREQUENCY}{phase}{_COS_SIN}",
         f"positional_embeddings_cos_sin_of_{'integer' if integral else 'real'}",
         preamble=_PREAMBLE,
+        # A product and a sum, each rounded: what is rounded off is added by itself.
+        options=("--fmad=false",),
     )

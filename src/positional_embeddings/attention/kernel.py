@@ -38,6 +38,31 @@ if (!isfinite(product)) {
 """
 
 
+# Inputs, output and code of each kernel.
+KERNELS = {
+    "masked_scores": (
+        (
+            "T product, bool hidden, T bias, raw T key, int64 queries, int64 keys, int64 features, "
+            "T infinity"
+        ),
+        "T score",
+        _SCORES,
+    ),
+    "exp_below": (
+        "T score, T highest, T least",
+        "T power",
+        "power = exp(score - (highest < least ? least : highest));",
+    ),
+    # A finite maximum has a weight of 1 before the division.
+    "share": ("T power, T total", "T weight", "weight = power / (total < 1 ? 1 : total);"),
+    "weighted_without_zeros": (
+        "T product, raw T weights, raw T values, int64 queries, int64 keys, int64 features",
+        "T output",
+        _OUTPUT,
+    ),
+}
+
+
 def masked_scores(products: Any, key: Any, mask: Any, bias: Any, xp: Namespace) -> Any:
     """Return the scores from the scaled products, minus infinity where a key is hidden.
 
@@ -49,33 +74,16 @@ def masked_scores(products: Any, key: Any, mask: Any, bias: Any, xp: Namespace) 
     key = xp.broadcast_to(key, (*rows, keys, features))
     hidden = False if mask is None else mask
     bias = 0.0 if bias is None else bias
-    kernel = _kernel(
-        xp,
-        "masked_scores",
-        "T product, bool hidden, T bias, raw T key, int64 queries, int64 keys, int64 features, "
-        "T infinity",
-        "T score",
-        _SCORES,
-    )
+    kernel = kernel_by_name("masked_scores", xp)
     return kernel(products, hidden, bias, key, queries, keys, features, float("inf"))
 
 
 def softmax(scores: Any, xp: Namespace) -> Any:
     """Return the softmax along the last axis, zeros where all scores are minus infinity."""
-    below = _kernel(
-        xp,
-        "exp_below",
-        "T score, T highest, T least",
-        "T power",
-        "power = exp(score - (highest < least ? least : highest));",
-    )
-    # A finite maximum has a weight of 1 before the division.
-    share = _kernel(
-        xp, "share", "T power, T total", "T weight", "weight = power / (total < 1 ? 1 : total);"
-    )
     highest = xp.max(scores, axis=-1, keepdims=True)
-    powers = below(scores, highest, float(xp.finfo(scores.dtype).min))
-    return share(powers, xp.sum(powers, axis=-1, keepdims=True))
+    least = float(xp.finfo(scores.dtype).min)
+    powers = kernel_by_name("exp_below", xp)(scores, highest, least)
+    return kernel_by_name("share", xp)(powers, xp.sum(powers, axis=-1, keepdims=True))
 
 
 def weighted_without_zeros(products: Any, weights: Any, values: Any, xp: Namespace) -> Any:
@@ -83,16 +91,12 @@ def weighted_without_zeros(products: Any, weights: Any, values: Any, xp: Namespa
     *rows, queries, features = products.shape
     keys = weights.shape[-1]
     values = xp.broadcast_to(values, (*rows, keys, features))
-    kernel = _kernel(
-        xp,
-        "weighted_without_zeros",
-        "T product, raw T weights, raw T values, int64 queries, int64 keys, int64 features",
-        "T output",
-        _OUTPUT,
-    )
+    kernel = kernel_by_name("weighted_without_zeros", xp)
     return kernel(products, weights, values, queries, keys, features)
 
 
 @cache
-def _kernel(xp: Namespace, name: str, inputs: str, output: str, code: str) -> Any:
+def kernel_by_name(name: str, xp: Namespace) -> Any:
+    """Return one of the kernels, which the library compiles when it is called."""
+    inputs, output, code = KERNELS[name]
     return xp.ElementwiseKernel(inputs, output, code, f"positional_embeddings_{name}")
