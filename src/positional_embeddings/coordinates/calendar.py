@@ -123,6 +123,9 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
         raise wrong_value("origin", "be one date", shown(origin))
     unit_length = _length_of_unit("unit", unit)
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start) * start_length)
+    # The fraction has the sign of the whole, so that nothing cancels just before the origin.
+    before = (whole < 0) & (rest > 0)
+    whole, rest = whole + before, rest - divisor * before
     fraction = host.asarray(rest / divisor, dtype=host.float64)
     return _with_gaps(host.asarray(whole.astype(host.float64) + fraction), missing)
 
