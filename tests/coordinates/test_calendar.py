@@ -48,6 +48,25 @@ def test_times_since_an_origin_are_those_of_exact_fractions(time, origin, unit):
     assert abs(Fraction(float(since)) - exact) <= abs(exact) / 2**52
 
 
+LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
+LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18, "D": 24 * 3600 * 10**18}
+TICKS = st.integers(-(2**62), 2**62)
+
+
+@given(TICKS, st.sampled_from([*LENGTHS]), TICKS, st.sampled_from([*LENGTHS]), st.booleans())
+@example(128_678, "ps", -(2**58), "D", False)
+@example(0, "s", 2**40, "D", True)
+@example(0, "D", -5_970_536_931, "as", True)
+def test_every_unit_since_an_origin(tick, unit, origin, origin_unit, is_vector):
+    time = np.asarray([tick] if is_vector else tick).astype(f"datetime64[{unit}]")
+    for name in LENGTHS:
+        since = elapsed(time, np.datetime64(origin, origin_unit), name)
+        assert since.shape == time.shape
+        length = tick * LENGTHS[unit] - origin * LENGTHS[origin_unit]
+        exact = Fraction(length, LENGTHS[name])
+        assert abs(Fraction(float(since.sum())) - exact) <= 3 * abs(exact) / 2**53
+
+
 UNITS = ["Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "7D", "25s", "5M"]
 
 

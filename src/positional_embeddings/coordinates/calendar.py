@@ -124,10 +124,10 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     unit_length = _length_of_unit("unit", unit)
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start) * start_length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
-    before = (whole < 0) & (rest > 0)
-    whole, rest = whole + before, rest - divisor * before
-    fraction = host.asarray(rest / divisor, dtype=host.float64)
-    return _with_gaps(host.asarray(whole.astype(host.float64) + fraction), missing)
+    before = host.asarray((whole < 0) & (rest > 0)).astype(rest.dtype)
+    units = host.asarray(whole + before, dtype=host.float64)
+    fraction = host.asarray((rest - before * divisor) / divisor, dtype=host.float64)
+    return _with_gaps(host.asarray(units + fraction), missing)
 
 
 def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
@@ -158,10 +158,15 @@ def _divided(
     common = gcd(length, divisor, shift)
     length, divisor, shift = length // common, divisor // common, shift // common
     farthest = max(-int(host.min(ticks, initial=0)), int(host.max(ticks, initial=0)))
-    if farthest * length + abs(shift) + divisor > _LARGEST_INTEGER:
+    if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
         ticks = ticks.astype(object)
-    product = host.asarray(ticks * length + shift)
-    return host.asarray(product // divisor), host.asarray(product % divisor), divisor
+    # NumPy turns an array of one object into that object.
+    of_kind = {"dtype": ticks.dtype}
+    product = host.asarray(ticks * length + shift, **of_kind)
+    whole, rest = (
+        host.asarray(part, **of_kind) for part in (product // divisor, product % divisor)
+    )
+    return whole, rest, divisor
 
 
 def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
