@@ -14,6 +14,8 @@ polars = pytest.importorskip("polars", reason=REASON)
 xarray = pytest.importorskip("xarray", reason=REASON)
 
 DAYS = [0.0, 2.5, 4.0]
+# Dates are days since 1970, so that two arrays have the same origin.
+SINCE_1970 = 19_812.5
 START = dt.datetime(2024, 3, 30, 12)  # noqa: DTZ001 - a day before clocks change
 DATES = [START + dt.timedelta(days=days) for days in DAYS]
 SPANS = [dt.timedelta(days=days) for days in DAYS]
@@ -67,7 +69,12 @@ WIDE = {
     "polars table of spans": polars.DataFrame({"a": SPANS}),
     "polars table of both": polars.DataFrame({"a": DAYS, "time": DATES}),
 }
-NAMES = {"numpy": np, "polars": polars}
+NAMES = {"numpy": np, "polars": polars, "datetime": dt}
+
+
+def days_of(line):
+    """Return the days that a line is expected to give."""
+    return np.asarray(DAYS) + (SINCE_1970 if "1970" in line or "numpy.datetime64(0" in line else 0)
 
 
 def refused(call, *args, **options):
@@ -82,20 +89,22 @@ def refused(call, *args, **options):
 def test_the_line_for_positions_works(positions):
     line = refused(pe.sinusoidal_encoding, positions, 4)
     numbers = eval(line, NAMES, {"positions": positions})
-    expected = pe.sinusoidal_encoding(np.asarray(DAYS), 4)
+    expected = pe.sinusoidal_encoding(days_of(line), 4)
     np.testing.assert_allclose(pe.sinusoidal_encoding(numbers, 4), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("positions", WIDE.values(), ids=WIDE)
 def test_the_line_for_tables_works(positions):
     line = refused(pe.sinusoidal_encoding, positions, 4)
-    np.testing.assert_allclose(eval(line, NAMES, {"positions": positions})[:, 0], DAYS)
+    np.testing.assert_allclose(eval(line, NAMES, {"positions": positions})[:, 0], days_of(line))
 
 
 @pytest.mark.parametrize("positions", [PERIODS, pandas.Series(PERIODS)])
 def test_the_line_for_periods_works(positions):
     line = refused(pe.sinusoidal_encoding, positions, 4)
-    np.testing.assert_array_equal(eval(line, NAMES, {"positions": positions}), [0, 2, 4])
+    np.testing.assert_array_equal(
+        eval(line, NAMES, {"positions": positions}), 19_723 + np.arange(0, 6, 2)
+    )
 
 
 ONE = {
@@ -123,9 +132,8 @@ def test_the_line_for_one_time_works(positions):
 def test_the_line_for_integers_gives_whole_days(lengths):
     line = refused(pe.create_padding_mask, lengths, 9)
     numbers = eval(line, NAMES, {"lengths": lengths})
-    np.testing.assert_array_equal(
-        pe.create_padding_mask(numbers, 9), pe.create_padding_mask(np.asarray([0, 2, 4]), 9)
-    )
+    assert numbers.dtype.kind == "i"
+    np.testing.assert_array_equal(numbers, days_of(line) // 1)
 
 
 def test_gaps_of_integers_are_nan():
@@ -176,3 +184,11 @@ def test_text_has_no_line(value):
     with pytest.raises(TypeError) as caught:
         pe.sinusoidal_encoding(value, 4)
     assert " Pass " not in str(caught.value)
+
+
+def test_one_number():
+    assert refused(pe.sinusoidal_encoding, 64, 8) == "numpy.arange(positions)"
+    assert refused(pe.PaddingMask, 3) == "[lengths]"
+    assert refused(pe.spherical_encoding, 1.0, 2.0, 2) == "numpy.asarray(latitude)"
+    with pytest.raises(TypeError, match=r"got float\.$"):
+        pe.sinusoidal_encoding(0.5, 8)

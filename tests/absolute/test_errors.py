@@ -45,7 +45,7 @@ TYPE_ERRORS = {
     "sinusoidal_encoding(zeros(2), 4, start=0.5)": "`start` must be an integer, got 0.5 of type float.",
     "sinusoidal_encoding(zeros(2), 4, length=np.timedelta64(5, 'D'))": "`length` must be a positive finite number, got np.timedelta64(5,'D') of type timedelta64. Pass length / numpy.timedelta64(1, 'D') for days.",
     "sinusoidal_encoding(zeros(2), 4, length=np.datetime64(5, 'D'))": "`length` must be a positive finite number, got np.datetime64('1970-01-06') of type datetime64.",
-    "sinusoidal_encoding(week, 4)": "`positions` must have an integer or real dtype, got datetime64[D]. Pass (positions - positions[0]) / numpy.timedelta64(1, 'D') for days.",
+    "sinusoidal_encoding(week, 4)": "`positions` must have an integer or real dtype, got datetime64[D]. Pass (positions - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D') for days since 1970-01-01.",
     "sinusoidal_encoding(zeros(3, ml_dtypes.float8_e4m3fn), 4)": "`positions` must have an integer or real dtype, got float8_e4m3fn.",
     "sinusoidal_encoding(foreign('pandas', 'Index'), 4)": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Index. Pass positions.to_numpy().",
     "add_positional_encoding(zeros((4, 3)), zeros((4, 3), dtype=int))": "`encoding` must have a real floating-point dtype, got int64.",

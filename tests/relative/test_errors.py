@@ -38,7 +38,7 @@ TYPE_ERRORS = {
     "alibi_bias(2, 4, causal=1)": "`causal` must be True or False, got 1.",
     "alibi_bias(4, query_positions=np.arange(3), xp=np)": "`xp` and `device` must be left out with `query_positions`.",
     "alibi_bias(2, query_positions=foreign('polars.series.series', 'Series'))": "`query_positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got polars.series.series.Series. Pass query_positions.to_numpy().",
-    "relative_positions(week, week)": "`query_positions` must have an integer or real dtype, got datetime64[D]. Pass (query_positions - query_positions[0]) / numpy.timedelta64(1, 'D') for days.",
+    "relative_positions(week, week)": "`query_positions` must have an integer or real dtype, got datetime64[D]. Pass (query_positions - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D') for days since 1970-01-01.",
     "relative_position_bucket(zeros(3))": "`relative_position` must have a signed integer dtype, got float64.",
     "T5Bias(2)(query_positions=zeros(2))": "`query_positions` must have a signed integer dtype, got float64.",
     "RelativePE(2, 3)(query_positions=zeros(2))": "`query_positions` must have a signed integer dtype, got float64.",

@@ -5,15 +5,21 @@ their names and attributes, so that none of them is imported.
 """
 
 from datetime import date, timedelta
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 _DAY = "numpy.timedelta64(1, 'D')"
 _WITH_GAPS = "dtype=float, na_value=numpy.nan"
+_ORIGIN = "numpy.datetime64(0, 'D')"
 _SINCE_1970 = " for days since 1970-01-01"
+_TO_UTC = "'datetime64[ns]'"
 
 # Arrays that hold integers: times become whole days.
 _INTEGER_ARRAYS = ("cumulative", "ids", "key_ids", "lengths", "relative_position", "segment_ids")
+
+# Arrays for which one number will do: in a list, or as an array without axes.
+_LISTED = ("ids", "indices", "lengths")
+_OF_ANY_SHAPE = ("latitude", "longitude")
 
 # Options that count positions, places among them and distances between them: these may be days.
 _LENGTHS = ("k_len", "max_len", "original_max_position", "q_len", "seq_len")
@@ -25,8 +31,8 @@ _IN_POSITIONS = _LENGTHS + _PLACES + _SPANS + _WAVES
 
 def remedy_for(name: str, value: Any) -> str:
     """Return the sentence that tells how a value of a kind that is known becomes an array."""
-    if isinstance(value, list | tuple):
-        return f" Pass numpy.asarray({name})."
+    if isinstance(value, list | tuple | str | bool | Real):
+        return _sentence(_line_for_python(name, value))
     if hasattr(value, "dense") and hasattr(value, "key_ranges"):
         return f" Pass {name}.dense(q_len, k_len)."
     if hasattr(value, "toarray"):  # a sparse matrix of SciPy
@@ -40,16 +46,26 @@ def remedy_for(name: str, value: Any) -> str:
     return _remedy_for_xarray(name, value, division) if "xarray" in packages else ""
 
 
+def _line_for_python(name: str, value: Any) -> str:
+    """Return the line for a list, a text or one number."""
+    if isinstance(value, list | tuple):
+        return f"numpy.asarray({name})"
+    if isinstance(value, str | bool):
+        return "a `Mask` such as CausalMask()" if name == "mask" else ""
+    if name in _LISTED:
+        return f"[{name}]"
+    if name == "positions" and isinstance(value, Integral):
+        return f"numpy.arange({name})"
+    return f"numpy.asarray({name})" if name in _OF_ANY_SHAPE else ""
+
+
 def remedy_for_times(name: str, array: Any, division: str) -> str:
     """Return the sentence that tells how dates, spans of time and objects become numbers."""
     kind = _kind_of(array)
     if kind.startswith("objects") and array.shape:
         return _sentence(_line_for_objects(name, array, kind, division))
     if kind == "date":
-        origin, since = f"{name}[0]" if array.ndim == 1 else f"{name}.min()", " for days"
-        if not array.shape:
-            origin, since = "numpy.datetime64(0, 'D')", _SINCE_1970
-        return _sentence(f"({name} - {origin}) {division} {_DAY}{since}")
+        return _sentence(_line_for_dates(name, division))
     return _sentence(f"{name} {division} {_DAY} for days" if kind == "span" else "")
 
 
@@ -87,13 +103,27 @@ def _kind_of(values: Any) -> str:
     return next((kinds[kind] for kind in kinds if isinstance(first, kind)), "text")
 
 
+def _line_for_dates(line: str, division: str) -> str:
+    """Return the line from an array of datetime64; two arrays have the same origin."""
+    return f"({line} - {_ORIGIN}) {division} {_DAY}{_SINCE_1970}"
+
+
+def _zone_of(column: Any) -> Any:
+    """Return the time zone of dates of pandas, whose arrays would be of objects."""
+    return getattr(getattr(column, "dtype", None), "tz", None)
+
+
 def _line_for_objects(line: str, values: Any, kind: str, division: str) -> str:
     """Return the line from an array of objects, such as dates with a time zone, to numbers."""
     if kind == "objects: numbers":
         return f"{line}.astype(float)"
-    first = f"{line}[:1]" if len(values.shape) == 1 else f"{line}.ravel()[:1]"
-    spans = line if kind == "objects: spans" else f"({line} - {first})"
-    return f"{spans}.astype('timedelta64[us]') {division} {_DAY} for days"
+    if kind == "objects: spans":
+        return f"{line}.astype('timedelta64[us]') {division} {_DAY} for days"
+    first = next(iter(getattr(values, "flat", values)))
+    if getattr(first, "tzinfo", None) is None:
+        return _line_for_dates(f"{line}.astype('datetime64[us]')", division)
+    spans = f"({line} - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC))"
+    return f"{spans}.astype('timedelta64[us]') {division} {_DAY}{_SINCE_1970}"
 
 
 def _line_for_one_time(name: str, time: date | timedelta, division: str) -> str:
@@ -106,7 +136,7 @@ def _line_for_one_time(name: str, time: date | timedelta, division: str) -> str:
         return f"numpy.asarray({name}.timestamp() {division} 86400){_SINCE_1970}"
     else:
         moment = f"numpy.datetime64({name})"
-    return f"({moment} - numpy.datetime64(0, 'D')) {division} {_DAY}{_SINCE_1970}"
+    return _line_for_dates(moment, division)
 
 
 def _remedy_for_xarray(name: str, value: Any, division: str) -> str:
@@ -116,7 +146,7 @@ def _remedy_for_xarray(name: str, value: Any, division: str) -> str:
     if not hasattr(value, "data"):
         return ""
     lines = {
-        "date": f"(({name} - {name}.min()) {division} {_DAY}).data for days",
+        "date": f"(({name} - {_ORIGIN}) {division} {_DAY}).data{_SINCE_1970}",
         "span": f"({name} {division} {_DAY}).data for days",
     }
     return _sentence(lines.get(_kind_of(value), f"{name}.data"))
@@ -132,9 +162,9 @@ def _remedy_for_table(name: str, value: Any, division: str) -> str:
     starts = f"{name}.dt.to_timestamp()" if hasattr(value, "dt") else f"{name}.to_timestamp()"
     has_gaps = getattr(value, "hasnans", False) and hasattr(value.dtype, "na_value")
     lines = {
-        "date": f"({name} - {name}.min()).to_numpy() {division} {_DAY} for days",
+        "date": _line_for_dates(f"{name}.to_numpy({_TO_UTC if _zone_of(value) else ''})", division),
         "span": f"{name}.to_numpy() {division} {_DAY} for days",
-        "period": f"({starts} - {starts}.min()).to_numpy() {division} {_DAY} for days",
+        "period": _line_for_dates(f"{starts}.to_numpy()", division),
         "number": f"{name}.to_numpy({_WITH_GAPS if has_gaps else ''})",
         "text": "",
     }
@@ -147,10 +177,10 @@ def _line_for_columns(name: str, table: Any, division: str) -> str:
     columns = [table.iloc[:, j] if of_pandas else table[:, j] for j in range(table.shape[1])]
     kinds = {_kind_of(column) for column in columns}
     array = f"{name}.to_numpy()"
-    spans = f"({name} - {name}.min()).to_numpy()" if of_pandas else f"({array} - {array}.min())"
+    dates = f"{name}.to_numpy({_TO_UTC})" if any(map(_zone_of, columns)) else array
     numbers = "select_dtypes('number')" if of_pandas else "select(polars.selectors.numeric())"
     lines = {
-        "date": f"{spans} {division} {_DAY} for days",
+        "date": _line_for_dates(dates, division),
         "span": f"{array} {division} {_DAY} for days",
         "number": array,
         "mixed": f"{name}.{numbers}.to_numpy() for its numbers" if "number" in kinds else "",
