@@ -428,6 +428,8 @@ def check_lengths_of(mask: Any, **lengths: int | None) -> None:
         if lengths["q_len"] is None:
             raise wrong_type("q_len", "be given for a `Mask`", "None")
         return
+    if not hasattr(mask, "shape"):
+        raise _not_a_mask(mask, "be a `Mask` or a boolean array")
     for name, option in drop_none(**lengths).items():
         raise wrong_type(name, "be left out where `mask` is an array", shown(option))
 
@@ -441,10 +443,8 @@ def _dense(
         check_lengths_of(mask, **lengths)
         dense = mask.dense(**lengths, xp=xp, device=device)
         return namespace_of(mask=dense), dense
-    if not hasattr(mask, "shape"):
-        raise _not_a_mask(mask, "be a `Mask` or a boolean array")
-    array_xp = namespace_of(mask=mask)
     check_lengths_of(mask, **lengths)
+    array_xp = namespace_of(mask=mask)
     if xp is not None or device is not None:
         message = "`xp` and `device` must be left out where `mask` is an array."
         raise TypeError(message)

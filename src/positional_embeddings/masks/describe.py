@@ -55,7 +55,7 @@ def describe_mask(
     -------
     str
         A line for each query with its index, ``#`` where it attends and ``.`` where it may
-        not, below the indices of the keys.
+        not, below the indices of the keys; the last line says which sequence of a batch it is.
 
     Raises
     ------
@@ -99,9 +99,9 @@ def describe_mask(
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     check_lengths_of(mask, **lengths)
     if isinstance(mask, Mask):
-        (rows, columns), cells = _of_value(mask, lengths, batch, key_axis, most)
+        (rows, columns), cells, sequences = _of_value(mask, lengths, batch, key_axis, most)
     else:
-        (rows, columns), cells = _of_array(mask, batch, key_axis, most)
+        (rows, columns), cells, sequences = _of_array(mask, batch, key_axis, most)
     width = max(5, len(str(rows.size - 1)))
     indent = " " * (width + 1)
     lines = [f"{indent}key", *(indent + line for line in _key_numbers(columns.shown)), "query"]
@@ -113,7 +113,8 @@ def describe_mask(
         row = iter(next(hidden))
         cells_of_row = (":" if j is None else "." if next(row) else "#" for j in columns.shown)
         lines.append(f"{i:{width}d} {''.join(cells_of_row)}")
-    lines.append(f"# attends   . masked   ({rows.size} queries, {columns.size} keys)")
+    which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
+    lines.append(f"# attends   . masked   ({rows.size} queries, {columns.size} keys{which})")
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -137,21 +138,21 @@ def _select_ends(size: int, most: int) -> _Selection:
 
 def _of_array(
     mask: Any, batch: int, key_axis: int | None, most: int
-) -> tuple[tuple[_Selection, _Selection], HostArray]:
-    """Return which queries and keys of an array are drawn, and the mask between them."""
+) -> tuple[tuple[_Selection, _Selection], HostArray, int]:
+    """Return which queries and keys of an array are drawn, their mask, and how many there are."""
     xp = namespace_of(mask=mask)
     checks.mask("mask", mask, xp)
-    picture = one_mask(mask, batch, key_axis)
+    picture, sequences = one_mask(mask, batch, key_axis)
     rows, columns = (_select_ends(size, most) for size in picture.shape)
     picture = xp.concat([picture[a:b, :] for a, b in rows.parts], axis=0)
     picture = xp.concat([picture[:, a:b] for a, b in columns.parts], axis=1)
-    return (rows, columns), to_host(picture, xp)
+    return (rows, columns), to_host(picture, xp), sequences
 
 
 def _of_value(
     mask: Mask, lengths: dict[str, Any], batch: int, key_axis: int | None, most: int
-) -> tuple[tuple[_Selection, _Selection], HostArray]:
-    """Return which queries and keys of a `Mask` are drawn, and the mask between them."""
+) -> tuple[tuple[_Selection, _Selection], HostArray, int]:
+    """Return which queries and keys of a `Mask` are drawn, their mask, and how many there are."""
     if key_axis is not None:
         raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
     xp, device = mask._library(None, None)
@@ -162,21 +163,17 @@ def _of_value(
     hidden = mask._between(at_queries, columns.parts, k_len, xp, device)
     shape = (count_positions(rows.parts), count_positions(columns.parts), hidden.shape[2])
     hidden = xp.broadcast_to(hidden, shape)
-    return (rows, columns), to_host(one_mask(hidden, batch, 1), xp)
+    picture, sequences = one_mask(hidden, batch, 1)
+    return (rows, columns), to_host(picture, xp), sequences
 
 
-def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
-    """Return the (query, key) mask of one sequence."""
+def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
+    """Return the (query, key) mask of one sequence, and the number of sequences."""
     if mask.ndim < 2:
         raise wrong_value("mask", "have axes of queries and keys", f"shape {tuple(mask.shape)}")
     if key_axis is None:
         if mask.ndim > 3:
-            raise wrong_value(
-                "key_axis",
-                f"be given for a mask of {mask.ndim} axes, 1 for (query, key, ...), "
-                "-1 for (..., query, key)",
-                f"shape {tuple(mask.shape)}",
-            )
+            raise axis_missing("mask", mask)
         key_axis = 1
     checks.choice("key_axis", key_axis, (1, -1))
     size, *others = (mask.shape[2:] if key_axis == 1 else mask.shape[:-2]) or (1,)
@@ -190,7 +187,14 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> Any:
         raise wrong_value("batch", f"be below {size}, the batch of `mask`", batch)
     rest = (0,) * len(others)
     chosen = (0 if size == 1 else batch, *rest) if mask.ndim > 2 else ()
-    return mask[(..., *chosen)] if key_axis == 1 else mask[(*chosen, ...)]
+    return mask[(..., *chosen) if key_axis == 1 else (*chosen, ...)], size
+
+
+def axis_missing(name: str, array: Any) -> ValueError:
+    """Return the error about an array whose axes of queries and keys could be the first or last."""
+    what = f"be given for `{name}` of {array.ndim} axes"
+    what += ", 1 for (query, key, ...), -1 for (..., query, key)"
+    return wrong_value("key_axis", what, f"shape {tuple(array.shape)}")
 
 
 def _key_numbers(columns: list[int | None]) -> list[str]:

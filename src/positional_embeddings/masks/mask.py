@@ -256,6 +256,11 @@ class Mask(WeightedLayer, ABC):
     def __invert__(self) -> "Mask":
         return NotMask((self,))
 
+    def __bool__(self) -> bool:
+        # `and`, `or` and `not` would drop a mask.
+        message = "A `Mask` is neither true nor false: combine masks by |, & and ~."
+        raise TypeError(message)
+
     def __repr__(self) -> str:
         arguments = []
         for f in fields(self):  # type: ignore[arg-type]

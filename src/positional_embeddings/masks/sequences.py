@@ -100,7 +100,8 @@ class PaddingMask(Mask):
         checks.choice("side", side, get_args(Side))
         if not (is_dtype(given.dtype, "bool", xp) or is_dtype(given.dtype, "integral", xp)):
             what = "have an integer or boolean dtype"
-            raise wrong_type("attention_mask", what, dtype_name(given.dtype))
+            hint = " Pass attention_mask != 0."
+            raise wrong_type("attention_mask", what, dtype_name(given.dtype), hint)
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
         if is_readable(given):
@@ -286,10 +287,18 @@ class SegmentMask(Mask):
                 "ids",
                 f"have a document for each query, at positions {queries[0]} to {queries[1] - 1}",
                 f"those of {first} to {last - 1}",
+                self._transposed(queries[1] - queries[0]),
             )
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
             name = "ids" if self.key_ids is None else "key_ids"
-            raise wrong_value(name, f"have a document for each of {k_len} keys", key.shape[0])
+            what = f"have a document for each of {k_len} keys"
+            raise wrong_value(name, what, key.shape[0], self._transposed(k_len))
+
+    def _transposed(self, needed: int) -> str:
+        """Return a hint if another order of axes would have as many positions as are needed."""
+        if self.ids.ndim == 1 or self.ids.shape[1] < needed:
+            return ""
+        return " Its shape is (seq, batch): pass ids.T if the sequence is on axis 1."
 
     def _batch(self) -> int | None:
         sizes = [_known(ids.shape[1]) for ids in self._tables()]
@@ -351,7 +360,9 @@ def _check_attention_mask(attention_mask: Any, side: Side, xp: Namespace) -> Non
     misplaced = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
     if is_concretely_true(misplaced.pop(side)):
         ((other, too),) = misplaced.items()
-        hint = "" if is_concretely_true(too) else f" Pass side='{other}'."
+        hint = f" Pass side='{other}'."
+        if is_concretely_true(too):
+            hint = " SegmentMask(attention_mask.T - 1) has its padding anywhere."
         what = f"have its padding on the {side} of each sequence"
         raise wrong_value("attention_mask", what, "padding elsewhere", hint)
 

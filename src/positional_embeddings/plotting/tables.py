@@ -17,7 +17,7 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings._core.positions import position_interval
 from positional_embeddings.masks.convert import check_lengths_of
-from positional_embeddings.masks.describe import one_mask
+from positional_embeddings.masks.describe import axis_missing, one_mask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.plotting.axes import (
     add_colour_bar,
@@ -121,10 +121,11 @@ def plot_encoding(
         image = draw_between(ax, cells, edges, rows, cmap="RdBu_r")
         ax.set(ylim=(table.shape[0] - 0.5, -0.5))
         ax.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    largest = float(host.max(host.abs(image.get_array().compressed()), initial=0.0)) or 1.0
+    largest = float(host.max(host.abs(cells[host.isfinite(cells)]), initial=0.0)) or 1.0
     image.set_clim(-largest, largest)
     ax.set(xlabel=label, ylabel="feature", aspect="auto")
-    add_colour_bar(image, "encoding")
+    means = "" if lengths[1] == 1 else f" (means of {lengths[1]} positions)"
+    add_colour_bar(image, f"encoding{means}")
     return ax
 
 
@@ -157,7 +158,7 @@ def plot_mask(
         Which sequence to draw; a mask of length 1 there is the same for all.
     key_axis : int, optional
         Axis of the keys, after that of the queries: 1 or -1. If None, it is 1, and `mask`
-        has two or three axes.
+        has two or three axes. Axes beside that of the batch have length 1.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on, those of a new figure if None.
 
@@ -174,8 +175,8 @@ def plot_mask(
         If `mask` is neither a `Mask` nor a boolean array, `q_len` is missing for a `Mask`, an
         option is not for this kind of mask, or `ax` is no Axes.
     ValueError
-        If `mask` has too few axes, more than three without `key_axis` or an empty one,
-        or `batch` is out of range.
+        If `mask` has too few axes, more than three without `key_axis`, several masks for
+        each sequence or an empty axis, or `batch` is out of range.
 
     See Also
     --------
@@ -204,7 +205,7 @@ def plot_mask(
     else:
         xp = namespace_of(mask=mask)
         checks.mask("mask", mask, xp)
-        table = on_host("mask", one_mask(mask, number, key_axis), xp)
+        table = on_host("mask", one_mask(mask, number, key_axis)[0], xp)
         shape, cells = table.shape, block_means(table, block_lengths(table.shape))
     ax = axes_to_draw_on(ax)
 
@@ -288,6 +289,13 @@ def plot_bias(
         shape, cells = _cells_of_bias(bias, (q_len, k_len, offset), number)
         label = f"bias of head {number}"
     else:
+        if not hasattr(bias, "shape"):
+            hint = " plot_mask draws masks." if isinstance(bias, Mask) else ""
+            if isinstance(bias, type):
+                hint = f" Pass {bias.__name__}(...)."
+            raise wrong_type(
+                "bias", "be an array or a value such as ALiBiBias(8)", shown(bias), hint
+            )
         for name, option in {"q_len": q_len, "k_len": k_len, "offset": offset}.items():
             if option is not None:
                 raise wrong_type(name, "be left out where `bias` is an array", shown(option))
@@ -323,7 +331,8 @@ def plot_attention(
         Which of the other axes to draw, such as the head: the index on the first of them,
         or on several; 0 on the rest.
     key_axis : int, optional
-        Axis of the keys, after that of the queries: 1 or -1; 1 if None.
+        Axis of the keys, after that of the queries: 1 or -1. If None, it is 1, and `weights`
+        has two or three axes.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on, those of a new figure if None.
 
@@ -340,8 +349,8 @@ def plot_attention(
         If `weights` is not an array of real numbers, `index` is not of integers, or `ax` is
         no Axes.
     ValueError
-        If `weights` has too few axes or an empty one, one of those drawn is not from 0 to 1,
-        or `index` or `key_axis` is out of range.
+        If `weights` has too few axes, more than three without `key_axis` or an empty one, one
+        of those drawn is not from 0 to 1, or `index` or `key_axis` is out of range.
 
     Examples
     --------
@@ -357,6 +366,8 @@ def plot_attention(
     if weights.ndim < 2:
         shape = f"shape {tuple(weights.shape)}"
         raise wrong_value("weights", "have axes of queries and keys", shape)
+    if key_axis is None and weights.ndim > 3:
+        raise axis_missing("weights", weights)
     axis = checks.choice("key_axis", 1 if key_axis is None else key_axis, (1, -1))
     given: Any = weights
     others = tuple(given.shape[2:] if axis == 1 else given.shape[:-2])
@@ -450,7 +461,7 @@ def _cells_of_mask(
         queries = ((start + first, start + last),)
         hidden = mask._between(queries, ((0, k_len),), k_len, xp, device)
         hidden = xp.broadcast_to(hidden, (last - first, k_len, hidden.shape[2]))
-        cells.append(block_means(to_host(one_mask(hidden, batch, 1), xp), blocks))
+        cells.append(block_means(to_host(one_mask(hidden, batch, 1)[0], xp), blocks))
     return shape, host.concat(cells)
 
 
