@@ -10,6 +10,7 @@ import pytest
 
 from positional_embeddings import (
     DynamicNTKScaling,
+    LinearScaling,
     Llama3Scaling,
     LongRoPEScaling,
     RoPE,
@@ -41,7 +42,8 @@ LLAMA = {"model_type": "llama"} | SIZES
     ],
 )
 def test_layouts(model_type, layout):
-    config = SIZES | {"model_type": model_type, "rope_theta": 1e4}
+    config = SIZES | {"model_type": model_type, "rope_theta": 1e4, "qk_rope_head_dim": 64}
+    config["rope_parameters"] = {"rope_type": "default"}
     expected = RoPE(64, 8192, 1e4, layout=layout)
     if model_type == "glm4v_text":
         config |= {"partial_rotary_factor": 0.5}
@@ -101,7 +103,11 @@ def test_a_configuration_of_several_models_names_its_parts():
 
 
 def test_the_flag_decides_where_the_model_reads_it():
-    config = SIZES | {"model_type": "deepseek_v3", "rope_interleave": False}
+    config = SIZES | {
+        "model_type": "deepseek_v3",
+        "qk_rope_head_dim": 64,
+        "rope_interleave": False,
+    }
     assert RoPE.from_hf_config(config).layout == "half"
     assert RoPE.from_hf_config(config | {"rope_interleave": True}).layout == "interleaved"
     assert RoPE.from_hf_config(LLAMA | {"rope_interleave": True}).layout == "half"
@@ -182,7 +188,7 @@ def test_layers_that_do_not_rotate():
     }
     expected = RoPE(64, 8192, 5e4, layout="interleaved")
     assert RoPE.from_hf_config(config, layer_type="sliding_attention") == expected
-    with pytest.raises(ValueError, match=r"must be None or of \['sliding_attention'\]"):
+    with pytest.raises(ValueError, match=r"must be None or one of \['sliding_attention'\]"):
         RoPE.from_hf_config(config, layer_type="full_attention")
     config["layer_types"] = ["linear_attention", "full_attention"]
     with pytest.raises(ValueError, match=r"of \['full_attention'\], got 'linear_attention'"):
@@ -194,18 +200,45 @@ def test_layers_that_do_not_rotate():
     [
         ({"model_type": "cohere"}, "rope_theta"),
         ({"model_type": "glm4"}, "partial_rotary_factor"),
-        ({"model_type": "gemma3_text", "rope_theta": 1e6}, "a dict by type of layer"),
+        ({"model_type": "gemma3_text", "rope_theta": 1e6}, "rotary parameters for each type"),
+        ({"model_type": "deepseek_v3"}, "qk_rope_head_dim"),
+        ({"model_type": "qwen3", "head_dim": None}, "head_dim"),
+        ({"model_type": "gptj"}, "rotary_dim"),
+        ({"model_type": "gpt_oss", "rope_theta": 15e4}, "rope_scaling"),
     ],
 )
 def test_what_a_model_has_by_itself_is_not_guessed(config, missing):
-    with pytest.raises(ValueError, match=missing):
+    with pytest.raises(ValueError, match=f"must have '?{missing}.* a default of its own: `to_dict"):
         RoPE.from_hf_config(SIZES | config)
+
+
+def test_layers_that_are_not_extended():
+    config = SIZES | {"model_type": "olmo3", "rope_theta": 5e5}
+    assert RoPE.from_hf_config(config) == RoPE(64, 8192, 5e5)
+    config["rope_scaling"] = {"rope_type": "linear", "factor": 8.0}
+    full, sliding = (
+        RoPE.from_hf_config(config, layer_type=name)
+        for name in ("full_attention", "sliding_attention")
+    )
+    assert full == RoPE(64, 8192, 5e5, scaling=LinearScaling(8.0))
+    assert sliding == RoPE(64, 8192, 5e5)
+    with pytest.raises(ValueError, match="`layer_type` must be one of"):
+        RoPE.from_hf_config(config)
 
 
 def test_heads_of_another_size():
     config = {"model_type": "llama", "num_attention_heads": 4, "hidden_size": 512}
     assert RoPE.from_hf_config(config, 9) == RoPE(128, 9)
     assert RoPE.from_hf_config(config | {"kv_channels": 64}, 9) == RoPE(64, 9)
+    with pytest.raises(ValueError, match="`hidden_size` must be a multiple of `num_attention_"):
+        RoPE.from_hf_config(config | {"num_attention_heads": 7}, 9)
+    with pytest.raises(TypeError, match=r"`max_position_embeddings` must be a positive .*'64'"):
+        RoPE.from_hf_config(config | {"max_position_embeddings": "64"}, 9)
+
+
+def test_the_folder_of_a_configuration(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    assert RoPE.from_hf_config(tmp_path) == RoPE.from_hf_config(LLAMA)
 
 
 def test_sections_take_turns_in_models_that_say_nothing():

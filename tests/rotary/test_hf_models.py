@@ -16,6 +16,7 @@ from positional_embeddings import RoPE
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the models
 FOLDERS = hf_models.folders()
 THETAS = ("rope_theta", "rotary_emb_base", "rope_local_base_freq")
+SIZES = ("head_dim", "qk_rope_head_dim", "kv_channels", "rotary_dim", "global_head_dim")
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,61 @@ def test_models_of(folder):
         for names in (THETAS, ("rope_parameters",), ("partial_rotary_factor",)):
             for kind, rope in answers(without(config.to_dict(), *names), asked).items():
                 assert isinstance(rope, str) or rope == said[kind], names
+
+
+@pytest.mark.parametrize("name", [*SIZES, "rope_parameters"])
+@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
+def test_defaults_of(folder, name):
+    """A key that is left out: what transformers makes of it, or a refusal."""
+    for config_class, config in hf_models.configs(folder):
+        if config is None or hasattr(config, "text_config") or not config.to_dict().get(name):
+            continue
+        given = without(config.to_dict(), name)
+        if name in SIZES:
+            # Sizes that are not equal to a default by chance.
+            heads = given.get("num_attention_heads", given.get("n_head"))
+            given |= {
+                key: heads * 24 for key in ("hidden_size", "n_embd") if isinstance(heads, int)
+            }
+        else:
+            given |= bases(folder)
+        check_defaults(config_class, given, layer_types(config))
+
+
+EXTENDED = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
+
+
+@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
+def test_older_form_of(folder):
+    """Configurations with `rope_scaling` and bases outside of it."""
+    for config_class, config in hf_models.configs(folder):
+        if config is None or hasattr(config, "text_config"):
+            continue
+        given = without(config.to_dict(), "rope_parameters") | bases(folder)
+        given["rope_scaling"] = EXTENDED
+        check_defaults(config_class, given, layer_types(config))
+
+
+def bases(folder):
+    """Return a base by its older names."""
+    # Its configuration takes a base that is given for one of its two types of layers only.
+    base = 500_000.0 if folder == "olmo3" else 12345.0
+    return dict.fromkeys(("rope_theta", "rotary_emb_base"), base)
+
+
+def check_defaults(config_class, given, asked):
+    """Compare with the answers to what transformers makes of a configuration, but refusals."""
+    said = answers(given, asked)
+    if all(isinstance(rope, str) for rope in said.values()):
+        return
+    try:
+        theirs = config_class(**given).to_dict()
+    except Exception:  # noqa: BLE001 - it checks what it is given
+        return
+    whole = answers({"rope_theta": given.get("rope_theta", 1e4)} | theirs, asked)
+    for kind, rope in said.items():
+        if isinstance(rope, RoPE) and not isinstance(whole[kind], str):
+            assert rope == whole[kind], config_class.model_type
 
 
 @pytest.mark.parametrize("folder", FOLDERS or ["transformers"])

@@ -25,8 +25,10 @@ _COMMON = hf_models.names("""
 """)
 
 # Rotary keys outside the rotary parameters.
-_BASES = ("rope_theta", "rotary_emb_base", "rope_embedding_base")
-_SHARES = ("partial_rotary_factor", "rotary_pct", "rope_pct")
+# Of two names, the first one counts: it is the one that the code of its models reads.
+_BASES = ("rotary_emb_base", "rope_theta", "rope_embedding_base")
+_SHARES = ("rotary_pct", "partial_rotary_factor", "rope_pct")
+_LENGTHS = ("max_position_embeddings", "n_positions")
 _LOCAL_BASES = ("rope_local_base_freq", "local_rope_theta")
 _TOP_KEYS = {*_BASES, *_SHARES, *_LOCAL_BASES} | hf_models.names("""
     global_rope_theta no_rope_layer_interval no_rope_layers qk_rope_head_dim rope_interleave
@@ -74,9 +76,12 @@ def _arguments(
     kind = _OTHER_NAMES.get(str(kind), kind)
     types = sorted([*_WITHOUT_SCALING, *SCALINGS])
     if kind not in types:
-        raise wrong_value("rope_type", f"be one of {types}", f"{kind!r}")
+        name = "rope_type" if "rope_type" in parameters else "type"
+        raise wrong_value(name, f"be one of {types}", f"{kind!r}")
     names = {field.name for field in _fields(kind)} - {"original_max_position"}
-    _check_known(f"the rotary parameters of {kind!r}", parameters, names | _COMMON)
+    named = "rope_type" in parameters or "type" in parameters
+    whose = f"of {kind!r}" if named else "without a 'rope_type'"
+    _check_known(f"the rotary parameters {whose}", parameters, names | _COMMON)
     head_size = _head_size(config, layer_type)
     share = checks.positive_number("partial_rotary_factor", parameters["partial_rotary_factor"])
     rotary_dim = config.get("rotary_dim", int(head_size * share))
@@ -84,11 +89,12 @@ def _arguments(
     if kind == "proportional":
         rotary_dim = head_size
     rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    if seq_len is None:
-        seq_len = _needed(config, "max_position_embeddings", "n_positions")
+    longest = _first(config, _LENGTHS)
+    if longest is not None:
+        checks.positive_integer(_LENGTHS[0], longest)
     return {
         "head_size": head_size,
-        "seq_len": seq_len,
+        "seq_len": _longest(config) if seq_len is None else seq_len,
         "base": parameters["rope_theta"],
         "rotary_dim": None if rotary_dim == head_size else rotary_dim,
         "scaling": _scaling(kind, parameters, config),
@@ -127,7 +133,7 @@ def _check_share(config: Values, model_type: str | None, kind: str, share: float
 def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     """Return a configuration, or that of its text model, as a dict without None."""
     if isinstance(config, str | PathLike):
-        config = from_json(Path(config).read_bytes(), repr(str(config)))
+        config = from_file(config)
     if not isinstance(config, Mapping):
         what = f"an object of type {type(config).__name__}"
         if hasattr(config, "to_dict"):
@@ -137,6 +143,13 @@ def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, An
     if text is not None and not isinstance(text, Mapping):
         raise wrong_type("text_config", "be a dict", f"{text!r}")
     return _without_none({"model_type": config.get("model_type")} | dict(text or config))
+
+
+def from_file(name: str | PathLike[str]) -> Any:
+    """Return what a JSON file, or the config.json of a folder, holds."""
+    path = Path(name)
+    path = path / "config.json" if path.is_dir() else path
+    return from_json(path.read_bytes(), repr(str(path)))
 
 
 def from_json(text: bytes, where: str) -> Any:
@@ -184,8 +197,12 @@ def _layout(config: Values, model_type: str | None) -> str:
 
 def _check_rotates(config: Values, model_type: str | None) -> None:
     """Refuse models that have no rotary embedding."""
-    default = "absolute" if model_type in hf_models.ROTATE_IF_SAID else "rope"
-    kind = config.get("position_embedding_type", default)
+    kind = "rope"
+    if model_type in hf_models.ROTATE_IF_SAID:
+        kind = config.get("position_embedding_type", "absolute")
+    elif model_type not in hf_models.HALF | hf_models.INTERLEAVED:
+        # The code of models that are known does not read it, whatever it says.
+        kind = config.get("position_embedding_type", kind)
     if checks.boolean("alibi", config.get("alibi", False)):
         kind = "alibi"
     is_rotary = kind in ("rope", "rotary")
@@ -210,7 +227,7 @@ def _parameters(config: Values, model_type: str | None, layer_type: str | None) 
     """Return the rotary parameters of a layer, with defaults, without None."""
     given = _given_parameters(config)
     base, share = _first(config, _BASES), _first(config, _SHARES)
-    by_layer = _by_layer(config, given, base)
+    by_layer = _by_layer(config, model_type, given, base)
     if by_layer:
         if layer_type not in list(by_layer):
             raise wrong_value("layer_type", f"be one of {sorted(by_layer)}", f"{layer_type!r}")
@@ -222,25 +239,45 @@ def _parameters(config: Values, model_type: str | None, layer_type: str | None) 
         parameters = {**given, key: config[key]} if key in config else given
     defaults = {"rope_theta": base, "partial_rotary_factor": share}
     parameters = _without_none(defaults) | _without_none(parameters)
-    if model_type in hf_models.OWN_SHARE and "rotary_dim" not in config:
-        _needed(parameters, "partial_rotary_factor")
-    if model_type in hf_models.OWN_BASE:
-        _needed(parameters, "rope_theta")
+    _check_own_defaults(config, model_type, parameters, {"rope_scaling"} if given else set())
     return {"rope_theta": 10_000, "partial_rotary_factor": 1.0} | parameters
+
+
+def _check_own_defaults(
+    config: Values, model_type: str | None, parameters: Values, others: set[str]
+) -> None:
+    """Refuse to guess a number that is left out, where the model's code has one of its own."""
+    given = {*config, *parameters, *others}
+    if "rotary_dim" in config:
+        given.add("partial_rotary_factor")
+    for key, models in hf_models.OWN.items():
+        if model_type in models and key not in given:
+            raise _left_out(repr(key), model_type)
+
+
+def _left_out(what: str, model_type: str | None) -> ValueError:
+    """Return the error about what the model's code has a default for."""
+    message = (
+        f"the configuration of {model_type!r} must have {what}. The model's code has a default of "
+        "its own: `to_dict()` of a configuration of transformers has it."
+    )
+    return ValueError(message)
 
 
 def _given_parameters(config: Values) -> Values:
     """Return the rotary parameters as the configuration has them."""
-    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
-    if not isinstance(given, Mapping):
-        message = f"the rotary parameters must be a dict, got {given!r}."
-        raise TypeError(message)
-    return given
+    for key in ("rope_scaling", "rope_parameters"):
+        given = config.get(key, {})
+        if not isinstance(given, Mapping):
+            raise wrong_type(key, "be a dict", f"{given!r}")
+        if given:
+            return given
+    return {}
 
 
 def layer_types(config: Values) -> list[str]:
     """Return the types of layers that have rotary parameters of their own, if there are such."""
-    return sorted(_by_layer(config, _given_parameters(config), None))
+    return sorted(_by_layer(config, _model_type(config), _given_parameters(config), None))
 
 
 def _first(values: Values, keys: Sequence[str]) -> Any:
@@ -248,10 +285,14 @@ def _first(values: Values, keys: Sequence[str]) -> Any:
     return next((values[key] for key in keys if key in values), None)
 
 
-def _by_layer(config: Values, given: Values, base: Any) -> dict[Any, Values]:
+def _by_layer(
+    config: Values, model_type: str | None, given: Values, base: Any
+) -> dict[Any, Values]:
     """Return the rotary parameters by type of layer, if there are several."""
     by_layer = {name: value for name, value in given.items() if isinstance(value, Mapping)}
     local = _first(config, _LOCAL_BASES)
+    if given and model_type in hf_models.FULL_SCALED:
+        local = base
     if local is None or by_layer:
         return by_layer
     # Older configurations of models with two types of layers.
@@ -262,8 +303,8 @@ def _by_layer(config: Values, given: Values, base: Any) -> dict[Any, Values]:
 def _check_layer_type(config: Values, model_type: str | None, layer_type: str | None) -> None:
     """Check the type of a layer in a model with one embedding for all layers."""
     if model_type in hf_models.BY_LAYER:
-        message = f"the rotary parameters of {model_type!r} must be a dict by type of layer."
-        raise ValueError(message)
+        what = "rotary parameters for each type of layer"
+        raise _left_out(what, model_type)
     if layer_type is None:
         return
     in_model = config.get("layer_types", _ATTENTION_LAYERS)
@@ -273,18 +314,28 @@ def _check_layer_type(config: Values, model_type: str | None, layer_type: str | 
     if model_type in hf_models.FULL_WITHOUT and len(known) > 1:
         known.remove("full_attention")
     if layer_type not in known:
-        raise wrong_value("layer_type", f"be None or of {known}", f"{layer_type!r}")
+        raise wrong_value("layer_type", f"be None or one of {known}", f"{layer_type!r}")
 
 
 def _head_size(config: Values, layer_type: str | None) -> int:
     if layer_type == "full_attention" and "global_head_dim" in config:
-        return checks.positive_integer("global_head_dim", config["global_head_dim"])
+        return checks.feature_count("global_head_dim", config["global_head_dim"])
     for key in ("qk_rope_head_dim", "head_dim", "kv_channels"):
         if key in config:
-            return checks.positive_integer(key, config[key])
+            return checks.feature_count(key, config[key])
     heads = _needed(config, "num_attention_heads", "n_head")
-    heads = checks.positive_integer("num_attention_heads", heads)
-    return checks.positive_integer("hidden_size", _needed(config, "hidden_size", "n_embd")) // heads
+    heads = checks.feature_count("num_attention_heads", heads)
+    hidden = checks.feature_count("hidden_size", _needed(config, "hidden_size", "n_embd"))
+    return checks.quotient("hidden_size", hidden, "num_attention_heads", heads)
+
+
+def _longest(config: Values) -> Any:
+    """Return the number of positions of a configuration."""
+    longest = _first(config, _LENGTHS)
+    if longest is None:
+        message = f"`seq_len` must be given, as the configuration has no {_LENGTHS[0]!r}."
+        raise ValueError(message)
+    return longest
 
 
 def _needed(values: Values, *keys: str) -> Any:
@@ -306,6 +357,7 @@ def _scaling(kind: str, parameters: Values, config: Values) -> Scaling | None:
     if kind in _WITHOUT_SCALING:
         return None
     arguments = {}
+    given = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
     for name, default in ((field.name, field.default) for field in _fields(kind)):
         if name == "original_max_position":
             arguments[name] = _original(kind, parameters, config)
@@ -313,8 +365,11 @@ def _scaling(kind: str, parameters: Values, config: Values) -> Scaling | None:
             arguments[name] = _extension(kind, parameters, config)
         elif name.startswith("beta") and not parameters.get(name):
             continue  # like transformers, take 0 as not given
-        elif name in parameters or default is MISSING:
-            arguments[name] = _needed(parameters, name)
+        elif name in parameters:
+            arguments[name] = parameters[name]
+        elif default is MISSING:
+            message = f"the rotary parameters of {kind!r} must have {name!r}, got {given}."
+            raise ValueError(message)
     scaling: Scaling = SCALINGS[kind](**arguments)
     return scaling
 

@@ -55,25 +55,40 @@ NO_ROTATION = names("""
 # Models with one only if `position_embedding_type` says so.
 ROTATE_IF_SAID = names("esm granitemoehybrid")
 
-# Models whose default is another base than 10,000, or another share of rotated features than all.
-OWN_BASE = names("""
-    apertus bailing_hybrid bitnet blt_global_transformer cohere csm cwm emu3_text_model ernie4_5
-    ernie4_5_moe ernie4_5_vl_moe_text evolla flex_olmo gemma3_text gemma3n_text gpt_oss gte
-    helium higgs_audio_v2 hy_v3 jina_embeddings_v3 laguna lfm2 lfm2_moe llama4_text
-    longcat_flash mellum mimo_v2_flash minimax minimax_m2 mixtral mllama_text_model modernbert
-    modernbert-decoder neomme nomic_bert olmo3 openai_privacy_filter paddleocr_vl_text
-    pe_audio_encoder phimoe qwen2_5_omni_text qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text
-    qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text smollm3 solar_open ultrabert
-""")
-OWN_SHARE = names("""
-    bamba glm glm4 glm4_moe glm4v_moe_text glm4v_text glm_image_text gpt_neox laguna
-    mimo_v2_flash nemotron nemotron3_5_transcribe_asr_audio
-    nemotron3_5_transcribe_word_timestamp neomme persimmon phi qwen3_5_moe_text qwen3_5_text
-    qwen3_next recurrent_gemma stablelm
-""")
+# Models whose code has a default of its own for a key, which a configuration may leave out.
+OWN = {
+    "rope_theta": names("""
+        apertus bailing_hybrid bitnet blt_global_transformer cohere csm cwm emu3_text_model ernie4_5
+        ernie4_5_moe ernie4_5_vl_moe_text evolla flex_olmo gemma3_text gemma3n_text gpt_oss gte
+        helium higgs_audio_v2 hy_v3 jina_embeddings_v3 laguna lfm2 lfm2_moe llama4_text
+        longcat_flash mellum mimo_v2_flash minimax minimax_m2 mixtral mllama_text_model modernbert
+        modernbert-decoder neomme nomic_bert olmo3 openai_privacy_filter paddleocr_vl_text
+        pe_audio_encoder phimoe qwen2_5_omni_text qwen2_5_vl qwen2_5_vl_text qwen2_vl qwen2_vl_text
+        qwen3_omni_moe_text qwen3_vl_moe_text qwen3_vl_text smollm3 solar_open ultrabert
+    """),
+    "partial_rotary_factor": names("""
+        bamba glm glm4 glm4_moe glm4v_moe_text glm4v_text glm_image_text gpt_neox laguna
+        mimo_v2_flash nemotron nemotron3_5_transcribe_asr_audio
+        nemotron3_5_transcribe_word_timestamp neomme persimmon phi qwen3_5_moe_text qwen3_5_text
+        qwen3_next recurrent_gemma stablelm
+    """),
+    "head_dim": names("""
+        afmoe cohere2_moe cwm ernie4_5 flint gemma gemma2 gemma3_text gemma3n_text glm glm4 gpt_oss
+        helium higgs_audio_v2 hrm_text hy_v3 kolibri1 laguna llama4_text mellum mimo_v2_flash
+        minimax_m2 neomme openai_privacy_filter paddleocr_vl_text pe_audio_encoder qwen3
+        qwen3_5_moe_text qwen3_5_text qwen3_next qwen3_vl_text seed_oss solar_open vaultgemma
+        voxtral_realtime_encoder
+    """),
+    "qk_rope_head_dim": names("""
+        axk1 bailing_hybrid deepseek_v2 deepseek_v3 glm4_moe_lite glm_moe_dsa hy_v4 longcat_flash
+        minicpm3 youtu
+    """),
+    "rotary_dim": names("codegen gptj"),
+    "rope_scaling": names("apertus cwm gpt_oss higgs_audio_v2 openai_privacy_filter"),
+}
 
 # Models that rotate the share of the features in their configuration; the others rotate all.
-SHARE = OWN_SHARE | names("""
+SHARE = OWN["partial_rotary_factor"] | names("""
     gpt_neox_japanese minimax_m2 nemotron3_diarization_audio phi3 phi4_multimodal
 """)
 ROTARY_DIM = SHARE | names("codegen gptj")
@@ -83,6 +98,9 @@ BY_LAYER = names("""
     gemma3_text gemma3n_text laguna mellum mimo_v2_flash modernbert modernbert-decoder neomme
     ultrabert
 """)
+
+# Models that extend layers of full attention only, where parameters are not by type of layer.
+FULL_SCALED = names("olmo3")
 
 # Models whose sections are strided if the configuration has no `mrope_interleaved`.
 STRIDED = names("""

@@ -407,9 +407,9 @@ class RoPE(CheckedLayer):
         Parameters
         ----------
         config : dict or path
-            The configuration, or where it is stored. Both forms of it are read: with
-            ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``. If it has a
-            ``text_config``, that is read; for another part of it pass that part.
+            The configuration, its file, or the folder of it. Both forms of it are read:
+            with ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``. If it has
+            a ``text_config``, that is read; for another part of it pass that part.
         seq_len : int, optional
             Number of positions in the table, the configuration's
             ``max_position_embeddings`` if None. Dynamic NTK and LongRoPE depend on it.
@@ -430,8 +430,9 @@ class RoPE(CheckedLayer):
             If the configuration is no dict, or a number or a flag in it is of another kind.
         ValueError
             If the file holds no JSON, the model's rotation is not known, a type or a key of
-            the rotary parameters is unknown, or one is missing. The message says what is
-            known, what to pass instead, and from what to build ``RoPE(...)`` by hand.
+            the rotary parameters is unknown, or one is missing, also one that the model's
+            own code has a default for. The message says what is known, what to pass instead,
+            and from what to build ``RoPE(...)`` by hand.
 
         Examples
         --------

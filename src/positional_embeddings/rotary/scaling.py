@@ -364,7 +364,12 @@ class LongRoPEScaling(CheckedLayer):
             return float(self.attention_factor)
         original = self.original_max_position
         factor = seq_len / original if self.factor is None else self.factor
-        return math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+        if factor <= 1:
+            return 1.0
+        if original == 1:
+            what = "be 2 or more, or `attention_factor` given: its logarithm divides"
+            raise wrong_value("original_max_position", what, original)
+        return math.sqrt(1 + math.log(factor) / math.log(original))
 
 
 def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
