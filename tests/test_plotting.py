@@ -45,10 +45,16 @@ def ax(plt):
     return plt.figure().add_subplot()
 
 
-def drawn(ax):
-    """Return the numbers of the one image, as it was given them, and as NaN where grey."""
+def drawn(ax, shape=None):
+    """Return the numbers of the one image, NaN where grey; each once if they are repeated."""
     (image,) = ax.images
-    return np.ma.filled(image.get_array().astype(float), np.nan)
+    cells = np.ma.filled(image.get_array().astype(float), np.nan)
+    if shape is None:
+        return cells
+    each = [size // few for size, few in zip(cells.shape, shape, strict=True)]
+    once = cells[:: each[0], :: each[1]]
+    np.testing.assert_array_equal(cells, once.repeat(each[0], 0).repeat(each[1], 1))
+    return once
 
 
 def labels(ax):
@@ -174,7 +180,8 @@ def test_long_tables_are_drawn_as_means_of_blocks(ax):
     numbers = np.random.default_rng(0).standard_normal((3, 8003))
     plotting.plot_encoding(numbers, ax=ax)
     blocks = [numbers[:, start : start + 9].mean(axis=1) for start in range(0, 8003, 9)]
-    np.testing.assert_allclose(drawn(ax), np.stack(blocks, axis=1), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(drawn(ax, (3, 890)), np.stack(blocks, axis=1), rtol=0, atol=1e-12)
+    assert colour_bar(ax) == "encoding (means of 9 positions)"
     # The last block is one of two, and is cut where the positions end.
     assert ax.images[0].get_extent()[:2] == [-0.5, 890 * 9 - 0.5]
     assert ax.get_xlim() == (-0.5, 8002.5)
@@ -226,29 +233,76 @@ def test_encoding_at_times(ax, backend):
     numbers = np.asarray([[0.5, -2.0, 1.0], [0.0, 0.25, 1.5]])
     times = backend.array(np.asarray([1.0, 2.0, 6.0]))
     plotting.plot_encoding(backend.array(numbers), coordinates=times, label="time (years)", ax=ax)
-    np.testing.assert_array_equal(drawn(ax), numbers)
+    middles = 0.5 + 7.5 / 1000 * (np.arange(1000) + 0.5)
+    clear = np.min(np.abs(middles[:, None] - [1.5, 4.0]), axis=1) > 0.005
+    expected = numbers[:, np.searchsorted([1.5, 4.0], middles)]
+    cells = drawn(ax, (2, 1000))
+    np.testing.assert_allclose(cells[:, clear], expected[:, clear], rtol=0, atol=1e-9)
+    assert clear.mean() > 0.99
     assert labels(ax) == ("time (years)", "feature")
     assert (ax.get_xlim(), ax.get_ylim()) == ((0.5, 8.0), (1.5, -0.5))
     image = ax.images[0]
-    assert [image.get_cursor_data(Event(ax, x, 0)) for x in (1.4, 1.6, 3.9, 4.1)] == [
-        0.5,
-        -2.0,
-        -2.0,
-        1.0,
-    ]
+    under = [image.get_cursor_data(Event(ax, x, 0)) for x in (1.4, 1.6, 3.9, 4.1)]
+    assert under == pytest.approx([0.5, -2.0, -2.0, 1.0])
 
 
 def Event(ax, x, y):  # noqa: N802 - it stands for Matplotlib's
     """Return what Matplotlib tells of a mouse at some coordinates."""
-    return SimpleNamespace(xdata=x, ydata=y, inaxes=ax)
+    at = ax.transData.transform((x, y))
+    return SimpleNamespace(x=at[0], y=at[1], xdata=x, ydata=y, inaxes=ax)
 
 
 def test_long_encoding_at_times(ax):
     numbers = np.random.default_rng(0).standard_normal((3, 2001))
-    plotting.plot_encoding(numbers, coordinates=np.arange(2001) ** 2 / 4, ax=ax)
-    blocks = [numbers[:, start : start + 3].mean(axis=1) for start in range(0, 2001, 3)]
-    np.testing.assert_allclose(drawn(ax), np.stack(blocks, axis=1), rtol=0, atol=1e-12)
-    assert ax.get_xlim() == (-0.125, (2000**2 + (2 * 2000 - 1) / 2) / 4)
+    times = np.arange(2001) ** 2 / 4
+    plotting.plot_encoding(numbers, coordinates=times, ax=ax)
+    blocks = np.stack([numbers[:, start : start + 3].mean(axis=1) for start in range(0, 2001, 3)])
+    right = (2000**2 + (2 * 2000 - 1) / 2) / 4
+    edges = np.concatenate([[-0.125], (times[2:-1:3] + times[3::3]) / 2, [right]])
+    expected = []
+    for column in range(1000):
+        start, stop = (edges[0] + (right - edges[0]) * (column + i) / 1000 for i in range(2))
+        shares = np.clip(np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start), 0, None)
+        expected.append(shares @ blocks / shares.sum())
+    cells = drawn(ax, (3, 1000))
+    np.testing.assert_allclose(cells, np.stack(expected, axis=1), rtol=0, atol=1e-7)
+    assert ax.get_xlim() == (-0.125, right)
+
+
+@pytest.mark.parametrize("times", [np.arange(8000.0), np.arange(8000) ** 1.01])
+def test_fast_waves_at_times_do_not_look_like_slow_ones(ax, times):
+    """On the screen, of fewer pixels than there are cells."""
+    plotting.plot_encoding(
+        np.sin(2 * np.pi * np.arange(8000) / 16.5)[None, :], coordinates=times, ax=ax
+    )
+    ax.figure.canvas.draw()
+    pixels = np.asarray(ax.figure.canvas.buffer_rgba())
+    box = ax.get_window_extent()
+    row = pixels[int(box.y0 + box.y1) // 2, int(box.x0) + 9 : int(box.x1) - 9, 0].astype(float)
+    assert row.std() < 15
+
+
+def test_few_rows_of_many_columns_do_not_fade_into_one_another(ax):
+    mask = np.zeros((4, 300), dtype=bool)
+    mask[::2] = True
+    plotting.plot_mask(mask, ax=ax)
+    figure = ax.figure
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[::-1]
+    box = ax.get_window_extent()
+    column = pixels[int(box.y0) + 2 : int(box.y1) - 2, int(box.x0 + box.x1) // 2, :3]
+    plain = [(column == colour).all(axis=1).mean() for colour in ((230, 230, 230), (43, 92, 138))]
+    assert sum(plain) > 0.95
+
+
+def test_numbers_that_are_not_finite_at_uneven_times(ax):
+    numbers = np.asarray([[1.0, np.nan, 3.0, np.inf, 5.0]])
+    plotting.plot_encoding(numbers, coordinates=np.asarray([0.0, 1.0, 3.0, 4.0, 9.0]), ax=ax)
+    cells = drawn(ax, (1, 1000))[0]
+    edges, middles = [0.5, 2.0, 3.5, 6.5], -0.5 + 12 / 1000 * (np.arange(1000) + 0.5)
+    clear = np.min(np.abs(middles[:, None] - edges), axis=1) > 0.01
+    expected = np.where(np.isfinite(numbers), numbers, np.nan)[0, np.searchsorted(edges, middles)]
+    np.testing.assert_allclose(cells[clear], expected[clear], rtol=0, atol=1e-9)
 
 
 def test_encoding_at_one_time(ax):
@@ -299,10 +353,10 @@ def test_long_bias_value_is_that_of_the_middle_queries(ax):
     slope = 0.5
     middles = [min(start + 1, 2499) for start in range(0, 2500, 3)]
     expected = [[slope * (k - (q - 2490)) for k in range(10)] for q in middles]
-    np.testing.assert_allclose(drawn(ax), expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(drawn(ax, (834, 10)), expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("key_axis", [None, -1])
+@pytest.mark.parametrize("key_axis", [1, -1])
 def test_attention(ax, backend, key_axis):
     weights = np.random.default_rng(0).random((3, 4, 2, 5)) / 4
     given = weights.transpose(2, 3, 0, 1) if key_axis == -1 else weights
@@ -320,6 +374,30 @@ def test_queries_that_see_nothing_are_grey(ax):
     np.testing.assert_array_equal(drawn(ax), [[np.nan, np.nan], [0.001, 0.999]])
     assert colour_bar(ax) == "attention weight (grey: sees no key)"
     assert ax.patch.get_hatch() == "////"
+
+
+def test_the_decay_of_a_billion_distances_is_no_slow_wave(ax):
+    """Steps of 710 positions are almost whole cycles of a pair that rotates by 1 a position."""
+    plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=709_999_999, ax=ax)
+    (line,) = ax.get_lines()
+    assert np.abs(line.get_ydata()).max() < 0.02
+    (band,) = ax.collections
+    assert np.abs(band.get_paths()[0].vertices[:, 1]).max() > 0.99
+
+
+@pytest.mark.parametrize("start", [-180.0, 0.0])
+def test_grids_that_reach_over_the_date_line_are_drawn_on_both_sides(ax, start):
+    longitude, latitude = np.meshgrid(start + 60 * np.arange(6), [-60.0, 0.0, 60.0])
+    places = latitude.ravel(), longitude.ravel()
+    features = pe.spherical_encoding(*places, 3)
+    plotting.plot_similarity(features, coordinates=places, reference=4, ax=ax)
+    ax.figure.canvas.draw()
+    pixels = np.asarray(ax.figure.canvas.buffer_rgba())[::-1]
+    for y in (-50, 10, 70):
+        at = [ax.transData.transform((x, y)).astype(int) for x in (-178, -160, 160, 178)]
+        colours = {tuple(pixels[row, column].tolist()) for column, row in at}
+        assert len(colours) == 1
+        assert (255, 255, 255, 255) not in colours
 
 
 def test_a_query_of_many_that_sees_nothing_is_grey(ax):

@@ -15,7 +15,7 @@ def draw() -> Figure:
     days = np.arange(1, 366)
     encoding = cyclic_encoding(days, 365.25, harmonics=3)
     plot_similarity(encoding, coordinates=days, label="day of the year", ax=year)
-    grid = np.meshgrid(np.arange(-88, 89, 3), np.arange(-178, 180, 3), indexing="ij")
+    grid = np.meshgrid(np.arange(-88.5, 90, 3), np.arange(-178.5, 180, 3), indexing="ij")
     latitude, longitude = (axis.ravel() for axis in grid)
     zurich = int(np.argmin(np.hypot(latitude - 47.4, longitude - 8.5)))
     features = spherical_encoding(latitude, longitude, 6)

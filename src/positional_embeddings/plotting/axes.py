@@ -14,6 +14,8 @@ from positional_embeddings._core.namespace import (
 
 # Cells along an axis; beyond, each cell is the mean of a block.
 MOST_CELLS = 1000
+# So many are larger than pixels in most pictures.
+_FEW_CELLS = 100
 NOT_FINITE = "#d9d9d9"
 
 # Okabe and Ito's colours, without the yellow that white paper swallows. There are four dashes and
@@ -70,7 +72,7 @@ def increasing_vector(name: str, array: Any, count: int) -> HostArray:
     falls = host.flatnonzero(host.diff(numbers) <= 0)
     if falls.size:
         first = int(falls[0])
-        came = f"{numbers[first]:g} and then {numbers[first + 1]:g} at index {first + 1}"
+        came = f"{float(numbers[first])} and then {float(numbers[first + 1])} at index {first + 1}"
         raise wrong_value(name, "increase", came)
     return numbers
 
@@ -107,21 +109,65 @@ def draw_cells(ax: Any, cells: HostArray, shape: tuple[int, ...], **options: Any
     ends = [
         size * length - 0.5 for size, length in zip(cells.shape, block_lengths(shape), strict=True)
     ]
-    extent = (-0.5, ends[1], ends[0], -0.5)
-    image = ax.imshow(cells, extent=extent, interpolation_stage="data", **options)
+    image = _draw_image(ax, cells, (-0.5, ends[1], ends[0], -0.5), options)
     # The last block may be cut short.
     ax.set(xlim=(-0.5, shape[1] - 0.5), ylim=(shape[0] - 0.5, -0.5))
     for axis in (ax.xaxis, ax.yaxis):
         axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    return grey_where_not_finite(image)
+    return image
 
 
 def draw_between(
     ax: Any, cells: HostArray, columns: HostArray, rows: HostArray, **options: Any
 ) -> Any:
     """Draw cells between edges of columns and of rows, which need not be evenly spaced."""
-    image = ax.pcolorfast(columns, rows, cells, **options)
+    even, right = _evenly_spaced(cells.T, columns)
+    even, top = _evenly_spaced(even.T, rows)
+    image = _draw_image(ax, even, (columns[0], right, top, rows[0]), options)
     ax.set(xlim=(columns[0], columns[-1]), ylim=(rows[0], rows[-1]))
+    return image
+
+
+def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float]:
+    """Return rows of one height in place of rows between edges, and where the last one ends."""
+    sizes, height = host.diff(edges), float(edges[1] - edges[0])
+    # The last one may be cut short.
+    if host.all(abs(sizes[:-1] - height) <= 1e-6 * height) and sizes[-1] <= (1 + 1e-6) * height:
+        return cells, float(edges[0]) + height * sizes.size
+    finite = host.isfinite(cells)
+    even = host.linspace(edges[0], edges[-1], MOST_CELLS + 1)
+    # Each new row is the mean of what it covers. The integral up to an edge is linear in between.
+    total, known = (
+        host.stack([host.interp(even, edges, _running_sums(column, sizes)) for column in table.T])
+        for table in (host.where(finite, cells, 0.0), finite)
+    )
+    total, known = host.diff(total).T, host.diff(known).T
+    is_known = known > 0.5 * host.diff(even)[:, None]
+    means = host.where(is_known, total / host.where(is_known, known, 1.0), host.nan)
+    return means, float(edges[-1])
+
+
+def _running_sums(values: HostArray, sizes: HostArray) -> HostArray:
+    sums: HostArray = host.concat([[0.0], host.cumsum(values * sizes)])
+    return sums
+
+
+def _draw_image(
+    ax: Any, cells: HostArray, extent: tuple[float, ...], options: dict[str, Any]
+) -> Any:
+    """Draw cells, smoothed where they may be smaller than the pixels of a screen."""
+    many = max(cells.shape) > _FEW_CELLS
+    if many:
+        # Matplotlib smooths along both axes or none: a few large cells would fade into another.
+        for axis, size in enumerate(cells.shape):
+            cells = host.repeat(cells, max(1, MOST_CELLS // size), axis)
+    image = ax.imshow(
+        cells,
+        extent=extent,
+        interpolation="auto" if many else "nearest",
+        interpolation_stage="data",
+        **options,
+    )
     return grey_where_not_finite(image)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # Columns of a picture; beyond, each is a block of distances, of at most so many.
 _COLUMNS = 1000
 _MOST_IN_COLUMN = 1000
+_GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 
 def plot_rope_decay(
@@ -60,7 +61,7 @@ def plot_rope_decay(
     The score at distance d is :math:`a^2 \frac{2}{n} \sum_i \cos(d\,\theta_i)` for the
     n rotated features, the frequencies :math:`\theta_i` and the attention factor a, in
     float64. With `sections` all coordinates have the same distance. Beyond a million distances
-    each block is drawn by 1,000 of its distances.
+    each block is drawn by 1,000 of its distances, which are unevenly spaced.
 
     References
     ----------
@@ -208,10 +209,14 @@ def _scores(rope: RoPE, farthest: int) -> tuple[HostArray, HostArray, HostArray,
 def _blocks_of_distances(farthest: int) -> Iterator[HostArray]:
     """Yield the distances from 0 on in blocks, each of which is one column of a picture."""
     length = -(-(farthest + 1) // _COLUMNS)
-    stride = -(-length // _MOST_IN_COLUMN)
+    # Even steps may have a whole number of cycles. Multiples of the golden ratio do not.
+    shares = host.arange(_MOST_IN_COLUMN, dtype=host.float64) * _GOLDEN_RATIO % 1
     for start in range(0, farthest + 1, length):
-        stop = min(start + length, farthest + 1)
-        yield host.arange(start, stop, stride, dtype=host.float64)
+        size = min(length, farthest + 1 - start)
+        if size <= _MOST_IN_COLUMN:
+            yield host.arange(start, start + size, dtype=host.float64)
+        else:
+            yield start + host.floor(shares * size)
 
 
 def _add_legend(ax: Any) -> None:

@@ -104,7 +104,7 @@ def plot_similarity(
     at = host.arange(count) if at is None else at
     ax.plot(at, units.T @ units[:, number], color=COLOURS[0], marker="." if count <= 32 else "")
     ax.axvline(at[number], color="#808080", linewidth=0.8, linestyle="--")
-    name = f"{number}" if coordinates is None else f"{at[number]:g}"
+    name = f"{number}" if coordinates is None else f"{at[number]:.12g}"
     ax.set(xlabel=label, ylabel=f"cosine similarity to {label.partition(' (')[0]} {name}")
     ax.margins(x=0)
     return ax
@@ -173,7 +173,7 @@ def _draw_map(
     rows, columns = host.unique(latitude), host.unique(longitude)
     if min(rows.size, columns.size) > 1 and _is_grid(latitude[order], longitude[order]):
         cells = similarity[order].reshape(rows.size, columns.size)
-        image = draw_between(ax, cells, edges_between(columns), edges_between(rows), **_SCALE)
+        image = _draw_grid(ax, cells, edges_between(columns), edges_between(rows))
     else:
         size = min(max(60_000 / similarity.size, 6.0), 120.0)
         image = ax.scatter(
@@ -199,6 +199,16 @@ def _draw_map(
     ax.set(xlim=(-180, 180), ylim=(-90, 90), xticks=range(-180, 181, 60), yticks=range(-90, 91, 30))
     add_colour_bar(image, "cosine similarity to the star", location="bottom", aspect=40)
     return ax
+
+
+def _draw_grid(ax: Any, cells: HostArray, columns: HostArray, rows: HostArray) -> Any:
+    """Draw the cells of a grid; one that reaches over the date line is drawn on both sides."""
+    if columns[0] < -180:
+        draw_between(ax, cells[:, :1], columns[:2] + 360, rows, **_SCALE)
+    if columns[-1] > 180:
+        draw_between(ax, cells[:, -1:], columns[-2:] - 360, rows, **_SCALE)
+    # Above the others, which overlap where the grid has places on both sides.
+    return draw_between(ax, cells, columns, rows, **_SCALE)
 
 
 def _is_grid(latitude: HostArray, longitude: HostArray) -> bool:
