@@ -103,6 +103,13 @@ def test_output_that_cannot_be_written(monkeypatch, capsys, tmp_path, number, st
     assert capsys.readouterr().err == (message and f"positional-embeddings: error: {message}\n")
 
 
+def test_output_that_is_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["mask", "full", "3"]) == 0
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["mask", "full", "0"]) == 2
+
+
 def test_an_interrupted_command(monkeypatch, call):
     def interrupt(*_, **__):
         raise KeyboardInterrupt

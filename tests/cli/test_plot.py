@@ -95,7 +95,9 @@ def test_attention(drawn, save):
     path = save("weights.npy", np.ones((2, 3, 4)) / 3)
     (weights,), options = drawn("plot_attention", f"attention {path} --index 3")
     np.testing.assert_array_equal(weights, np.ones((2, 3, 4)) / 3)
-    assert options == {"index": 3}
+    assert options == {"index": 3, "key_axis": None}
+    _, options = drawn("plot_attention", f"attention {path} --key-axis -1")
+    assert options == {"index": 0, "key_axis": -1}
 
 
 @pytest.mark.parametrize("kind", ["decay", "wavelengths"])
@@ -104,18 +106,25 @@ def test_rotary_embeddings(drawn, tmp_path, kind):
 
     def of(line, distance):
         (ropes,), options = drawn(function, f"{kind} {line}")
-        assert options == ({"max_distance": distance} if kind == "decay" else {})
+        assert options == {}
+        assert {rope.seq_len for rope in ropes.values()} == {distance}
         return ropes
 
     assert of("--dim 64", 4096) == {"base 10,000": RoPE(64, 4096)}
     two = of("--dim 64 --base 10000 --base 5e5 --context 99", 99)
     assert two == {"base 10,000": RoPE(64, 99), "base 500,000": RoPE(64, 99, 5e5)}
+    near = of("--dim 64 --base 1234567 --base 1234568", 4096)
+    assert [rope.base for rope in near.values()] == [1234567, 1234568]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA))
     assert of(f"{path} --context 8", 8) == {"default": RoPE(64, 8)}
     path.write_text(json.dumps(SCALED))
     scaled = RoPE.from_hf_config(SCALED)
     assert of(tmp_path, 512) == {"without scaling": RoPE(64, 512), "linear": scaled}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    path.write_text(json.dumps(LLAMA | {"rope_scaling": yarn}))
+    ropes, _ = drawn(function, f"{kind} {path}")
+    assert [rope.seq_len for rope in ropes[0].values()] == [128, LLAMA["max_position_embeddings"]]
     path.write_text(json.dumps(GEMMA))
     assert of(tmp_path, 64) == {
         "full_attention, default": RoPE(32, 64, 1e6),
@@ -188,10 +197,11 @@ WRONG = {
     "encoding 6 -o {0}/a.svg": "FEATURES POSITIONS must be given, or FILE.npy, got 6",
     "encoding six 9 -o {0}/a.svg": "FEATURES, POSITIONS must be integers, got six 9",
     "encoding 6 0 -o {0}/a.svg": "POSITIONS must be 1 to 2**20, got 0",
-    "encoding -3 9 -o {0}/a.svg": "`dim` must be a positive integer, got -3.",
+    "encoding -3 9 -o {0}/a.svg": "FEATURES must be a positive integer, got -3.",
     "encoding {0}/no.npy -o {0}/a.svg": "{0}/no.npy: No such file or directory",
-    "encoding {0}/text.npy -o {0}/a.svg": "{0}/text.npy must be a file .npy of NumPy: ",
-    "encoding {0}/empty.npy -o {0}/a.svg": "{0}/empty.npy must be a file .npy of NumPy: ",
+    "encoding 1000000 1000 -o {0}/a.svg": "FEATURES times POSITIONS must be at most 2**27",
+    "encoding {0}/text.npy -o {0}/a.svg": "{0}/text.npy must be a file .npy of NumPy",
+    "encoding {0}/empty.npy -o {0}/a.svg": "{0}/empty.npy must be a file .npy of NumPy",
     "encoding {0}/two.npy -o {0}/a.svg": "{0}/two.npy must hold one array, got a, b",
     "encoding {0}/one.npy --base 9 -o {0}/a.svg": "--base goes with FEATURES and POSITIONS only",
     "encoding {0}/one.npy -o {0}/a.svg": "`encoding` must have shape (features, positions), got",
@@ -199,12 +209,12 @@ WRONG = {
     "bias t5 8 64 -o {0}/a.svg": "NAME must be one of alibi, sandwich, got 't5'",
     "bias {0}/one.npy --offset 3 -o {0}/a.svg": "--offset goes with a NAME only",
     "mask window 3 -o {0}/a.svg": "the kind window needs --window or --left or --right",
-    "decay -o {0}/a.svg": "either CONFIG or --dim must be given",
-    "decay {0} --dim 8 -o {0}/a.svg": "either CONFIG or --dim must be given",
+    "decay -o {0}/a.svg": "CONFIG or --dim must be given",
+    "decay {0} --dim 8 -o {0}/a.svg": "--dim goes without CONFIG",
     "decay {0} --base 8 -o {0}/a.svg": "--base goes with --dim only",
     "decay --dim 8 --layout half -o {0}/a.svg": "--layout goes with CONFIG only",
     "decay --dim 8 --layer-type a -o {0}/a.svg": "--layer-type goes with CONFIG only",
-    "decay --dim 7 -o {0}/a.svg": "`head_size` must be a positive even integer, got 7.",
+    "decay --dim 7 -o {0}/a.svg": "--dim must be a positive even integer, got 7.",
     "decay --dim 8 --base x -o {0}/a.svg": "argument --base: must be a number, got 'x' (see ",
 }
 

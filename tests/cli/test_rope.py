@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import math
+import re
 import sys
 
 import mpmath
@@ -229,7 +230,10 @@ PITFALLS = [
     (
         SIZES | {"model_type": "llama"},
         "--context 5000",
-        [HALF, "The configuration is for 4,096 positions; at those beyond, up to 5,000"],
+        [
+            HALF,
+            "The configuration is for 4,096 positions: the model has not seen those",
+        ],
     ),
     (
         SIZES | {"model_type": "llama", "rope_scaling": {"type": "dynamic", "factor": 2.0}},
@@ -278,7 +282,7 @@ PITFALLS = [
         "--layer-type full_attention",
         [
             "Features i and i + 128",
-            "Layers have parameters by their type (sliding_attention): one RoPE for each.",
+            "Layers of another type (sliding_attention) have parameters of their own: one RoPE",
             "Configurations with linear scaling do not say",
         ],
     ),
@@ -343,7 +347,7 @@ def test_pairs_that_are_not_rotated(explained, printed, tmp_path):
     (facts,) = explained(SIZES | {"model_type": "llama", "rope_parameters": parameters})
     assert facts["wavelengths"]["not_rotated"] == 24
     assert facts["wavelengths"]["longest"] == pytest.approx(2 * math.pi * 10_000 ** (14 / 64))
-    assert "; 8 of 32 fit into 4,096, 24 are not rotated; 8 are as before" in one_line(
+    assert "; 8 of 32 fit into 4,096, 24 not rotated; 8 pairs as before" in one_line(
         printed(f"rope {tmp_path}")
     )
 
@@ -351,7 +355,7 @@ def test_pairs_that_are_not_rotated(explained, printed, tmp_path):
 def test_waves_of_astronomical_length(explained, printed, tmp_path):
     (facts,) = explained(SIZES | {"model_type": "llama", "rope_theta": 1e30})
     assert facts["wavelengths"]["longest"] > 1e28
-    assert f"6.283 to {2 * math.pi * 1e30 ** (62 / 64):.3g} positions" in printed(
+    assert f"6.283 to {2 * math.pi * 1e30 ** (62 / 64):.4g} positions" in printed(
         f"rope {tmp_path}"
     )
 
@@ -359,7 +363,9 @@ def test_waves_of_astronomical_length(explained, printed, tmp_path):
 def test_angles_that_float32_has(explained, printed, tmp_path):
     (facts,) = explained(SIZES | {"model_type": "llama", "head_dim": 2})
     assert facts["float32_angles_fail_from"] is None
-    assert ", never above 0.001; code" in one_line(printed(f"rope {tmp_path}"))
+    assert ", not above 0.001 at the first 1,048,576 positions; code" in one_line(
+        printed(f"rope {tmp_path}")
+    )
 
 
 def test_the_standard_input(monkeypatch, printed):
@@ -378,7 +384,7 @@ def test_wrong_files(call, tmp_path):
     for name, message in {
         "config.json": "{}: No such file or directory",
         "list.json": "{} must hold a JSON object, got [1, 2]",
-        "none.json": what + " {}, which is no JSON: Expecting value: line 1 column 4 (char 3).",
+        "none.json": what + " '{}', which is no JSON: Expecting value: line 1 column 4 (char 3).",
         "still.json": "the configuration rotates no pair of features",
     }.items():
         path = tmp_path / name
@@ -386,3 +392,60 @@ def test_wrong_files(call, tmp_path):
         assert call(f"rope {path}") == (2, "", expected)
         if name == "config.json":
             assert call(f"rope {tmp_path}") == (2, "", expected)
+
+
+def test_the_standard_input_may_be_closed(monkeypatch, call):
+    monkeypatch.setattr(sys, "stdin", None)
+    expected = "positional-embeddings: error: the standard input is closed\n"
+    assert call("rope -") == (2, "", expected)
+
+
+@pytest.mark.parametrize("base", [5e-324, 1e-300, 1e-45])
+def test_frequencies_that_float32_does_not_hold(explained, printed, tmp_path, base):
+    """Base and frequencies are far from those of any model; JSON has no infinities."""
+    (facts,) = explained(SIZES | {"model_type": "llama", "rope_theta": base})
+    assert facts["float32_angles_error_in_context"] is None
+    assert facts["float32_angles_fail_from"] == 0
+    assert "err by up to inf radians" in one_line(printed(f"rope {tmp_path}"))
+
+
+def test_factors_beyond_all_bounds(explained, printed, tmp_path):
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    yarn["attention_factor"] = 1e200
+    (facts,) = explained(SIZES | {"model_type": "llama", "rope_scaling": yarn})
+    assert facts["attention_factor"] == 1e200
+    assert "products of rotated features grow by inf" in one_line(printed(f"rope {tmp_path}"))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0625, 1.3466, 2.0, 3.5])
+def test_half_a_unit_of_the_tables(explained, printed, tmp_path, factor):
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024}
+    config = SIZES | {"model_type": "llama", "rope_scaling": yarn | {"attention_factor": factor}}
+    explained(config)
+    claimed = float(
+        re.search(r"are within (\S+) of cosine", one_line(printed(f"rope {tmp_path}")))[1]
+    )
+    rope = RoPE.from_hf_config(config)
+    like = np.empty((64, 4096), dtype=np.float32)
+    errors = [
+        np.abs(table.astype(np.float64) - exact).max()
+        for table, exact in zip(rope.cos_sin(like), (rope.cos, rope.sin), strict=True)
+    ]
+    assert 0.9 * claimed < max(errors) < 1.02 * claimed
+
+
+def test_a_context_shorter_than_the_original_is_not_extended(explained, printed, tmp_path):
+    explained(LLAMA)
+    assert "context:           4,096 positions\n" in printed(f"rope {tmp_path} --context 4096")
+
+
+def test_errors_name_options(call, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SIZES | {"model_type": "llama"}))
+    for line, message in {
+        "--context 0": "--context must be a positive integer, got 0.",
+        "--layer-type full": "--layer-type must be None or one of ['chunked_attention', "
+        "'full_attention', 'sliding_attention'], got 'full'.",
+    }.items():
+        expected = f"positional-embeddings: error: {message}\n"
+        assert call(f"rope {path} {line}") == (2, "", expected)

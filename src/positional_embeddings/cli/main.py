@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from math import isfinite
 from typing import Any, TextIO
 
 from positional_embeddings.cli import check, info, mask, plot, rope
@@ -28,6 +29,10 @@ examples:
 Each command has its own help: positional-embeddings mask --help
 """
 
+# What a wrong call raises, and what numbers or files that are too large or missing do.
+_CALL = (CommandError, ImportError, TypeError, ValueError)
+_ERRORS = (*_CALL, ArithmeticError, MemoryError, OSError)
+
 _WRONG = 2
 # As shells tell of a program that was interrupted, and of one whose output nobody reads.
 _INTERRUPTED = 130
@@ -45,11 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all is well, 1 if a check failed, 2 if the call was wrong.
+        0 if all is well, 1 if a check failed, 2 if the call was wrong; 130 after an
+        interruption, and 141 if nobody reads the output, as shells tell of both.
     """
     try:
         status = _run(argv)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may be closed
+            sys.stdout.flush()
     except OSError as error:  # of the output
         # Python would write what is left when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,7 +74,7 @@ def _run(argv: Sequence[str] | None) -> int:
         answer, as_json = _answer(argv)
     except SystemExit as done:  # after --help and --version
         return int(done.code or 0)
-    except (CommandError, ImportError, MemoryError, OSError, TypeError, ValueError) as error:
+    except _ERRORS as error:
         _write(sys.stderr, f"{_NAME}: error: {_message(error)}")
         return _WRONG
     _write(sys.stdout, _json(answer.data) if as_json else answer.text)
@@ -95,9 +102,17 @@ def _parser() -> Parser:
 
 
 def _json(data: dict[str, Any]) -> str:
-    """Return data as JSON, a line for each key."""
-    lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items())
+    """Return data as JSON, a line for each key, and null for what is not finite."""
+    lines = (f"  {json.dumps(key)}: {json.dumps(_finite(value))}" for key, value in data.items())
     return "{\n" + ",\n".join(lines) + "\n}"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _message(error: BaseException) -> str:
@@ -109,7 +124,9 @@ def _message(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: TextIO | None, text: str) -> None:
     """Write a line; what the terminal has no characters for is escaped."""
+    if stream is None:  # it is closed
+        return
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")

@@ -1,7 +1,7 @@
 """`mask`: which keys each query sees, drawn in characters."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import islice
 from operator import or_
@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings._core.positions import position_interval
-from positional_embeddings.cli.terminal import Answer, CommandError, add_json, integer, integers
+from positional_embeddings.cli.terminal import (
+    Answer,
+    CommandError,
+    add_json,
+    integer,
+    integers,
+    named,
+)
 from positional_embeddings.masks.describe import describe_mask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.packing import segment_ids_from_lengths
@@ -56,11 +63,29 @@ examples:
   positional-embeddings mask causal 12 --segments 4,8
 """
 
+# Options by what they are in the library's messages.
+_NAMES = {
+    "`q_len`": "Q_LEN",
+    "`k_len`": "K_LEN",
+    "`offset`": "--offset",
+    "`left`": "--left",
+    "`right`": "--right",
+    "`size`": "--chunk",
+    "`step`": "--step",
+    "`shape`": "--grid",
+    "`window`": "--around",
+    "`indices`": "--global",
+}
+
 # Pairs of a query and a key that are counted, listed in JSON, and evaluated at a time.
 _MOST_COUNTED = 2**28
 _MOST_IN_JSON = 2**22
 _PAIRS_AT_A_TIME = 2**22
 _MOST_LISTED = 10
+
+
+# Positions of the queries, from and to, and the number of keys.
+_Sizes = tuple[tuple[int, int], int]
 
 
 class DrawnMask(NamedTuple):
@@ -178,53 +203,82 @@ def _data(drawn: DrawnMask, counts: list[int], blind: list[int], picture: str) -
 
 def drawn_mask(arguments: argparse.Namespace) -> DrawnMask:
     """Return the mask that the arguments describe, with its sizes."""
-    (start, stop), k_len = position_interval(
-        arguments.q_len, arguments.k_len, arguments.offset, host, "cpu"
-    )
-    mask, python = _mask(arguments, k_len)
+    with named(_NAMES):
+        queries, k_len = position_interval(
+            arguments.q_len, arguments.k_len, arguments.offset, host, "cpu"
+        )
+    mask, python = _mask(arguments, (queries, k_len))
     batch = 0 if arguments.batch is None else arguments.batch
     last = (mask._batch() or 1) - 1
     if not 0 <= batch <= last:
         raise CommandError(f"--batch must be 0 to {last}, one of the sequences, got {batch}")
-    return DrawnMask(mask, stop - start, k_len, start, batch, python)
+    return DrawnMask(mask, queries[1] - queries[0], k_len, queries[0], batch, python)
 
 
-def _mask(arguments: argparse.Namespace, k_len: int) -> tuple[Mask, str]:
+def _mask(arguments: argparse.Namespace, sizes: _Sizes) -> tuple[Mask, str]:
     """Return the mask, and what makes it in Python."""
     _check_options(arguments)
-    opening = vars(arguments)["global"]
-    hiding: list[Mask] = list(_hiding_by_position(arguments))
-    if opening is not None:
-        opened = GlobalMask(opening)
-        hiding = [reduce(or_, hiding) & opened if hiding else opened]
+    hiding = list(_hiding_by_position(arguments, sizes))
+    if vars(arguments)["global"] is not None:
+        hiding = [_with_global(arguments, hiding, sizes)]
     if arguments.lengths is not None:
-        hiding.append(PaddingMask(arguments.lengths, arguments.side or "right"))
+        side = arguments.side or "right"
+        hiding.append(_made(sizes, PaddingMask, arguments.lengths, side))
     lines = list(map(repr, hiding))
     if arguments.segments is not None:
-        hiding.append(_segments(arguments.segments, k_len))
-        lines.append(f"SegmentMask(segment_ids_from_lengths({arguments.segments}, {k_len}))")
+        hiding.append(_made(sizes, _segments, arguments.segments, sizes[1], lengths="--segments"))
+        lines.append(f"SegmentMask(segment_ids_from_lengths({arguments.segments}, {sizes[1]}))")
     if not hiding:
         hiding = [SlidingWindowMask(None, None)]
         lines = [repr(hiding[0])]
     return reduce(or_, hiding), " | ".join(lines)
 
 
-def _hiding_by_position(arguments: argparse.Namespace) -> Iterator[Mask]:
+def _made(
+    sizes: _Sizes, make: Callable[..., Mask], *values: Any, lengths: str = "--lengths"
+) -> Mask:
+    """Return a mask that fits the sizes; errors name options."""
+    with named(_NAMES | {"`lengths`": lengths}):
+        mask = make(*values)
+        mask._check(*sizes)
+    return mask
+
+
+def _hiding_by_position(arguments: argparse.Namespace, sizes: _Sizes) -> Iterator[Mask]:
     if arguments.kind == "causal":
         yield CausalMask(mask_diagonal=arguments.hide_own)
     if arguments.prefix is not None:
-        yield PrefixMask(arguments.prefix)
+        yield _made(sizes, PrefixMask, arguments.prefix, lengths="--prefix")
     if arguments.window is not None:
         yield SlidingWindowMask(_window(arguments.window) - 1, 0)
     if not (arguments.left is None and arguments.right is None):
-        yield SlidingWindowMask(arguments.left, arguments.right)
+        yield _made(sizes, SlidingWindowMask, arguments.left, arguments.right)
     if arguments.chunk is not None:
-        yield ChunkedMask(arguments.chunk)
+        yield _made(sizes, ChunkedMask, arguments.chunk)
     if arguments.step is not None:
-        yield DilatedMask(arguments.step)
+        yield _made(sizes, DilatedMask, arguments.step)
     if arguments.grid is not None:
         around = 1 if arguments.around is None else arguments.around
-        yield NeighbourhoodMask(tuple(arguments.grid), around)
+        yield _made(sizes, NeighbourhoodMask, tuple(arguments.grid), around)
+
+
+def _with_global(arguments: argparse.Namespace, hiding: list[Mask], sizes: _Sizes) -> Mask:
+    """Return what is hidden by position, but for tokens that see all and are seen by all."""
+    tokens = vars(arguments)["global"]
+    positions = max(sizes[0][1], sizes[1])
+    opened = _made(sizes, GlobalMask, tokens)
+    if max(tokens) >= positions:
+        message = f"--global must be positions below {positions}, of queries or keys"
+        raise CommandError(f"{message}, got {max(tokens)}")
+    if arguments.kind == "global" and not hiding:
+        return opened
+    if not hiding:
+        message = (
+            f"--global opens what is hidden by position: the kind {arguments.kind} hides nothing"
+        )
+        raise CommandError(f"{message} so; --window would, or the kind global")
+    mask: Mask = reduce(or_, hiding) & opened
+    return mask
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

@@ -10,7 +10,14 @@ from typing import Any
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 from positional_embeddings.cli import mask, rope
-from positional_embeddings.cli.terminal import Answer, CommandError, add_json, integer, number
+from positional_embeddings.cli.terminal import (
+    Answer,
+    CommandError,
+    add_json,
+    integer,
+    named,
+    number,
+)
 from positional_embeddings.relative.alibi import ALiBiBias
 from positional_embeddings.relative.sandwich import SandwichBias
 from positional_embeddings.rotary.rope import RoPE
@@ -35,6 +42,7 @@ examples:
 """
 
 _MOST_POSITIONS = 2**20
+_MOST_NUMBERS = 2**27  # a gigabyte
 
 # Positions of a rotary embedding that is described by its features and base.
 _CONTEXT = 4096
@@ -126,8 +134,13 @@ def _encoding(arguments: argparse.Namespace) -> HostArray:
     features, positions = _sizes(arguments.of, ("FEATURES", "POSITIONS"))
     if not 1 <= positions <= _MOST_POSITIONS:
         raise CommandError(f"POSITIONS must be 1 to 2**20, got {positions}")
+    if features * positions > _MOST_NUMBERS:
+        raise CommandError(
+            f"FEATURES times POSITIONS must be at most 2**27, got {features * positions:,}"
+        )
     base = 10_000 if arguments.base is None else arguments.base
-    encoding: HostArray = sinusoidal_encoding(host.arange(positions), features, base=base)
+    with named({"`dim`": "FEATURES", "`base`": "--base"}):
+        encoding: HostArray = sinusoidal_encoding(host.arange(positions), features, base=base)
     return encoding
 
 
@@ -190,6 +203,12 @@ def _add_attention(kinds: Any) -> None:
     parser = _add(kinds, "attention", _draw_attention, what, f"Plot {what}.\n")
     parser.add_argument("of", metavar="FILE.npy", help="an array (query, key, ...)")
     parser.add_argument(
+        "--key-axis",
+        type=integer,
+        choices=(1, -1),
+        help="-1 for an array (..., query, key); needed for four axes or more",
+    )
+    parser.add_argument(
         "--index",
         type=integer,
         default=0,
@@ -199,7 +218,10 @@ def _add_attention(kinds: Any) -> None:
 
 
 def _draw_attention(plotting: Any, ax: Any, arguments: argparse.Namespace) -> None:
-    plotting.plot_attention(_loaded(arguments.of), index=arguments.index, ax=ax)
+    with named({"`index`": "--index", "`key_axis`": "--key-axis"}):
+        plotting.plot_attention(
+            _loaded(arguments.of), index=arguments.index, key_axis=arguments.key_axis, ax=ax
+        )
 
 
 def _add_rope(kinds: Any, kind: str) -> None:
@@ -230,9 +252,7 @@ def _add_rope(kinds: Any, kind: str) -> None:
 
 
 def _draw_decay(plotting: Any, ax: Any, arguments: argparse.Namespace) -> None:
-    ropes = _ropes(arguments)
-    distance = max(each.seq_len for each in ropes.values())
-    plotting.plot_rope_decay(ropes, max_distance=distance, ax=ax)
+    plotting.plot_rope_decay(_ropes(arguments), ax=ax)
 
 
 def _draw_wavelengths(plotting: Any, ax: Any, arguments: argparse.Namespace) -> None:
@@ -243,8 +263,10 @@ def _ropes(arguments: argparse.Namespace) -> dict[str, RoPE]:
     """Return rotary embeddings with their labels."""
     given = vars(arguments)
     of_config, of_sizes = ("config", "layer_type", "layout"), ("dim", "base")
-    if (arguments.config is None) == (arguments.dim is None):
-        raise CommandError("either CONFIG or --dim must be given")
+    if arguments.config is None and arguments.dim is None:
+        raise CommandError("CONFIG or --dim must be given")
+    if arguments.config is not None and arguments.dim is not None:
+        raise CommandError("--dim goes without CONFIG")
     wrong = of_sizes if arguments.dim is None else of_config
     for name in wrong:
         if given[name] is not None:
@@ -253,12 +275,15 @@ def _ropes(arguments: argparse.Namespace) -> dict[str, RoPE]:
     if arguments.dim is not None:
         context = _CONTEXT if arguments.context is None else arguments.context
         bases = arguments.base or [10_000.0]
-        return {f"base {base:,g}": RoPE(arguments.dim, context, base) for base in bases}
+        with named({"`head_size`": "--dim", "`seq_len`": "--context", "`base`": "--base"}):
+            return {f"base {base:,.15g}": RoPE(arguments.dim, context, base) for base in bases}
     found = {}
     for layer_type, each in rope.ropes_of(arguments)[2].items():
         layers = f"{layer_type}, " if layer_type else ""
         if each.scaling is not None:
-            found[f"{layers}without scaling"] = replace(each, scaling=None)
+            original = getattr(each.scaling, "original_max_position", each.seq_len)
+            trained = replace(each, scaling=None, seq_len=original)
+            found[f"{layers}without scaling"] = trained
         found[f"{layers}{type_of(each.scaling)}"] = each
     return found
 
@@ -282,8 +307,8 @@ def _loaded(name: str) -> HostArray:
     """Return the array of a file."""
     try:
         array: Any = host.load(name, allow_pickle=False)
-    except (EOFError, ValueError) as error:
-        raise CommandError(f"{name} must be a file .npy of NumPy: {error}") from None
+    except (EOFError, ValueError):
+        raise CommandError(f"{name} must be a file .npy of NumPy, without objects") from None
     if not isinstance(array, host.ndarray):
         raise CommandError(f"{name} must hold one array, got {', '.join(array)}")
     loaded: HostArray = array

@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from positional_embeddings._core.namespace import HostArray, host
@@ -15,13 +14,28 @@ from positional_embeddings.cli.terminal import (
     Answer,
     CommandError,
     add_json,
+    count_of,
     integer,
+    named,
     paragraph,
     table,
 )
-from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config
+from positional_embeddings.rotary.hf_config import (
+    from_file,
+    from_json,
+    layer_types,
+    read_config,
+)
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import type_of
+
+# Options by what they are in the library's messages.
+_NAMES = {
+    "`seq_len`": "--context",
+    "`layer_type`": "--layer-type",
+    "layout='half'": "--layout half",
+    "layout='interleaved'": "--layout interleaved",
+}
 
 _DESCRIPTION = """\
 Explain the rotary embedding of a model from its Hugging Face config.json: which features are
@@ -82,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout",
         choices=("half", "interleaved"),
-        help="the layout that the model's code has, where it is not known here",
+        help="the layout of the weights (default: that of the model's own code)",
     )
 
 
@@ -102,23 +116,30 @@ def ropes_of(
     config = read_config(given)
     types = layer_types(config)
     asked = types if types and arguments.layer_type is None else [arguments.layer_type]
-    ropes = {
-        name: RoPE.from_hf_config(
-            given, arguments.context, layer_type=name, layout=arguments.layout
-        )
-        for name in asked
-    }
-    return config, types, ropes
+    return config, types, {name: _rope(given, name, arguments) for name in asked}
+
+
+def _rope(config: Mapping[str, Any], layer_type: str | None, arguments: argparse.Namespace) -> RoPE:
+    with named(_NAMES):
+        try:
+            return RoPE.from_hf_config(
+                config, arguments.context, layer_type=layer_type, layout=arguments.layout
+            )
+        except ValueError as error:
+            message, _, _ = str(error).partition(" Or build `RoPE(...)` by hand")
+            raise ValueError(message) from None
 
 
 def _given(name: str) -> Mapping[str, Any]:
+    """Return a configuration, which is read once: it may come through a pipe."""
     if name == "-":
-        where, text = "the standard input", sys.stdin.buffer.read()
+        where = "the standard input"
+        if sys.stdin is None:
+            raise CommandError(f"{where} is closed")
+        given = from_json(sys.stdin.buffer.read(), where)
     else:
-        path = Path(name)
-        path = path / "config.json" if path.is_dir() else path
-        where, text = str(path), path.read_bytes()
-    given = from_json(text, where)
+        where = name
+        given = from_file(name)
     if not isinstance(given, Mapping):
         raise CommandError(f"{where} must hold a JSON object, got {json.dumps(given)[:80]}")
     return given
@@ -129,6 +150,8 @@ def _explain(
 ) -> dict[str, Any]:
     """Return what there is to know of an embedding."""
     scaled, unscaled = _wavelengths(rope), _wavelengths(replace(rope, scaling=None))
+    if not host.any(host.isfinite(scaled)):
+        raise CommandError("the configuration rotates no pair of features")
     original = getattr(rope.scaling, "original_max_position", None)
     rotated = rope.rotary_dim or rope.head_size
     at_end, first = float32_angle_errors(rope.inv_freq, rope.seq_len)
@@ -165,8 +188,6 @@ def _wavelengths(rope: RoPE) -> HostArray:
 def _facts_of_waves(waves: HostArray, context: int) -> dict[str, Any]:
     """Return the shortest and the longest wave, and how many fit into a context."""
     finite = waves[host.isfinite(waves)]
-    if not finite.size:
-        raise CommandError("the configuration rotates no pair of features")
     return {
         "shortest": float(finite.min()),
         "longest": float(finite.max()),
@@ -189,7 +210,8 @@ def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, i
     Returns
     -------
     largest : float
-        The largest error of the last positions of the context, in radians.
+        The largest error of the last 8,192 positions of the context, in radians: errors grow
+        with the position.
     first : int or None
         The first position with an error above 1e-3, None if there is none below 2**20.
     """
@@ -203,11 +225,12 @@ def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, i
 
 
 def _errors(frequencies: HostArray, positions: HostArray) -> HostArray:
-    """Return the largest error of the pairs at each position."""
-    single = positions.astype(host.float32)[:, None] * frequencies.astype(host.float32)
-    exact = positions.astype(host.float64)[:, None] * frequencies
-    errors: HostArray = host.abs(single - exact).max(axis=1)
-    return errors
+    """Return the largest error of the pairs at each position; infinite where float32 is."""
+    with host.errstate(over="ignore", invalid="ignore"):
+        single = positions.astype(host.float32)[:, None] * frequencies.astype(host.float32)
+        exact = positions.astype(host.float64)[:, None] * frequencies
+        errors = host.abs(single - exact).max(axis=1)
+    return host.where(host.isnan(errors), math.inf, errors)  # type: ignore[no-any-return]
 
 
 def _text(facts: dict[str, Any]) -> str:
@@ -217,29 +240,34 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    half = facts["pairs"]
-    pairs = f"i and i + {half}" if facts["layout"] == "half" else "2i and 2i + 1"
+    pairs = facts["pairs"]
+    members = f"i and i + {pairs}" if facts["layout"] == "half" else "2i and 2i + 1"
     share = "all" if facts["rotated_features"] == facts["head_size"] else facts["rotated_features"]
     before, after = facts["wavelengths_unscaled"], facts["wavelengths"]
     original, factor = facts["original_context"], facts["attention_factor"]
     scaled = facts["rope_type"] != "default"
+    same = pairs - facts["pairs_scaled"]
     layers = facts["layer_type"] or "all that rotate"
-    extended = f", extended from {original:,}" if original not in (None, facts["context"]) else ""
+    is_longer = original is not None and original < facts["context"]
+    extended = f", extended from {original:,}" if is_longer else ""
     rows = [
         ("model", f"{facts['model_type'] or 'not named'}; layers: {layers}"),
         ("type", facts["rope_type"] if scaled else "default, without scaling"),
-        ("layout", f"{facts['layout']}: features {pairs} form a pair"),
-        ("head", f"{facts['head_size']} features, {share} of them rotated, in {half} pairs"),
+        ("layout", f"{facts['layout']}: features {members} form a pair"),
+        (
+            "head",
+            f"{facts['head_size']} features, {share} of them rotated, in {count_of(pairs, 'pair')}",
+        ),
         ("base", f"{facts['base']:,.12g}"),
         ("context", f"{facts['context']:,} positions{extended}"),
     ]
     if scaled:
         rows += [
-            ("wavelengths", f"{_waves_text(before, half)}, before scaling"),
-            ("scaled", f"{_waves_text(after, half)}; {half - facts['pairs_scaled']} are as before"),
+            ("wavelengths", f"{_waves_text(before, pairs)}, before scaling"),
+            ("scaled", f"{_waves_text(after, pairs)}; {count_of(same, 'pair')} as before"),
         ]
     else:
-        rows.append(("wavelengths", _waves_text(after, half)))
+        rows.append(("wavelengths", _waves_text(after, pairs)))
     return [
         *rows,
         ("attention factor", f"{factor:.6g}"),
@@ -252,16 +280,20 @@ def _exact_text(facts: dict[str, Any]) -> str:
     scaled = (
         " of the float64 frequencies of this scaling" if facts["rope_type"] != "default" else ""
     )
+    # Half the distance of float32 numbers just below the largest of the tables.
+    half_unit = 2.0 ** (math.ceil(math.log2(facts["attention_factor"])) - 25)
+    times = " times the attention factor" if facts["attention_factor"] != 1 else ""
     return (
         f"to position {_EXACT:,} (2^31): float32 tables of this library are within "
-        f"{3e-8 * facts['attention_factor']:.2g} of cosine and sine{scaled}, half a unit in the "
-        "last place"
+        f"{half_unit:.2g} of cosine and sine{times}{scaled}, half a unit in the last place"
     )
 
 
 def _float32_text(facts: dict[str, Any]) -> str:
     first, at_end = facts["float32_angles_fail_from"], facts["float32_angles_error_in_context"]
-    fails = "never above 0.001" if first is None else f"first above 0.001 at position {first:,}"
+    fails = f"not above 0.001 at the first {_FARTHEST:,} positions"
+    if first is not None:
+        fails = f"first above 0.001 at position {first:,}"
     return (
         "products of a position and a rounded frequency in float32 err by up to "
         f"{at_end:.2g} radians at the end of the context, {fails}; code that also computes its "
@@ -270,7 +302,7 @@ def _float32_text(facts: dict[str, Any]) -> str:
 
 
 def _waves_text(facts: dict[str, Any], pairs: int) -> str:
-    still = f", {facts['not_rotated']} are not rotated" if facts["not_rotated"] else ""
+    still = f", {facts['not_rotated']} not rotated" if facts["not_rotated"] else ""
     return (
         f"{facts['shortest']:,.4g} to {_positions(facts['longest'])} positions; "
         f"{facts['full_cycles']} of {pairs} fit into {facts['context']:,}{still}"
@@ -278,4 +310,4 @@ def _waves_text(facts: dict[str, Any], pairs: int) -> str:
 
 
 def _positions(number: float) -> str:
-    return f"{number:,.0f}" if number < 1e15 else f"{number:.3g}"
+    return f"{number:,.0f}" if 1000 <= number < 1e15 else f"{number:.4g}"

@@ -9,11 +9,11 @@ from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import DynamicNTKScaling, LinearScaling, LongRoPEScaling
 
 
-def pitfalls(rope: RoPE, config: Mapping[str, Any], types: list[str]) -> list[str]:
-    """Return sentences about an embedding; `types` are those of layers with other parameters."""
+def pitfalls(rope: RoPE, config: Mapping[str, Any], others: list[str]) -> list[str]:
+    """Return sentences about an embedding; `others` are types of layers with other parameters."""
     return [
         *_about_features(rope, config),
-        *_about_layers(config, types),
+        *_about_layers(config, others),
         *_about_lengths(rope, config),
         *_about_factors(rope),
     ]
@@ -50,9 +50,12 @@ def _about_features(rope: RoPE, config: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _about_layers(config: Mapping[str, Any], types: list[str]) -> Iterator[str]:
-    if types:
-        yield f"Layers have parameters by their type ({', '.join(types)}): one RoPE for each."
+def _about_layers(config: Mapping[str, Any], others: list[str]) -> Iterator[str]:
+    if others:
+        yield (
+            f"Layers of another type ({', '.join(others)}) have parameters of their own: one RoPE "
+            "for each type."
+        )
     if config.get("model_type") in hf_models.FULL_WITHOUT:
         yield (
             "Layers of full attention do not rotate where the model has layers of another "
@@ -96,8 +99,8 @@ def _about_lengths(rope: RoPE, config: Mapping[str, Any]) -> Iterator[str]:
         and not isinstance(scaling, DynamicNTKScaling)
     ):
         yield (
-            f"The configuration is for {longest:,} positions; at those beyond, up to "
-            f"{rope.seq_len:,}, angles are exact, but the model has not seen them."
+            f"The configuration is for {longest:,} positions: the model has not seen those beyond, "
+            f"up to {rope.seq_len:,}."
         )
     if original is not None and not isinstance(scaling, DynamicNTKScaling | LongRoPEScaling):
         yield f"The scaling also holds for sequences shorter than the original {original:,}."
@@ -108,13 +111,13 @@ def _about_factors(rope: RoPE) -> Iterator[str]:
     if factor != 1:
         yield (
             f"Cosine and sine are multiplied by {factor:.4g}: queries and keys both, so that "
-            f"products of rotated features grow by {factor**2:.4g}. RoPE does it; code that takes "
-            "its own cosine and sine has to."
+            f"products of rotated features grow by {factor * factor:.4g}. RoPE does it; code that "
+            "takes its own cosine and sine has to."
         )
     every, extension = (getattr(rope.scaling, name, None) for name in ("mscale_all_dim", "factor"))
     if every and extension and extension > 1:
-        grown = (0.1 * every * math.log(extension) + 1) ** 2
+        grown = 0.1 * every * math.log(extension) + 1
         yield (
-            f"Models with mscale_all_dim also multiply their scores by {grown:.4g}, which is no "
-            "part of the rotation: multiply the `scale` of the attention by it."
+            f"Models with mscale_all_dim also multiply their scores by {grown * grown:.4g}, which "
+            "is no part of the rotation: multiply the `scale` of the attention by it."
         )

@@ -2,7 +2,9 @@
 
 import argparse
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 Number = TypeVar("Number")
@@ -35,10 +37,37 @@ class Parser(argparse.ArgumentParser):
         """Raise the error about wrong arguments."""
         raise CommandError(f"{message} (see {self.prog} --help)")
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and let no command hand arguments that it does not know to the next parser."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [name for action in self._actions for name in action.option_strings]
+            close = get_close_matches(unknown[0], options, 1)
+            hint = f"; is {close[0]} meant?" if close else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = ", ".join(map(str, action.choices))
             raise argparse.ArgumentError(action, f"must be one of {names}, got {value!r}")
+
+
+@contextmanager
+def named(names: Mapping[str, str]) -> Iterator[None]:
+    """Put names of the command line into errors, in place of those of the library."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        text = str(error)
+        for name, option in names.items():
+            text = text.replace(name, option)
+        raise CommandError(text) from None
+
+
+def count_of(number: int, what: str) -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
