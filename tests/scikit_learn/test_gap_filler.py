@@ -196,6 +196,16 @@ ERRORS = {
         TypeError,
         r"`positions\[0\]` must be an integer",
     ),
+    "kernel": (
+        lambda: GapFiller(GaussianKernel(2.0)).fit(np.ones((3, 2))),
+        TypeError,
+        r"`estimator` must be a regressor, got GaussianKernel.*Pass AttentionRegressor\(kernel\)",
+    ),
+    "class": (
+        lambda: GapFiller(AttentionRegressor).fit(np.ones((3, 2))),
+        TypeError,
+        "`estimator` must be a regressor, got <class",
+    ),
     "name": (
         lambda: GapFiller(positions=["time"]).fit(np.ones((3, 2))),
         ValueError,

@@ -10,6 +10,7 @@ from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.sklearn.columns import check_times, with_days
+from positional_embeddings.sklearn.kernels import Kernel
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 
@@ -83,6 +84,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         at = self._positions_at(values.shape[1])
         places = self._places(values, index, at)
         estimator = AttentionRegressor() if self.estimator is None else self.estimator
+        if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+            hint = " Pass AttentionRegressor(kernel)." if isinstance(estimator, Kernel) else ""
+            raise wrong_type("estimator", "be a regressor", shown(estimator), hint)
         self.estimators_: list[Any] = []
         for j in range(values.shape[1]):
             if j in at:
