@@ -143,7 +143,10 @@ def main():
     pairs = product(range(PARTS), LENGTHS)
     gaps = {at: [measured & cut_gaps(len(record), at, rng) for _ in range(2)] for at in pairs}
     model = clone(MODEL).set_params(**choose_widths(record, [gaps[0, n][0] for n in LENGTHS]))
-    print("The Gaussian process is fitted to every fourth week.", flush=True)
+    print(
+        "The Gaussian process chooses its kernel on every fourth week; it fills gaps from all.",
+        flush=True,
+    )
     years, co2 = record[measured][["year"]][::4], record.co2_ppm[measured][::4]
     kernel = (
         GaussianProcessRegressor(PROCESS, optimizer=watched).fit(years, co2 - co2.mean()).kernel_

@@ -44,7 +44,7 @@ from saving import shrink  # noqa: E402 - found by the line above
 
 def overview() -> Figure:
     """Return a figure of one row: an encoding, a mask and a bias."""
-    figure = Figure(figsize=(12.5, 3.3), layout="constrained")
+    figure = Figure(figsize=(11, 3), layout="constrained")
     encoding, window, bias = figure.subplots(1, 3, width_ratios=(1.05, 1, 1))
     causal = create_causal_mask(32)
 
@@ -53,6 +53,7 @@ def overview() -> Figure:
 
     plot_mask(combine_masks(causal, create_sliding_window_mask(32, (7, 0))), ax=window)
     window.set_title("causal mask, window of 8")
+    window.get_legend().set(loc="upper right", bbox_to_anchor=None, frame_on=True)
 
     plot_bias(alibi_bias(8, 32) + mask_to_bias(causal), head=1, ax=bias)
     bias.set_title("ALiBi bias, causal")
@@ -62,7 +63,9 @@ def overview() -> Figure:
 def science() -> Figure:
     """Return a figure of an irregular time series with its fit, and of places on the sphere."""
     figure = Figure(figsize=(9, 3), layout="constrained")
-    series, world = figure.subplots(1, 2, width_ratios=(1, 1.2))
+    # Panels of their own heights: the map has a colour bar below.
+    panels = figure.subfigures(1, 2, width_ratios=(1, 1.2))
+    series, world = (panel.subplots() for panel in panels)
     rng = np.random.default_rng(0)
     years = np.sort(rng.uniform(2015, 2024, 250))
     celsius = 10 + 0.1 * (years - 2015) - 8 * np.cos(2 * np.pi * years) + rng.normal(0, 1.5, 250)
@@ -75,12 +78,12 @@ def science() -> Figure:
     series.legend(loc="upper left", ncols=2, frameon=False)
     series.set_title("a trend and a yearly cycle")
 
-    grid = np.meshgrid(np.arange(-88, 89, 3), np.arange(-178, 180, 3), indexing="ij")
+    grid = np.meshgrid(np.arange(-88.5, 90, 3), np.arange(-178.5, 180, 3), indexing="ij")
     latitude, longitude = (axis.ravel() for axis in grid)
-    zurich = int(np.argmin(np.hypot(latitude - 47.4, longitude - 8.5)))
+    auckland = int(np.argmin(np.hypot(latitude + 36.8, longitude - 174.7)))
     features = spherical_encoding(latitude, longitude, 6)
-    plot_similarity(features, coordinates=(latitude, longitude), reference=zurich, ax=world)
-    world.set_title("what is near Zurich")
+    plot_similarity(features, coordinates=(latitude, longitude), reference=auckland, ax=world)
+    world.set_title("what is near Auckland")
     return figure
 
 
@@ -94,12 +97,12 @@ def inference() -> Figure:
     """Return a figure of a rotary embedding before and after its context is extended."""
     figure = Figure(figsize=(9, 3), layout="constrained")
     wavelengths, scores = figure.subplots(1, 2)
-    extended = RoPE(128, 32_768, scaling=YaRNScaling(8.0, 4096))
-    ropes = {"as trained": RoPE(128, 4096), "extended by YaRN": extended}
+    extended = RoPE(64, 32_768, scaling=YaRNScaling(8.0, 4096))
+    ropes = {"as trained": RoPE(64, 4096), "extended by YaRN": extended}
     plot_wavelengths(ropes, ax=wavelengths)
-    wavelengths.set_title("what is stretched")
+    wavelengths.set_title("wavelengths of the pairs")
     plot_rope_decay(ropes, max_distance=400, ax=scores)
-    scores.set_title("what it does to scores")
+    scores.set_title("scores at the first 400 distances")
     return figure
 
 
@@ -129,7 +132,7 @@ def main() -> None:
     output = parser.parse_args().output
     output.mkdir(parents=True, exist_ok=True)
 
-    overview().savefig(output / "overview.png", dpi=130)
+    overview().savefig(output / "overview.png", dpi=150)
     for draw in (science, inference, masks):
         draw().savefig(output / f"{draw.__name__}.png", dpi=110)
     demo = [sys.executable, str(HERE / "co2.py"), "--output", str(output / "co2.png")]

@@ -183,8 +183,8 @@ def test_pictures_of_the_paths(pictures):
     np.testing.assert_allclose(celsius, expected, rtol=0, atol=0.7)  # noise of 1.5, 250 times
     assert measured.get_xdata().size == 250
     (star,) = world.get_lines()
-    assert abs(star.get_xdata()[0] - 8.5) <= 1.5
-    assert abs(star.get_ydata()[0] - 47.4) <= 1.5
+    assert abs(star.get_xdata()[0] - 174.7) <= 1.5
+    assert abs(star.get_ydata()[0] + 36.8) <= 1.5
     wavelengths, _ = pictures.inference().axes
     trained, extended, *_ = wavelengths.get_lines()
     assert extended.get_ydata()[0] == trained.get_ydata()[0]

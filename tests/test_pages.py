@@ -50,11 +50,13 @@ def test_the_picture_is_what_is_printed(page, capsys):
     assert f"```text\n{capsys.readouterr().out}```" in text
 
 
-def test_the_forecast_is_what_is_printed(capsys):
+@pytest.mark.parametrize("what", ["forecast", "from_hf_config"])
+def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
     text = README.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if "forecast" in code)
+    (code,) = (code for _, code in CODE.findall(text) if what in code)
     run(code)
-    assert f"  # {capsys.readouterr().out.strip()}: midwinter" in code
+    (printed,) = re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)
+    assert printed == capsys.readouterr().out.strip()
 
 
 def test_pictures_are_there_and_small():
