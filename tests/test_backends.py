@@ -2,12 +2,13 @@
 
 import importlib.util
 import sys
+from threading import Barrier, BrokenBarrierError
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from backends import _cupy_lacks, missing
+from backends import _cupy_lacks, missing, opened
 
 
 @pytest.fixture
@@ -47,3 +48,23 @@ def test_what_a_part_of_cupy_lacks(stand_in):
     assert lacks("sort") is None
     assert lacks("searchsorted") == "CuPy's searchsorted gives wrong results here"
     assert lacks("eigh").startswith("CuPy has no eigh here: 'types.SimpleNamespace' object has no")
+
+
+@pytest.mark.library("dask")
+def test_no_two_tasks_of_dask_run_at_once():
+    """They set the scheduler, and set it back: what they find depends on their order."""
+    import dask
+
+    barrier, met = Barrier(2), []
+
+    def meet(_):
+        try:
+            met.append(barrier.wait(timeout=0.2))
+        except BrokenBarrierError:
+            barrier.reset()
+
+    tasks = [dask.delayed(meet)(number) for number in range(4)]
+    with opened("dask"):
+        # The scheduler with which array-api-extra computes what a tagged function returns.
+        dask.persist(tasks, scheduler="threads")
+    assert not met

@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pytest
 
-da = pytest.importorskip("dask.array", reason="dask is not installed")
-
-from positional_embeddings import (  # noqa: E402
+from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
     CausalMask,
@@ -165,14 +164,17 @@ def test_means_of_large_values_in_many_chunks_are_finite():
     np.testing.assert_allclose(scaled_dot_product_attention(q, q, v).compute(), 3e38, rtol=1e-6)
 
 
-@pytest.mark.parametrize("library", ["dask", "cubed"])
+@pytest.mark.parametrize(
+    "library", ["dask", pytest.param("cubed", marks=pytest.mark.library("cubed"))]
+)
 def test_chunks_that_cut_a_group_of_heads(library):
     q = np.random.default_rng(0).standard_normal((4, 6, 12))
     k, v = np.random.default_rng(1).standard_normal((2, 4, 6, 3))
     if library == "dask":
         chunked = [da.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
     else:
-        cubed = pytest.importorskip("cubed", reason="cubed is not installed")
+        import cubed
+
         chunked = [cubed.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
     expected = scaled_dot_product_attention(q, k, v, enable_gqa=True)
     got = scaled_dot_product_attention(*chunked, enable_gqa=True).compute()
@@ -215,7 +217,8 @@ def largest_chunk(array):
         lambda: (CausalMask() | SlidingWindowMask(9, 0)).dense(100_000, xp=da),
         lambda: FunctionMask(lambda i, j: (i - j) % 2 == 0).dense(100_000, xp=da),
         lambda: alibi_bias(8, 100_000, xp=da, dtype=np.float32),
-        lambda: T5Bias(8, xp=da)(100_000),
+        # Graphs of half a million tasks.
+        pytest.param(lambda: T5Bias(8, xp=da)(100_000), marks=pytest.mark.long),
     ],
     ids=["causal", "window", "function", "alibi", "T5"],
 )

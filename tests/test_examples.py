@@ -1,6 +1,5 @@
 """The examples are run, and give the results that they tell of."""
 
-import importlib.util
 import re
 import runpy
 import subprocess
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import oracles
+from scripts import loaded
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -24,37 +24,23 @@ def packed_output():
     return done.stdout
 
 
-def loaded(name):
-    spec = importlib.util.spec_from_file_location(f"{name}_example", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
 @pytest.fixture(scope="module")
 def co2():
-    for module in ("matplotlib", "pandas", "sklearn", "tqdm"):
-        pytest.importorskip(module, reason=f"the group test lacks {module}")
-    yield from loaded("co2")
+    yield from loaded(EXAMPLES / "co2.py")
 
 
 @pytest.fixture(scope="module")
 def tables():
-    for module in ("pandas", "sklearn", "xarray"):
-        pytest.importorskip(module, reason=f"the group test lacks {module}")
-    yield from loaded("tables")
+    yield from loaded(EXAMPLES / "tables.py")
 
 
 @pytest.fixture(scope="module")
 def pictures():
-    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
-    yield from loaded("pictures")
+    yield from loaded(EXAMPLES / "pictures.py")
 
 
+@pytest.mark.library("jax")
 def test_training_with_jax_lowers_the_loss():
-    pytest.importorskip("jax", reason="JAX is not installed")
     command = [sys.executable, "-W", "error", str(EXAMPLES / "train_with_jax.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -215,7 +201,6 @@ PLOTS = {  # scripts, and the labels of the axes of what they draw
 
 @pytest.mark.parametrize("name", PLOTS)
 def test_each_plot_draws_what_it_says(name, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
     from PIL import Image
 
     folder = EXAMPLES / "plots"
@@ -236,7 +221,6 @@ def test_each_plot_draws_what_it_says(name, tmp_path, monkeypatch, capsys):
 
 
 def test_attention_of_the_phrase(monkeypatch):
-    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
     monkeypatch.syspath_prepend(str(EXAMPLES / "plots"))
     figure = runpy.run_path(str(EXAMPLES / "plots" / "attention.py"))["draw"]()
     near, far = (ax.images[0].get_array() for ax in figure.axes[:2])
@@ -273,9 +257,7 @@ def test_tables_go_to_pipelines_without_glue(tables, capsys):
 
 @pytest.fixture(scope="module")
 def stations():
-    for name in ("sklearn", "pandas", "matplotlib", "tqdm"):
-        pytest.importorskip(name, reason=f"the group test lacks {name}")
-    yield from loaded("stations")
+    yield from loaded(EXAMPLES / "stations.py")
 
 
 def test_storms_are_read_with_the_way_of_a_day(stations):
@@ -324,9 +306,9 @@ def test_the_map_of_storms_is_drawn(stations, tmp_path):
     assert (tmp_path / "stations.png").stat().st_size > 10_000
 
 
+@pytest.mark.library("torch")
 def test_pytorch_trains_layers():
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    for train in loaded("train_with_torch"):
+    for train in loaded(EXAMPLES / "train_with_torch.py"):
         model, losses = train.train(30)
         assert losses[-1] < losses[0] / 10
         ids = train.torch.arange(train.LENGTH)[:, None] % train.VOCABULARY
@@ -334,10 +316,11 @@ def test_pytorch_trains_layers():
         assert int(weights.argmax()) == train.BACK
 
 
-@pytest.mark.parametrize("library", ["dask", "cubed"])
+@pytest.mark.library("distributed", "zarr")
+@pytest.mark.parametrize(
+    "library", [pytest.param(name, marks=pytest.mark.library(name)) for name in ("dask", "cubed")]
+)
 def test_arrays_larger_than_memory_give_what_numpy_gives(library):
-    for name in (library, "distributed", "tqdm", "zarr"):
-        pytest.importorskip(name, reason=f"the group test lacks {name}")
     script = str(EXAMPLES / "larger_than_memory.py")
     command = [sys.executable, script, "--chunks", "3", "--limit", "1GB", "--only", library]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -347,9 +330,8 @@ def test_arrays_larger_than_memory_give_what_numpy_gives(library):
     assert float(largest) < 1e-5
 
 
+@pytest.mark.library("ndonnx", "onnx", "onnxruntime")
 def test_an_exported_graph_gives_what_numpy_gives(tmp_path):
-    for name in ("ndonnx", "onnx", "onnxruntime"):
-        pytest.importorskip(name, reason=f"the group test lacks {name}")
     file = tmp_path / "attention.onnx"
     command = [sys.executable, "-W", "error", str(EXAMPLES / "export_onnx.py"), str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

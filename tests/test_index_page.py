@@ -9,11 +9,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from hatchling.build import prepare_metadata_for_build_wheel
 
 import positional_embeddings as pe
-
-pytest.importorskip("hatchling")
-from hatchling.build import prepare_metadata_for_build_wheel
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -160,11 +158,9 @@ def test_metadata(metadata):
         assert len(picture.findall(page)) == len(picture.findall(README))
 
 
-@pytest.mark.filterwarnings("ignore:Markdown renderers are not available")
 def test_rendered_page_has_no_relative_address(metadata):
-    markdown = pytest.importorskip("readme_renderer.markdown")
-    if not markdown.variants:
-        pytest.skip("readme_renderer has no renderer of Markdown")
+    from readme_renderer import markdown
+
     repository, built = metadata
     rendered = markdown.render(built.get_payload())
     targets = Targets(rendered).found

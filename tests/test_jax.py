@@ -4,13 +4,12 @@ import os
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax", reason="JAX is not installed")
-jnp = jax.numpy
-
-from positional_embeddings import (  # noqa: E402
+from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
     CausalMask,

@@ -18,13 +18,15 @@ from positional_embeddings import (
 LAUNCHES, WAITS, TO_DEVICE, FROM_DEVICE, PRODUCTS = 0, 1, 2, 3, 6
 LAST = {"feature_axis": -1, "seq_axis": -2}
 
+pytestmark = pytest.mark.only_on("cupy")
+
 
 @pytest.fixture
-def counted(request, backend):
+def counted(request):
     """Return a function that counts what the third one of equal calls asks for."""
     symbol = request.config.getoption("--counter")
-    if backend.name != "cupy" or symbol is None:
-        pytest.skip("launches are counted on CuPy, with --counter")
+    if symbol is None:
+        pytest.skip("launches are counted with --counter")
     count = getattr(ctypes.CDLL(None), symbol)
     count.restype = ctypes.c_long
 

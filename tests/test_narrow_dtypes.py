@@ -114,9 +114,11 @@ def test_results_have_the_dtype_that_is_asked_for():
     np.testing.assert_array_equal(vectors.astype("float64"), [[3, 0], [6, 0]])
 
 
+@pytest.mark.library("dask")
 @pytest.mark.usefixtures("where_without_bfloat16")
 def test_lazy_lookup_has_the_dtype_of_the_table():
-    dask = pytest.importorskip("dask.array")
+    import dask.array as dask
+
     table = dask.from_array(np.arange(1, 7).reshape(2, 3).astype(BFLOAT16))
     vectors = pe.TokenEmbedding(3, 2, embeddings=table)(dask.from_array(np.asarray([2, 1])))
     assert vectors.dtype == BFLOAT16

@@ -1,7 +1,7 @@
 """The library against implementations that nobody here wrote.
 
-The packages are in the dependency group "backends"; CI runs with `--oracles`, which makes
-a missing one an error.
+The packages are in the dependency group "backends"; CI runs with `--every-library`, which
+makes a missing one an error.
 """
 
 import numpy as np
@@ -28,10 +28,12 @@ from positional_embeddings import (
 )
 
 
+@pytest.mark.library("torch", "transformers")
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_t5_buckets_of_transformers(oracle, bidirectional):
-    torch = oracle("torch")
-    t5 = oracle("transformers.models.t5.modeling_t5")
+def test_t5_buckets_of_transformers(bidirectional):
+    import torch
+    import transformers.models.t5.modeling_t5 as t5
+
     positions = np.arange(-2000, 2001)
     for num_buckets, max_distance in ((32, 128), (64, 256), (16, 50)):
         options = {
@@ -44,10 +46,13 @@ def test_t5_buckets_of_transformers(oracle, bidirectional):
         np.testing.assert_array_equal(ours, theirs.numpy())
 
 
-def test_t5_bias_of_transformers(oracle):
-    torch = oracle("torch")
-    t5, configuration = oracle("transformers.models.t5.modeling_t5"), oracle("transformers")
-    config = configuration.T5Config(num_heads=6, d_model=24, d_kv=4, is_decoder=True)
+@pytest.mark.library("torch", "transformers")
+def test_t5_bias_of_transformers():
+    import torch
+    import transformers
+    import transformers.models.t5.modeling_t5 as t5
+
+    config = transformers.T5Config(num_heads=6, d_model=24, d_kv=4, is_decoder=True)
     attention = t5.T5Attention(config, has_relative_attention_bias=True)
     with torch.no_grad():
         theirs = attention.compute_bias(9, 9)[0].numpy()
@@ -56,11 +61,13 @@ def test_t5_bias_of_transformers(oracle):
     np.testing.assert_array_equal(ours.transpose(2, 0, 1), theirs)
 
 
+@pytest.mark.library("torch", "transformers")
 @pytest.mark.parametrize("heads", [2, 8, 6, 20])
-def test_alibi_of_transformers(oracle, heads):
+def test_alibi_of_transformers(heads):
     """Bloom's bias is slope times key position: the softmax does not see the difference."""
-    torch = oracle("torch")
-    bloom = oracle("transformers.models.bloom.modeling_bloom")
+    import torch
+    import transformers.models.bloom.modeling_bloom as bloom
+
     theirs = bloom.build_alibi_tensor(torch.ones((1, 7)), heads, torch.float32)
     theirs = theirs.reshape(heads, 7).numpy()
     np.testing.assert_allclose(alibi_slopes(heads), theirs[:, 1], rtol=1e-6)
@@ -89,11 +96,13 @@ def masks_and_biases():
 MASKS_AND_BIASES = masks_and_biases()
 
 
+@pytest.mark.library("onnx", "torch")
 @pytest.mark.parametrize("name", MASKS_AND_BIASES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_masks_and_biases_through_attention(oracle, name, dtype):
+def test_masks_and_biases_through_attention(name, dtype):
     """(batch, heads, seq, head) against PyTorch and the ONNX reference; True attends there."""
-    torch = oracle("torch")
+    import torch
+
     mask, bias = MASKS_AND_BIASES[name]
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((2, 3, n, 8)).astype(dtype) for n in (4, 6, 6))
@@ -114,13 +123,14 @@ def test_masks_and_biases_through_attention(oracle, name, dtype):
     np.testing.assert_allclose(ours, np.nan_to_num(theirs.numpy()), atol=tolerance)
     if dtype == "float32":
         given = np.broadcast_to(given, (*given.shape[:2], 4, 6))
-        np.testing.assert_allclose(ours, onnx_attention(oracle, q, k, v, given), atol=tolerance)
+        np.testing.assert_allclose(ours, onnx_attention(q, k, v, given), atol=tolerance)
 
 
-def onnx_attention(oracle, q, k, v, attn_mask, **attributes):
+def onnx_attention(q, k, v, attn_mask, **attributes):
     """Run the operator Attention of ONNX in its reference implementation."""
-    helper, reference = oracle("onnx.helper"), oracle("onnx.reference")
-    onnx = oracle("onnx")
+    import onnx
+    from onnx import helper, reference
+
     kinds = {np.dtype("float32"): onnx.TensorProto.FLOAT, np.dtype(bool): onnx.TensorProto.BOOL}
     arrays = {"Q": q, "K": k, "V": v, "attn_mask": attn_mask}
     inputs = [
@@ -135,7 +145,8 @@ def onnx_attention(oracle, q, k, v, attn_mask, **attributes):
     return np.nan_to_num(result)
 
 
-def test_softcap_scale_and_grouped_queries_of_onnx(oracle):
+@pytest.mark.library("onnx")
+def test_softcap_scale_and_grouped_queries_of_onnx():
     rng = np.random.default_rng(1)
     q = rng.standard_normal((2, 6, 4, 8)).astype("float32")
     k, v = (rng.standard_normal((2, 2, 4, 8)).astype("float32") for _ in range(2))
@@ -143,12 +154,15 @@ def test_softcap_scale_and_grouped_queries_of_onnx(oracle):
     ours = scaled_dot_product_attention(
         q, k, v, mask=mask, scale=0.7, softcap=1.5, enable_gqa=True, feature_axis=-1, seq_axis=-2
     )
-    theirs = onnx_attention(oracle, q, k, v, ~mask, scale=0.7, softcap=1.5)
+    theirs = onnx_attention(q, k, v, ~mask, scale=0.7, softcap=1.5)
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_sinusoids_of_positional_encodings(oracle):
-    torch, library = oracle("torch"), oracle("positional_encodings.torch_encodings")
+@pytest.mark.library("positional_encodings", "torch")
+def test_sinusoids_of_positional_encodings():
+    import positional_encodings.torch_encodings as library
+    import torch
+
     for dim in (8, 10):
         theirs = library.PositionalEncoding1D(dim)(torch.zeros((1, 50, dim)))[0].numpy().T
         ours = sinusoidal_encoding(np.arange(50), dim, dtype=np.float32)
@@ -156,10 +170,12 @@ def test_sinusoids_of_positional_encodings(oracle):
         np.testing.assert_allclose(ours, theirs, atol=4e-6)
 
 
-def test_sinusoids_of_whisper_and_marian(oracle):
-    torch = oracle("torch")
-    whisper = oracle("transformers.models.whisper.modeling_whisper")
-    marian = oracle("transformers.models.marian.modeling_marian")
+@pytest.mark.library("torch", "transformers")
+def test_sinusoids_of_whisper_and_marian():
+    import torch
+    import transformers.models.marian.modeling_marian as marian
+    import transformers.models.whisper.modeling_whisper as whisper
+
     ours = sinusoidal_encoding(np.arange(20), 64, preset="whisper")
     np.testing.assert_allclose(ours, whisper.sinusoids(20, 64).numpy().T, atol=1e-6)
     for dim in (64, 7):
@@ -169,11 +185,13 @@ def test_sinusoids_of_whisper_and_marian(oracle):
         np.testing.assert_allclose(ours, torch.as_tensor(made).detach().numpy().T, atol=1e-6)
 
 
+@pytest.mark.library("onnx")
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("rotary_dim", [0, 4])
-def test_rotary_embedding_of_onnx(oracle, layout, rotary_dim):
-    onnx, helper = oracle("onnx"), oracle("onnx.helper")
-    reference = oracle("onnx.reference")
+def test_rotary_embedding_of_onnx(layout, rotary_dim):
+    import onnx
+    from onnx import helper, reference
+
     rng = np.random.default_rng(0)
     x = rng.standard_normal((2, 3, 5, 8)).astype("float32")  # (batch, heads, seq, head)
     rope = RoPE(8, 20, layout=layout, rotary_dim=rotary_dim or None)
@@ -201,8 +219,11 @@ def test_rotary_embedding_of_onnx(oracle, layout, rotary_dim):
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_rotary_embedding_torch(oracle):
-    torch, library = oracle("torch"), oracle("rotary_embedding_torch")
+@pytest.mark.library("rotary_embedding_torch", "torch")
+def test_rotary_embedding_torch():
+    import rotary_embedding_torch as library
+    import torch
+
     x = torch.as_tensor(np.random.default_rng(0).standard_normal((2, 3, 50, 16)))
     for rotary_dim in (16, 8):
         theirs = library.RotaryEmbedding(dim=rotary_dim).double()
@@ -215,8 +236,11 @@ def test_rotary_embedding_torch(oracle):
             torch.testing.assert_close(rope(x, offset=offset), expected, atol=1e-5, rtol=0)
 
 
-def test_axial_rotation_of_rotary_embedding_torch(oracle):
-    torch, library = oracle("torch"), oracle("rotary_embedding_torch")
+@pytest.mark.library("rotary_embedding_torch", "torch")
+def test_axial_rotation_of_rotary_embedding_torch():
+    import rotary_embedding_torch as library
+    import torch
+
     x = torch.as_tensor(np.random.default_rng(0).standard_normal((1, 2, 4, 6, 16)))
     theirs = library.RotaryEmbedding(dim=8, freqs_for="lang").double()
     frequencies = theirs.get_axial_freqs(4, 6)

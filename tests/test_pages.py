@@ -1,13 +1,10 @@
 """The code of the README and of the pages of docs/ is run, and their links lead somewhere."""
 
-import importlib.util
 import re
 from itertools import chain
 from pathlib import Path
 
 import pytest
-
-from backends import missing
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -15,8 +12,14 @@ README = ROOT / "README.md"
 PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("attention", "coordinates"))]
 PAGES += [ROOT / "docs" / f"{name}.md" for name in ("contents", "masks", "rotary")]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Libraries that blocks are marked by, and the dependency group "test" lacks.
+LIBRARIES = ("jax", "torch")
 BLOCKS = [
-    pytest.param(library, code, id=f"{page.stem}-{number}")
+    pytest.param(
+        code,
+        id=f"{page.stem}-{number}",
+        marks=pytest.mark.library(library) if library in LIBRARIES else (),
+    )
     for page in PAGES
     for number, (library, code) in enumerate(CODE.findall(page.read_text(encoding="utf-8")))
 ]
@@ -27,16 +30,14 @@ def run(code):
     exec(compile(code, "a block of code", "exec"), {})  # noqa: S102 - its own pages
 
 
-@pytest.mark.parametrize(("library", "code"), BLOCKS)
-def test_code_block(library, code):
-    if library and importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
+@pytest.mark.parametrize("code", BLOCKS)
+def test_code_block(code):
     run(code)
 
 
+@pytest.mark.only_on("cupy")
+@pytest.mark.usefixtures("backend")
 def test_cupy_differs_by_one_line():
-    if reason := missing("cupy"):
-        pytest.skip(reason)
     text = README.read_text(encoding="utf-8")
     (code,) = (code for _, code in CODE.findall(text) if "import numpy as xp" in code)
     run(code.replace("import numpy as xp", "import cupy as xp"))

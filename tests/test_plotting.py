@@ -1,6 +1,5 @@
 """What pictures show: the drawn numbers, where they stand, and what their axes say."""
 
-import doctest
 import math
 import sys
 from types import SimpleNamespace
@@ -9,9 +8,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from backends import missing
 from positional_embeddings import plotting
-from positional_embeddings.plotting import rope, similarity, tables
 
 
 def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
@@ -32,8 +29,6 @@ def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
 
 @pytest.fixture
 def plt():
-    reason = "the group test lacks Matplotlib"
-    pytest.importorskip("matplotlib", reason=reason).use("Agg")
     from matplotlib import pyplot as plt
 
     yield plt
@@ -63,14 +58,6 @@ def labels(ax):
 
 def colour_bar(ax):
     return ax.images[0].colorbar.ax.get_ylabel()
-
-
-@pytest.mark.usefixtures("plt")
-@pytest.mark.parametrize("room", [tables, rope, similarity])
-def test_examples(room):
-    results = doctest.testmod(room, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert results.attempted >= 6
-    assert results.failed == 0
 
 
 def test_encoding(ax, backend):
@@ -111,14 +98,14 @@ def test_half_precision(ax, backend):
 
 
 def test_bfloat16_of_ml_dtypes(ax):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    import ml_dtypes
+
     plotting.plot_bias(np.asarray([[0.5, -2.0]], dtype=ml_dtypes.bfloat16), ax=ax)
     np.testing.assert_array_equal(drawn(ax), [[0.5, -2.0]])
 
 
+@pytest.mark.library("torch")
 def test_tensors_with_gradients(ax):
-    if reason := missing("torch"):
-        pytest.skip(reason)
     import torch
 
     plotting.plot_bias(torch.tensor([[1.0, 2.0]], requires_grad=True), ax=ax)
@@ -223,7 +210,6 @@ def test_a_new_figure_for_each_picture(plt):
 
 
 def test_axes_of_another_kind():
-    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
     message = r"^`ax` must be a matplotlib\.axes\.Axes or None, got types\.SimpleNamespace\.$"
     with pytest.raises(TypeError, match=message):
         plotting.plot_mask(pe.create_causal_mask(3), ax=SimpleNamespace())
@@ -442,6 +428,13 @@ def test_rope_decay_of_many_distances_has_a_band(ax):
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["YaRN"]
 
 
+@pytest.mark.parametrize("draw", [plotting.plot_rope_decay, plotting.plot_wavelengths])
+def test_labels_that_matplotlib_hides_are_in_the_legend(ax, draw):
+    draw({"_before": pe.RoPE(8, 100), "after": pe.RoPE(8, 100, 500_000)}, ax=ax)
+    shown = [text.get_text().strip() for text in ax.get_legend().get_texts()]
+    assert shown == ["_before", "after"]
+
+
 def test_lines_differ_without_colours(ax):
     plotting.plot_rope_decay({base: pe.RoPE(8, 9, int(base)) for base in ("10", "100")}, ax=ax)
     first, second = ax.get_lines()
@@ -493,6 +486,7 @@ def test_similarity(ax, backend):
     assert labels(ax) == ("position", "position")
     assert colour_bar(ax) == "cosine similarity"
     assert ax.images[0].get_clim() == (-1.0, 1.0)
+    assert not ax.yaxis_inverted()  # position 0 is below, as in a plot
 
 
 def test_similarity_of_very_large_and_small_numbers(ax):

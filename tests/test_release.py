@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+import yaml
 
 import positional_embeddings as pe
 
@@ -26,7 +27,6 @@ def sections():
 
 def parsed(path):
     """Return what a file of YAML says."""
-    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
 
 
@@ -66,11 +66,30 @@ def test_suite_on_windows_runs_the_commands_of_the_makefile():
     commands = re.findall(r"^\t@?(\$\((?:PYTHON|VENV)\).*-m .*)$", makefile, re.MULTILINE)
     wanted = ["-m venv", "--upgrade", "--editable . --group", "-m pytest"]
     ours = [next(line for line in commands if part in line) for part in wanted]
-    names = {"$(PYTHON)": "python", "$(VENV)": ".venv", "$*": "test", "bin/": "Scripts/"}
+    names = {
+        "$(PYTHON)": "python",
+        "$(VENV)": ".venv",
+        "$*": "test",
+        "bin/": "Scripts/",
+        " $(PYTEST)": "",
+    }
     for name, value in names.items():
         ours = [line.replace(name, value) for line in ours]
     plain = [line.replace("--quiet ", "").replace("--clear ", "") for line in ours]
     assert by_hand.splitlines() == plain
+
+
+def test_steps_are_shared_out_among_machines():
+    jobs = parsed(".github/workflows/tests.yml")["jobs"]
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    (steps,), (backends,) = (
+        re.findall(rf"^{name}=\((.*)\)$", script, re.MULTILINE) for name in ("STEPS", "BACKENDS")
+    )
+    shared = " ".join(jobs["steps"]["strategy"]["matrix"]["step"]).split()
+    assert sorted([*shared, "coverage"]) == sorted(
+        " ".join(backends if step == "backends" else step for step in steps.split()).split()
+    )
+    assert jobs["coverage"]["needs"] == "steps"
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

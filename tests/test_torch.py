@@ -6,10 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-from positional_embeddings import (  # noqa: E402
+from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
     CausalMask,
@@ -62,7 +61,7 @@ from positional_embeddings import (  # noqa: E402
     spherical_encoding,
     xpos_scale,
 )
-from positional_embeddings._core import capabilities  # noqa: E402
+from positional_embeddings._core import capabilities
 
 
 def leaf(*shape, seed=0):

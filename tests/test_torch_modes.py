@@ -6,10 +6,9 @@ from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-
-import positional_embeddings as pe  # noqa: E402
+import positional_embeddings as pe
 
 
 def numbers(*shape, seed=0):

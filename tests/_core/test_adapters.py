@@ -1,5 +1,7 @@
 """What is added to namespaces that lack something of the standard."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -13,9 +15,10 @@ from positional_embeddings._core.namespace import (
 
 
 def namespace(library):
-    return namespace_or_numpy(pytest.importorskip(library))
+    return namespace_or_numpy(importlib.import_module(library))
 
 
+@pytest.mark.library("mlx")
 def test_mlx_has_devices_and_arguments_of_the_standard():
     xp = namespace("mlx.core")
     x = xp.asarray(np.asarray([1, 2, 3], dtype="int8"), device=xp.default_device())
@@ -29,6 +32,7 @@ def test_mlx_has_devices_and_arguments_of_the_standard():
     assert xp.__array_namespace_info__().default_dtypes()["integral"] == xp.int64
 
 
+@pytest.mark.library("mlx")
 def test_mlx_takes_kinds_of_devices():
     xp = namespace("mlx.core")
     for device in (xp.cpu, xp.Device(xp.cpu, 0)):
@@ -36,6 +40,7 @@ def test_mlx_takes_kinds_of_devices():
         np.testing.assert_array_equal(np.asarray(mask), create_causal_mask(3))
 
 
+@pytest.mark.library("ndonnx")
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("values", [3, [3, 0, 9], [[1, 3], [2, 4]]])
 def test_ndonnx_searches_values_of_any_axes(values, side):
@@ -49,6 +54,7 @@ def chunked(xp, array, *chunks):
     return xp.from_array(array, chunks=chunks)
 
 
+@pytest.mark.library("cubed")
 def test_cubed_takes_in_the_order_of_the_indices():
     xp = namespace("cubed")
     x = np.arange(24.0).reshape(6, 4)
@@ -58,6 +64,7 @@ def test_cubed_takes_in_the_order_of_the_indices():
         np.testing.assert_array_equal(taken, np.take(x, order, axis))
 
 
+@pytest.mark.library("cubed")
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_cubed_sorts_along_an_axis_of_several_chunks(axis):
     xp = namespace("cubed")
@@ -71,6 +78,7 @@ def test_cubed_sorts_along_an_axis_of_several_chunks(axis):
     np.testing.assert_array_equal(down, -np.sort(-x, axis))
 
 
+@pytest.mark.library("cubed")
 @pytest.mark.parametrize(
     ("shape", "chunks", "new"),
     [
@@ -93,6 +101,7 @@ def test_cubed_reshapes_chunks_of_any_lengths(shape, chunks, new):
     np.testing.assert_array_equal(got, x.reshape(new))
 
 
+@pytest.mark.library("cubed")
 def test_cubed_reshapes_chunk_by_chunk():
     xp = namespace("cubed")
     x = xp.ones((100, 4, 6), chunks=(10, 4, 6))
@@ -104,6 +113,7 @@ def test_cubed_reshapes_chunk_by_chunk():
         xp.reshape(x, (100, 25))
 
 
+@pytest.mark.library("cubed")
 @pytest.mark.parametrize("shape", [(3, 1), (3, 4), (2, 3, 4), (2, 5, 3, 1)])
 def test_cubed_broadcasts_to_few_chunks(shape):
     xp = namespace("cubed")
@@ -115,6 +125,7 @@ def test_cubed_broadcasts_to_few_chunks(shape):
         xp.broadcast_to(got, (2,))
 
 
+@pytest.mark.library("cubed")
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("chunks", [((2, 3), (1, 2)), ((1, 3), (4, 3)), ((3, 1), (2, 2))])
 def test_cubed_joins_arrays_of_other_chunks(axis, chunks):
@@ -132,6 +143,7 @@ def test_cubed_joins_arrays_of_other_chunks(axis, chunks):
         np.testing.assert_array_equal(xp.concat(parts, axis=axis).compute(), expected)
 
 
+@pytest.mark.library("cubed")
 def test_cubed_has_dtypes_and_axes_of_the_standard():
     xp = namespace("cubed")
     assert xp.asarray(np.ones(2)).dtype == xp.float64
@@ -142,18 +154,21 @@ def test_cubed_has_dtypes_and_axes_of_the_standard():
     np.testing.assert_array_equal(xp.flip(xp.asarray([1, 2]), axis=0).compute(), [2, 1])
 
 
+@pytest.mark.library("cubed")
 def test_all_pairs_are_many_chunks_of_cubed():
     mask = create_causal_mask(20_000, xp=namespace("cubed"))
     assert mask.shape == (20_000, 20_000, 1)
     assert max(mask.chunksize) < 20_000
 
 
+@pytest.mark.library("cubed")
 def test_what_cubed_has_not():
     message = "cubed has no `nonzero`, which is needed here: compute the array first."
     with pytest.raises(AttributeError, match=message):
         _ = namespace("cubed").nonzero
 
 
+@pytest.mark.library("cubed")
 def test_arrays_of_cubed_have_elements():
     x = namespace("cubed").zeros((4, 0, 2))
     message = (
@@ -164,10 +179,12 @@ def test_arrays_of_cubed_have_elements():
         RoPE(4, 3)(x)
 
 
+@pytest.mark.library("mlx")
 def test_mlx_arrays_have_no_device():
     assert single_device(namespace("mlx.core").zeros(2)) is None
 
 
+@pytest.mark.library("ndonnx")
 def test_values_of_ndonnx_on_the_host():
     xp = namespace("ndonnx")
     np.testing.assert_array_equal(to_host(xp.asarray([1.0, 2.0]), xp), [1, 2])
@@ -193,8 +210,11 @@ MESSAGES = {
 }
 
 
-@pytest.mark.parametrize(("library", "argument"), MESSAGES)
+@pytest.mark.parametrize(
+    ("library", "argument"),
+    [pytest.param(*key, marks=pytest.mark.library(key[0])) for key in MESSAGES],
+)
 def test_what_is_told_of_libraries_that_are_refused(library, argument):
-    xp = pytest.importorskip(library)
+    xp = importlib.import_module(library)
     with pytest.raises(TypeError, match=MESSAGES[library, argument]):
         namespace_or_numpy(xp) if argument == "xp" else namespace_of(x=xp.asarray(np.ones(2)))

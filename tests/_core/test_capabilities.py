@@ -1,12 +1,11 @@
 """A library that is not known is asked for nothing beyond the standard."""
 
+import array_api_strict as strict
 import numpy as np
 import pytest
 
 import positional_embeddings as pe
 from positional_embeddings._core import capabilities
-
-strict = pytest.importorskip("array_api_strict")
 
 
 class Locked:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from backends import missing
 from positional_embeddings._core.capabilities import current_device, current_stream, on_given_device
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
@@ -49,10 +48,9 @@ def test_nothing_that_has_a_device_is_left_out():
 
 
 @pytest.fixture
-def two_devices():
+def two_devices(backend):
     """Return CuPy and its second device, while the first one is current."""
-    if (reason := missing("cupy")) is not None:
-        pytest.skip(reason)
+    assert backend.name == "cupy"
     import cupy
 
     if (count := cupy.cuda.runtime.getDeviceCount()) < 2:
@@ -60,6 +58,7 @@ def two_devices():
     return cupy, cupy.cuda.Device(1)
 
 
+@pytest.mark.only_on("cupy")
 @pytest.mark.parametrize("call", CALLS)
 def test_result_is_on_the_device_that_is_asked_for(two_devices, call):
     cupy, other = two_devices
@@ -70,6 +69,7 @@ def test_result_is_on_the_device_that_is_asked_for(two_devices, call):
         np.testing.assert_allclose(got.get(), CALLS[call]({}), rtol=1e-6)
 
 
+@pytest.mark.only_on("cupy")
 def test_every_device_has_windows_of_its_own(two_devices):
     cupy, _ = two_devices
     x = np.random.default_rng(0).standard_normal((8, 5))
@@ -86,6 +86,7 @@ def test_every_device_has_windows_of_its_own(two_devices):
     assert len({kind[1] for kind in rope._tables._device_windows}) == 2
 
 
+@pytest.mark.only_on("cupy")
 def test_calls_on_the_current_device(two_devices):
     """Masks, biases and attention make their arrays where those that they are given are."""
     cupy, other = two_devices

@@ -4,14 +4,12 @@ import datetime as dt
 import re
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import xarray
 
 import positional_embeddings as pe
-
-REASON = "the group test lacks it"
-pandas = pytest.importorskip("pandas", reason=REASON)
-polars = pytest.importorskip("polars", reason=REASON)
-xarray = pytest.importorskip("xarray", reason=REASON)
 
 DAYS = [0.0, 2.5, 4.0]
 # Dates are days since 1970, so that two arrays have the same origin.
@@ -19,17 +17,17 @@ SINCE_1970 = 19_812.5
 START = dt.datetime(2024, 3, 30, 12)  # noqa: DTZ001 - a day before clocks change
 DATES = [START + dt.timedelta(days=days) for days in DAYS]
 SPANS = [dt.timedelta(days=days) for days in DAYS]
-INDEX = pandas.DatetimeIndex(DATES)
+INDEX = pd.DatetimeIndex(DATES)
 ZONED = INDEX.tz_localize("UTC").tz_convert("Europe/Zurich")
-PERIODS = pandas.PeriodIndex(["2024-01-01", "2024-01-03", "2024-01-05"], freq="D")
+PERIODS = pd.PeriodIndex(["2024-01-01", "2024-01-03", "2024-01-05"], freq="D")
 NUMBERS = {
-    "series": pandas.Series(DAYS),
-    "index": pandas.Index(DAYS),
-    "extension array": pandas.array(DAYS),
-    "series of objects": pandas.Series(DAYS, dtype=object),
+    "series": pd.Series(DAYS),
+    "index": pd.Index(DAYS),
+    "extension array": pd.array(DAYS),
+    "series of objects": pd.Series(DAYS, dtype=object),
     "array of objects": np.asarray(DAYS, dtype=object),
-    "polars series": polars.Series(DAYS),
-    "polars objects": polars.Series(DAYS, dtype=polars.Object),
+    "polars series": pl.Series(DAYS),
+    "polars objects": pl.Series(DAYS, dtype=pl.Object),
     "data array": xarray.DataArray(DAYS),
     "variable": xarray.Variable("x", DAYS),
     "data set": xarray.Dataset({"a": ("x", DAYS)}),
@@ -44,32 +42,32 @@ TIMES = {
     "spans as objects": np.asarray(SPANS, dtype=object),
     "index": INDEX,
     "index with a zone": ZONED,
-    "index of spans": pandas.TimedeltaIndex(SPANS),
-    "series": pandas.Series(INDEX, index=[7, 8, 9]),
-    "series with a zone": pandas.Series(ZONED),
-    "series of spans": pandas.Series(SPANS),
-    "series of objects": pandas.Series(list(ZONED), dtype=object),
-    "polars": polars.Series(DATES),
-    "polars with a zone": polars.Series(list(ZONED.tz_convert("UTC"))).dt.replace_time_zone("UTC"),
-    "polars spans": polars.Series(SPANS),
-    "polars objects": polars.Series(DATES, dtype=polars.Object),
+    "index of spans": pd.TimedeltaIndex(SPANS),
+    "series": pd.Series(INDEX, index=[7, 8, 9]),
+    "series with a zone": pd.Series(ZONED),
+    "series of spans": pd.Series(SPANS),
+    "series of objects": pd.Series(list(ZONED), dtype=object),
+    "polars": pl.Series(DATES),
+    "polars with a zone": pl.Series(list(ZONED.tz_convert("UTC"))).dt.replace_time_zone("UTC"),
+    "polars spans": pl.Series(SPANS),
+    "polars objects": pl.Series(DATES, dtype=pl.Object),
     "data array": xarray.DataArray(INDEX),
-    "data array of spans": xarray.DataArray(pandas.TimedeltaIndex(SPANS)),
+    "data array of spans": xarray.DataArray(pd.TimedeltaIndex(SPANS)),
     "data set": xarray.Dataset({"time": ("x", INDEX.to_numpy())}),
 }
 WIDE = {
     "array": INDEX.to_numpy()[:, None],
     "objects": np.asarray(ZONED, dtype=object)[:, None],
-    "table": pandas.DataFrame({"a": DAYS}),
-    "table of dates": pandas.DataFrame({"a": ZONED}),
-    "table of spans": pandas.DataFrame({"a": SPANS}),
-    "table of both": pandas.DataFrame({"a": DAYS, "time": DATES}),
-    "polars table": polars.DataFrame({"a": DAYS}),
-    "polars table of dates": polars.DataFrame({"a": DATES}),
-    "polars table of spans": polars.DataFrame({"a": SPANS}),
-    "polars table of both": polars.DataFrame({"a": DAYS, "time": DATES}),
+    "table": pd.DataFrame({"a": DAYS}),
+    "table of dates": pd.DataFrame({"a": ZONED}),
+    "table of spans": pd.DataFrame({"a": SPANS}),
+    "table of both": pd.DataFrame({"a": DAYS, "time": DATES}),
+    "polars table": pl.DataFrame({"a": DAYS}),
+    "polars table of dates": pl.DataFrame({"a": DATES}),
+    "polars table of spans": pl.DataFrame({"a": SPANS}),
+    "polars table of both": pl.DataFrame({"a": DAYS, "time": DATES}),
 }
-NAMES = {"numpy": np, "polars": polars, "datetime": dt}
+NAMES = {"numpy": np, "polars": pl, "datetime": dt}
 
 
 def days_of(line):
@@ -99,7 +97,7 @@ def test_the_line_for_tables_works(positions):
     np.testing.assert_allclose(eval(line, NAMES, {"positions": positions})[:, 0], days_of(line))
 
 
-@pytest.mark.parametrize("positions", [PERIODS, pandas.Series(PERIODS)])
+@pytest.mark.parametrize("positions", [PERIODS, pd.Series(PERIODS)])
 def test_the_line_for_periods_works(positions):
     line = refused(pe.sinusoidal_encoding, positions, 4)
     np.testing.assert_array_equal(
@@ -109,12 +107,12 @@ def test_the_line_for_periods_works(positions):
 
 ONE = {
     "datetime64": np.datetime64("1970-01-03T12"),
-    "Timestamp": pandas.Timestamp("1970-01-03T12"),
-    "Timestamp with a zone": pandas.Timestamp("1970-01-03T13", tz="Europe/Zurich"),
+    "Timestamp": pd.Timestamp("1970-01-03T12"),
+    "Timestamp with a zone": pd.Timestamp("1970-01-03T13", tz="Europe/Zurich"),
     "datetime": dt.datetime(1970, 1, 3, 12),  # noqa: DTZ001
     "datetime with a zone": dt.datetime(1970, 1, 3, 12, tzinfo=dt.UTC),
     "timedelta": dt.timedelta(days=2.5),
-    "Timedelta": pandas.Timedelta(days=2.5),
+    "Timedelta": pd.Timedelta(days=2.5),
     "timedelta64": np.timedelta64(60, "h"),
 }
 
@@ -137,12 +135,12 @@ def test_the_line_for_integers_gives_whole_days(lengths):
 
 
 def test_gaps_of_integers_are_nan():
-    positions = pandas.Series([1, None], dtype="Int64")
+    positions = pd.Series([1, None], dtype="Int64")
     line = refused(pe.sinusoidal_encoding, positions, 4)
     np.testing.assert_array_equal(eval(line, NAMES, {"positions": positions}), [1, np.nan])
 
 
-SPAN = [dt.timedelta(days=5), pandas.Timedelta(days=5), np.timedelta64(5, "D")]
+SPAN = [dt.timedelta(days=5), pd.Timedelta(days=5), np.timedelta64(5, "D")]
 
 
 @pytest.mark.parametrize("span", SPAN)
@@ -168,11 +166,11 @@ def test_spans_are_days_where_positions_are_counted(span):
 @pytest.mark.parametrize(
     "value",
     [
-        pandas.Series(["a", "b"]),
-        pandas.Series([None, "b"], dtype=object),
-        pandas.DataFrame({"a": ["b"], "c": ["d"]}),
-        pandas.DataFrame({"a": ["b"], "time": DATES[:1]}),
-        polars.Series(["a"]),
+        pd.Series(["a", "b"]),
+        pd.Series([None, "b"], dtype=object),
+        pd.DataFrame({"a": ["b"], "c": ["d"]}),
+        pd.DataFrame({"a": ["b"], "time": DATES[:1]}),
+        pl.Series(["a"]),
         np.asarray(["a", "b"], dtype=object),
         np.asarray(["a", "b"]),
         xarray.Dataset(),

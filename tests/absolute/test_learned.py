@@ -142,8 +142,10 @@ def test_encoding_refuses_what_a_call_refuses(like, options, error, message):
         LearnedPE(3, 6).encoding(np.zeros(like, dtype="int64"), **options)
 
 
+@pytest.mark.library("torch")
 def test_agrees_with_torchs_embedding():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     theirs = torch.nn.Embedding(10, 4, dtype=torch.float64)
     layer = LearnedPE(4, 10, embeddings=theirs.weight.detach().T, feature_axis=-1, seq_axis=-2)
     x = torch.rand((2, 5, 4), dtype=torch.float64)
@@ -152,8 +154,10 @@ def test_agrees_with_torchs_embedding():
     torch.testing.assert_close(layer(x, positions=positions), x + theirs(positions))
 
 
+@pytest.mark.library("torch")
 def test_gradient_agrees_with_autograd():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     rng = np.random.default_rng(0)
     x, grad = rng.standard_normal((2, 3, 4, 2))
     for options in (
@@ -400,9 +404,11 @@ def test_vjp_of_an_offset_is_a_slice(backend):
         np.testing.assert_array_equal(backend.numpy(got), expected)
 
 
+@pytest.mark.library("torch")
 def test_vjp_may_be_differentiated():
     """It is linear: the gradient of a product with a constant is the constant, looked up."""
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     rng = np.random.default_rng(0)
     positions, weight = rng.integers(0, 6, 9), rng.standard_normal((3, 6))
     layer = LearnedPE(3, 6, embeddings=torch.zeros((3, 6), dtype=torch.float64))

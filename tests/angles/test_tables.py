@@ -35,7 +35,8 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
 
 
 def test_few_tables_are_kept(monkeypatch):
-    strict = pytest.importorskip("array_api_strict")
+    import array_api_strict as strict
+
     monkeypatch.setattr(tables, "MOST_KINDS", 3)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     for device in info.devices():
@@ -161,7 +162,8 @@ def test_replaced_windows_do_not_stay_in_memory():
     st.lists(st.tuples(st.booleans(), st.integers(0, 20_000), st.integers(0, 20_000)), max_size=8)
 )
 def test_windows_are_no_wider_than_a_whole_table(asked):
-    strict = pytest.importorskip("array_api_strict")
+    import array_api_strict as strict
+
     rope, whole = RoPE(2, 20_000), RoPE(2, 20_000)
     for on_device, *edges in asked:
         start, stop = sorted(edges)
@@ -220,7 +222,8 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
 
 
 def test_threads_share_a_layer(monkeypatch):
-    strict = pytest.importorskip("array_api_strict")
+    import array_api_strict as strict
+
     monkeypatch.setattr(tables, "MOST_KINDS", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [
@@ -243,7 +246,8 @@ class DeviceWithoutHash:
 
 
 def test_a_device_needs_no_hash(monkeypatch):
-    strict = pytest.importorskip("array_api_strict")
+    import array_api_strict as strict
+
     monkeypatch.setattr(axes, "device_of", lambda _: DeviceWithoutHash())
     monkeypatch.setattr(strict, "asarray", lambda a, **_: np.asarray(a))
     tables = RoPE(4, 3)._tables
@@ -251,10 +255,9 @@ def test_a_device_needs_no_hash(monkeypatch):
     assert len(tables.tables_for(tables.check(target, None, 0))) == 2
 
 
+@pytest.mark.only_on("cupy")
 def test_every_stream_has_tables_of_its_own(backend):
     """What one has copied, and what it frees, is none of another one's."""
-    if backend.name != "cupy":
-        pytest.skip("of CuPy alone")
     import cupy
 
     rope = RoPE(8, 16)

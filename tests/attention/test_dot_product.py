@@ -328,10 +328,12 @@ def test_axes_that_come_as_arrays():
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.library("ndonnx", "onnxruntime")
 @pytest.mark.parametrize("masked", [False, True])
 def test_lengths_that_are_known_when_a_graph_runs(masked):
-    ndonnx = pytest.importorskip("ndonnx", reason="the group test lacks ndonnx")
-    onnxruntime = pytest.importorskip("onnxruntime", reason="the group test lacks onnxruntime")
+    import ndonnx
+    import onnxruntime
+
     q, k = (ndonnx.argument(shape=(3, n, 2), dtype=ndonnx.float64) for n in ("queries", "keys"))
     given = {"q": q, "k": k}
     if masked:

@@ -20,6 +20,7 @@ from positional_embeddings import (
     KERPLEBias,
     Mask,
     PaddingMask,
+    PrefixMask,
     RelativePE,
     RoPEMultiHeadAttention,
     SandwichBias,
@@ -252,9 +253,8 @@ def test_empty_arrays(backend):
     close(backend, scaled_dot_product_attention(k, q, q, mask=CausalMask()), np.zeros((3, 4)))
 
 
+@pytest.mark.only_on("torch", "jax")
 def test_gradients_flow_through_the_blocks_that_are_left(backend):
-    if backend.name not in ("torch", "jax"):
-        pytest.skip("of libraries that differentiate")
     q, k, v = np.random.default_rng(0).standard_normal((3, 2, 12)).astype("float32")
     mask = CausalMask(mask_diagonal=True) | SlidingWindowMask(3, 0)
     values = {"value": mask, "array": backend.array(mask.dense(12)[..., 0])}
@@ -278,10 +278,9 @@ def test_gradients_flow_through_the_blocks_that_are_left(backend):
         np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
+@pytest.mark.only_on("torch", "jax")
 def test_windows_come_in_blocks_without_writing_to_arrays(backend, monkeypatch):
     """Where a library records gradients or traces, if most scores are left out."""
-    if backend.name not in ("torch", "jax"):
-        pytest.skip("of libraries that differentiate")
     monkeypatch.setattr(online_softmax, "HOST_BLOCK", 64)
     asked = count_blocks(monkeypatch)
     q, k, v = np.random.default_rng(0).standard_normal((3, 2, 64))
@@ -393,3 +392,52 @@ def test_long_sequences_take_little_memory(mask):
     axes = {"feature_axis": -1, "seq_axis": -2}
     peak = peak_memory(lambda: scaled_dot_product_attention(x, x, x, mask=mask, **axes))
     assert peak < 20e6 + x.nbytes
+
+
+@pytest.mark.parametrize("block_size", [None, 2])
+@pytest.mark.parametrize(("heads", "batch"), [(2, 0), (0, 2), (0, 0)])
+def test_no_sequences_and_no_heads_give_an_empty_output(backend, heads, batch, block_size):
+    """As without a mask, where heads and batch share an axis and where they do not."""
+    numbers = np.ones(batch, dtype="int64")
+    bias = KERPLEBias(*[backend.array(np.ones(heads, dtype="float32"))] * 2)
+    cases = [
+        {},
+        {"bias": bias},
+        {"mask": PaddingMask(numbers)},
+        {"mask": ~PrefixMask(backend.array(numbers)) | CausalMask()},
+        {"mask": SegmentMask(np.zeros((3, batch), dtype="int64")), "bias": bias},
+    ]
+    layouts = {
+        (4, 3, heads * batch): {},
+        (batch, heads, 3, 4): {"feature_axis": -1, "seq_axis": -2},
+    }
+    for shape, axes in layouts.items():
+        q = backend.array(np.ones(shape, dtype="float32"))
+        for case in cases:
+            out = scaled_dot_product_attention(q, q, q, block_size=block_size, **case, **axes)
+            assert tuple(out.shape) == shape
+            if block_size is None:
+                assert 0 in attention_weights(q, q, **case, **axes).shape
+
+
+def test_no_query_heads_share_key_heads(backend):
+    q, k = (backend.array(np.ones((4, 3, n), dtype="float32")) for n in (0, 2))
+    assert tuple(scaled_dot_product_attention(q, k, k, enable_gqa=True).shape) == (4, 3, 0)
+
+
+def test_no_sequences_for_queries_that_are_there(backend):
+    q = backend.array(np.ones((4, 3, 2), dtype="float32"))
+    what = r"^`mask` must be for a number of sequences that divides axis 2 of `q`, 2"
+    with pytest.raises(ValueError, match=what):
+        scaled_dot_product_attention(q, q, q, mask=PaddingMask([]))
+
+
+def test_a_block_of_two_documents_is_cut_between_them(monkeypatch):
+    n = 512
+    mask = SegmentMask(np.arange(n) // 256)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, n, 1))
+    asked = count_blocks(monkeypatch)
+    got = scaled_dot_product_attention(q, k, v, mask=mask, block_size=n)
+    assert not asked  # each half sees all keys of its document, and no others
+    expected = scaled_dot_product_attention(q, k, v, mask=mask.dense(n))
+    np.testing.assert_allclose(got, expected, atol=1e-13)

@@ -336,7 +336,8 @@ def test_hidden_blocks_are_passed_over(monkeypatch):
 @pytest.fixture
 def threads():
     """Two threads of BLAS, whatever the machine has."""
-    threadpoolctl = pytest.importorskip("threadpoolctl")
+    import threadpoolctl
+
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         if _threads._blas().lib_controllers[0].num_threads < 2:
             pytest.skip("BLAS takes one thread only")
@@ -465,7 +466,6 @@ print(os.waitpid(child, 0)[1])
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
 def test_a_child_forked_during_an_attention_has_all_threads_of_blas(monkeypatch):
-    pytest.importorskip("threadpoolctl")
     code = """
 import os
 import numpy as np
@@ -505,7 +505,6 @@ print(threads())
 
 
 def test_a_call_while_the_interpreter_ends():
-    pytest.importorskip("threadpoolctl")
     code = """
 import atexit
 import numpy as np

@@ -41,6 +41,9 @@ ERRORS = {
     "mask prefix 6 --prefix 7": "--prefix must be between 0 and the number of keys = 6, got 7 at index 0.",
     "mask chunked 6 --chunk 0": "--chunk must be a positive integer, got 0.",
     "mask segment 6 --segments 3,-1": "--segments must be 0 or more, got -1 at index 1.",
+    "mask segment 6 --segments -1,2": "--segments must be 0 or more, got -1 at index 0.",
+    "mask grid 6 --grid -2,3": "--grid[0] must be a positive integer, got -2.",
+    "plot encoding 8 9 --base -1e3 -o x.png": "--base must be a positive finite number, got -1000.0.",
     "mask causal 4096 --json": "--json lists at most 2**22 pairs of query and key, got 16,777,216",
 }
 

@@ -1,6 +1,5 @@
 """Every command of docs/command_line.md is run, and prints what the page says."""
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -36,8 +35,6 @@ def of_any_machine(line, printed):
 
 @pytest.mark.parametrize(("line", "expected"), CALLS, ids=[line for line, _ in CALLS])
 def test_calls(monkeypatch, capsys, tmp_path, line, expected):
-    if line.startswith("plot") and importlib.util.find_spec("matplotlib") is None:
-        pytest.skip("the group test lacks Matplotlib")
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).write_text(text)

@@ -21,13 +21,7 @@ GEMMA = {
 
 
 @pytest.fixture
-def matplotlib():
-    """Skip where there is no Matplotlib."""
-    pytest.importorskip("matplotlib", reason="the group test lacks Matplotlib")
-
-
-@pytest.fixture
-def drawn(matplotlib, monkeypatch, tmp_path, call):  # noqa: ARG001 - it may skip
+def drawn(monkeypatch, tmp_path, call):
     """Return what a function of `plotting` is called with, and check what is written."""
 
     def run(function, line):
@@ -145,7 +139,6 @@ REAL = [
 ]
 
 
-@pytest.mark.usefixtures("matplotlib")
 @pytest.mark.parametrize("line", REAL)
 def test_pictures(printed, save, tmp_path, line):
     line = line.format(save("own.npy", np.eye(3)))
@@ -167,7 +160,6 @@ def test_matplotlib_is_asked_for(monkeypatch, call):
     assert call("plot encoding 6 9 -o picture.png") == (2, "", expected)
 
 
-@pytest.mark.usefixtures("matplotlib")
 def test_no_state_of_pyplot_is_left(printed, tmp_path):
     from matplotlib import pyplot as plt
 
@@ -176,7 +168,6 @@ def test_no_state_of_pyplot_is_left(printed, tmp_path):
     assert plt.get_fignums() == before
 
 
-@pytest.mark.usefixtures("matplotlib")
 def test_a_format_whose_program_is_missing(monkeypatch, call, tmp_path):
     from matplotlib.figure import Figure
 
@@ -219,7 +210,6 @@ WRONG = {
 }
 
 
-@pytest.mark.usefixtures("matplotlib")
 @pytest.mark.parametrize("line", WRONG)
 def test_wrong_calls(call, tmp_path, line):
     (tmp_path / "text.npy").write_text("text")

@@ -148,6 +148,7 @@ def test_facts_by_a_loop(explained):
     assert {key: facts[key] for key in given} == given
 
 
+@pytest.mark.library("transformers")
 @pytest.mark.parametrize(
     ("name", "changes", "rope_type", "layout"),
     [
@@ -163,8 +164,7 @@ def test_facts_by_a_loop(explained):
         ("Glm", {"model_type": "glm", "head_dim": 128, "pad_token_id": 1}, "", "interleaved"),
     ],
 )
-def test_facts_of_transformers(oracle, capsys, explained, name, changes, rope_type, layout):
-    oracle("transformers")
+def test_facts_of_transformers(capsys, explained, name, changes, rope_type, layout):
     folder = f"transformers.models.{changes['model_type']}"
     parts = [f"{folder}.{part}_{changes['model_type']}" for part in ("configuration", "modeling")]
     classes, models = map(importlib.import_module, parts)
@@ -321,8 +321,8 @@ def test_pitfalls(explained, config, options, expected):
         assert found.startswith(start)
 
 
-def test_mscale_is_that_of_transformers(oracle):
-    oracle("transformers")
+@pytest.mark.library("transformers")
+def test_mscale_is_that_of_transformers():
     from transformers.models.deepseek_v3 import modeling_deepseek_v3 as theirs
 
     assert theirs.yarn_apply_mscale(DEEPSEEK["rope_scaling"], 1.0) == pytest.approx(1.874, abs=5e-4)
@@ -400,7 +400,7 @@ def test_the_standard_input_may_be_closed(monkeypatch, call):
     assert call("rope -") == (2, "", expected)
 
 
-@pytest.mark.parametrize("base", [5e-324, 1e-300, 1e-45])
+@pytest.mark.parametrize("base", [1e-300, 1e-45])
 def test_frequencies_that_float32_does_not_hold(explained, printed, tmp_path, base):
     """Base and frequencies are far from those of any model; JSON has no infinities."""
     (facts,) = explained(SIZES | {"model_type": "llama", "rope_theta": base})

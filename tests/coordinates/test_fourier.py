@@ -175,17 +175,21 @@ def slopes(x, wavelengths):
     return rates * np.stack([values[1::2], -values[::2]], axis=1).ravel()
 
 
+@pytest.mark.library("torch")
 def test_gradients_in_torch():
-    torch = pytest.importorskip("torch")
+    import torch
+
     x = torch.tensor([0.0, 0.5, -3.25, 91.3125, 1e3], dtype=torch.float64, requires_grad=True)
     rows = torch.autograd.functional.jacobian(lambda x: fourier_encoding(x, WAVELENGTHS), x)
     expected = np.transpose([slopes(number, WAVELENGTHS) for number in x.tolist()])
     np.testing.assert_allclose(rows.sum(-1).numpy(), expected, atol=1e-11)
 
 
+@pytest.mark.library("jax")
 @pytest.mark.parametrize("x64", [False, True])
 def test_gradients_in_jax(x64):
-    jax = pytest.importorskip("jax")
+    import jax
+
     with jax.enable_x64(x64):
         slope = jax.jit(jax.vmap(jax.jacfwd(lambda x: fourier_encoding(x, WAVELENGTHS))))
         x = np.asarray([0.0, 0.5, -3.25, 91.3125])
@@ -194,8 +198,10 @@ def test_gradients_in_jax(x64):
     np.testing.assert_allclose(got, expected, atol=1e-11 if x64 else 1e-4)
 
 
+@pytest.mark.library("dask")
 def test_dask_keeps_chunks_and_unknown_lengths():
-    dask = pytest.importorskip("dask.array")
+    import dask.array as dask
+
     x = np.linspace(-5, 5, 20)
     chunked = dask.from_array(x, chunks=6)
     got = fourier_encoding(chunked, WAVELENGTHS)
@@ -205,9 +211,11 @@ def test_dask_keeps_chunks_and_unknown_lengths():
     np.testing.assert_array_equal(unknown.compute(), fourier_encoding(x[x > 0], WAVELENGTHS))
 
 
+@pytest.mark.library("torch")
 @pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
 def test_torch_compiles_it_whole_and_maps_it():
-    torch = pytest.importorskip("torch")
+    import torch
+
     x = torch.linspace(-5, 5, 12, dtype=torch.float64).reshape(3, 4)
     calls = [
         lambda x: fourier_encoding(x, WAVELENGTHS),

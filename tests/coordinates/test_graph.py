@@ -1,5 +1,6 @@
 """Encodings of the nodes of graphs against closed forms, and against counted walks."""
 
+import importlib
 import math
 from itertools import pairwise
 
@@ -247,17 +248,22 @@ def test_dtypes_of_walks(backend):
     check_dtypes(backend, random_walk_encoding)
 
 
-@pytest.mark.parametrize("library", CHUNKED.values())
+@pytest.mark.parametrize(
+    "library",
+    [pytest.param(path, marks=pytest.mark.library(name)) for name, path in CHUNKED.items()],
+)
 def test_libraries_without_eigh(library):
-    xp = pytest.importorskip(library)
+    xp = importlib.import_module(library)
     message = rf"a library with `linalg.eigh`, got {library}.* Pass adjacency.compute\(\)\.$"
     with pytest.raises(TypeError, match=message):
         graph_laplacian_encoding(xp.ones((3, 3)), 1)
 
 
+@pytest.mark.library("jax")
 def test_values_that_cannot_be_read():
     """In a trace, the mean of both directions is taken."""
-    jax = pytest.importorskip("jax")
+    import jax
+
     with jax.enable_x64(True):
         one_way = np.triu(random_graph(5))
         got = jax.jit(lambda a: graph_laplacian_encoding(a, 2))(jax.numpy.asarray(one_way))
@@ -265,8 +271,10 @@ def test_values_that_cannot_be_read():
     np.testing.assert_allclose(np.asarray(got), expected, atol=1e-12)
 
 
+@pytest.mark.library("torch")
 def test_gradients():
-    torch = pytest.importorskip("torch")
+    import torch
+
     weights = torch.tensor(random_graph(5)[np.triu_indices(5, 1)], requires_grad=True)
     rows, columns = np.triu_indices(5, 1)
 
@@ -283,8 +291,9 @@ def test_gradients():
         assert torch.autograd.gradcheck(encode, (weights,))
 
 
+@pytest.mark.library("jax")
 def test_gradients_in_jax():
-    jax = pytest.importorskip("jax")
+    import jax
     from jax.test_util import check_grads
 
     with jax.enable_x64(True):
@@ -296,8 +305,10 @@ def test_gradients_in_jax():
             check_grads(jax.jit(encode), (weights,), order=1, modes=["rev"])
 
 
+@pytest.mark.library("torch")
 def test_a_node_without_edges_has_a_gradient():
-    torch = pytest.importorskip("torch")
+    import torch
+
     weights = torch.zeros((4, 4), dtype=torch.float64)
     weights[:3, :3] = torch.asarray(random_graph(3))
     weights.requires_grad_()

@@ -44,10 +44,13 @@ def test_every_shape_and_dim(shape, dim, base):
     np.testing.assert_allclose(got, encoded(shape, dim, base), atol=1e-14)
 
 
+@pytest.mark.library("positional_encodings", "torch")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dim", [1, 2, 3, 6, 7, 8, 10, 12, 13, 32])
-def test_against_positional_encodings(oracle, shape, dim):
-    torch, library = oracle("torch"), oracle("positional_encodings.torch_encodings")
+def test_against_positional_encodings(shape, dim):
+    import positional_encodings.torch_encodings as library
+    import torch
+
     peer = getattr(library, f"PositionalEncoding{len(shape)}D")(dim)
     expected = peer(torch.zeros((1, *shape, dim)))[0].numpy()
     got = grid_encoding(shape, dim)

@@ -157,9 +157,11 @@ def test_nan_gives_nan(backend):
         assert not got[:, 2].any()
 
 
+@pytest.mark.library("torch")
 def test_gradients():
     """Of cosines, sines: by finite differences."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     for kind in ("theory", "grid"):
         points = torch.tensor(POINTS, requires_grad=True)
         assert torch.autograd.gradcheck(

@@ -24,8 +24,10 @@ def test_tokens_are_looked_up(backend, ids):
     np.testing.assert_array_equal(got, table[:, np.asarray(ids)])
 
 
+@pytest.mark.library("torch")
 def test_tokens_agree_with_torchs_embedding():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     theirs = torch.nn.Embedding(10, 4, padding_idx=2)
     embed = TokenEmbedding(10, 4, padding_idx=2, embeddings=theirs.weight.detach().T)
     ids = torch.as_tensor([[1, 2, 3], [9, 2, 0]])
@@ -67,8 +69,10 @@ def test_patches_are_a_convolution(backend, image, patch):
     np.testing.assert_allclose(got, expected, atol=10 * backend.tolerance())
 
 
+@pytest.mark.library("torch")
 def test_patches_agree_with_torchs_convolution():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch
+
     theirs = torch.nn.Conv2d(3, 8, kernel_size=(4, 2), stride=(4, 2), dtype=torch.float64)
     embed = PatchEmbedding(
         (8, 6), (4, 2), 3, 8, kernel=theirs.weight.detach(), bias=theirs.bias.detach()

@@ -67,16 +67,18 @@ def attention(*arrays, **options):
     return scaled_dot_product_attention(*arrays, feature_axis=-1, seq_axis=-2, **options)
 
 
-def attention_of_torch(oracle, arrays, convert, added):
-    torch = oracle("torch")
+def attention_of_torch(arrays, convert, added):
+    import torch
+
     given = convert(torch, torch.float32)
     given = given if added is None else given + torch.as_tensor(added)
     arrays = map(torch.as_tensor, arrays)
     return torch.nn.functional.scaled_dot_product_attention(*arrays, attn_mask=given).numpy()
 
 
-def attention_of_jax(oracle, arrays, convert, added):
-    jax = oracle("jax")
+def attention_of_jax(arrays, convert, added):
+    import jax
+
     given = convert(jax.numpy, jax.numpy.float32)
     options = {"mask": given} if given.dtype == bool else {"bias": given}
     if added is not None:
@@ -85,9 +87,12 @@ def attention_of_jax(oracle, arrays, convert, added):
     return np.asarray(jax.nn.dot_product_attention(*arrays, **options)).swapaxes(1, 2)
 
 
-def attention_of_onnx_runtime(oracle, arrays, convert, added):
+def attention_of_onnx_runtime(arrays, convert, added):
     """Run the operator Attention on the CPU."""
-    onnx, helper, runtime = oracle("onnx"), oracle("onnx.helper"), oracle("onnxruntime")
+    import onnx
+    import onnxruntime as runtime
+    from onnx import helper
+
     given = convert(np, np.float32)
     given = given if added is None else given + added
     named = dict(zip(("Q", "K", "V", "attn_mask"), (*arrays, given), strict=True))
@@ -113,12 +118,20 @@ FRAMEWORKS = {
     "jax": attention_of_jax,
     "onnxruntime": attention_of_onnx_runtime,
 }
+of_each_framework = pytest.mark.parametrize(
+    "framework",
+    [
+        pytest.param("torch", marks=pytest.mark.library("torch")),
+        pytest.param("jax", marks=pytest.mark.library("jax")),
+        pytest.param("onnxruntime", marks=pytest.mark.library("onnx", "onnxruntime")),
+    ],
+)
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@of_each_framework
 @pytest.mark.parametrize("kind", ["attend", "bias", "bias added to another"])
-def test_attention_of_other_frameworks(oracle, framework, case, kind):
+def test_attention_of_other_frameworks(framework, case, kind):
     mask, q_len, k_len = CASES[case]
     arrays = random_arrays(q_len, k_len)
     added = None
@@ -130,27 +143,28 @@ def test_attention_of_other_frameworks(oracle, framework, case, kind):
             return to_attend(mask, q_len, k_len, xp=xp)
         return to_bias(mask, q_len, k_len, xp=xp, dtype=dtype)
 
-    theirs = FRAMEWORKS[framework](oracle, arrays, convert, added)
+    theirs = FRAMEWORKS[framework](arrays, convert, added)
     assert_close_where_seen(theirs, attention(*arrays, mask=mask, bias=added), mask, q_len, k_len)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_queries_at_other_positions_than_the_last_in_other_frameworks(oracle, framework):
+@of_each_framework
+def test_queries_at_other_positions_than_the_last_in_other_frameworks(framework):
     mask, q_len, k_len, offset = CausalMask() | SlidingWindowMask(2, 0), 3, 8, 1
     arrays = random_arrays(q_len, k_len)
     theirs = FRAMEWORKS[framework](
-        oracle, arrays, lambda xp, _: to_attend(mask, q_len, k_len, offset=offset, xp=xp), None
+        arrays, lambda xp, _: to_attend(mask, q_len, k_len, offset=offset, xp=xp), None
     )
     np.testing.assert_allclose(theirs, attention(*arrays, mask=mask, offset=offset), atol=2e-6)
 
 
+@pytest.mark.library("jax", "keras")
 @pytest.mark.parametrize("case", CASES)
-def test_attention_of_keras(oracle, monkeypatch, tmp_path, case):
+def test_attention_of_keras(monkeypatch, tmp_path, case):
     """Its layer projects queries, keys and values, and the output, by weights that are given."""
-    oracle("jax")
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    keras = oracle("keras")
+    import keras
+
     mask, q_len, k_len = CASES[case]
     rng = np.random.default_rng(0)
     queries, keys = (
@@ -289,8 +303,10 @@ def test_attention_masks_are_checked_where_they_can_be_read(backend, wrong):
         padding_by_sum(given_mask)
 
 
+@pytest.mark.library("jax")
 def test_an_attention_mask_inside_jit():
-    jax = pytest.importorskip("jax")
+    import jax
+
     given_mask = tokenized([2, 4], 4, "left")
 
     @jax.jit
@@ -302,8 +318,10 @@ def test_an_attention_mask_inside_jit():
     np.testing.assert_array_equal(attend(given_mask), to_attend(expected, 4))
 
 
+@pytest.mark.library("dask")
 def test_an_attention_mask_whose_lengths_dask_does_not_know():
-    array = pytest.importorskip("dask.array")
+    from dask import array
+
     whole = tokenized([2, 0, 3], 3, "right")
     rows = array.from_array(whole)[array.from_array(whole).sum(axis=1) > 0]
     mask = PaddingMask.from_attention_mask(rows)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from itertools import pairwise
 
 import array_api_compat
@@ -41,6 +42,7 @@ from positional_embeddings import (
     describe_mask,
 )
 from positional_embeddings._core.adapters import adapted
+from positional_embeddings._core.capabilities import on_the_host
 from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
 
 EXAMPLES = [
@@ -154,6 +156,58 @@ def test_key_ranges_of_a_window_with_global_tokens_stay_few():
     assert mask.key_ranges(9000, 9100, 65_536) == ((0, 2), (5000, 5001), (8745, 9100))
     assert mask.key_ranges(5000, 5001, 65_536) == ((0, 5001),)
     assert mask.key_ranges(10, 10, 65_536) == ()
+
+
+@given(
+    step=st.integers(1, 7), k_len=st.integers(1, 20), start=st.integers(-9, 25), n=st.integers(1, 9)
+)
+def test_key_ranges_of_dilation_end_at_keys_that_are_seen(step, k_len, start, n):
+    queries = range(start, start + n)
+    seen = [k for k in range(k_len) if any((k - q) % step == 0 for q in queries)]
+    expected = ((seen[0], seen[-1] + 1),) if seen else ()
+    assert DilatedMask(step).key_ranges(start, start + n, k_len) == expected
+
+
+def test_key_ranges_do_not_go_through_queries_and_rows():
+    """Each of them would take minutes, or more memory than there is."""
+    assert DilatedMask(10**10).key_ranges(0, 10**9, 10) == ((0, 10),)
+    assert DilatedMask(10**10).key_ranges(5, 10**9, 10**10) == ((5, 10**9),)
+    grid = NeighbourhoodMask((10**9, 10**9), 10**8)
+    assert grid.key_ranges(0, 10, 100) == ((0, 100),)
+    assert grid.key_ranges(10**9, 10**9 + 10, 10**9 + 5) == (
+        (0, 10**8 + 10),
+        (10**9, 10**9 + 5),
+    )
+    assert SegmentMask([0, 0, 1]).key_ranges(0, 10**5000, 10**5000) == ((0, 3),)
+    assert SegmentMask([0, 0, 1])._reach(((0, 2),), 10**5000) == (((0, 2),), ((0, 2),))
+    assert NeighbourhoodMask((2,) * 40, 0).key_ranges(1, 2**40 - 1, 2**40) == ((1, 2**40 - 1),)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SegmentMask(np.arange(3 * 10**4)),
+        lambda: SegmentMask(np.zeros((3, 10**4), dtype=int)),
+        lambda: SegmentMask(np.arange(3 * 10**4).reshape(3, 10**4)),
+        lambda: CausalMask() & GlobalMask(np.arange(3, 3 * 10**4)),
+    ],
+)
+def test_key_ranges_do_not_go_through_tokens_documents_and_sequences(make):
+    lines = 0
+
+    def count(_, event, __):
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        found = make().key_ranges(0, 3, 3 * 10**4)
+    finally:
+        sys.settrace(before)
+    assert found[0][0] == 0
+    assert lines < 1000
 
 
 def test_key_ranges_read_no_device(backend):
@@ -345,10 +399,9 @@ def test_batches_combine_where_they_are_one():
         assert (later | PaddingMask(lengths))._batch() == len(lengths)
 
 
+@pytest.mark.only_on("jax", "jax-x64", "jax-jit", "jax-jit-x64")
 def test_masks_in_jit(backend):
     """Held arrays may be traced, and a mask of the host is a static argument."""
-    if not backend.name.startswith("jax"):
-        pytest.skip("of JAX alone")
     import jax
 
     lengths = backend.array([1, 3])
@@ -378,3 +431,54 @@ def test_ranges_are_sets_of_numbers(first, second):
 def test_the_namespace_of_a_dense_mask(backend):
     dense = CausalMask().dense(2, xp=backend.xp, device=backend.device)
     assert adapted(array_api_compat.array_namespace(dense)) is backend.xp
+
+
+FAR = {8: 2**61 - 1, 4: 2**29 - 1}  # by the bytes of an integer: a quarter of the largest
+
+RULES = [
+    (CausalMask(), lambda q, k: k > q),
+    (CausalMask(mask_diagonal=True), lambda q, k: k >= q),
+    (SlidingWindowMask(None, 10), lambda q, k: k > q + 10),
+    (SlidingWindowMask(10, None), lambda q, k: k < q - 10),
+    (SlidingWindowMask(2**70, 10), lambda q, k: k > q + 10),
+    (SlidingWindowMask(2**61, 2**61), lambda q, k: abs(q - k) > 2**61),
+    (ChunkedMask(10), lambda q, k: q // 10 != k // 10),
+    (DilatedMask(3), lambda q, k: (q - k) % 3 > 0),
+    (NeighbourhoodMask((2**31, 2**31), 1), None),
+    (PaddingMask([5]), lambda _, k: k >= 5),
+    (PaddingMask([5], "left"), lambda _, k: k < 2 - 5),
+    (PrefixMask(5), lambda q, k: k > q and k >= 5),
+    (SegmentMask([1]), lambda q, k: (q, k) != (0, 0)),
+    (GlobalMask([5]), lambda q, k: 5 not in (q, k)),
+    (FunctionMask(lambda q_pos, k_pos: k_pos - q_pos > 0), lambda q, k: k > q),
+]
+
+
+@pytest.mark.parametrize(("mask", "rule"), RULES)
+def test_far_positions_are_exact_or_refused(backend, mask, rule):
+    """Distances do not wrap, nor do positions that the library's integers do not hold."""
+    far = FAR[8 if backend.has_int64 else 4]
+    edges = [-far, -far + 1, -5, 0, 5, far - 11, far - 1, far]
+    if rule is not None:
+        hidden = mask(backend.array(edges)[:, None], backend.array(edges)[None, :], k_len=2)
+        expected = [[rule(q, k) for k in edges] for q in edges]
+        np.testing.assert_array_equal(np.broadcast_to(backend.numpy(hidden), (8, 8)), expected)
+    near = backend.array([5])
+    what = rf"must hold positions within {far}, so that int\d+ holds all distances, got "
+    for beyond in (far + 1, -far - 1, 2**31 * far, 2**63, 2**64 - 1, 2**100):
+        with pytest.raises(ValueError, match=f"^`k_pos` {what}{beyond}"):
+            mask(near, beyond, k_len=2)
+        with pytest.raises(ValueError, match=f"^`q_pos` {what}{beyond}"):
+            mask(beyond, near, k_len=2)
+    with pytest.raises(ValueError, match=rf"^`k_len` must be at most {far}, so that"):
+        mask(near, near, k_len=far + 1)
+    unsigned = "uint64" if backend.has_int64 else "uint32"
+    if not (backend.reads_values and on_the_host(near) and hasattr(backend.xp, unsigned)):
+        return
+    most = 2 ** (64 if backend.has_int64 else 32) - 1
+    for array in (
+        backend.array(np.asarray([5, most], dtype=unsigned)),
+        backend.array(np.asarray([5, far + 1])),
+    ):
+        with pytest.raises(ValueError, match=f"^`k_pos` {what}"):
+            mask(near, array, k_len=2)

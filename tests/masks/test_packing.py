@@ -179,9 +179,11 @@ def test_many_documents_take_little_memory():
         assert peak_memory(call) < 10 * ids.nbytes
 
 
+@pytest.mark.library("dask")
 def test_dask_takes_a_task_for_each_chunk():
     """Steps of 1, 2, 4, ... positions would break its chunks up again and again."""
-    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    import dask.array as da
+
     ids = da.from_array(np.repeat(np.arange(8), 64), chunks=64)
     for made in (
         positions_from_segment_ids(ids),
@@ -189,3 +191,14 @@ def test_dask_takes_a_task_for_each_chunk():
         segment_ids_from_lengths(da.from_array(np.full(8, 64), chunks=2), 512),
     ):
         assert len(dict(made.__dask_graph__())) < 500
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 2), (2, 0)])
+@pytest.mark.parametrize("seq_axis", [0, -1])
+def test_no_positions_or_no_sequences(backend, shape, seq_axis):
+    ids = backend.array(np.zeros(shape, dtype="int64"))
+    assert tuple(positions_from_segment_ids(ids, seq_axis=seq_axis).shape) == shape
+    assert tuple(positions_from_mask(ids > 0, seq_axis=seq_axis).shape) == shape
+    batch = shape[:seq_axis] if seq_axis else shape[1:]
+    lengths = lengths_from_segment_ids(ids, 3, seq_axis=seq_axis)
+    np.testing.assert_array_equal(backend.numpy(lengths), np.zeros((3, *batch)))

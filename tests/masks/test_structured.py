@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import (
+    SegmentMask,
     combine_masks,
     create_causal_mask,
     create_chunked_mask,
@@ -253,3 +254,11 @@ def test_picture_of_an_empty_mask(shape):
     assert drawn.startswith("      key\n")
     assert drawn.endswith(f"({shape[0]} queries, {shape[1]} keys)")
     assert drawn.count("\n") == 2 + shape[0] + (shape[1] > 0)
+
+
+def test_positions_beyond_the_ids_of_documents_see_nothing(backend):
+    inside, beyond = backend.array([0]), backend.array([2, 9])
+    mask = SegmentMask(backend.array([1, 1]))
+    assert not backend.numpy(mask(inside, inside)).any()
+    assert backend.numpy(mask(beyond, inside)).all()
+    assert backend.numpy(mask(inside, beyond)).all()

@@ -24,6 +24,7 @@ from positional_embeddings import (
     sandwich_bias,
     scaled_dot_product_attention,
 )
+from positional_embeddings._core.capabilities import on_the_host
 from positional_embeddings._core.namespace import device_of
 from positional_embeddings.relative.t5 import bucket_limits
 
@@ -118,6 +119,7 @@ def test_biases_are_the_papers(backend, kind, lengths, offset):
     np.testing.assert_allclose(got, expected, atol=10 * backend.tolerance())
 
 
+@pytest.mark.long("cubed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_biases_of_given_positions(backend, kind):
     """Cached keys, packed sequences and left padding are all positions."""
@@ -136,6 +138,7 @@ def test_biases_of_given_positions(backend, kind):
     np.testing.assert_allclose(backend.numpy(alone), expected, atol=10 * backend.tolerance())
 
 
+@pytest.mark.long("cubed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_biases_go_into_attention_in_both_layouts(backend, kind):
     rng = np.random.default_rng(0)
@@ -372,8 +375,10 @@ def test_many_buckets_take_no_more_than_few():
     assert bucket_limits.cache_info().misses == misses
 
 
+@pytest.mark.library("dask")
 def test_dask_keeps_the_chunks_of_relative_positions():
-    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    import dask.array as da
+
     relative = da.ones((40, 60), dtype="int64", chunks=(20, 15))
     assert relative_position_bucket(relative).chunks == relative.chunks
 
@@ -384,3 +389,26 @@ def test_parameters_set_the_dtype_of_a_bias():
     weight = np.ones((2, 2), dtype="float32")
     bias = fire_bias(narrow, narrow, weight, narrow, 3, c=np.asarray(0.1), threshold=np.float64(2))
     assert bias.dtype == np.float32
+
+
+def test_far_positions_have_exact_distances_or_are_refused(backend):
+    far = 2**61 - 1 if backend.has_int64 else 2**29 - 1
+    edges = [-far, -1, 0, far]
+    relative = backend.numpy(relative_positions(backend.array(edges), backend.array(edges)))
+    assert relative.tolist() == [[k - q for k in edges] for q in edges]
+    near = backend.array([5])
+    if not (backend.reads_values and on_the_host(near)):
+        return
+    unsigned = "uint64" if backend.has_int64 else "uint32"
+    most = 2 ** (64 if backend.has_int64 else 32) - 1
+    beyond = [np.asarray([5, far + 1]), np.asarray([-far - 1, 5])]
+    if hasattr(backend.xp, unsigned):
+        beyond.append(np.asarray([5, most], dtype=unsigned))
+    what = f"_positions` must hold positions within {far}, so that int"
+    for places in map(backend.array, beyond):
+        for q, k in ((places, near), (near, places)):
+            with pytest.raises(ValueError, match=what):
+                relative_positions(q, k)
+            for kind in KINDS:
+                with pytest.raises(ValueError, match=what):
+                    bias_of(kind, backend, query_positions=q, key_positions=k)

@@ -105,8 +105,10 @@ def test_what_a_caller_writes_reaches_no_table(backend):
     np.testing.assert_array_equal(backend.numpy(rope(x)), expected)
 
 
+@pytest.mark.library("torch")
 def test_a_gradient_runs_through_real_positions():
-    torch = pytest.importorskip("torch")
+    import torch
+
     rope = RoPE(8, 50)
     positions = torch.tensor([0.5, 2.0], dtype=torch.float64, requires_grad=True)
     cos, sin = rope.cos_sin(torch.ones((8, 2), dtype=torch.float64), positions=positions)

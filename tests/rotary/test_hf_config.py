@@ -4,8 +4,10 @@
 """
 
 import json
+import math
 import re
 
+import numpy as np
 import pytest
 
 from positional_embeddings import (
@@ -282,3 +284,78 @@ def test_a_file_that_is_no_json_is_named(tmp_path, content, reason):
         RoPE.from_hf_config(path)
     assert type(caught.value) is ValueError
     assert reason in str(caught.value)
+
+
+NUMBERS = (
+    1e308,
+    1e-308,
+    5e-324,
+    0,
+    -1,
+    0.0,
+    math.nan,
+    math.inf,
+    -math.inf,
+    10**400,
+    True,
+    "8",
+    [1],
+)
+PARAMETERS = {
+    "linear": {"factor": 2.0},
+    "dynamic": {"factor": 2.0},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "yarn": {
+        "factor": 4.0,
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "attention_factor": 1.2,
+        "mscale": 1.0,
+        "mscale_all_dim": 0.5,
+    },
+    "longrope": {
+        "short_factor": [1.0] * 32,
+        "long_factor": [2.0] * 32,
+        "factor": 4.0,
+        "attention_factor": 1.1,
+    },
+    "proportional": {"partial_rotary_factor": 0.5},
+}
+# What a key is called in errors that it has together with others.
+OTHER_NAMES = {
+    "rope_theta": "`base` must (be above 1 for YaRN|give finite frequencies)",
+    "rotary_pct": r"int\(head_dim \* partial_rotary_factor\)",
+    "factor": "`scaling` must return 32 finite frequencies",
+}
+
+
+def numbers_of_configurations():
+    """Yield a model type, the parameters, and the key of a number in one of the two."""
+    shares = {"rotary_pct": "gpt_neox", "partial_rotary_factor": "phi", "rotary_dim": "gptj"}
+    for kind, numbers in PARAMETERS.items():
+        parameters = {"rope_type": kind, "original_max_position_embeddings": 2048} | numbers
+        for key in (*numbers, "original_max_position_embeddings"):
+            yield "llama", parameters, key
+        for key in ("head_dim", "max_position_embeddings", "rope_theta", *shares):
+            yield shares.get(key, "llama"), parameters, key
+
+
+@pytest.mark.parametrize(("model_type", "parameters", "key"), list(numbers_of_configurations()))
+def test_each_number_is_read_or_refused_by_its_name(model_type, parameters, key):
+    for number in NUMBERS:
+        config = {"model_type": model_type} | SIZES | {"rope_theta": 1e4}
+        part = parameters if key in parameters else config
+        changed = dict(part) | {key: number}
+        config |= changed if part is config else {}
+        config["rope_scaling"] = parameters if part is config else changed
+        refused = ""
+        try:
+            rope = RoPE.from_hf_config(config, 100)
+        except (TypeError, ValueError) as error:
+            refused = str(error)
+        if refused:
+            names = f"`{key}[`[]|{OTHER_NAMES.get(key, key)}"
+            assert re.search(names, refused), (number, refused)
+        else:
+            assert np.all(np.isfinite(rope.inv_freq)), number
+            assert math.isfinite(rope.attention_factor), number

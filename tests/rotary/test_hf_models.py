@@ -13,19 +13,18 @@ import pytest
 import hf_models
 from positional_embeddings import RoPE
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of the models
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # of the models
+    pytest.mark.library("torch", "transformers"),
+]
 FOLDERS = hf_models.folders()
 THETAS = ("rope_theta", "rotary_emb_base", "rope_local_base_freq")
 SIZES = ("head_dim", "qk_rope_head_dim", "kv_channels", "rotary_dim", "global_head_dim")
 
 
 @pytest.fixture(autouse=True)
-def _oracle(request, monkeypatch):
-    """Skip without transformers if it is not demanded; nothing is fetched."""
+def _fetch_nothing(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    if not request.config.getoption("--oracles"):
-        pytest.importorskip("torch", reason="an oracle; CI runs with --oracles")
-        pytest.importorskip("transformers", reason="an oracle; CI runs with --oracles")
 
 
 def answers(config, asked):

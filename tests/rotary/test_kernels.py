@@ -36,18 +36,13 @@ VIEWS = {
 }
 
 
-@pytest.fixture
-def kernel():
-    pytest.importorskip("numba")
-
-
 def ropes(x, feature, seq, **options):
     options |= {"feature_axis": feature, "seq_axis": seq}
     size = x.shape[feature]
     return RoPE(size, 100, fused=False, **options), RoPE(size, 100, fused=True, **options)
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 @pytest.mark.parametrize("view", VIEWS)
@@ -70,7 +65,7 @@ def test_the_kernel_rotates_as_plain_code_does(view, layout, dtype):
             np.testing.assert_array_equal(in_place, expected)
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 def test_positions_by_batch_and_shifts():
     plain, kernel = ropes(BASE, -1, -2)
     positions = RNG.uniform(-9, 9, (2, 1, 70))
@@ -79,7 +74,7 @@ def test_positions_by_batch_and_shifts():
     np.testing.assert_array_equal(kernel.shift(BASE, 2.5), plain.shift(BASE, 2.5))
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_pieces_on_several_threads(threads, monkeypatch):
     monkeypatch.setattr(dispatch, "_TABLE_BYTES", 2**10)
@@ -110,7 +105,7 @@ def test_a_forked_process_has_threads_of_its_own():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 def test_what_has_no_kernel_is_rotated_without():
     subclass = BASE.astype("float32").view(type("Marked", (np.ndarray,), {}))
     unaligned = np.zeros(BASE.nbytes + 1, dtype="uint8")[1:].view("float64").reshape(BASE.shape)
@@ -126,7 +121,7 @@ def test_what_has_no_kernel_is_rotated_without():
     np.testing.assert_array_equal(kernel(z), plain(z))
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 def test_other_libraries_have_no_kernel(backend):
     if backend.name in ("numpy", "cupy"):
         return
@@ -134,7 +129,7 @@ def test_other_libraries_have_no_kernel(backend):
         RoPE(8, 5, fused=True)(backend.array(np.ones((8, 5))))
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 def test_half_precision_needs_the_processor(monkeypatch):
     from positional_embeddings.rotary.kernels import numba_kernel
 
@@ -174,7 +169,7 @@ def test_numba_is_not_imported_before_a_rotation():
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 def test_where_nothing_can_be_kept_on_disk(monkeypatch):
     from positional_embeddings.rotary.kernels import numba_kernel
 
@@ -193,7 +188,7 @@ def test_where_nothing_can_be_kept_on_disk(monkeypatch):
     np.testing.assert_array_equal(out, [[[0.0] * 4 + [2.0] * 4] * 3] * 2)
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 def test_where_numba_is_switched_off(monkeypatch):
     from positional_embeddings.rotary.kernels import numba_kernel
 
@@ -201,7 +196,7 @@ def test_where_numba_is_switched_off(monkeypatch):
     assert numba_kernel.compiled(np.dtype("float32"), 3) is None
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 @pytest.mark.parametrize("dtype", ["f2", "f4"])
 def test_out_in_another_byte_order(dtype):
     x = RNG.standard_normal((8, 5, 2)).astype(dtype)
@@ -213,7 +208,7 @@ def test_out_in_another_byte_order(dtype):
         RoPE(8, 64, fused=True)(x, out=out)
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.library("numba")
 def test_a_pool_that_ends_leaves_the_work_to_this_thread(monkeypatch):
     class Pool:
         left = 1

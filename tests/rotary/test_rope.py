@@ -1,6 +1,7 @@
 import copy
 import pickle
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -146,7 +147,7 @@ def test_half_precision_is_rotated_in_float32(backend):
 
 
 def test_bfloat16_of_ml_dtypes():
-    bfloat16 = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    bfloat16 = np.dtype(ml_dtypes.bfloat16)
     x = numbers((8, 5, 2)).astype(bfloat16)
     rotated = RoPE(8, 5)(x)
     assert rotated.dtype == bfloat16

@@ -71,11 +71,8 @@ def test_llama3_is_the_published_rule(dim, base, factor, original):
 
 
 @pytest.fixture
-def rope_functions(request):
-    """Return transformers' own functions, or skip if it is not demanded."""
-    if not request.config.getoption("--oracles"):
-        pytest.importorskip("torch", reason="an oracle; CI runs with --oracles")
-        pytest.importorskip("transformers", reason="an oracle; CI runs with --oracles")
+def rope_functions():
+    """Return transformers' own functions."""
     torch = importlib.import_module("torch")
     utils = importlib.import_module("transformers.modeling_rope_utils")
     transformers = importlib.import_module("transformers")
@@ -104,6 +101,7 @@ def rope_functions(request):
     return call
 
 
+@pytest.mark.library("torch", "transformers")
 @given(
     dim=dims,
     base=bases,
@@ -499,3 +497,8 @@ def test_the_attention_factor_is_rounded_with_the_table():
     exact = factor * np.cos(rope.inv_freq[:, None] * np.arange(500))
     # Half a unit in the last place of numbers between 1 and 2.
     assert abs(rope(rows)[:4] - exact).max() < 2**-24 * 1.01
+
+
+def test_a_factor_that_leaves_no_finite_base_is_refused():
+    with pytest.raises(ValueError, match=r"^`factor` must keep `base` = 10000.0 a finite number"):
+        NTKScaling(1e308)(4, 1e4, 8)

@@ -110,6 +110,13 @@ def test_xpos(backend):
     np.testing.assert_allclose(got, expected, rtol=1e-5 if backend.wide == "float32" else 1e-12)
 
 
+def test_xpos_of_its_code():
+    """Its scale_base is 512, and gamma 0.4 (Sun et al. 2022, and their code)."""
+    expected = [((2 * i / 6 + 0.4) / 1.4) ** (100 / 512) for i in range(3)]
+    got = xpos_scale(np.asarray([130.0]), 6, center=30)
+    np.testing.assert_allclose(got[:, 0], expected, rtol=1e-14)
+
+
 def test_xpos_scores_depend_on_the_distance_and_fall_with_it():
     positions = np.arange(600)
     rope, scale = RoPE(64, 600), xpos_scale(positions, 64, center=300)

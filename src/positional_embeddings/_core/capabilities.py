@@ -457,11 +457,21 @@ def bounded(x: Any, least: float, most: float | None, xp: Namespace) -> Any:
 def exact_remainder(x: Any, divisor: Any, xp: Namespace) -> Any:
     """Return what a positive divisor leaves of `x`, with its sign, without a rounding.
 
-    The standard's `remainder` may round: CuPy subtracts a product.
+    The standard's `remainder` may round: CuPy subtracts a product. PyTorch gives NaN where a
+    quotient overflows: it first gets the remainder of a multiple of the divisor.
     """
+    if is_torch_array(x) and x.dtype == xp.float64:
+        x = xp.fmod(x, divisor * 2.0**100)
     if _row_of(x).has_fmod:
         return xp.fmod(x, divisor)
     return xp.sign(x) * xp.remainder(xp.abs(x), divisor)
+
+
+def reshaped(x: Any, shape: tuple[int, ...], xp: Namespace) -> Any:
+    """Return an array in another shape; dask fails to reshape one without elements."""
+    if is_dask_array(x) and 0 in shape:
+        return xp.zeros(shape, dtype=x.dtype)
+    return xp.reshape(x, shape)
 
 
 def search_sorted(ordered: Any, values: Any, xp: Namespace, side: str = "left") -> Any:

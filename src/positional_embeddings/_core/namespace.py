@@ -5,7 +5,9 @@ host on which small constants and tables are computed.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, wraps
+from importlib import import_module
 from math import fsum
 from numbers import Real
 from operator import index
@@ -18,6 +20,7 @@ from array_api_compat import device as _device
 
 from positional_embeddings._core.adapters import adapted
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.forks import finished_before_forks
 from positional_embeddings._core.remedies import remedy_for
 
 Namespace: TypeAlias = Any
@@ -51,10 +54,14 @@ _MOST_BYTES = 2**25
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
 
-# Libraries that look as if they kept the standard: why they do not, and what makes a plain array.
+# Libraries and types that look as if they kept the standard: why they do not, and what makes a
+# plain array.
 _UNFIT = {
     "blosc2": ("its parts, sums and products are arrays of other types", "{}[...]"),
     "sparse": ("encodings have few zeros, if any", "{}.todense()"),
+    # NumPy takes both for plain arrays: `concat` drops the mask, `*` multiplies matrices.
+    "MaskedArray": ("its mask would be ignored", "{}.filled(...) and a mask of its own"),
+    "matrix": ("its product is another one", "numpy.asarray({})"),
 }
 
 # Libraries that fail, or reduce to wrong values, where an array has no elements.
@@ -68,7 +75,7 @@ def namespace_of(**arrays: Any) -> Namespace:
     for name, array in arrays.items():
         _check_array(name, array)
     try:
-        return adapted(array_namespace(*arrays.values()))
+        return _namespace(*arrays.values())
     except TypeError:
         *names, last = (f"`{name}`" for name in arrays)
         kinds = ", ".join(f"{kind_of(array)} for `{name}`" for name, array in arrays.items())
@@ -82,19 +89,10 @@ def drop_none(**arrays: Any) -> dict[str, Any]:
 
 
 def _check_array(name: str, array: Any) -> None:
-    # NumPy takes both for plain arrays: `concat` drops the mask, `*` multiplies matrices.
-    if isinstance(array, np.ma.MaskedArray | np.matrix):
-        reason, remedy = (
-            ("its mask would be ignored", f"{name}.filled(...) and a mask of its own")
-            if isinstance(array, np.ma.MaskedArray)
-            else ("its product is another one", f"numpy.asarray({name})")
-        )
-        raise wrong_type(
-            name, "be a plain array", f"{kind_of(array)}: {reason}", f" Pass {remedy}."
-        )
     library = _library_name(array)
-    if library in _UNFIT:
-        reason, line = _UNFIT[library]
+    unfit = next((kind for kind in (library, *_names_of_types(array)) if kind in _UNFIT), None)
+    if unfit is not None:
+        reason, line = _UNFIT[unfit]
         came = f"{kind_of(array)}: {reason}"
         raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
     if not is_array_api_obj(array):
@@ -113,13 +111,23 @@ def _library_name(array: Any) -> str:
     return type(array).__module__.partition(".")[0]
 
 
+def _names_of_types(array: Any) -> list[str]:
+    return [kind.__name__ for kind in type(array).__mro__]
+
+
+def _namespace(*arrays: Any) -> Namespace:
+    for array in arrays:
+        _import_wrapper(_library_name(array))
+    return adapted(array_namespace(*arrays))
+
+
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:
     """Return `xp` as a namespace that keeps the standard, NumPy's if None."""
-    if xp is None:
-        xp = host
+    if xp is None or xp is host:
+        return host
     try:
         empty = xp.empty(0)
-        found = adapted(array_namespace(empty))
+        found = _namespace(empty)
     except (AttributeError, TypeError):
         raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
     library = _library_name(empty)
@@ -159,7 +167,7 @@ def single_device(array: Any) -> Device:
 
 def is_jax_tracer(array: Any) -> bool:
     # What it does not know it tells by errors that take a millisecond to word.
-    return any(kind.__name__ == "Tracer" for kind in type(array).__mro__)
+    return "Tracer" in _names_of_types(array)
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -293,6 +301,14 @@ def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
     return call
 
 
+@host_constant
+@finished_before_forks
+def _import_wrapper(library: str) -> None:
+    """Import the namespace that makes a library keep the standard, if there is one."""
+    with suppress(ModuleNotFoundError):
+        import_module(f"array_api_compat.{'dask.array' if library == 'dask' else library}")
+
+
 def _bytes_of(value: Any) -> int:
     """Return the memory of a number, a text, or of lists and tuples of them."""
     parts = value if isinstance(value, list | tuple) else ()
@@ -313,6 +329,7 @@ def without_warnings() -> Any:
     return host.errstate(invalid="ignore", over="ignore")
 
 
+@finished_before_forks
 def random_generator(rng: Any) -> "np.random.Generator":
     """Return a NumPy generator from a seed, a generator or None."""
     what = "a non-negative integer seed or a numpy.random.Generator"

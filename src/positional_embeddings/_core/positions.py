@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import count_for_pairs, is_concretely_true
-from positional_embeddings._core.errors import wrong_type, wrong_value
+from positional_embeddings._core.capabilities import (
+    count_for_pairs,
+    is_concretely_true,
+    is_readable,
+    on_the_host,
+)
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     Device,
@@ -16,8 +21,10 @@ from positional_embeddings._core.namespace import (
     drop_none,
     dtype_name,
     host,
+    is_dtype,
     namespace_of,
     namespace_or_numpy,
+    to_host,
 )
 
 
@@ -34,14 +41,46 @@ def position_interval(
     keys = queries if k_len is None else checks.positive_integer("k_len", k_len)
     start = keys - queries if offset is None else checks.integer("offset", offset)
     dtype = default_integer(xp, device)
+    check_length("q_len", queries, dtype, xp)
+    check_length("k_len", keys, dtype, xp)
     farthest = farthest_position(dtype, xp)
-    why = f"so that {dtype_name(dtype)} holds all distances"
-    for name, n in (("q_len", queries), ("k_len", keys)):
-        if n > farthest:
-            raise wrong_value(name, f"be at most {farthest}, {why}", n)
     if not -farthest <= start <= farthest - queries:
-        raise wrong_value("offset", f"keep positions within {farthest}, {why}", start)
+        raise wrong_value("offset", f"keep positions within {farthest}, {_why(dtype)}", start)
     return (start, start + queries), keys
+
+
+def check_length(name: str, length: int, dtype: Dtype, xp: Namespace) -> None:
+    """Check that a dtype holds all distances between this number of positions."""
+    farthest = farthest_position(dtype, xp)
+    if length > farthest:
+        raise wrong_value(name, f"be at most {farthest}, {_why(dtype)}", shown(length))
+
+
+def _why(dtype: Dtype) -> str:
+    return f"so that {dtype_name(dtype)} holds all distances"
+
+
+def position_array(name: str, positions: Any, xp: Namespace, device: Device | None) -> Any:
+    """Return integer positions, an array or one number, as default integers of a library.
+
+    Those in the memory of the host are checked: the dtype holds all distances between them.
+    """
+    dtype = default_integer(xp, device)
+    farthest = farthest_position(dtype, xp)
+    numbers = [positions]
+    if not isinstance(positions, int):
+        wide = xp.asarray(positions, dtype=dtype, device=device)
+        # An unsigned number that the dtype does not hold has become a negative one.
+        least = 0 if is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
+        is_read = is_readable(positions) and on_the_host(positions)
+        if not (is_read and is_concretely_true(xp.any((wide < least) | (wide > farthest)))):
+            return wide
+        numbers = to_host(positions, xp).reshape(-1).tolist()
+    for n in numbers:
+        if abs(n) > farthest:
+            what = f"hold positions within {farthest}, {_why(dtype)}"
+            raise wrong_value(name, what, shown(n))
+    return xp.asarray(positions, dtype=dtype, device=device)
 
 
 def positions_from_lengths(
@@ -173,7 +212,7 @@ def _check_lengths(name: str, lengths: Sequence[int], most: int | None, most_nam
     bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"
     for i, n in enumerate(lengths):
         if n < 0 or (most is not None and n > most):
-            raise wrong_value(name, f"be {bound}", f"{n} at index {i}")
+            raise wrong_value(name, f"be {bound}", f"{shown(n)} at index {i}")
 
 
 def sequence_axis(name: str, array: Any, seq_axis: int) -> int:

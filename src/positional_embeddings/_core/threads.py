@@ -4,7 +4,6 @@ Small matrix products gain little from the threads of BLAS, and the elementwise 
 between them nothing. Without threadpoolctl, which is optional, there is one thread.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from positional_embeddings._core.capabilities import is_host_array
+from positional_embeddings._core.forks import finished_before_forks, register_at_fork
 
 Piece = TypeVar("Piece")
 
@@ -37,8 +37,8 @@ def _forget_threads() -> None:
 
 
 # A forked child has none of its parent's threads, one of which may have held the lock and
-# would have lifted the limit. (Windows does not fork.)
-getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forget_threads)
+# would have lifted the limit.
+register_at_fork(after_in_child=_forget_threads)
 
 
 class Workers:
@@ -96,6 +96,7 @@ def _takes_work(pool: ThreadPoolExecutor) -> bool:
 
 
 @cache
+@finished_before_forks
 def _blas() -> Any:
     """Return the BLAS libraries, those of NumPy among them, which are there once it is imported."""
     try:

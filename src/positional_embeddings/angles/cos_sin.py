@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from positional_embeddings._core.axes import RowAxis
 from positional_embeddings._core.capabilities import compiles_kernels
+from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import (
     ArrayT,
     Dtype,
@@ -36,6 +37,13 @@ _FARTHEST = 2.0**63  # the farthest real position, of which parts are exact
 # What is left of a position is less than this part of a cycle of the highest frequency.
 _SMALL = 2.0**-12
 BLOCK = 256  # positions of a table that are made at a time, few enough for the cache
+
+# Limbs of 22 bits times frequencies on a grid of 2**-20: sums of 2**12 products are exact in
+# float64, in whatever order a matrix product adds. A coordinate has at most 16 limbs.
+_SUM_GRID, _SUM_BITS = 2**20, 22
+MOST_COORDINATES = 2**8
+# Numbers made at a time, few enough for the cache, and products that BLAS adds on one thread.
+_SUM_BLOCK, _SUM_PRODUCTS = 2**15, 2**18
 
 
 def unit_phasors(
@@ -132,6 +140,40 @@ def cos_sin_of_sum(
         medium = _fractional(medium + further[1], xp)
     phase = _from_quadrant(coarse, medium, fine, xp)
     return cos_sin_of_phase(*phase, dtype, work, factor)
+
+
+def fill_cos_sin_of_sum(
+    coordinates: HostArray,
+    frequencies: Sequence[Frequencies],
+    factor: float,
+    cos: HostArray,
+    sin: HostArray,
+) -> None:
+    """Write what `cos_sin_of_sum` returns for NumPy's arrays, in blocks and by matrix products.
+
+    Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
+    """
+    work = work_for(coordinates, host)
+    highest = max(of_one.highest() for of_one in frequencies)
+    limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, work)
+    of_limbs = [
+        f.fractional_parts(_SUM_GRID, exponent) for _, exponent in limbs for f in frequencies
+    ]
+    coarse, medium, fine = host.asarray(of_limbs).transpose(1, 2, 0)
+    of_rest = host.asarray([of_one.in_cycles() for of_one in frequencies]).T
+    length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
+    for block in cuts(coordinates.shape[1], max(1, length)):
+        limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, work)
+        numbers = host.concat([limb for limb, _ in limbs])
+        phase = _fractional(_fractional(coarse @ numbers, host) + medium @ numbers, host)
+        small = fine @ numbers
+        if rest is not None:
+            small += of_rest @ rest
+        half = host.round(2 * phase)
+        angle = (2 * pi) * ((phase - half / 2) + small)
+        signed = factor - 2 * factor * host.abs(half)
+        host.multiply(host.cos(angle), signed, out=cos[:, block], casting="same_kind")
+        host.multiply(host.sin(angle), signed, out=sin[:, block], casting="same_kind")
 
 
 def work_for(positions: Any, xp: Namespace) -> Work:

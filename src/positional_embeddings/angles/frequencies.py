@@ -7,9 +7,11 @@ Frequency i of `dim` features is ``base ** (-2 i / dim)``, in radians per positi
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
 from positional_embeddings._core import checks
+from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
     Device,
     Dtype,
@@ -231,7 +233,10 @@ def _radians(dim: int, base: float, *, endpoint: bool = False) -> tuple[Decimal,
     span = max(2 * (count - 1), 1) if endpoint else dim
     with localcontext(DIGITS):
         log_base = Decimal(base).ln()
-        return tuple((-(Decimal(2 * i) / span) * log_base).exp() for i in range(count))
+        frequencies = tuple((-(Decimal(2 * i) / span) * log_base).exp() for i in range(count))
+    if frequencies and not isfinite(float(frequencies[-1])):
+        raise wrong_value("base", "give finite frequencies", base)
+    return frequencies
 
 
 def _digits(radians: Sequence[Decimal], scale: float | str) -> str:

@@ -23,6 +23,7 @@ from positional_embeddings._core.capabilities import (
     multiplies_copies,
     on_the_host,
     records_gradients,
+    reshaped,
     strides_of,
 )
 from positional_embeddings._core.memory import block_lengths, cuts
@@ -733,6 +734,6 @@ def _matmul_shared_keys(rows: Any, table: Any, xp: Namespace) -> Any:
     if not shared:
         return _matmul_row(rows, table, xp)
     *others, groups, count, inner = rows.shape
-    merged = xp.reshape(rows, (*others, groups * count, inner))
+    merged = reshaped(rows, (*others, groups * count, inner), xp)
     result = _matmul_row(merged, table[..., 0, :, :], xp)
-    return xp.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
+    return reshaped(result, (*result.shape[:-2], groups, count, table.shape[-1]), xp)

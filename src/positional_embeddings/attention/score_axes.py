@@ -1,6 +1,7 @@
 """Layout of attention scores: axes of queries, keys, features and heads, and masks by block."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
@@ -9,6 +10,7 @@ from positional_embeddings._core.capabilities import (
     is_chunked,
     many_chunks,
     rechunked,
+    reshaped,
 )
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import (
@@ -39,9 +41,9 @@ class ScoreLayout(NamedTuple):
     feature: int
     seq: int
     row_axes: tuple[int, ...]  # all others, one that is split last
-    # How many parts the last of them is split into: the key heads, of which each is shared by
-    # several query heads, or the heads of a merged axis heads * batch.
-    parts: int | None
+    # Lengths that the last of them is split into: of key heads and the query heads that share
+    # each, or of heads and batch.
+    split: tuple[int, int] | None
     is_merged: bool = False
 
     @property
@@ -52,21 +54,20 @@ class ScoreLayout(NamedTuple):
     def to_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
         """Move two axes last, and split shared heads into (key head, query head of it)."""
         array = xp.permute_dims(array, (*self.row_axes, *last))
-        if self.parts is None:
+        if self.split is None:
             return array
         *others, rows, n, m = array.shape
-        parts = min(rows, self.parts)
-        axis, of_part = len(others), rows // parts
-        if is_chunked(array) and any(length % of_part for length in chunks_of(array)[axis]):
+        axis, split = len(others), self.split if rows == prod(self.split) else (rows, 1)
+        if rows > 0 and is_chunked(array) and any(k % split[1] for k in chunks_of(array)[axis]):
             array = rechunked(array, {axis: (rows,)})  # else a part would be cut in two
-        return xp.reshape(array, (*others, parts, of_part, n, m))
+        return reshaped(array, (*others, *split, n, m), xp)
 
     def from_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
         """Undo `to_rows`."""
         order = (*self.row_axes, *last)
-        if self.parts is not None:
+        if self.split is not None:
             rows = tuple(self.shape[axis] for axis in self.row_axes)
-            array = xp.reshape(array, (*rows, *array.shape[-2:]))
+            array = reshaped(array, (*rows, *array.shape[-2:]), xp)
         return xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
 
     def align(self, name: str, array: Any, q_len: Any, k_len: Any, xp: Namespace) -> Any:
@@ -90,7 +91,7 @@ class ScoreLayout(NamedTuple):
     def align_mask_or_bias(self, kind: str, array: Any, xp: Namespace) -> Any:
         """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows."""
         if array.shape[2] == 1:
-            rows = len(self.row_axes) + (self.parts is not None)
+            rows = len(self.row_axes) + (self.split is not None)
             return array[..., 0][(*(None,) * rows, ...)]
         axis = self.check_sequences_or_heads(kind, array.shape[2])
         if self.is_merged:
@@ -112,8 +113,8 @@ class ScoreLayout(NamedTuple):
         heads_first = self.score_axes == (0, 1)
         axis = others[0] if (kind == "bias") == heads_first else others[-1]
         n = self.shape[axis]
-        if self.is_merged and self.parts is not None:
-            n = n // self.parts if kind == "mask" else self.parts
+        if self.is_merged and self.split is not None:
+            n = self.split[kind == "mask"]
             what += " in heads * batch"
         if checks.differ(size, n):
             raise wrong_value(kind, f"be for {n} {what}, as axis {axis} of `q` has", size)
@@ -160,7 +161,7 @@ def score_layout(
             f"{tuple(v.shape)} with {tuple(k.shape)}",
         )
     shape = list(q.shape)
-    key_heads = None
+    split = None
     rows = [axis for axis in range(q.ndim) if axis not in (feature, seq)]
     differing = [axis for axis in rows if checks.differ(k.shape[axis], q.shape[axis])]
     grouped = [axis for axis in differing if 1 not in (q.shape[axis], k.shape[axis])]
@@ -169,7 +170,7 @@ def score_layout(
         if axis not in grouped:
             shape[axis] = n if m == 1 else m
         elif enable_gqa and len(grouped) == 1 and m > 0 and n % m == 0:
-            key_heads = m
+            split = m, n // m
             rows.append(rows.pop(rows.index(axis)))
         else:
             hint = (
@@ -182,7 +183,7 @@ def score_layout(
                 f"have length {n} or 1 on axis {axis} as `q` has{hint}",
                 f"shape {tuple(k.shape)}",
             )
-    layout = ScoreLayout(tuple(shape), k.shape[seq], feature, seq, tuple(rows), key_heads)
+    layout = ScoreLayout(tuple(shape), k.shape[seq], feature, seq, tuple(rows), split)
     return _with_sequences_and_heads(layout, terms, is_grouped=enable_gqa)
 
 
@@ -191,7 +192,7 @@ def _with_sequences_and_heads(
 ) -> ScoreLayout:
     """Check the sequences of a `Mask` and the heads of a `Bias`; split a merged axis by them."""
     mask, bias = terms["mask"], terms["bias"]
-    batch = mask._batch() if isinstance(mask, Mask) else 1
+    batch: Any = mask._batch() if isinstance(mask, Mask) else 1
     heads = bias._heads() if isinstance(bias, Bias) else 1
     sizes: dict[str, Any] = {"mask": batch, "bias": heads}
     told = [kind for kind, size in sizes.items() if size not in (1, None)]
@@ -199,12 +200,15 @@ def _with_sequences_and_heads(
     if axis is not None and told and layout.score_axes == (0, 1) and not is_grouped:
         n = layout.shape[axis]
         for kind in told:
-            if n % sizes[kind]:
+            if sizes[kind] * (n // max(1, sizes[kind])) != n:
                 many = "sequences" if kind == "mask" else "heads"
                 what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
                 raise wrong_value(kind, f"{what} (heads * batch)", sizes[kind])
-        parts = heads if "bias" in told else n // sizes["mask"]
-        layout = layout._replace(parts=parts, is_merged=True)
+        if "bias" not in told:
+            heads = n // max(1, sizes["mask"])
+        if "mask" not in told or heads * sizes["mask"] != n:
+            batch = n // max(1, heads)
+        layout = layout._replace(split=(heads, batch), is_merged=True)
     elif axis is not None and len(told) == 2:
         what = "not be for several sequences if `bias` is for several heads"
         raise wrong_value("mask", f"{what} and `q` has one axis for both", sizes["mask"])

@@ -1,6 +1,7 @@
 """What all commands share: answers and errors, the parser, numbers of options, and tables."""
 
 import argparse
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
+        # Lists such as -1,2 and numbers such as -1e3 are no options either.
+        self._negative_number_matcher = re.compile(r"-\.?\d")
 
     def error(self, message: str) -> NoReturn:
         """Raise the error about wrong arguments."""
@@ -59,7 +62,7 @@ def named(names: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as error:
-        text = str(error)
+        text = re.sub(r"(\[\d+\])`", r"`\1", str(error))  # `name[0]` has the option of `name`
         for name, option in names.items():
             text = text.replace(name, option)
         raise CommandError(text) from None

@@ -33,7 +33,12 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     namespace_or_numpy,
 )
-from positional_embeddings._core.positions import position_interval, positions_of_ranges
+from positional_embeddings._core.positions import (
+    check_length,
+    position_array,
+    position_interval,
+    positions_of_ranges,
+)
 from positional_embeddings._core.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
@@ -133,25 +138,26 @@ class Mask(WeightedLayer, ABC):
         TypeError
             If positions are not integers, or their libraries differ.
         ValueError
-            If the rule needs `k_len`, or it is not positive.
+            If the rule needs `k_len`, or it is not positive; if the integers of the library do
+            not hold the distances between positions that are in the memory of the host.
         """
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
-        own = self._device_arrays()
         pair = {
-            name: host.asarray(checks.integer(name, pos)) if is_real_number(pos) else pos
+            name: checks.integer(name, pos) if is_real_number(pos) or _is_number(pos) else pos
             for name, pos in (("q_pos", q_pos), ("k_pos", k_pos))
         }
-        numbers = [name for name, pos in pair.items() if is_host_array(pos) and pos.ndim == 0]
-        given = own | {name: pos for name, pos in pair.items() if name not in numbers}
+        arrays = {name: pos for name, pos in pair.items() if type(pos) is not int}
+        given = self._device_arrays() | arrays
         xp = namespace_of(**given) if given else host
-        for name, pos in pair.items():
-            checks.integral(name, pos, xp if name in given else host)
+        for name, pos in arrays.items():
+            checks.integral(name, pos, xp)
         device = device_of(next(iter(given.values()))) if given else "cpu"
-        dtype = default_integer(xp, device)
+        if k_len is not None:
+            check_length("k_len", k_len, default_integer(xp, device), xp)
         q, k = (
-            Points(xp.asarray(pos, dtype=dtype, device=device)[..., None], xp, device, k_len)
-            for pos in pair.values()
+            Points(position_array(name, pos, xp, device)[..., None], xp, device, k_len)
+            for name, pos in pair.items()
         )
         hidden = self._hides(q, k)
         return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
@@ -231,7 +237,7 @@ class Mask(WeightedLayer, ABC):
         q_stop = checks.integer("q_stop", q_stop)
         k_len = checks.positive_integer("k_len", k_len)
         if q_stop < q_start:
-            raise wrong_value("q_stop", f"be `q_start` = {q_start} or more", q_stop)
+            raise wrong_value("q_stop", f"be `q_start` = {shown(q_start)} or more", q_stop)
         return self._reach(((q_start, q_stop),), k_len).at_most if q_start < q_stop else ()
 
     def __reduce__(self) -> Any:
@@ -476,6 +482,10 @@ def kept_array(array: Any) -> Any:
 def host_values(array: Any) -> HostArray | None:
     """Return an array of NumPy, None for one of another library, which would have to be read."""
     return array if is_host_array(array) else None
+
+
+def _is_number(array: Any) -> bool:
+    return is_host_array(array) and array.ndim == 0
 
 
 def _operands(kind: type[_Combined], *masks: Mask) -> tuple[Mask, ...]:

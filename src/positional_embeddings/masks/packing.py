@@ -115,6 +115,8 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     axis = sequence_axis("segment_ids", segment_ids, seq_axis)
     on = device_of(segment_ids)
     dtype = default_integer(xp, on)
+    if 0 in segment_ids.shape:  # slices of no positions are not in the standard
+        return xp.astype(segment_ids, dtype)  # type: ignore[no-any-return]
     # The sequence last, so that each document stays contiguous when the array is flattened.
     order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
     ids: Any = xp.permute_dims(segment_ids, order)
@@ -296,8 +298,10 @@ def lengths_from_segment_ids(
     ids = xp.astype(ids, dtype, copy=False)
     if is_concretely_true(xp.any(ids >= num_segments)):
         raise wrong_value("num_segments", "be above every one of `segment_ids`", num_segments)
-    # Number the pairs of document and column; once sorted, those of a pair are a range.
     batch = ids.shape[1:]
+    if 0 in ids.shape:  # dask does not reshape what has no elements
+        return xp.zeros((num_segments, *batch), dtype=dtype, device=on)  # type: ignore[no-any-return]
+    # Number the pairs of document and column; once sorted, those of a pair are a range.
     columns, pairs = prod(batch), num_segments * prod(batch)
     pair = ids * columns + xp.arange(columns, dtype=dtype, device=on)
     pair = xp.where((ids >= 0) & (ids < num_segments), pair, pairs)

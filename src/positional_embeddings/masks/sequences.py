@@ -24,7 +24,14 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings._core.positions import check_largest, length_array, sequence_first
 from positional_embeddings._core.weights import array_field, weight
 from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    Reach,
+    clip,
+    hull,
+    intersect,
+    unite_arrays,
+)
 
 Side = Literal["right", "left"]
 
@@ -229,10 +236,8 @@ class SegmentMask(Mask):
 
     ids: Any = array_field()
     key_ids: Any = weight()
-    # Of each sequence of keys, if the host has them.
-    _documents: "tuple[_Documents, ...] | None" = field(
-        default=None, init=False, repr=False, compare=False
-    )
+    # Those of the keys, if the host has them.
+    _documents: "_Documents | None" = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         given = {
@@ -248,7 +253,7 @@ class SegmentMask(Mask):
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
             raise wrong_value("key_ids", f"have the batch of `ids`, {query.shape[1]}", key.shape[1])
         if host_values(key) is not None and host_values(query) is not None:
-            checks.set_fields(self, _documents=tuple(_Documents.of(column) for column in key.T))
+            checks.set_fields(self, _documents=_Documents.of(key))
 
     def _tables(self) -> tuple[Any, Any]:
         """Return the documents of queries and of keys as (position, batch)."""
@@ -270,14 +275,8 @@ class SegmentMask(Mask):
         start, stop = hull(queries)
         query = self._tables()[0]
         own = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
-        some: list[tuple[int, int]] = []
-        every: Ranges = ((0, k_len),)
-        for b in range(max(own.shape[1], len(self._documents))):
-            column = own[:, b % own.shape[1]]
-            reach = self._documents[b % len(self._documents)].reach(column, k_len)
-            some += reach.at_most
-            every = intersect(every, reach.at_least)
-        return Reach(unite(some), every if own.shape[0] == stop - start else ())
+        reach = self._documents.reach(own, k_len)
+        return reach if own.shape[0] == stop - start else Reach(reach.at_most, ())
 
     def _check(self, queries: tuple[int, int], k_len: int) -> None:
         query, key = self._tables()
@@ -306,32 +305,53 @@ class SegmentMask(Mask):
 
 
 class _Documents(NamedTuple):
-    """The documents of one sequence of keys, ascending, and where each of them is."""
+    """The documents of sequences of keys, and where each of them is.
 
-    ids: HostArray
-    starts: HostArray
-    stops: HostArray
+    A document has a number, from those of the first sequence to those of the last.
+    """
+
+    ids: HostArray  # of all sequences, ascending
+    batch: int
+    numbers: HostArray  # sequence * len(ids) + index into ids
+    firsts: HostArray
+    lasts: HostArray
     contiguous: HostArray
 
     @classmethod
     def of(cls, ids: HostArray) -> "_Documents":
-        order = host.argsort(ids, stable=True)
-        order = order[host.searchsorted(ids[order], 0) :]
-        documents, firsts, counts = host.unique(ids[order], return_index=True, return_counts=True)
-        starts, stops = order[firsts], order[firsts + counts - 1] + 1
-        return cls(documents, starts, stops, stops - starts == counts)
+        """Return the documents of ids (key, batch)."""
+        keys, batch = ids.shape
+        known, index = host.unique(ids.T.reshape(-1), return_inverse=True)
+        numbers = host.repeat(host.arange(batch), keys) * len(known) + index
+        order = host.argsort(numbers, stable=True)
+        order = order[known[index[order]] >= 0]
+        numbers, begin, counts = host.unique(numbers[order], return_index=True, return_counts=True)
+        firsts, lasts = order[begin] % keys, order[begin + counts - 1] % keys
+        return cls(known, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
 
     def reach(self, queries: HostArray, k_len: int) -> Reach:
-        """Return which keys are seen by queries, whose documents are given."""
-        documents = host.unique(queries)
-        at = host.searchsorted(self.ids, documents)
-        known = at < len(self.ids)
-        known[known] = self.ids[at[known]] == documents[known]
-        at = at[known]
-        pairs = zip(self.starts[at].tolist(), self.stops[at].tolist(), strict=True)
-        some = unite((start, min(stop, k_len)) for start, stop in pairs)
-        is_one = len(documents) == 1 and len(at) == 1 and bool(self.contiguous[at[0]])
-        return Reach(some, some if is_one else ())
+        """Return which keys are seen by queries, whose documents (query, batch) are given."""
+        batch = queries.shape[1] if self.batch == 1 else self.batch
+        queries = host.broadcast_to(queries, (len(queries), batch))
+        index, is_known = _look_up(self.ids, queries)
+        numbers = host.arange(batch) % self.batch * len(self.ids) + index
+        seen, has_keys = _look_up(self.numbers, host.unique(numbers[is_known]))
+        seen = seen[has_keys]
+        firsts, lasts = self.firsts[seen], self.lasts[seen]
+        some = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
+        # All queries of a sequence see one document, which has no gap.
+        same = host.all(is_known & (numbers == numbers[:1, :])) and host.all(has_keys)
+        if not (seen.size and same and host.all(self.contiguous[seen])):
+            return Reach(some, ())
+        return Reach(some, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
+
+
+def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:
+    """Return where values are in an ordered array, and whether they are."""
+    at = host.searchsorted(ordered, values)
+    found = at < len(ordered)
+    found[found] = ordered[at[found]] == values[found]
+    return at, found
 
 
 def prefix_lengths(

@@ -24,6 +24,7 @@ from positional_embeddings.masks.ranges import (
     hull,
     intersect,
     unite,
+    unite_arrays,
 )
 
 _Size = Annotated[int, checks.positive_integer]
@@ -211,12 +212,16 @@ class DilatedMask(Mask):
         whole = clip(0, k_len, k_len)
         if self.step == 1:
             return Reach(whole, whole)
-        if stop - start >= self.step:
-            return Reach(whole, ())
-        # The first and the last key that one of the queries sees.
-        first = min(position % self.step for position in range(start, stop))
-        last = max(k_len - 1 - (k_len - 1 - p) % self.step for p in range(start, stop))
-        return Reach(clip(first, last + 1, k_len), ())
+        # How far the nearest key that a query sees is from the first and from the last key.
+        before = _least_remainder(start, stop, self.step)
+        after = _least_remainder(k_len - stop, k_len - start, self.step)
+        return Reach(clip(before, k_len - after, k_len), ())
+
+
+def _least_remainder(start: int, stop: int, divisor: int) -> int:
+    """Return the least remainder of the numbers from `start` to before `stop`."""
+    remainder = start % divisor
+    return remainder if remainder + stop - start <= divisor else 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -264,7 +269,7 @@ class GlobalMask(Mask):
         indices = kept_array(length_array("indices", self.indices, None, None, axis="tokens")[1])
         checks.set_fields(self, indices=indices)
         if host_values(indices) is not None:
-            checks.set_fields(self, _ranges=unite((i, i + 1) for i in indices.tolist()))
+            checks.set_fields(self, _ranges=unite_arrays(indices, indices))
 
     def _hides(self, q: Points, k: Points) -> Any:
         return ~(self._is_global(q) | self._is_global(k))
@@ -379,26 +384,33 @@ class NeighbourhoodMask(Mask):
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
-        seen = _neighbours(self.shape, self._steps, max(start, 0), min(stop, prod(self.shape)))
+        start, stop = max(start, 0), min(stop, prod(self.shape))
+        seen = _neighbours(self.shape, self._steps, start, stop, k_len)
         return Reach(unite((a, min(b, k_len)) for a, b in seen), ())
 
 
-def _neighbours(shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int) -> Ranges:
-    """Return the tokens of a grid that are neighbours of those from `start` to before `stop`."""
+def _neighbours(
+    shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int, k_len: int
+) -> Ranges:
+    """Return the tokens of a grid that are neighbours of those from `start` to before `stop`.
+
+    Rows that begin at `k_len` or later are left out.
+    """
     if start >= stop:
         return ()
+    if stop - start == prod(shape):  # each token sees itself
+        return ((start, stop),)
     (n, *rest), (reach, *others) = shape, steps
     inner = prod(rest)
     first, last = start // inner, (stop - 1) // inner
+    rows = min(n, -(-k_len // inner))
     found: list[tuple[int, int]] = []
     # Rows in between are whole: these, and what a part of the first and of the last row sees.
     for row in {first, last}:
         begin, end = max(start, row * inner), min(stop, (row + 1) * inner)
-        seen: Ranges = ((0, 1),)
-        if rest:
-            own = begin - row * inner, end - row * inner
-            seen = _neighbours(tuple(rest), tuple(others), *own)
-        near = range(max(row - reach, 0), min(row + reach + 1, n))
+        own = begin - row * inner, end - row * inner
+        seen = _neighbours(tuple(rest), tuple(others), *own, k_len)
+        near = range(max(row - reach, 0), min(row + reach + 1, rows))
         if seen == ((0, inner),):
             found.append((near.start * inner, near.stop * inner))
         else:

@@ -4,6 +4,7 @@ from typing import Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
+from positional_embeddings._core.forks import finished_before_forks
 from positional_embeddings._core.namespace import (
     HostArray,
     Namespace,
@@ -24,6 +25,7 @@ COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#e
 DASHES = ("-", "--", "-.", ":")
 
 
+@finished_before_forks
 def axes_to_draw_on(ax: Any) -> Any:
     """Return Axes that were given, or those of a new figure."""
     try:

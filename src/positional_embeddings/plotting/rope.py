@@ -191,7 +191,8 @@ def _by_label(ropes: Any) -> Mapping[str, RoPE]:
     for label, rope in ropes.items():
         if not (isinstance(label, str) and isinstance(rope, RoPE)):
             raise wrong_type("ropes", what, f"{kind_of(rope)} at {label!r}")
-    return ropes
+    # Matplotlib leaves labels that begin with "_" out of its legends.
+    return {f" {label}" if label.startswith("_") else label: ropes[label] for label in ropes}
 
 
 def _scores(rope: RoPE, farthest: int) -> tuple[HostArray, HostArray, HostArray, HostArray]:

@@ -22,7 +22,11 @@ from positional_embeddings._core.namespace import (
     is_real_floating,
     namespace_of,
 )
-from positional_embeddings._core.positions import positions_of_ranges, resolve_positions
+from positional_embeddings._core.positions import (
+    position_array,
+    positions_of_ranges,
+    resolve_positions,
+)
 from positional_embeddings._core.weights import WeightedLayer
 
 # Pairs (start, stop) of whole positions.
@@ -48,7 +52,8 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     TypeError
         If an argument is not an array of real numbers, or their libraries differ.
     ValueError
-        If the shapes do not fit.
+        If the shapes do not fit, or the integers of the library do not hold the distances
+        between positions that are in the memory of the host.
 
     Examples
     --------
@@ -87,7 +92,7 @@ def _signed(name: str, array: Any, xp: Namespace) -> Any:
         raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
     if is_real_floating(array.dtype, xp):
         return array
-    return xp.astype(array, default_integer(xp, device_of(array)), copy=False)
+    return position_array(name, array, xp, device_of(array))
 
 
 def real_relative_positions(

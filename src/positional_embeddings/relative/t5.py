@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import lru_cache
-from math import prod
+from math import exp, log, prod
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -23,6 +23,8 @@ from positional_embeddings.relative.positions import RelativeTable
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
+_MOST_DISTANCE = 2**128  # far beyond any integer dtype
+_ROUNDING = 1e-12  # more than that of an exponential of a logarithm of 100
 
 
 def relative_position_bucket(
@@ -48,8 +50,8 @@ def relative_position_bucket(
     num_buckets : int, default 32
         Number of buckets, at most 1024; with `bidirectional` even and 4 or more, else 2 or more.
     max_distance : int, default 128
-        Distance from which on all share the last bucket; greater than half of the number
-        of buckets of a direction.
+        Distance from which on all share the last bucket, at most 2**128; greater than half of
+        the number of buckets of a direction.
 
     Returns
     -------
@@ -61,7 +63,7 @@ def relative_position_bucket(
     TypeError
         If an argument is of the wrong kind.
     ValueError
-        If `num_buckets` or `max_distance` is too small, or `num_buckets` too large.
+        If `num_buckets` or `max_distance` is too small or too large.
 
     References
     ----------
@@ -90,14 +92,14 @@ def _check_buckets(
 ) -> tuple[int, int]:
     """Check the options of the buckets of T5, and return both numbers."""
     bidirectional = checks.boolean("bidirectional", bidirectional)
-    num_buckets = checks.positive_integer("num_buckets", num_buckets, even=bidirectional)
+    num_buckets = checks.positive_integer(
+        "num_buckets", num_buckets, even=bidirectional, most=_MOST_BUCKETS
+    )
     least = 4 if bidirectional else 2
     if num_buckets < least:
         raise wrong_value("num_buckets", f"be {least} or more", num_buckets)
-    if num_buckets > _MOST_BUCKETS:
-        raise wrong_value("num_buckets", f"be at most {_MOST_BUCKETS}", num_buckets)
     exact = num_buckets // least
-    max_distance = checks.positive_integer("max_distance", max_distance)
+    max_distance = checks.positive_integer("max_distance", max_distance, most=_MOST_DISTANCE)
     if max_distance <= exact:
         raise wrong_value(
             "max_distance", f"be above {exact}, half of the buckets of a direction", max_distance
@@ -147,8 +149,10 @@ def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
     limits = list(range(1, exact + 1))
     for step in range(1, wide):
         power = exact ** (wide - step) * max_distance**step
-        # No integer of an array is as large as 2**64.
-        low, high = limits[-1], min(max_distance, 2**64)
+        # Between numbers that floats tell; no integer of an array is as large as 2**64.
+        about = exact * exp(step / wide * log(max_distance / exact))
+        low = max(limits[-1], min(int(about * (1 - _ROUNDING)), 2**64))
+        high = min(int(about * (1 + _ROUNDING)) + 1, max_distance, 2**64)
         while low < high:
             middle = (low + high) // 2
             if middle**wide < power:
@@ -175,7 +179,7 @@ class T5Bias(RelativeTable):
     num_buckets : int, default 32
         Number of buckets, at most 1024.
     max_distance : int, default 128
-        Distance from which on all share the last bucket.
+        Distance from which on all share the last bucket, at most 2**128.
     init_std : float, default 0.02
         Standard deviation of the normal distribution that the table is drawn from.
     rng : int or numpy.random.Generator, optional

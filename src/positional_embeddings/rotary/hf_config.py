@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings.rotary import hf_models
 from positional_embeddings.rotary.scaling import SCALINGS, Scaling
 
@@ -61,7 +61,7 @@ def rope_arguments(
         return _arguments(config, model_type, seq_len, layer_type) | {"layout": layout}
     except ValueError as error:
         parts = {key: config[key] for key in _SHOWN if key in config}
-        message = f"{error} Or build `RoPE(...)` by hand, from {parts}."
+        message = f"{error} Or build `RoPE(...)` by hand, from {shown(parts)}."
         raise ValueError(message) from None
 
 
@@ -83,15 +83,18 @@ def _arguments(
     whose = f"of {kind!r}" if named else "without a 'rope_type'"
     _check_known(f"the rotary parameters {whose}", parameters, names | _COMMON)
     head_size = _head_size(config, layer_type)
-    share = checks.positive_number("partial_rotary_factor", parameters["partial_rotary_factor"])
-    rotary_dim = config.get("rotary_dim", int(head_size * share))
+    longest = _first(config, _LENGTHS)
+    if longest is not None:
+        checks.position_count(_LENGTHS[0], longest)
+    share = parameters["partial_rotary_factor"]
     _check_share(config, model_type, kind, share)
     if kind == "proportional":
         rotary_dim = head_size
-    rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    longest = _first(config, _LENGTHS)
-    if longest is not None:
-        checks.positive_integer(_LENGTHS[0], longest)
+    elif "rotary_dim" in config:
+        rotary_dim = checks.positive_integer("rotary_dim", config["rotary_dim"], even=True)
+    else:
+        what = "int(head_dim * partial_rotary_factor)"
+        rotary_dim = checks.positive_integer(what, int(head_size * share), even=True)
     return {
         "head_size": head_size,
         "seq_len": _longest(config) if seq_len is None else seq_len,
@@ -226,6 +229,7 @@ def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None
 def _parameters(config: Values, model_type: str | None, layer_type: str | None) -> dict[str, Any]:
     """Return the rotary parameters of a layer, with defaults, without None."""
     given = _given_parameters(config)
+    _check_numbers(config)
     base, share = _first(config, _BASES), _first(config, _SHARES)
     by_layer = _by_layer(config, model_type, given, base)
     if by_layer:
@@ -239,6 +243,7 @@ def _parameters(config: Values, model_type: str | None, layer_type: str | None) 
         parameters = {**given, key: config[key]} if key in config else given
     defaults = {"rope_theta": base, "partial_rotary_factor": share}
     parameters = _without_none(defaults) | _without_none(parameters)
+    _check_numbers(parameters)
     _check_own_defaults(config, model_type, parameters, {"rope_scaling"} if given else set())
     return {"rope_theta": 10_000, "partial_rotary_factor": 1.0} | parameters
 
@@ -278,6 +283,15 @@ def _given_parameters(config: Values) -> Values:
 def layer_types(config: Values) -> list[str]:
     """Return the types of layers that have rotary parameters of their own, if there are such."""
     return sorted(_by_layer(config, _model_type(config), _given_parameters(config), None))
+
+
+def _check_numbers(values: Values) -> None:
+    """Check the numbers that are arguments of another name, while their keys are known."""
+    for key in values:
+        if key in (*_BASES, *_SHARES, *_LOCAL_BASES, "global_rope_theta"):
+            checks.positive_number(key, values[key])
+        if key in _SHARES and values[key] > 1:
+            raise wrong_value(key, "be at most 1", values[key])
 
 
 def _first(values: Values, keys: Sequence[str]) -> Any:
@@ -378,15 +392,15 @@ def _original(kind: str, parameters: Values, config: Values) -> Any:
     """Return the sequence length in training."""
     if kind == "dynamic":  # like transformers, even if the parameters have one
         return _needed(config, "max_position_embeddings")
-    original = parameters.get("original_max_position_embeddings")
-    return _needed(config, "max_position_embeddings") if original is None else original
+    key = "original_max_position_embeddings"
+    if key in parameters:
+        return checks.position_count(key, parameters[key])
+    return _needed(config, "max_position_embeddings")
 
 
 def _extension(kind: str, parameters: Values, config: Values) -> Any:
     """Return the ratio of the new context length to the old one."""
     if "factor" in parameters:
         return parameters["factor"]
-    longest = _needed(config, "max_position_embeddings")
-    longest = checks.positive_number("max_position_embeddings", longest)
-    original = _original(kind, parameters, config)
-    return longest / checks.positive_number("original_max_position_embeddings", original)
+    longest: int = _needed(config, "max_position_embeddings")
+    return longest / _original(kind, parameters, config)

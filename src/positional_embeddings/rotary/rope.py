@@ -29,11 +29,11 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.rotary.hf_config import rope_arguments
+from positional_embeddings.rotary.kernels.dispatch import check_installed
 from positional_embeddings.rotary.layouts import Layout, double_tables
 from positional_embeddings.rotary.rotate import (
     find_kernel,
     is_few,
-    kernels,
     rotate,
     rotate_with_doubled,
 )
@@ -171,7 +171,7 @@ class RoPE(CheckedLayer):
             seq_axis=seq_axis,
         )
         if self.fused:
-            kernels().check_installed()
+            check_installed()
         frequencies, factor = self._frequencies()
         pairs = None
         if self.sections is not None:

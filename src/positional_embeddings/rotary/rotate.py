@@ -1,10 +1,9 @@
 """Rotation of pairs of features: traced in one expression, in blocks, or by a compiled kernel."""
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from itertools import product
 from math import prod
-from types import ModuleType
 from typing import Any
 
 from positional_embeddings._core import axes, checks
@@ -35,6 +34,7 @@ from positional_embeddings._core.namespace import (
     is_complex,
     namespace_of,
 )
+from positional_embeddings.rotary.kernels.dispatch import kernel_for
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,
     Layout,
@@ -199,15 +199,7 @@ def find_kernel(x: Any, out: Any, fused: bool | None) -> Any:  # noqa: FBT001
 
     With a `fused` of True there must be one, with False none is asked for.
     """
-    return None if fused is False else kernels().kernel_for(x, out, demanded=fused)
-
-
-@cache
-def kernels() -> ModuleType:
-    """Return the module of compiled kernels, which is imported when it is first asked for."""
-    from positional_embeddings.rotary.kernels import dispatch  # noqa: PLC0415 - optional
-
-    return dispatch
+    return None if fused is False else kernel_for(x, out, demanded=fused)
 
 
 def rotate(

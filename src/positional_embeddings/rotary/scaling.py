@@ -8,7 +8,7 @@ float64 NumPy array (dim / 2,), and the attention factor that multiplies cosine 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from math import isfinite
+from math import inf, isfinite
 from typing import Annotated, Any, Protocol
 
 from positional_embeddings._core import checks
@@ -144,7 +144,7 @@ class DynamicNTKScaling(CheckedLayer):
         """Return frequencies (dim / 2,) and the attention factor 1."""
         _check_call(dim, base, seq_len)
         ratio = max(seq_len, self.original_max_position) / self.original_max_position
-        factor = self.factor * ratio - (self.factor - 1)
+        factor = 1 + self.factor * (ratio - 1)
         return inverse_frequencies(dim, _enlarged_base(base, factor, dim)), 1.0
 
 
@@ -152,7 +152,10 @@ def _enlarged_base(base: float, factor: float, dim: int) -> float:
     """Return the base that divides the lowest frequency by a factor."""
     if dim <= 2:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
-    enlarged: float = base * float(factor) ** (dim / (dim - 2))
+    with host.errstate(over="ignore", under="ignore"):
+        enlarged = float(base * host.float64(factor) ** (dim / (dim - 2)))
+    if not 0 < enlarged < inf:
+        raise wrong_value("factor", f"keep `base` = {base} a finite number above 0", factor)
     return enlarged
 
 
@@ -253,8 +256,9 @@ class YaRNScaling(CheckedLayer):
 
     def _index(self, cycles: float, dim: int, base: float) -> float:
         """Return the real index of the frequency with so many cycles in the training length."""
-        wavelength = self.original_max_position / (cycles * 2 * math.pi)
-        return dim * math.log(wavelength) / (2 * math.log(base))
+        # Of the wavelength, which may itself be too large or too small for a float.
+        logarithm = math.log(self.original_max_position / (2 * math.pi)) - math.log(cycles)
+        return dim * logarithm / (2 * math.log(base))
 
     def _attention_factor(self) -> float:
         if self.attention_factor is not None:
@@ -400,7 +404,9 @@ def scaled_frequencies(
 def _scaled_frequencies(
     name: str, options: tuple[Any, ...], dim: int, base: float, seq_len: int
 ) -> tuple[list[float], float]:
-    return checked_scaling(SCALINGS[name](*options)(dim, base, seq_len), dim)
+    with host.errstate(over="ignore", invalid="ignore"):  # an error below
+        scaled = SCALINGS[name](*options)(dim, base, seq_len)
+    return checked_scaling(scaled, dim)
 
 
 def scaling_to_pass(given: Any) -> str:

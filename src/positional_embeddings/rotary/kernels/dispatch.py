@@ -1,14 +1,13 @@
 """Rotation in one pass over memory: which kernel an array gets, and on which threads.
 
-Optional: imported on first use. The kernels are the only modules that know
-a library by name, other than `_core.namespace` and `_core.capabilities`.
+The kernels are the only modules that know a library by name, other than `_core.namespace` and
+`_core.capabilities`. Numba is imported on first use.
 
 Numba's own threads are not used: its OpenMP layer kills a forked child process, and its
 workqueue layer aborts the process if two threads call it at a time. A kernel runs on one
 thread and without the GIL, so that a pool of Python threads can run it on parts of an array.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
@@ -19,6 +18,7 @@ from array_api_compat import is_cupy_array, is_numpy_array
 
 from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import kind_of
+from positional_embeddings._core.forks import finished_before_forks, register_at_fork
 from positional_embeddings._core.namespace import Dtype, dtype_name, host, is_complex
 from positional_embeddings.rotary.kernels import cupy_kernel
 
@@ -73,6 +73,7 @@ def _no_kernel(unfit: Any) -> Exception:
 
 
 @cache
+@finished_before_forks
 def _kernel_for_numpy(dtype: Dtype, ndim: int) -> Kernel | None:
     try:
         from positional_embeddings.rotary.kernels.numba_kernel import compiled, threads  # noqa: PLC0415
@@ -136,5 +137,5 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="positional_embeddings")
 
 
-# A forked child has none of its parent's threads. (Windows does not fork.)
-getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_pool.cache_clear)
+# A forked child has none of its parent's threads.
+register_at_fork(after_in_child=_pool.cache_clear)

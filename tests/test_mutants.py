@@ -1,0 +1,140 @@
+"""The program that changes the code in small ways, and lists what no test notices."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts import loaded
+
+PROGRAM = Path(__file__).parents[1] / ".ci" / "mutants.py"
+CODE = '''"""Sizes: 1."""
+LARGE: int = 5
+
+
+def size(n: int, *, strict=False):
+    """Return 2 words."""
+    if n < 0 and not strict:
+        raise ValueError(n)
+    n += 1
+    return "many" if n >= LARGE else -n
+
+
+def nothing():
+    return None
+'''
+CHANGES = [
+    ("5", "6"),
+    ("False", "True"),
+    ("n < 0 and not strict", "not (n < 0 and not strict)"),
+    ("and", "or"),
+    ("<", "<="),
+    ("0", "1"),
+    ("not", ""),
+    ("raise ValueError(n)", "pass"),
+    ("n += 1", "pass"),
+    ("1", "2"),
+    ('return "many" if n >= LARGE else -n', "return None"),
+    ("n >= LARGE", "not (n >= LARGE)"),
+    (">=", ">"),
+    ("-", ""),
+]
+FEW = """
+def grow(n):
+    return n + 1 if n >= 3 else 0
+
+
+def unused(n):
+    return n - 1
+"""
+TESTS = """
+from positional_embeddings.sizes import grow
+
+def test_large():
+    assert grow(7) == 8
+
+def test_something_else():
+    assert True
+"""
+CONFIGURATION = """
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+[tool.coverage.run]
+source = ["positional_embeddings"]
+"""
+
+
+@pytest.fixture(scope="module")
+def mutants():
+    yield from loaded(PROGRAM)
+
+
+def changed(mutant, code):
+    raw = code.encode()
+    return (raw[: mutant.start] + mutant.new.encode() + raw[mutant.stop :]).decode()
+
+
+def test_each_change(mutants):
+    found = mutants.mutants_of(CODE)
+    assert sorted((one.old, one.new) for one in found) == sorted(CHANGES)
+    assert {one.name for one in found} == {"", "size"}
+    for one in found:
+        compile(changed(one, CODE), one.name, "exec")
+
+
+def test_operators_of_several_operands(mutants):
+    code = "ä = a < b <= c or d or (e\n    # and\n    or f)"  # bytes are counted, not letters
+    texts = {changed(one, code) for one in mutants.mutants_of(code)}
+    assert texts == {
+        code.replace("a < b", "a <= b"),
+        code.replace("b <= c", "b < c"),
+        code.replace("c or d", "c and d"),
+        code.replace("or (e", "and (e"),
+        code.replace("or f", "and f"),
+    }
+
+
+def test_a_sample_stays_while_the_code_does(mutants):
+    more = CODE + "\n\ndef other(m):\n    return m * 3\n"
+    old, new = mutants.mutants_of(CODE), mutants.mutants_of("# moved by a line\n" + more)
+    assert {one.key for one in old} < {one.key for one in new}
+    drawn, again = ([m.key for m in mutants.sample(of, 100, 7)] for of in (old, new))
+    assert drawn == [key for key in again if key in set(drawn)]
+    assert drawn != [one.key for one in mutants.sample(old, 100, 8)]
+    assert [one.key for one in mutants.sample(old, 3, 7)] == drawn[:3]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs POSIX groups of processes")
+def test_survivors_are_listed_and_results_kept(tmp_path):
+    source, folder = tmp_path / "checkout", tmp_path / "results"
+    package = source / "src" / "positional_embeddings"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "sizes.py").write_text(FEW, encoding="utf-8")
+    (source / "tests").mkdir()
+    (source / "tests" / "test_sizes.py").write_text(TESTS, encoding="utf-8")
+    (source / "pyproject.toml").write_text(CONFIGURATION, encoding="utf-8")
+    options = ["--source", str(source), "--folder", str(folder), "--jobs", "2"]
+
+    def printed():
+        command = [sys.executable, "-W", "error", str(PROGRAM), *options]
+        # The suite itself may be measured.
+        environment = {n: v for n, v in os.environ.items() if not n.startswith(("COV", "PYTEST"))}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    first = printed()
+    assert "10 changes, of lines that a test runs: 7\n" in first
+    # No test has a size near 3.
+    survivors = {"'>=' -> '>'", "'3' -> '4'", "'0' -> '1'"}
+    *_, listed = first.partition("4 of 7 killed; survivors:\n")
+    assert {line.partition("): ")[2] for line in listed.splitlines()} == survivors
+    assert first.count("\nkilled  ") == 4
+
+    again = printed()
+    assert "Noting" not in again
+    assert "\nkilled  " not in again
+    assert again.endswith(f"survivors:\n{listed}")
