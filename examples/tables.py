@@ -54,15 +54,16 @@ def predict_all_places(data):
     when = PositionalEncoder(periods=["day", "year"])
     where = PositionalEncoder("spherical", degree=2)
     columns = make_column_transformer((when, ["time"]), (where, ["latitude", "longitude"]))
-    model = make_pipeline(columns, AttentionRegressor())
+    model = make_pipeline(columns, AttentionRegressor(length_scale=0.5))
     return model.fit(rows[::2], rows.air[::2]).score(rows[1::2], rows.air[1::2])
 
 
 def fill_gaps(data):
     """Fill the missing week of a frame with a datetime index, by days around it."""
     frame = data.air.to_pandas()
-    kernel = GaussianKernel(20.0) + PeriodicKernel(1.0, 0.05) * GaussianKernel(10.0)
-    filler = GapFiller(AttentionRegressor(kernel, cutoff=8.0), positions="index")
+    kernel = GaussianKernel(5.0) + PeriodicKernel(1.0, 0.05) * GaussianKernel(5.0)
+    smoother = AttentionRegressor(kernel, cutoff=6.0, tol=0.01)
+    filler = GapFiller(smoother, positions="index")
     return filler.set_output(transform="pandas").fit_transform(frame)
 
 

@@ -3,7 +3,6 @@
 # ruff: noqa: DTZ001 - clocks on walls have no zone
 
 import datetime as dt
-import doctest
 import importlib
 import itertools
 import sys
@@ -11,19 +10,17 @@ from fractions import Fraction
 from math import cos, pi, sin
 
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 
 import positional_embeddings as pe
+from positional_embeddings import xarray as pex
 from positional_embeddings._core.namespace import to_host
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
+from positional_embeddings.coordinates.calendar import elapsed
+from positional_embeddings.coordinates.sphere import spherical_encoding
 from wrong_inputs import make_test
-
-xr = pytest.importorskip("xarray", reason="the group test lacks xarray")
-pd = pytest.importorskip("pandas", reason="comes with xarray")
-
-from positional_embeddings import xarray as pex  # noqa: E402
-from positional_embeddings.coordinates.calendar import elapsed  # noqa: E402
-from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
 
 HOURS = np.arange("2023-12-30", "2024-01-04", 5, dtype="datetime64[h]").astype("datetime64[ns]")
 
@@ -81,12 +78,6 @@ def test_xarray_is_asked_for_where_it_is_missing(monkeypatch):
     message = r'needs xarray: pip install "positional-embeddings\[xarray\]"\.$'
     with pytest.raises(ImportError, match=message):
         importlib.import_module("positional_embeddings.xarray")
-
-
-def test_examples():
-    results = doctest.testmod(pex, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert results.attempted >= 20
-    assert results.failed == 0
 
 
 # Encodings.
@@ -176,7 +167,6 @@ def test_lists_and_arrays_of_options():
 
 
 def test_names_are_those_of_the_encoder_of_tables():
-    pytest.importorskip("sklearn.base", reason="the group test lacks scikit-learn")
     from positional_embeddings.sklearn import PositionalEncoder
 
     times = ["day", "week", "year", *(dt.timedelta(days=d) for d in (0.5, 1.5, 7, 365.2425))]
@@ -241,6 +231,22 @@ def test_times_are_counted_from_an_origin(origin):
     np.testing.assert_array_equal(got.values, sinusoidal_encoding(days, 4))
 
 
+@pytest.mark.parametrize("tick", [1 - 2**63, 2**63 - 1])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_one_first_or_last_time_is_encoded_as_among_others(tick, unit):
+    times = np.asarray([tick, 0]).astype(f"datetime64[{unit}]")
+    many = xr.DataArray(np.zeros(2), dims="time", coords={"time": times})
+    for encoding, options in (
+        ("cyclic", {"periods": ["day", "week", "year", np.timedelta64(5, "h")]}),
+        ("fourier", {"wavelengths": [np.timedelta64(7, "as"), dt.timedelta(days=3)]}),
+        ("sinusoidal", {"embedding_size": 4, "unit": "D"}),
+    ):
+        one = pex.encode(many[0], "time", encoding, **options)
+        assert one.dims == ("feature",)
+        assert np.isfinite(one).all()
+        np.testing.assert_array_equal(one, pex.encode(many, "time", encoding, **options)[:, 0])
+
+
 def test_places_on_a_grid_a_curvilinear_grid_and_at_stations():
     lat, lon = np.asarray([-90.0, 0.0, 60.0]), np.asarray([-180.0, 0.0, 90.0, 180.0])
     ds = xr.Dataset(coords={"lon": lon, "lat": lat})
@@ -295,6 +301,91 @@ def test_dtype(dtype):
     narrow = ds.assign_coords(lat=ds.lat.astype(np.float32))
     assert pex.encode(narrow, "lat", periods=360).dtype == np.float32
     assert pex.encode(narrow, ("lat", "lon"), "spherical", degree=1).dtype == np.float64
+
+
+def test_random_features_approach_the_kernel_of_several_coordinates():
+    ds = xr.Dataset(coords={"time": HOURS[::4], "depth": np.arange(3), "x": [0.5, 2.0]})
+    options = {"embedding_size": 4096, "length_scale": ["36h", 2, 3.0], "rng": 0}
+    z = pex.encode(ds, ["time", "depth", "x"], "random_fourier", **options)
+    assert z.dims == ("feature", "time", "depth", "x")
+    assert z.feature.values[:3].tolist() == ["random_sin_0", "random_cos_0", "random_sin_1"]
+    days = (HOURS[::4] - HOURS[0]) / np.timedelta64(36, "h")
+    expected = [
+        np.exp(-(((t - u) ** 2) + ((d - e) / 2) ** 2 + ((x - y) / 3) ** 2) / 2)
+        for (t, d, x), (u, e, y) in itertools.product(
+            itertools.product(days, range(3), (0.5, 2.0)), repeat=2
+        )
+    ]
+    points = z.values.reshape(4096, -1)
+    np.testing.assert_allclose((points.T @ points).ravel(), expected, atol=0.12)
+    # A part has the features that it has in the whole: the origin is 1970.
+    part = pex.encode(
+        ds.isel(time=slice(1, 3)), ["time", "depth", "x"], "random_fourier", **options
+    )
+    np.testing.assert_allclose(part.values, z.values[:, 1:3], atol=1e-15)
+    one = pex.encode(ds, "depth", "random_fourier", embedding_size=8, length_scale=1.0, rng=3)
+    expected = pe.random_fourier_encoding(np.arange(3)[None], 8, rng=3)
+    np.testing.assert_array_equal(one.values, expected)
+
+
+def test_parts_of_the_calendar_and_texts_of_spans():
+    got = pex.encode(series(), "time", periods=["month", "quarter", "36h", pd.offsets.Day(2)])
+    assert got.feature.values[::2].tolist() == [
+        *("time_sin_month", "time_sin_quarter", "time_sin_36h", "time_sin_2d")
+    ]
+    expected = []
+    for months in (1, 3):
+        starts = [dt.datetime(2023, 13 - months, 1), dt.datetime(2024, 1, 1)]
+        starts.append(dt.datetime(2024, 1 + months, 1))
+        phase = []
+        for time in HOURS.astype("datetime64[s]").tolist():
+            start, end = starts[:2] if time < starts[1] else starts[1:]
+            phase.append(Fraction((time - start) / (end - start)))
+        expected += waves(phase)
+    expected += [*waves(phases(None, 36 * 3600)), *waves(phases(None, 2 * 86_400))]
+    np.testing.assert_allclose(got.values, expected, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("names", "attributes"),
+    [
+        (("lon", "lat"), {}),
+        (("longitude", "latitude"), {}),
+        (("grid x", "grid y"), {"grid x": {"units": "degrees_east"}}),
+        (("x", "y"), {"y": {"standard_name": "latitude"}}),
+        (("x", "y"), {"x": {"units": "degree_E"}, "y": {"units": "degreesN"}}),
+    ],
+)
+def test_latitude_and_longitude_are_told_apart(names, attributes):
+    lon, lat = np.asarray([10.0, 100.0, 170.0]), np.asarray([-45.0, 60.0])
+    values = dict(zip(names, (lon, lat), strict=True))
+    coords = {name: (name, values[name], attributes.get(name, {})) for name in names}
+    got = pex.encode(xr.Dataset(coords=coords), names, "spherical", degree=2)
+    expected = spherical_encoding(lat[:, None], lon, 2)
+    np.testing.assert_array_equal(got.transpose("feature", *names[::-1]).values, expected)
+    assert got.feature.values[0] == f"{names[1]}_{names[0]}_l0_m0"
+    plain = xr.Dataset(coords={"a": lat, "b": lon})
+    got = pex.encode(plain, ("a", "b"), "spherical", degree=2)
+    np.testing.assert_array_equal(got.values, expected)
+
+
+def test_attention_to_each_variable_of_a_dataset():
+    da = series()
+    ds = xr.Dataset(
+        {"t2m": da, "count": ("time", np.arange(len(HOURS))), "height": 3.0}, attrs={"by": "us"}
+    )
+    ds["gaps"] = da.where(np.arange(len(HOURS)) % 3 > 0)
+    times = pex.encode(ds, "time", periods=["day", "2D"])
+    options = {"dim": "time", "feature_dim": "feature"}
+    got = pex.attention(times[:, ::2], times, ds, mask=ds.isnull(), **options)
+    assert got.attrs == ds.attrs
+    assert got.height.identical(ds.height)
+    for name in ("t2m", "gaps"):
+        one = pex.attention(times[:, ::2], times, ds[name], mask=ds[name].isnull(), **options)
+        xr.testing.assert_identical(got[name].reset_coords(drop=True), one.reset_coords(drop=True))
+    counts = pex.attention(times, times, ds["count"].astype(float), **options)
+    xr.testing.assert_identical(pex.attention(times, times, ds["count"], **options), counts)
+    xr.testing.assert_identical(pex.attention(times, times, ds, **options)["count"], counts)
 
 
 def test_missing_times():
@@ -483,19 +574,13 @@ def test_labels_that_conflict_are_an_error():
 
 
 @pytest.fixture
-def dask_array():
-    return pytest.importorskip("dask.array", reason="dask is not installed")
-
-
-@pytest.fixture
-def forbid_computing(dask_array):
+def forbid_computing():
     """Return the context in which nothing may compute."""
     from dask import config
 
     def fail(*_, **__):
         pytest.fail("something was computed early")
 
-    assert dask_array is not None
     return lambda: config.set(scheduler=fail)
 
 
@@ -506,6 +591,7 @@ CALLS = {
 }
 
 
+@pytest.mark.library("dask")
 @pytest.mark.parametrize("dim", CALLS, ids=str)
 def test_coordinates_of_dask_stay_lazy(dim, forbid_computing):
     times = np.datetime64("2024-01-01") + np.arange(12).reshape(3, 4).astype("timedelta64[h]")
@@ -525,6 +611,7 @@ def test_coordinates_of_dask_stay_lazy(dim, forbid_computing):
         pex.encode(lazy, ("lat", "lon"), "spherical", degree=5000)
 
 
+@pytest.mark.library("dask")
 @pytest.mark.parametrize("chunks", [{"lat": 2}, {"lat": 2, "time": 3}, {"time": 2, "head": 1}])
 def test_attention_on_dask_stays_lazy(chunks, forbid_computing):
     rng = np.random.default_rng(6)
@@ -563,8 +650,10 @@ def test_attention_on_dask_stays_lazy(chunks, forbid_computing):
     np.testing.assert_allclose(window.values, expected.values, atol=1e-12)
 
 
+@pytest.mark.library("jax")
 def test_arrays_of_jax():
-    jnp = pytest.importorskip("jax.numpy", reason="jax is not installed")
+    import jax.numpy as jnp
+
     rng = np.random.default_rng(7)
     arrays = [sample(rng, {"time": 5, "f": n}, np.float32) for n in (3, 3, 2)]
     on_jax = [a.copy(data=jnp.asarray(a.values)) for a in arrays]
@@ -692,10 +781,12 @@ VALUE_ERRORS = {
     'encode(ds, "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.assign_coords(x=range(2)) for positions from 0.",
     'encode(ds, "lat", periods=3)': "`dim` must name a coordinate, got 'lat'; there are 'time', 'day', 'station', 'word', 'rad', 'arc', 'lead'. Pass da.set_coords('lat').",
     'encode(q.drop_vars("new"), "x", periods=3)': "`dim` must name a coordinate, got 'x'; there are none.",
-    'encode(da, "time", "cyclical", periods="day")': "`encoding` must be 'cyclic' or 'fourier' or 'sinusoidal' or 'spherical', got 'cyclical'.",
+    'encode(da, "time", "cyclical", periods="day")': "`encoding` must be 'cyclic' or 'fourier' or 'sinusoidal' or 'spherical' or 'random_fourier', got 'cyclical'.",
     'encode(da, "time", periods="day", feature_dim="time")': "`feature_dim` must be a new name, got 'time'; there are 'day', 'station', 'time' already.",
     'encode(da, "time", periods="day", feature_dim="station")': "`feature_dim` must be a new name, got 'station'; there are 'day', 'station', 'time' already.",
-    'encode(da, "time", periods="month")': "`periods` must be 'day' or 'week' or 'year', got 'month'.",
+    'encode(da, "time", periods="fortnight")': "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of da['time'], got 'fortnight'.",
+    'encode(da, "time", "fourier", wavelengths=["day"])': "`wavelengths` must be spans such as '36h' or timedeltas for the times of da['time'], got 'day'.",
+    'encode(da, "day", "random_fourier", embedding_size=3, length_scale=1, rng=0)': "`embedding_size` must be a positive even integer, got 3.",
     'encode(da, "time", periods=[])': "`periods` must have one value or more, got [].",
     'encode(da, "time", periods=np.timedelta64(0, "D"))': "`periods` must be above zero, got np.timedelta64(0,'D').",
     'encode(da, "day", periods=-7)': "`periods` must be a positive finite number, got -7.",
@@ -750,13 +841,14 @@ TYPE_ERRORS = {
     'encode(da, "time")': "`periods` must be given for 'cyclic', got no such option.",
     'encode(da, "time", period="day")': "`options` must be among periods, harmonics and dtype for 'cyclic', got 'period'.",
     'encode(da, "time", "sinusoidal", dim_size=64)': "`options` must be among embedding_size, base, arrangement, unit, origin and dtype for 'sinusoidal', got 'dim_size'.",
-    'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'year' or timedeltas for the datetimes of da['time'], got 365.25.",
+    'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of da['time'], got 365.25.",
     'encode(da, "day", periods="day")': "`periods` must be numbers for the numbers of da['day'], got 'day'.",
     'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype, got <class 'int'>.",
     'encode(da, "day", periods=7, dtype="number")': "`dtype` must be a real floating-point dtype, got 'number'.",
     'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be numbers for the numbers of da['day'], got np.timedelta64(3,'D'). Pass wavelengths / numpy.timedelta64(1, 'D') for days.",
-    'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be timedeltas for the datetimes of da['time'], got 3.",
-    'encode(da, "time", "fourier", wavelengths=["day"])': "`wavelengths` must be timedeltas for the datetimes of da['time'], got 'day'.",
+    'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be spans such as '36h' or timedeltas for the times of da['time'], got 3.",
+    'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1)': "`rng` must be given for 'random_fourier', got no such option.",
+    'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1, rng=None)': "`rng` must be a non-negative integer, got None of type NoneType.",
     'encode(da, "time", "fourier", wavelengths=np.timedelta64(1, "D"), unit="D")': "`options` must be among wavelengths, arrangement and dtype for 'fourier', got 'unit'.",
     'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got str.",
     'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",

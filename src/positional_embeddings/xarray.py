@@ -3,10 +3,10 @@
 Optional: no other module imports this one, which needs xarray, the extra "xarray".
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import nan, prod
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
@@ -18,18 +18,9 @@ from positional_embeddings._core.namespace import (
     is_real_number,
     namespace_of,
 )
-from positional_embeddings.absolute.sinusoidal import ARRANGEMENTS, Arrangement, sinusoidal_encoding
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.coordinates.calendar import cycles_of, elapsed
-from positional_embeddings.coordinates.cyclic import cyclic_encoding, harmonic_counts
-from positional_embeddings.coordinates.fourier import fourier_encoding
-from positional_embeddings.coordinates.spans import (
-    check_spans,
-    labels_of,
-    listed,
-    names_of_harmonics,
-)
-from positional_embeddings.coordinates.sphere import spherical_encoding
+from positional_embeddings.coordinates.calendar import elapsed
+from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate, Times
 from positional_embeddings.masks.mask import Mask
 
 try:
@@ -42,7 +33,20 @@ except ImportError as error:
 
 __all__ = ["attention", "encode"]
 
-Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical"]
+Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
+
+# The options of each encoding that must be given, and the others with their defaults. The number
+# of features is not called `dim` here.
+_OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "cyclic": (("periods",), {"harmonics": 1}),
+    "fourier": (("wavelengths",), {"arrangement": "interleaved"}),
+    "sinusoidal": (
+        ("embedding_size",),
+        {"base": 10_000, "arrangement": "interleaved", "unit": None, "origin": None},
+    ),
+    "spherical": (("degree",), {"unit": None}),
+    "random_fourier": (("embedding_size", "length_scale", "rng"), {"kernel": "gaussian"}),
+}
 
 
 def encode(
@@ -60,22 +64,26 @@ def encode(
     ----------
     da : xarray.DataArray or xarray.Dataset
         What has the coordinate; its data are not read.
-    dim : str, or pair of str
+    dim : str, or list or tuple of str
         Name of a coordinate of numbers or datetime64, of any number of dimensions:
         "time", or "lat" if it is of (y, x). For "spherical" the names of latitude and
-        longitude, which broadcast against each other over their dimensions.
-    encoding : {"cyclic", "fourier", "sinusoidal", "spherical"}, default "cyclic"
-        Sines and cosines of periods, sines and cosines of wavelengths, the encoding of
-        Vaswani et al., or spherical harmonics of places.
+        longitude, and for "random_fourier" one name or more; these coordinates broadcast against
+        each other over their dimensions. Names, standard names and units of the CF conventions
+        ("degrees_north") tell latitude from longitude; if they do not, the latitude is the first.
+    encoding : str, default "cyclic"
+        "cyclic", sines and cosines of periods; "fourier", sines and cosines of wavelengths;
+        "sinusoidal", the encoding of Vaswani et al.; "spherical", spherical harmonics of places;
+        or "random_fourier", random Fourier features, whose scalar products approach a kernel.
     feature_dim : str, default "feature"
         Name of the new dimension.
     **options
         Those of the encoding:
 
         - "cyclic": `periods`, one or a list, and `harmonics` (1 by default), an integer or one for
-          each period. Periods of datetimes are "day", "week", "year", by the calendar, or
-          timedeltas, counted from 1970-01-01; those of numbers are positive numbers.
-        - "fourier": `wavelengths`, one or a list of positive numbers, or of timedeltas for
+          each period. Periods of datetimes are "day", "week", "month", "quarter", "year", by the
+          calendar, or spans, counted from 1970-01-01: timedeltas, texts such as "36h", and offsets
+          of pandas; those of numbers are positive numbers.
+        - "fourier": `wavelengths`, one or a list of positive numbers, or of such spans for
           datetimes, and `arrangement`, "interleaved" (default) or "concatenated".
         - "sinusoidal": `embedding_size`, the number of features, `base` (10,000 by default) and
           `arrangement`. Datetimes are counted in `unit`, such as "D" for days, since `origin`,
@@ -83,6 +91,9 @@ def encode(
         - "spherical": `degree`, and `unit`, "degrees" or "radians"; if it is not given, the
           attribute "units" of the coordinates tells, by a text that starts with "deg" or "rad",
           and without it they are in degrees.
+        - "random_fourier": `embedding_size`, the number of features, `length_scale`, one or one for
+          each coordinate (spans of time for datetimes), `rng`, an integer seed, and `kernel`,
+          "gaussian" (default), "matern" or "laplace".
         - All: `dtype`, the real floating-point dtype of the result. If None, that of the
           coordinate, or float64 for integers and datetimes.
 
@@ -128,7 +139,7 @@ def encode(
     >>> encode(ds, ("lat", "lon"), "spherical", degree=4).sizes
     Frozen({'feature': 25, 'lat': 2, 'lon': 3})
     """
-    checks.choice("encoding", encoding, tuple(_PLANS))
+    checks.choice("encoding", encoding, tuple(ENCODINGS))
     coordinates = _coordinates(da, dim, encoding)
     _check_feature_dim(feature_dim, [da, *coordinates.values()])
     dtype = _dtype(coordinates, options.pop("dtype", None))
@@ -175,8 +186,9 @@ def attention(
     ----------
     query, key : xarray.DataArray
         Real floating-point, with `dim` and `feature_dim`.
-    value : xarray.DataArray
-        Real floating-point, with `dim`, and with `feature_dim` or without it.
+    value : xarray.DataArray or xarray.Dataset
+        Real floating-point, or integers, which become float64; with `dim`, and with `feature_dim`
+        or without it. Of a Dataset each variable with `dim` is a value, and the others are kept.
     dim : str, or pair of str
         Dimension of the queries in `query` and of the keys in `key` and `value`. If it is one
         name, its coordinate in `query` may differ from that in `key`. A pair, such as
@@ -184,8 +196,9 @@ def attention(
     feature_dim : str
         Dimension of the features. Its labels in `query` and `key` have to be the same, unless
         `dim` is a pair: features of "new_time" have other labels than those of "time".
-    mask : xarray.DataArray of bool or Mask, optional
-        True where a query may not attend to a key, such as ``value.isnull()``. It has the
+    mask : xarray.DataArray of bool, Dataset of these or Mask, optional
+        True where a query may not attend to a key, such as ``value.isnull()``, in a Dataset with
+        one for each variable. It has the
         dimension of the keys, and may have that of the queries if `dim` is a pair, and
         others. A `Mask`, such as ``CausalMask()``, is for one sequence; it counts positions from 0
         along `dim`, and does not read coordinates.
@@ -205,7 +218,7 @@ def attention(
 
     Returns
     -------
-    xarray.DataArray
+    xarray.DataArray or xarray.Dataset
         Name, attributes, dtype and dimensions of `value`, with the dimension of the queries in
         place of that of the keys, after dimensions that `value` lacks. Coordinates of the
         queries and of the features of `value` are kept. It is computed in the widest of the
@@ -253,11 +266,24 @@ def attention(
     Frozen({'time': 9})
     """
     q_dim, k_dim = _query_and_key_dim(dim, feature_dim)
+    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "offset": offset}
+    options["block_size"] = block_size
+    if isinstance(value, xr.Dataset):
+        options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
+        masks = mask if isinstance(mask, xr.Dataset) else dict.fromkeys(value, mask)
+        variables = {
+            name: attention(query, key, array, mask=masks[name], **options)
+            if k_dim in array.dims
+            else array
+            for name, array in value.items()
+        }
+        return xr.Dataset(variables, attrs=value.attrs)
+    if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
+        value = value.astype(host.float64)
     arrays = {"query": query, "key": key, "value": value}
     terms = {"mask": mask, "bias": bias}
     terms = {name: term for name, term in terms.items() if term is not None}
     _check_terms(terms)
-    options = {"scale": scale, "softcap": softcap, "offset": offset, "block_size": block_size}
     if isinstance(mask, Mask):
         options["mask"] = terms.pop("mask")
     elif offset is not None:
@@ -303,38 +329,57 @@ def attention(
     return attended
 
 
-class _Plan(NamedTuple):
-    """The labels of features, and the function that makes these of arrays of coordinates."""
-
-    labels: Iterable[str]
-    features: Callable[..., Any]
-
-
-class _Options(NamedTuple):
-    """The options of an encoding, and the function that makes a plan of them."""
-
-    plan: Callable[..., _Plan]
-    required: tuple[str, ...]
-    optional: tuple[str, ...]
-
-
 def _plan(
     encoding: str, coordinates: dict[Hashable, Any], options: dict[str, Any], dtype: Any
 ) -> tuple[Callable[..., Any], list[str]]:
     """Return the function of an encoding and its labels, after checking its options."""
-    known = _PLANS[encoding]
-    names = (*known.required, *known.optional)
+    needed, optional = _OPTIONS[encoding]
     for name in options:
-        if name not in names:
-            what = f"be among {', '.join(names)} and dtype for {encoding!r}"
+        if name not in (*needed, *optional):
+            what = f"be among {', '.join((*needed, *optional))} and dtype for {encoding!r}"
             raise wrong_type("options", what, shown(name))
-    for name in known.required:
+    for name in needed:
         if name not in options:
             raise wrong_type(name, f"be given for {encoding!r}", "no such option")
-    plan = known.plan(coordinates, dtype=dtype, **options)
+    options = optional | options
+    if "embedding_size" in options:
+        is_even = encoding == "random_fourier"
+        size = options.pop("embedding_size")
+        options["dim"] = checks.feature_count("embedding_size", size, even=is_even)
+    names = list(coordinates)
+    prepare: Callable[[Any], Any] = _as_times
+    if encoding == "sinusoidal":
+        ((only, coordinate),) = coordinates.items()
+        prepare = _to_numbers(only, coordinate, options["unit"], options["origin"])
+    elif encoding == "spherical":
+        unit = options["unit"]
+        options["unit"] = _angular_unit(coordinates) if unit is None else unit
+        options["argument"] = "dim"
     # What dask would tell only when it computes is told for no coordinates at all.
-    plan.features(*(host.empty(0, dtype=c.dtype) for c in coordinates.values()))
-    return plan.features, list(plan.labels)
+    empty = [prepare(host.empty(0, dtype=c.dtype)) for c in coordinates.values()]
+    given = [
+        Coordinate(str(name), values, f"da[{name!r}]", _attributes(c))
+        for (name, c), values in zip(coordinates.items(), empty, strict=True)
+    ]
+    fitted = ENCODINGS[encoding].fit(given, options)
+    if encoding == "spherical":
+        names = ["_".join(str(names[i]) for i in fitted.order)]
+
+    def features(*arrays: Any) -> Any:
+        blocks = fitted.encode([prepare(array) for array in arrays], dtype)
+        return namespace_of(x=blocks[0]).concat(blocks, axis=0)
+
+    features(*(host.empty(0, dtype=c.dtype) for c in coordinates.values()))
+    return features, fitted.names(names)
+
+
+def _as_times(x: Any) -> Any:
+    return Times(x, x, None) if x.dtype.kind == "M" else x
+
+
+def _attributes(coordinate: Any) -> str:
+    """Return what the CF conventions say of a coordinate."""
+    return " ".join(str(coordinate.attrs.get(name, "")) for name in ("standard_name", "units"))
 
 
 # The coordinates to encode, and their dtype.
@@ -348,7 +393,7 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> dict[Hashable, Any]:
     if encoding == "spherical":
         if not is_pair or len(dim) != 2 or dim[0] == dim[1]:
             raise wrong_type("dim", "be the names of latitude and longitude", shown(dim))
-    elif is_pair:
+    elif is_pair and encoding != "random_fourier":
         raise wrong_type("dim", f"be one name for {encoding!r}", shown(dim))
     coordinates = {}
     for name in dim if is_pair else [dim]:
@@ -423,104 +468,6 @@ def _dtype(coordinates: dict[Hashable, Any], dtype: Any) -> Any:
     return checked
 
 
-# A plan for each encoding.
-
-
-def _plan_cyclic(
-    coordinates: dict[Hashable, Any], *, periods: Any, harmonics: Any = 1, dtype: Any
-) -> _Plan:
-    ((name, coordinate),) = coordinates.items()
-    is_datetime = _is_datetime(coordinate)
-    each_period = listed("periods", periods)
-    _check_spans("periods", each_period, name, coordinate, by_calendar=True)
-    labels = labels_of("periods", each_period)
-    each_count = harmonic_counts(harmonics, len(each_period))
-    parts = list(zip(each_period, each_count, strict=True))
-
-    def features(x: Any) -> Any:
-        encoded = [
-            cyclic_encoding(cycles_of(x, period), 1.0, count, dtype=dtype)
-            if is_datetime
-            else cyclic_encoding(x, period, count, dtype=dtype)
-            for period, count in parts
-        ]
-        return namespace_of(x=encoded[0]).concat(encoded, axis=0)
-
-    return _Plan(names_of_harmonics(name, labels, each_count), features)
-
-
-def _check_spans(
-    option: str,
-    spans: list[Any],
-    name: Hashable,
-    coordinate: Any,
-    *,
-    by_calendar: bool = False,
-) -> None:
-    """Check that spans are numbers for a coordinate of numbers, and spans of time for datetimes."""
-    of_times = _is_datetime(coordinate)
-    whose = f"the {'datetimes' if of_times else 'numbers'} of da[{name!r}]"
-    check_spans(option, spans, whose, of_times=of_times, by_calendar=by_calendar)
-
-
-def _plan_fourier(
-    coordinates: dict[Hashable, Any],
-    *,
-    wavelengths: Any,
-    arrangement: Arrangement = "interleaved",
-    dtype: Any,
-) -> _Plan:
-    ((name, coordinate),) = coordinates.items()
-    is_datetime = _is_datetime(coordinate)
-    each = listed("wavelengths", wavelengths)
-    _check_spans("wavelengths", each, name, coordinate)
-    checks.choice("arrangement", arrangement, ARRANGEMENTS)
-
-    def features(x: Any) -> Any:
-        if not is_datetime:
-            return fourier_encoding(x, each, arrangement=arrangement, dtype=dtype)
-        phases = [cyclic_encoding(cycles_of(x, value), 1.0, dtype=dtype) for value in each]
-        is_interleaved = arrangement == "interleaved"
-        # By wavelength and wave, or by wave and wavelength.
-        stacked = host.stack(phases, axis=0 if is_interleaved else 1)
-        return host.reshape(stacked, (2 * len(each), *x.shape))
-
-    return _Plan(_waves(name, labels_of("wavelengths", each), arrangement), features)
-
-
-def _plan_sinusoidal(
-    coordinates: dict[Hashable, Any],
-    *,
-    embedding_size: int,
-    base: float = 10_000,
-    arrangement: Arrangement = "interleaved",
-    unit: Any = None,
-    origin: Any = None,
-    dtype: Any,
-) -> _Plan:
-    ((name, coordinate),) = coordinates.items()
-    size = checks.feature_count("embedding_size", embedding_size)
-    checks.positive_number("base", base)
-    checks.choice("arrangement", arrangement, ARRANGEMENTS)
-    numbers = _to_numbers(name, coordinate, unit, origin)
-
-    def features(x: Any) -> Any:
-        return sinusoidal_encoding(
-            numbers(x), size, base=base, arrangement=arrangement, dtype=dtype
-        )
-
-    # An odd size leaves out the last cosine.
-    frequencies = [str(i) for i in range((size + 1) // 2)]
-    return _Plan(_waves(name, frequencies, arrangement)[:size], features)
-
-
-def _waves(name: Hashable, frequencies: list[str], arrangement: str) -> list[str]:
-    """Return the labels of sines and cosines."""
-    if arrangement == "interleaved":
-        return [f"{name}_{wave}_{f}" for f in frequencies for wave in ("sin", "cos")]
-    return [f"{name}_{wave}_{f}" for wave in ("sin", "cos") for f in frequencies]
-
-
 def _to_numbers(name: Hashable, coordinate: Any, unit: Any, origin: Any) -> Callable[[Any], Any]:
     """Return the function from arrays of a coordinate to arrays of numbers."""
     if not _is_datetime(coordinate):
@@ -535,21 +482,6 @@ def _to_numbers(name: Hashable, coordinate: Any, unit: Any, origin: Any) -> Call
     return lambda x: elapsed(x, start, unit)
 
 
-def _plan_spherical(
-    coordinates: dict[Hashable, Any], *, degree: int, unit: Any = None, dtype: Any
-) -> _Plan:
-    degree = checks.non_negative_integer("degree", degree)
-    unit = _angular_unit(coordinates) if unit is None else unit
-    checks.choice("unit", unit, ("degrees", "radians"))
-
-    def features(latitude: Any, longitude: Any) -> Any:
-        return spherical_encoding(latitude, longitude, degree, unit=unit, dtype=dtype)
-
-    place = "_".join(map(str, coordinates))
-    labels = (f"{place}_l{n}_m{m}" for n in range(degree + 1) for m in range(-n, n + 1))
-    return _Plan(labels, features)
-
-
 def _angular_unit(coordinates: dict[Hashable, Any]) -> str:
     """Return what the attributes of latitude and longitude say, degrees if nothing."""
     given = [str(c.attrs.get("units", "degrees")) for c in coordinates.values()]
@@ -562,16 +494,6 @@ def _angular_unit(coordinates: dict[Hashable, Any]) -> str:
         names = " and ".join(map(repr, coordinates))
         raise wrong_value("unit", f"be given if {names} differ in theirs", " and ".join(given))
     return units.pop()
-
-
-_PLANS = {
-    "cyclic": _Options(_plan_cyclic, ("periods",), ("harmonics",)),
-    "fourier": _Options(_plan_fourier, ("wavelengths",), ("arrangement",)),
-    "sinusoidal": _Options(
-        _plan_sinusoidal, ("embedding_size",), ("base", "arrangement", "unit", "origin")
-    ),
-    "spherical": _Options(_plan_spherical, ("degree",), ("unit",)),
-}
 
 
 def _features_last(features: Callable[..., Any], *coordinates: Any) -> Any:

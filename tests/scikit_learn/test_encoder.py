@@ -2,38 +2,36 @@
 
 # ruff: noqa: DTZ001, E501 - clocks on walls have no zone; one line for each message
 
-import doctest
 import importlib
 import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from datetime import UTC, date, datetime, timedelta, timezone
+from fractions import Fraction
 from math import cos, pi, sin
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
 
-REASON = "the group test lacks it"
-pytest.importorskip("sklearn.base", reason=REASON)
-pd = pytest.importorskip("pandas", reason=REASON)
-pl = pytest.importorskip("polars", reason=REASON)
-
-from sklearn import config_context  # noqa: E402
-from sklearn.base import clone  # noqa: E402
-from sklearn.compose import ColumnTransformer, make_column_selector  # noqa: E402
-from sklearn.exceptions import NotFittedError  # noqa: E402
-from sklearn.linear_model import LinearRegression, Ridge  # noqa: E402
-from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-
-import positional_embeddings.sklearn  # noqa: E402
-from positional_embeddings import sinusoidal_encoding  # noqa: E402
-from positional_embeddings.coordinates.random_fourier import random_fourier_encoding  # noqa: E402
-from positional_embeddings.coordinates.sphere import spherical_encoding  # noqa: E402
-from positional_embeddings.sklearn import PositionalEncoder, encoder, features  # noqa: E402
-from positional_embeddings.sklearn.columns import times_of  # noqa: E402
+import positional_embeddings.sklearn
+from positional_embeddings import sinusoidal_encoding
+from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
+from positional_embeddings.coordinates.sphere import spherical_encoding
+from positional_embeddings.sklearn import PositionalEncoder
+from positional_embeddings.sklearn.columns import times_of
 
 ZURICH = ZoneInfo("Europe/Zurich")
 # Both changes of the clock, a leap day, and the ends of years.
@@ -52,6 +50,11 @@ CLOCKS = [time.replace(tzinfo=None) for time in LOCAL_TIMES]
 
 def wave(phase, harmonic=1):
     return [sin(2 * pi * harmonic * phase), cos(2 * pi * harmonic * phase)]
+
+
+LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
+LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18, "D": 24 * 3600 * 10**18}
+LENGTHS |= {"W": 7 * LENGTHS["D"]}
 
 
 def calendar_phases(clock):
@@ -182,8 +185,8 @@ def test_times_without_a_zone_are_those_of_a_clock(table):
     np.testing.assert_allclose(features, expected_features(CLOCKS, times), atol=1e-12)
 
 
+@pytest.mark.library("pyarrow")
 def test_arrow_columns():
-    pytest.importorskip("pyarrow", reason=REASON)
     dates = [[date(2024, 2, 29)], [date(2023, 7, 1)]]
     expected = [
         [w for p in calendar_phases(datetime(d.year, d.month, d.day)) for w in wave(p)]
@@ -638,13 +641,13 @@ WRONG = [
         PositionalEncoder(periods=24),
         MIXED,
         TypeError,
-        "`periods` must be 'day', 'week', 'year' or timedeltas for the times of column 'time', got 24.",
+        "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of column 'time', got 24.",
     ),
     (
-        PositionalEncoder(periods="month"),
+        PositionalEncoder(periods="fortnight"),
         TIMES,
         ValueError,
-        "`periods` must be 'day' or 'week' or 'year', got 'month'.",
+        "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of column 'time', got 'fortnight'.",
     ),
     (
         PositionalEncoder(periods=timedelta(0)),
@@ -655,8 +658,8 @@ WRONG = [
     (
         PositionalEncoder("fourier", wavelengths="day"),
         TIMES,
-        TypeError,
-        "`wavelengths` must be timedeltas for the times of column 'time', got 'day'.",
+        ValueError,
+        "`wavelengths` must be spans such as '36h' or timedeltas for the times of column 'time', got 'day'.",
     ),
     (
         PositionalEncoder("fourier", wavelengths=[2, 2]),
@@ -804,7 +807,6 @@ for result in check_estimator(ENCODERS[{name!r}], on_skip=None):
 @pytest.mark.parametrize("name", ENCODERS)
 def test_checks_of_sklearn(name):
     """In a process of its own: SciPy reads whether it takes arrays of any library only once."""
-    pytest.importorskip("array_api_strict", reason=REASON)
     code = CHECKS_OF_SKLEARN.format(folder=os.path.dirname(__file__), name=name)  # noqa: PTH120
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
     run = subprocess.run(
@@ -826,10 +828,12 @@ def dispatch(monkeypatch):
 
 
 @pytest.mark.usefixtures("dispatch")
-@pytest.mark.parametrize("library", ["torch", "array_api_strict"])
+@pytest.mark.parametrize(
+    "library", [pytest.param("torch", marks=pytest.mark.library("torch")), "array_api_strict"]
+)
 @pytest.mark.parametrize("name", [*ENCODERS, "spherical"])
 def test_arrays_of_other_libraries(library, name):
-    xp = pytest.importorskip(library, reason=REASON)
+    xp = importlib.import_module(library)
     encode = ENCODERS.get(name) or PositionalEncoder("spherical", degree=3)
     x = np.random.default_rng(0).uniform(0, 5, (6, 2))
     on_host = encode.fit_transform(x)
@@ -848,7 +852,8 @@ def test_arrays_of_other_libraries(library, name):
 
 @pytest.mark.usefixtures("dispatch")
 def test_a_device_without_float64():
-    xp = pytest.importorskip("array_api_strict", reason=REASON)
+    import array_api_strict as xp
+
     x = xp.ones((3, 2), dtype=xp.float32, device=xp.Device("no_float64"))
     features = PositionalEncoder("cyclic", periods=3).fit_transform(x)
     assert features.dtype == xp.float32
@@ -859,12 +864,6 @@ def test_a_device_without_float64():
 def test_times_are_those_of_numpy():
     features = PositionalEncoder(periods=PERIODS).fit_transform(AWARE["pandas"])
     np.testing.assert_allclose(features, expected_features(CLOCKS, UTC_TIMES), atol=1e-12)
-
-
-@pytest.mark.parametrize("module", [encoder, features])
-def test_examples(module):
-    failed, _ = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert failed == 0
 
 
 def test_sklearn_is_asked_for_where_it_is_missing(monkeypatch):
@@ -900,3 +899,267 @@ def test_spans_of_time_are_refused():
     for table in (spans, spans.to_numpy(), pl.DataFrame({"t": spans.t.to_numpy()})):
         with pytest.raises(TypeError, match=message):
             PositionalEncoder(periods=24).fit(table)
+
+
+LAST = 2**63 - 1
+
+
+@pytest.mark.parametrize("unit", ["W", "D", "s", "us", "ns", "ps", "fs", "as"])
+@pytest.mark.parametrize(
+    ("first", "last"), [(-LAST, LAST), (0, LAST), (3, 7), (3, 4), (LAST, LAST)]
+)
+def test_octaves_of_times_of_every_unit(unit, first, last):
+    """Each is half of the one before, from twice the range or the longest that timedelta64 holds."""
+    times = np.asarray([[first], [last]]).astype(f"datetime64[{unit}]")
+    encoder = PositionalEncoder().fit(times)
+    ((longest, *rest),) = encoder._features.wavelengths
+    of_a_week = Fraction(LENGTHS[unit], LENGTHS["W"])
+    weeks = 2 * (last - first) * of_a_week or Fraction(1, 7)
+    weeks = min(max(weeks, Fraction(8, LENGTHS["W"])), 2**62)
+    for wave in (longest, *rest):
+        wave_unit, _ = np.datetime_data(wave.dtype)
+        held = Fraction(int(wave.astype(int)) * LENGTHS[wave_unit], LENGTHS["W"])
+        assert abs(held - weeks) <= weeks / 2**50
+        weeks /= 2
+    assert len(set(encoder.get_feature_names_out())) == 8
+    assert np.isfinite(encoder.transform(times)).all()
+
+
+def test_octaves_of_months_and_years():
+    months = np.asarray([["2024-01"], ["2024-03"]], dtype="datetime64[M]")
+    names = PositionalEncoder().fit(months).get_feature_names_out()
+    assert names[::2].tolist() == ["x0_sin_120d", "x0_sin_60d", "x0_sin_30d", "x0_sin_15d"]
+    years = np.asarray([["2023"], ["2024"]], dtype="datetime64[Y]")
+    assert PositionalEncoder().fit(years).get_feature_names_out()[0] == "x0_sin_730d"
+
+
+@pytest.mark.parametrize(("year", "hours"), [(1, 14), (9999, -12)])
+def test_objects_whose_utc_is_beyond_the_years_of_python(year, hours):
+    zone = timezone(timedelta(hours=hours))
+    clock = datetime(year, 12, 31, 22) if hours < 0 else datetime(year, 1, 1, 2)
+    clocks = [clock, datetime(2000, 1, 1)]
+    table = object_array([c.replace(tzinfo=zone) for c in clocks])
+    expected = [wave(c.hour / 24) + wave((c.hour - hours) / 12 % 1) for c in clocks]
+    features = PositionalEncoder(periods=["day", timedelta(hours=12)]).fit_transform(table)
+    np.testing.assert_allclose(features, expected, atol=1e-15)
+
+
+FIRST = datetime(1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        object_array([FIRST.replace(tzinfo=UTC)]),
+        pl.DataFrame({"t": pl.Series([FIRST]).dt.replace_time_zone("UTC")}),
+    ],
+    ids=["objects", "polars"],
+)
+def test_a_clock_before_the_first_year_is_refused(table):
+    message = "^`time_zone` must keep the times of `X` within the years 1 to 9999, got datetime.ti"
+    with pytest.raises(ValueError, match=message):
+        PositionalEncoder(periods="day", time_zone=timezone(timedelta(hours=-1))).fit(table)
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        [np.datetime64("2024-01-01", "ns"), np.datetime64("0001-01-01")],
+        [pd.Timestamp.max, FIRST],
+        [np.datetime64(1, "as"), np.datetime64("2000-01-01")],
+    ],
+    ids=["NumPy", "pandas", "attoseconds"],
+)
+def test_dates_that_no_unit_holds_are_refused(dates):
+    """NumPy would let them wrap."""
+    message = r"^`X` must have dates that one unit holds, got datetime64\[\w+\] and datetime64"
+    for table in (dates, object_array(dates)):
+        with pytest.raises(ValueError, match=message):
+            PositionalEncoder(periods="year").fit(table)
+
+
+@pytest.mark.parametrize(
+    ("periods", "labels"),
+    [
+        (["month", "quarter"], ["month", "quarter"]),
+        (["24h", "90min", "29.5D", "2W"], ["24h", "90min", "708h", "14d"]),
+        (["500ms", "250us", "7d", "30s"], ["500ms", "250us", "7d", "30s"]),
+        ([pd.offsets.MonthBegin(), pd.offsets.BQuarterEnd()], ["month", "quarter"]),
+        (
+            [pd.offsets.Day(), pd.offsets.Week(weekday=3), pd.offsets.YearEnd()],
+            ["24h", "week", "year"],
+        ),
+        ([pd.offsets.Hour(6), pd.offsets.Day(2), pd.offsets.Minute()], ["6h", "2d", "1min"]),
+    ],
+)
+def test_periods_by_text_and_by_offsets_of_pandas(periods, labels):
+    encoder = PositionalEncoder(periods=periods).fit(AWARE["pandas"])
+    assert encoder.get_feature_names_out().tolist()[::2] == [f"time_sin_{n}" for n in labels]
+    texts = [text for text in periods if isinstance(text, str) and text[0].isdigit()]
+    if texts == periods:
+        expected = PositionalEncoder(
+            periods=[pd.Timedelta(text.replace("d", "D")) for text in texts]
+        )
+        np.testing.assert_array_equal(
+            encoder.transform(AWARE["pandas"]), expected.fit_transform(AWARE["pandas"])
+        )
+
+
+def test_months_and_quarters_are_as_long_as_they_are():
+    features = PositionalEncoder(periods=["month", "quarter"]).fit_transform(AWARE["polars"])
+    for clock, row in zip(CLOCKS, features, strict=True):
+        expected = []
+        for months in (1, 3):
+            first = (clock.month - 1) // months * months
+            start = datetime(clock.year, first + 1, 1)
+            end = datetime(clock.year + (first + months) // 12, (first + months) % 12 + 1, 1)
+            expected += wave((clock - start) / (end - start))
+        np.testing.assert_allclose(row, expected, atol=1e-12)
+
+
+def test_texts_of_spans_are_lengths_too():
+    for text, span in (("36h", timedelta(hours=36)), (pd.offsets.Hour(36), timedelta(hours=36))):
+        for encoding, option in (("fourier", "wavelengths"), ("random_fourier", "length_scale")):
+            options = {"random_state": 0, "dim": 4} if option == "length_scale" else {}
+            got, expected = (
+                PositionalEncoder(encoding, **{option: value}, **options).fit_transform(TIMES)
+                for value in (text, span)
+            )
+            np.testing.assert_array_equal(got, expected)
+
+
+PLACES = {
+    "lat": ("lon", "lat"),
+    "latitude": ("longitude", "latitude"),
+    "lng": ("lng", "lat"),
+    "units": ("degrees_east", "degrees_north"),
+    "capitals": ("Longitude (deg)", "Latitude (deg)"),
+    "prefix": ("station_lon", "station_lat"),
+    "one": ("x", "site.lat"),
+    "other": ("decimalLongitude", "y"),
+}
+
+
+@pytest.mark.parametrize("names", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("library", [pd, pl])
+def test_latitude_and_longitude_are_found_by_name(library, names):
+    longitude, latitude = np.asarray([10.0, 170.0, -100.0]), np.asarray([-45.0, 60.0, 80.0])
+    expected = spherical_encoding(latitude, longitude, 3).T
+    table = dict(zip(names, (longitude, latitude), strict=True))
+    for columns in (names, names[::-1]):
+        encoder = PositionalEncoder("spherical", degree=3)
+        got = encoder.fit_transform(library.DataFrame({name: table[name] for name in columns}))
+        np.testing.assert_array_equal(got, expected)
+    assert encoder.get_feature_names_out()[0] == "place_l0_m0"
+
+
+def test_places_without_a_name_are_latitude_and_longitude():
+    x = np.asarray([[-45.0, 10.0], [60.0, 170.0]])
+    expected = spherical_encoding(*x.T, 3).T
+    for table in (
+        x,
+        pd.DataFrame(x, columns=["a", "b"]),
+        pd.DataFrame(x, columns=["flat", "plon"]),
+    ):
+        got = PositionalEncoder("spherical", degree=3).fit_transform(table)
+        np.testing.assert_array_equal(got, expected)
+    twice = pd.DataFrame(x, columns=["lat", "latitude"])
+    message = "`X` must hold one latitude and one longitude, got 'lat' and 'latitude'."
+    with pytest.raises(ValueError, match=message):
+        PositionalEncoder("spherical", degree=3).fit(twice)
+
+
+TEXTS = {
+    "pandas": (pd.DataFrame({"day": [None, "2024-02-29"], "x": [1.0, 2.0]}), "X['day']"),
+    "dates beside": (pd.DataFrame({"t": CLOCKS[:2], "day": ["2024-02-29", "2024"]}), "X['day']"),
+    "polars": (pl.DataFrame({"day": [None, "2024-02-29"]}), "X['day']"),
+    "categories": (pd.DataFrame({"day": ["2024-02-29"]}, dtype="category"), "X['day']"),
+    "series": (pd.Series(["2024-02-29"]), "X"),
+    "list": (["2024-02-29"], "X"),
+    "lists": ([[1.0, "2024-02-29"]], "X[:, 1]"),
+    "numpy": (np.asarray([["2024-02-29"]]), "X[:, 0]"),
+}
+
+
+@pytest.mark.parametrize(("table", "column"), TEXTS.values(), ids=TEXTS)
+def test_dates_as_text_are_told_how_to_become_dates(table, column):
+    with pytest.raises(TypeError) as caught:
+        PositionalEncoder().fit(table)
+    assert str(caught.value) == (
+        "`X` must hold numbers or dates, got text, '2024-02-29'. "
+        f"Pass pandas.to_datetime({column}) for dates."
+    )
+
+
+def test_numbers_as_text_are_numbers():
+    expected = PositionalEncoder().fit_transform([[1e5], [2.5]])
+    for x in ([["1e5"], ["2.5"]], pd.DataFrame({"x": ["1e5", "2.5"]}, dtype=object)):
+        np.testing.assert_array_equal(PositionalEncoder().fit_transform(x), expected)
+
+
+MISSING = {
+    "numpy": np.asarray(["2024-01-01", "NaT", "2024-01-09"], dtype="datetime64[D]"),
+    "pandas": pd.to_datetime(["2024-01-01", None, "2024-01-09"]),
+    "pandas zone": pd.to_datetime(["2024-01-01", None, "2024-01-09"]).tz_localize("UTC"),
+    "polars": pl.Series([datetime(2024, 1, 1), None, datetime(2024, 1, 9)]),
+    "polars zone": pl.Series([UTC_TIMES[0], None, UTC_TIMES[1]]),
+    "objects": object_array([datetime(2024, 1, 1), None, datetime(2024, 1, 9)]),
+    "objects zone": object_array([pd.Timestamp(UTC_TIMES[0]), pd.NaT, UTC_TIMES[1]]),
+    "numbers": np.asarray([[1.0], [np.nan], [9.0]]),
+    "polars numbers": pl.DataFrame({"x": [1.0, None, 9.0]}),
+    "pandas numbers": pd.DataFrame({"x": pd.array([1, None, 9], dtype="Int64")}),
+}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_missing_values_pass_as_nan(name):
+    x = MISSING[name]
+    rows = x[::2] if hasattr(x, "shape") else x
+    span = 2.0 if "numbers" in name else timedelta(days=2)
+    encoders = [{}, {"periods": span}, {"encoding": "random_fourier", "dim": 4}]
+    encoders[2] |= {"length_scale": span, "random_state": 0}
+    for options in encoders:
+        encoder = PositionalEncoder(missing="pass", **options).fit(x)
+        features = encoder.transform(x)
+        assert np.isnan(features).all(axis=1).tolist() == [False, True, False]
+        assert not np.isnan(features[::2]).any()
+        whole = PositionalEncoder(**options).fit(rows)
+        np.testing.assert_array_equal(features[::2], whole.transform(rows))
+        with pytest.raises(ValueError, match=r"missing times|contains NaN"):
+            PositionalEncoder(**options).fit(x)
+    assert encoder.__sklearn_tags__().input_tags.allow_nan
+
+
+@pytest.mark.parametrize(
+    "x", [pd.to_datetime([None, None]), object_array([None, pd.NaT]), [[np.nan], [np.nan]]]
+)
+def test_a_column_of_missing_values_alone(x):
+    with pytest.raises((TypeError, ValueError)):
+        PositionalEncoder().fit(x)
+    if isinstance(x, np.ndarray):  # nothing says that these are dates
+        x = pd.DataFrame({"t": x[:, 0], "u": CLOCKS[:2]})
+        x["t"] = x["t"].astype("datetime64[ns]")
+        x = x[["t"]]
+    assert np.isnan(PositionalEncoder(missing="pass").fit_transform(x)).all()
+
+
+def test_missing_times_in_a_model_that_takes_them():
+    frame, y = readings(2000)
+    frame.loc[::5, "time"] = pd.NaT
+    model = make_pipeline(
+        PositionalEncoder(periods=["day", "year"], missing="pass"),
+        HistGradientBoostingRegressor(max_iter=30, random_state=0),
+    )
+    score = cross_val_score(model, frame[["time"]], y - 0.5 * frame["depth"], cv=3).mean()
+    assert score > 0.6
+
+
+def test_random_features_take_little_memory_beyond_the_result():
+    x = np.random.default_rng(0).standard_normal((20_000, 2))
+    encoder = PositionalEncoder("random_fourier", dim=100, length_scale=1.0, random_state=0)
+    encoder.fit(x[:2]).transform(x[:2])
+    tracemalloc.start()
+    features = encoder.transform(x)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.3 * features.nbytes

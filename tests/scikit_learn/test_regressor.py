@@ -1,21 +1,17 @@
 """`AttentionRegressor` against smoothers written with loops, and scikit-learn's own checks."""
 
-import doctest
-import importlib
 import math
 import os
 import pickle
 import subprocess
 import sys
 import textwrap
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-pytest.importorskip("sklearn.base", reason="the group test lacks it")
-
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -24,68 +20,124 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from positional_embeddings.sklearn import (
     AttentionRegressor,
+    CompactKernel,
     GaussianKernel,
+    MaternKernel,
     PeriodicKernel,
     ProductKernel,
     SphereKernel,
     SumKernel,
 )
+from positional_embeddings.sklearn.columns import with_days
 
 
-def gaussian(scales):
-    return lambda a, b: math.exp(
-        -sum(((x - y) / h) ** 2 for x, y, h in zip(a, b, scales, strict=True)) / 2
+def weights_at(q, x, case, counts=None, hidden=()):
+    """Return the weight of each sample in the prediction at q, by loops and direct sums.
+
+    A kernel is (weight of a distance in widths, the coordinates in widths, whether lines are
+    fitted). It widens by e where the nearest sample is farther than 2 widths away.
+    """
+    weight, places, is_linear = case
+    counts = [1.0] * len(x) if counts is None else counts
+    here = places(q)
+    away = [[b - a for a, b in zip(here, places(p), strict=True)] for p in x]
+    squares = [math.fsum(d * d for d in row) for row in away]
+    seen = [i for i in range(len(x)) if i not in hidden]
+    nearest = min(squares[i] for i in seen)
+    e = math.sqrt(max(1.0, nearest - 3))
+    p = [0.0] * len(x)
+    for i in seen:
+        p[i] = counts[i] * weight(math.sqrt(squares[i]) / e)
+    total = math.fsum(p)
+    p = [w / total for w in p]
+    if not is_linear:
+        return np.array(p)
+    f = len(here)
+    mean = [math.fsum(w * d[k] for w, d in zip(p, away, strict=True)) for k in range(f)]
+    cov = np.array(
+        [
+            [
+                math.fsum(
+                    w * (d[k] - mean[k]) * (d[j] - mean[j]) for w, d in zip(p, away, strict=True)
+                )
+                for j in range(f)
+            ]
+            for k in range(f)
+        ]
     )
+    u = np.array(mean)
+    lean = u @ u / (u @ u + np.trace(cov)) if u @ u else 0.0
+    guard = 0.25 * e**2 * math.fsum(w * w for w in p) + (e**2 - 1) * lean
+    tilt = -np.linalg.solve(cov + guard * np.eye(f), u)
+    size = math.sqrt(max(-tilt @ u, 1e-300))
+    tilt = tilt * min(1, 1.4 * math.sqrt(f) / size)
+    return np.array([w * (1 + tilt @ (np.array(d) - u)) for w, d in zip(p, away, strict=True)])
 
 
-def periodic(period, scale):
+def bell(r):
+    return math.exp(-r * r / 2)
+
+
+def scaled(*scales):
+    return lambda p: [x / h for x, h in zip(p, scales, strict=True)]
+
+
+def circle(period, scale):
     unit = 2 * math.pi / period
-    return lambda a, b: math.exp((math.cos(unit * (a[0] - b[0])) - 1) / (unit * scale) ** 2)
+    return lambda p: [f(unit * p[0]) / (unit * scale) for f in (math.cos, math.sin)]
 
 
 def on_sphere(scale):
     def place(p):
         lat, lon = map(math.radians, p)
-        return math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
+        radius = math.radians(scale)
+        at = math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
+        return [c / radius for c in at]
 
-    def weight(a, b):
-        cos = sum(x * y for x, y in zip(place(a), place(b), strict=True))
-        return math.exp((cos - 1) / math.radians(scale) ** 2)
-
-    return weight
+    return place
 
 
-def weights_at(q, x, kernel, linear_scales=None, counts=None):
-    """Return the weight of each sample in the prediction at q."""
-    counts = [1.0] * len(x) if counts is None else counts
-    w = np.array([c * kernel(q, p) for p, c in zip(x, counts, strict=True)])
-    w /= w.sum()
-    if linear_scales is None:
-        return w
-    # Weighted least squares of a plane, by its normal equations.
-    design = np.array([[1.0, *((np.asarray(p) - q) / linear_scales)] for p in x])
-    ridge = np.diag([0.0] + [1e-6] * len(q))
-    return np.linalg.solve(design.T @ (w[:, None] * design) + ridge, design.T * w)[0]
+def wendland(r):
+    return max(0.0, 1 - r / 4) ** 4 * (r + 1)
 
 
 CASES = {
-    "mean": (GaussianKernel(0.7, local_linear=False), gaussian([0.7]), None, 1),
-    "line": (GaussianKernel(0.7), gaussian([0.7]), [0.7], 1),
-    "plane": (GaussianKernel([0.9, 1.7]), gaussian([0.9, 1.7]), [0.9, 1.7], 2),
+    "mean": (GaussianKernel(0.7, local_linear=False), (bell, scaled(0.7), False), 1),
+    "line": (GaussianKernel(0.7), (bell, scaled(0.7), True), 1),
+    "plane": (GaussianKernel([0.9, 1.7]), (bell, scaled(0.9, 1.7), True), 2),
     "column": (
-        GaussianKernel(0.8, columns=[1]),
-        lambda a, b: gaussian([0.8])(a[1:], b[1:]),
-        None,
+        GaussianKernel(0.8, columns=[1], local_linear=False),
+        (bell, lambda p: [p[1] / 0.8], False),
         2,
     ),
-    "periodic": (PeriodicKernel(2.0, 0.2), periodic(2.0, 0.2), None, 1),
-    "product": (
-        PeriodicKernel(2.0, 0.2) * GaussianKernel(3.0),
-        lambda a, b: periodic(2.0, 0.2)(a, b) * gaussian([3.0])(a, b),
-        None,
+    "narrow": (GaussianKernel(0.01), (bell, scaled(0.01), True), 1),
+    "exponential": (
+        MaternKernel(0.7, nu=0.5),
+        (lambda r: math.exp(-r), scaled(0.7), True),
         1,
     ),
-    "sphere": (SphereKernel(12.0), on_sphere(12.0), None, 2),
+    "matern": (
+        MaternKernel([0.7, 0.9], local_linear=False),
+        (lambda r: (1 + math.sqrt(3) * r) * math.exp(-math.sqrt(3) * r), scaled(0.7, 0.9), False),
+        2,
+    ),
+    "smooth matern": (
+        MaternKernel(0.7, nu=2.5),
+        (
+            lambda r: (1 + math.sqrt(5) * r + 5 * r * r / 3) * math.exp(-math.sqrt(5) * r),
+            scaled(0.7),
+            True,
+        ),
+        1,
+    ),
+    "compact": (CompactKernel(1.2), (wendland, scaled(0.3), True), 1),
+    "periodic": (PeriodicKernel(2.0, 0.2), (bell, circle(2.0, 0.2), False), 1),
+    "product": (
+        PeriodicKernel(2.0, 0.2) * GaussianKernel(3.0),
+        (bell, lambda p: [*circle(2.0, 0.2)(p), p[0] / 3], False),
+        1,
+    ),
+    "sphere": (SphereKernel(12.0), (bell, on_sphere(12.0), False), 2),
 }
 
 
@@ -97,33 +149,195 @@ def samples(columns, n=40, seed=0):
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("block_size", [None, 7])
-def test_predictions_and_their_spread(name, block_size):
-    kernel, weight, linear, columns = CASES[name]
-    if name == "column":
-        kernel = kernel.set_params(local_linear=False)
+def test_predictions_are_those_of_a_loop(name, block_size):
+    kernel, case, columns = CASES[name]
     x, y = samples(columns)
-    q = np.linspace(-5, 5, 11)[:, None] * np.ones(columns)
+    q = np.linspace(-9, 9, 19)[:, None] * np.ones(columns)
     model = AttentionRegressor(kernel, block_size=block_size).fit(x, y)
     mean, std = model.predict(q, return_std=True)
-    rows = np.array([weights_at(p, x, weight, linear) for p in q])
-    np.testing.assert_allclose(mean, rows @ y, rtol=1e-8, atol=1e-9)
-    expected = model.noise_std_ * np.sqrt(1 + np.sum(rows**2, axis=1))
-    np.testing.assert_allclose(std, expected, rtol=1e-7)
+    rows = np.array([weights_at(p, x, case) for p in q])
+    np.testing.assert_allclose(mean, rows @ y, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.predict(q), mean)
+    found = model._smoother.predict(q.T)
+    np.testing.assert_allclose(found.squares, np.sum(rows**2, axis=1), rtol=1e-9)
+    # Noise at least, and the spread around the mean of all at most.
+    spread = np.sqrt(np.var(y) + (mean - np.mean(y)) ** 2)
+    assert (std <= spread * (1 + 1e-9)).all()
+    assert (std >= np.minimum(model.noise_std_, spread) * (1 - 1e-9)).all()
 
 
-@pytest.mark.parametrize("name", ["mean", "line", "plane", "product", "sphere"])
-def test_leaving_one_out_is_exact(name):
-    kernel, weight, linear, columns = CASES[name]
+@pytest.mark.parametrize("name", CASES)
+def test_leaving_one_out_is_a_refit(name):
+    kernel, case, columns = CASES[name]
     x, y = samples(columns)
     model = AttentionRegressor(kernel).fit(x, y)
-    expected = []
-    for i in range(len(x)):
+    rows = np.array([weights_at(p, x, case, hidden=[i]) for i, p in enumerate(x)])
+    np.testing.assert_allclose(model.predict_left_out(), rows @ y, atol=1e-12)
+    refits = []
+    for i in range(0, len(x), 7):
         rest = np.arange(len(x)) != i
-        expected.append(weights_at(x[i], x[rest], weight, linear) @ y[rest])
-    np.testing.assert_allclose(model.predict_left_out(), expected, atol=1e-5)
-    errors = y - model.predict_left_out()
+        refits.append(AttentionRegressor(kernel).fit(x[rest], y[rest]).predict(x[i : i + 1])[0])
+    np.testing.assert_allclose(model.predict_left_out()[::7], refits, atol=1e-12)
+    errors = y - rows @ y
     assert model.loo_error_ == pytest.approx(np.sqrt(np.mean(errors**2)))
+    squares = 1 + np.mean(np.sum(rows**2, axis=1))
+    assert model.noise_std_ == pytest.approx(np.sqrt(np.mean(errors**2) / squares))
+
+
+def test_samples_that_are_left_out_together():
+    x, y = samples(1)
+    case = CASES["line"][1]
+    band = AttentionRegressor(GaussianKernel(0.7), leave_out=0.5).fit(x, y).predict_left_out()
+    labels = np.random.default_rng(1).integers(0, 5, 40)
+    groups = AttentionRegressor(GaussianKernel(0.7)).fit(x, y, groups=[f"g{i}" for i in labels])
+    for i in range(40):
+        near = [j for j in range(40) if abs(x[i, 0] - x[j, 0]) <= 0.5]
+        assert band[i] == pytest.approx(weights_at(x[i], x, case, hidden=near) @ y, abs=1e-12)
+        own = [j for j in range(40) if labels[i] == labels[j]]
+        expected = weights_at(x[i], x, case, hidden=own) @ y
+        assert groups.predict_left_out()[i] == pytest.approx(expected, abs=1e-12)
+
+
+def test_neighbours_that_must_not_vote():
+    """Noise that lasts some days looks like a function, unless these days are left out."""
+    rng = np.random.default_rng(0)
+    t = np.datetime64("2020-01-01") + np.arange(1500)
+    noise = np.convolve(rng.standard_normal(1509), np.ones(10) / 10**0.5, "valid")
+    plain, apart = (
+        AttentionRegressor(leave_out=band).fit(t, noise) for band in (None, np.timedelta64(20, "D"))
+    )
+    assert plain.noise_std_ < 0.5
+    assert apart.noise_std_ == pytest.approx(1, rel=0.15)
+    text = AttentionRegressor(leave_out="20D").fit(t, noise)
+    assert text.noise_std_ == apart.noise_std_
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_is_not_0_where_it_is_all_there_is(seed):
+    y = np.random.default_rng(seed).standard_normal(60)
+    model = AttentionRegressor().fit(np.arange(60.0)[:, None], y)
+    assert model.noise_std_ == pytest.approx(np.std(y), rel=0.25)
+    assert model.predict(np.arange(60.0)[:, None], return_std=True)[1].min() > 0.6 * np.std(y)
+
+
+@pytest.mark.parametrize("length_scale", [1.0, "loo"])
+def test_isolated_samples_tell_of_the_noise(length_scale):
+    found = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = np.concatenate([1000 + 100.0 * np.arange(200), rng.uniform(0, 10, 200)])
+        model = AttentionRegressor(length_scale=length_scale)
+        found.append(model.fit(x[:, None], rng.standard_normal(400)).noise_std_)
+    assert np.mean(found) == pytest.approx(1, rel=0.06)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e12, 1e18])
+def test_weights_have_no_unit(unit):
+    x, y = samples(1)
+    rising = 1.0 + np.arange(40) % 3
+    one = AttentionRegressor().fit(x, y, sample_weight=rising)
+    other = AttentionRegressor().fit(x, y, sample_weight=unit * rising)
+    assert other.noise_std_ == pytest.approx(one.noise_std_)
+    for a, b in zip(
+        one.predict(x, return_std=True), other.predict(x, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_repeated_measurements_tell_of_the_noise():
+    """At ten places, where the function between them is nothing but noise."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.arange(10.0), 50)[:, None]
+    model = AttentionRegressor().fit(x, rng.standard_normal(500))
+    assert model.noise_std_ == pytest.approx(1, rel=0.08)
+    alone = AttentionRegressor().fit(np.zeros((50, 1)), rng.standard_normal(50))
+    assert alone.noise_std_ == pytest.approx(1, rel=0.3)
+    assert np.isnan(alone.loo_error_)
+
+
+def scales_of_time():
+    """Events in bursts of seconds over 30 years, and one far away."""
+    rng = np.random.default_rng(0)
+    starts = rng.uniform(0, 30 * 365.25 * 86400, 30)
+    x = (starts[:, None] + np.cumsum(rng.exponential(20, (30, 10)), axis=1)).ravel()
+    return np.append(np.sort(x) + 1e9, 1e12)[:, None]
+
+
+@pytest.mark.parametrize("cutoff", [None, 6.0, 9.5])
+def test_no_moment_cancels(cutoff):
+    x = scales_of_time()
+    y = np.sin(x[:, 0] / 100)
+    q = np.concatenate([x[::9] + 7.0, x[:3] - 1e5, [[2e9]]])
+    model = AttentionRegressor(length_scale=60.0, cutoff=cutoff).fit(x, y)
+    rows = [weights_at(p - x[0], x - x[0], (bell, scaled(60.0), True)) for p in q]
+    atol = (1e-9 if cutoff != 6 else 1e-6) * np.std(y)
+    np.testing.assert_allclose(model.predict(q), rows @ y, rtol=0, atol=atol)
+
+
+def test_gaps_and_what_lies_ahead():
+    t = np.arange(1200.0)
+    rng = np.random.default_rng(0)
+    y = 15 - 10 * np.cos(2 * np.pi * t / 365) + 3 * rng.standard_normal(1200)
+    gap = (t >= 400) & (t < 430)
+    model = AttentionRegressor().fit(t[~gap, None], y[~gap])
+    mean, std = model.predict(t[gap, None], return_std=True)
+    assert np.mean(np.abs(y[gap] - mean) < 1.96 * std) >= 0.9
+    assert np.sqrt(np.mean((y[gap] - mean) ** 2)) < 5
+    ahead = 1200 + np.array([40.0, 200, 1000, 1e6])[:, None]
+    for cutoff in (None, 6.0):
+        far = AttentionRegressor(length_scale=12.0, cutoff=cutoff).fit(t[:, None], y)
+        mean, std = far.predict(ahead, return_std=True)
+        assert (np.min(y) < mean).all()
+        assert (mean < np.max(y)).all()
+        assert mean[-1] == pytest.approx(np.mean(y), rel=0.01)
+        assert std[-1] == pytest.approx(np.std(y), rel=0.01)
+        assert (std < 1.3 * np.std(y)).all()
+        assert (std > far.noise_std_).all()
+
+
+def test_each_column_has_a_width_of_its_own():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (400, 2))
+    y = np.sin(2 * x[:, 0]) + 0.1 * rng.standard_normal(400)
+    model = AttentionRegressor().fit(x, y)
+    first, second = model.kernel_.length_scale
+    assert second > 4 * first
+    alike = AttentionRegressor(length_scale=first).fit(x, y)
+    assert model.loo_error_ < 0.8 * alike.loo_error_
+    mixed = AttentionRegressor(length_scale=["loo", 2.0]).fit(x, y).kernel_.length_scale
+    assert mixed[1] == 2.0
+    assert mixed[0] != 2.0
+
+
+def test_no_width_is_far_beyond_the_extent_of_its_column():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, (300, 5))
+    x[:, 4] = 3.0
+    y = np.sin(x[:, 0]) + 0.2 * rng.standard_normal(300)
+    widths = AttentionRegressor().fit(x, y).kernel_.length_scale
+    extents = np.ptp(x, axis=0)
+    assert (widths[:4] <= 4 * extents[:4]).all()
+    assert max(widths[1:4]) > 10
+    assert widths[4] <= 1
+
+
+def test_columns_by_name_and_spans():
+    import pandas as pd
+
+    table = pd.DataFrame({"value": np.arange(60.0) % 7, "day": pd.date_range("2020", periods=60)})
+    y = np.sin(np.arange(60) / 9)
+    days = np.column_stack([table.value, np.arange(60)])
+    expected = AttentionRegressor(GaussianKernel(5.0, columns=[1])).fit(days, y).predict(days)
+    for span in ("5D", "120h", pd.Timedelta("5D"), np.timedelta64(5, "D"), 5.0):
+        model = AttentionRegressor(GaussianKernel(span, columns=["day"])).fit(table, y)
+        np.testing.assert_allclose(model.predict(table), expected, atol=1e-9)
+    two = AttentionRegressor(length_scale=[3.0, "5D"]).fit(table, y)
+    assert two.kernel_.length_scale == [3.0, 5.0]
+    year = AttentionRegressor(PeriodicKernel("year", "7D", columns=["day"])).fit(table, y)
+    assert year.kernel_.get_params() == {"period": 365.2425, "length_scale": 7.0, "columns": [1]}
+    places = pd.DataFrame({"lon": [0.0, 90, 180], "Latitude": [0.0, 40, -40], "h": 1.0})
+    found = AttentionRegressor(SphereKernel(20.0)).fit(places, [0.0, 1, 2])
+    assert found.kernel_.columns == [1, 0]
 
 
 def test_noise_is_found():
@@ -136,21 +350,6 @@ def test_noise_is_found():
     mean, std = model.predict(new, return_std=True)
     measured = np.sin(new[:, 0]) + 0.3 * rng.standard_normal(4000)
     assert np.mean(np.abs(measured - mean) < 1.96 * std) == pytest.approx(0.95, abs=0.01)
-
-
-@pytest.mark.parametrize("name", ["mean", "line", "plane", "product"])
-@pytest.mark.parametrize("counted", [False, True])
-def test_noise_is_what_residuals_have_of_it(name, counted):
-    """Of a smoother S, residuals have 1 - 2 S_ii + sum_j S_ij**2 of its square."""
-    kernel, weight, linear, columns = CASES[name]
-    x, y = samples(columns)
-    counts = np.random.default_rng(5).integers(1, 4, 40).astype(float) if counted else np.ones(40)
-    s = np.array([weights_at(p, x, weight, linear, counts) for p in x])
-    own = np.diag(s) / counts  # the weight of one of them
-    share = 1 - 2 * own + np.sum(s**2 / counts, axis=1)
-    expected = np.sqrt(np.sum(counts * (y - s @ y) ** 2) / np.sum(counts * share))
-    model = AttentionRegressor(kernel).fit(x, y, sample_weight=counts)
-    assert model.noise_std_ == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
@@ -179,18 +378,19 @@ def test_errors_of_a_sum_are_near_those_of_refits():
     assert model.noise_std_ == pytest.approx(0.2, rel=0.25)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     slope=st.lists(st.floats(-5, 5), min_size=2, max_size=2),
     level=st.floats(-10, 10),
-    scale=st.floats(0.5, 5),
+    scale=st.floats(0.5, 2),
 )
-def test_planes_are_reproduced(slope, level, scale):
-    """A local plane is exact for a plane, at the edge of the samples and beyond it, too."""
-    x, _ = samples(2, 60)
+def test_planes_among_many_samples_are_reproduced(slope, level, scale):
+    """A slope shrinks as the effective number of samples falls, which is large here."""
+    x, _ = samples(2, 1000)
     model = AttentionRegressor(GaussianKernel(scale)).fit(x, x @ slope + level)
-    q = np.array([[0.0, 0.0], [4.0, -4.0], [4.5, 4.5]])
-    np.testing.assert_allclose(model.predict(q), q @ slope + level, atol=1e-3)
+    q = np.array([[0.0, 0.0], [2.0, -2.0], [4.0, -4.0]])
+    tolerance = 0.15 * np.abs(slope).sum()
+    np.testing.assert_allclose(model.predict(q), q @ slope + level, atol=tolerance + 1e-12)
 
 
 @settings(max_examples=25, deadline=None)
@@ -204,7 +404,7 @@ def test_weights_of_samples_count_them(data):
     q = np.linspace(-4, 4, 9)[:, None]
     for a, b in zip(one.predict(q, return_std=True), many.predict(q, return_std=True), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
-    assert one.loo_error_ == pytest.approx(many.loo_error_, rel=1e-6, abs=1e-9)
+    assert one.loo_error_ == pytest.approx(many.loo_error_, rel=1e-6, abs=1e-9, nan_ok=True)
 
 
 @pytest.mark.parametrize("kernel", [GaussianKernel(0.05), CASES["product"][0]])
@@ -221,10 +421,16 @@ def test_a_cutoff_leaves_out_what_weighs_nothing(kernel, block_size):
     np.testing.assert_allclose(near.predict_left_out(), every.predict_left_out(), atol=1e-6)
 
 
-def test_a_query_beyond_the_cutoff_sees_its_neighbours():
-    x, y = np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 2.0, 4.0])
-    model = AttentionRegressor(GaussianKernel(0.1, local_linear=False), cutoff=3.0).fit(x, y)
-    np.testing.assert_allclose(model.predict([[4.0], [-50.0], [50.0]]), [2.0, 1.0, 4.0])
+@pytest.mark.parametrize("cutoff", [None, 6.0])
+def test_a_query_far_from_all_samples_sees_the_nearest(cutoff):
+    x, y = np.array([[0.0]] * 3 + [[1.0], [9.0], [9.0]]), np.array([0.0, 3.0, 6.0, 1.0, 2.0, 4.0])
+    model = AttentionRegressor(length_scale=0.1, cutoff=cutoff).fit(x, y)
+    case = bell, scaled(0.1), True
+    places, means, counts = np.array([[0.0], [1.0], [9.0]]), [3.0, 1.0, 3.0], [3, 1, 2]
+    q = np.array([[0.0], [0.4], [0.6], [4.0], [-50.0], [50.0], [1e9]])
+    expected = [weights_at(p, places, case, counts) @ means for p in q]
+    np.testing.assert_allclose(model.predict(q), expected, atol=1e-6 if cutoff else 1e-12)
+    assert model.predict(q)[-1] == pytest.approx(np.mean(y), abs=1e-6)
 
 
 def test_a_sum_finds_trend_and_season():
@@ -332,22 +538,36 @@ def test_the_order_of_a_sum_does_not_matter():
     assert abs(np.mean(y - one.predict(x))) < 0.02
 
 
-@pytest.mark.parametrize("cutoff", [None, 6.0])
-def test_all_of_the_nearest_samples_count(cutoff):
-    x, y = np.array([[0.0]] * 3 + [[9.0]] * 2), np.array([0.0, 3.0, 6.0, 1.0, 2.0])
-    model = AttentionRegressor(length_scale=0.1, local_linear=False, cutoff=cutoff).fit(x, y)
-    np.testing.assert_allclose(model.predict([[-4.0], [3.0], [6.0], [20.0]]), [3.0, 3.0, 1.5, 1.5])
+@pytest.mark.parametrize("unit", ["W", "h", "ns", "ps", "fs", "as"])
+def test_spans_of_every_unit_are_days(unit):
+    length = {"W": 7 * 86_400, "h": 3600}.get(unit)
+    length = length or Fraction(1, 10 ** {"ns": 9, "ps": 12, "fs": 15, "as": 18}[unit])
+    ticks = [-(2**63) + 1, -5, 0, 1, 2**63 - 1]
+    days, kinds = with_days(np.asarray(ticks).astype(f"timedelta64[{unit}]")[:, None])
+    assert kinds == [True]
+    expected = [float(tick * Fraction(length, 86_400)) for tick in ticks]
+    np.testing.assert_allclose(days[:, 0], expected, rtol=2**-51)
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "generic"])
+def test_spans_of_no_fixed_length_are_refused(unit):
+    spans = np.asarray([[1], [2]]).astype(f"timedelta64[{unit}]")
+    message = r"^`X` must have spans of time of fixed length, got timedelta64.* in column 'x0'\.$"
+    with pytest.raises(ValueError, match=message):
+        AttentionRegressor().fit(spans, np.arange(2.0))
 
 
 def test_times_stay_times():
-    pd = pytest.importorskip("pandas")
+    import pandas as pd
+
     y = np.arange(10.0)
     spans = pd.DataFrame({"t": pd.timedelta_range("0D", periods=10, freq="D")})
     model = AttentionRegressor(length_scale=3.0).fit(spans, y)
     later = pd.DataFrame({"t": pd.to_timedelta([4.4], "D")})
-    assert model.predict(later) == pytest.approx(4.4, abs=1e-3)
+    days = AttentionRegressor(length_scale=3.0).fit(y[:, None], y).predict([[4.4]])
+    assert model.predict(later) == pytest.approx(days, abs=1e-12)
     got = AttentionRegressor(length_scale=3.0).fit(spans.to_numpy(), y).predict(later.to_numpy())
-    assert got == pytest.approx(4.4, abs=1e-3)
+    assert got == pytest.approx(days, abs=1e-12)
     message = "`X` must have times as in `fit`, in column 0, got them in no column"
     with pytest.raises(ValueError, match=message):
         model.predict(pd.DataFrame({"t": [4.4]}))
@@ -377,13 +597,23 @@ def test_several_targets():
     np.testing.assert_allclose(both.predict_left_out(), expected)
 
 
-def test_samples_alone_in_their_kernel():
-    x, y = np.array([[0.0], [100.0], [200.0]]), np.array([1.0, 2.0, 6.0])
+def test_few_samples():
+    x, y = np.array([[0.0], [100.0], [250.0]]), np.array([1.0, 2.0, 6.0])
     model = AttentionRegressor(GaussianKernel(1.0)).fit(x, y)
     np.testing.assert_allclose(model.predict(x), y)
-    np.testing.assert_allclose(model.predict_left_out(), [3.0] * 3)
+    case = bell, scaled(1.0), True
+    expected = [weights_at(x[i], x, case, hidden=[i]) @ y for i in range(3)]
+    np.testing.assert_allclose(model.predict_left_out(), expected)
+    assert 0.5 < model.noise_std_ < 4
+    two = AttentionRegressor().fit([[0.0], [1.0]], [0.0, 1.0])
+    np.testing.assert_allclose(two.predict_left_out(), [1.0, 0.0])
+    assert two.noise_std_ == pytest.approx(0.5**0.5)
     one = AttentionRegressor().fit([[1.0]], [5.0])
-    np.testing.assert_allclose(one.predict([[0.0], [3.0]]), [5.0, 5.0])
+    mean, std = one.predict([[0.0], [3.0]], return_std=True)
+    np.testing.assert_allclose(mean, [5.0, 5.0])
+    assert np.isnan(std).all()  # one sample tells nothing of a spread
+    level = AttentionRegressor().fit(np.arange(5.0)[:, None], np.full(5, 3.0))
+    assert (level.noise_std_, level.predict([[9.0]])) == (0.0, 3.0)
 
 
 def test_float32_stays_float32():
@@ -416,6 +646,7 @@ def test_what_scikit_learn_asks_of_an_estimator(name):
     assert sum(r["status"] == "passed" for r in results) >= 50
 
 
+@pytest.mark.library("torch")
 def test_array_api_dispatch():
     script = """
         import warnings
@@ -440,7 +671,6 @@ def test_array_api_dispatch():
                         assert abs(numpy.asarray(got) - want).max() < 1e-4
     """
     environment = os.environ | {"SCIPY_ARRAY_API": "1"}
-    pytest.importorskip("torch")
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],
         env=environment,
@@ -451,8 +681,10 @@ def test_array_api_dispatch():
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.library("torch")
 def test_queries_of_another_library():
-    torch = pytest.importorskip("torch")
+    import torch
+
     x, y = samples(1)
     model = AttentionRegressor(GaussianKernel(1.0)).fit(x, y)
     message = "must use the same namespace and device as in fit.*numpy.ndarray.*torch.Tensor"
@@ -517,12 +749,12 @@ ERRORS = {
     "kind of scale": (
         lambda: fitted(length_scale=None),
         TypeError,
-        '`length_scale` must be a positive number, one for each column, or "loo", got None',
+        "`length_scale` must be a positive finite number, got None",
     ),
     "columns": (
         lambda: fitted(GaussianKernel(1.0, columns=0)),
         TypeError,
-        "`columns` must be a list of integers or None, got 0",
+        "`columns` must be a list of integers or names, or None, got 0",
     ),
     "column": (
         lambda: fitted(GaussianKernel(1.0, columns=[2])),
@@ -555,10 +787,40 @@ ERRORS = {
         ValueError,
         "`local_linear` must be None or False in a product, got True",
     ),
-    "cutoff": (
-        lambda: fitted(cutoff=3.0),
+    "roughness": (
+        lambda: fitted(MaternKernel(1.0, nu=1)),
         ValueError,
-        r"`cutoff` must be None for GaussianKernel\(\), which has no Gaussian kernel of one column",
+        "`nu` must be 0.5, 1.5 or 2.5, got 1",
+    ),
+    "column's name": (
+        lambda: fitted(GaussianKernel(1.0, columns=["day"])),
+        ValueError,
+        r"`columns\[0\]` must be one of \[None, None\], got 'day'",
+    ),
+    "span for numbers": (
+        lambda: fitted(length_scale="30D"),
+        ValueError,
+        "`length_scale` must be a positive number or \"loo\", got '30D'",
+    ),
+    "span": (
+        lambda: fitted("gaussian", np.arange(4).astype("M8[D]"), length_scale="30 days"),
+        ValueError,
+        '`length_scale` must be .*, or a span such as "30D" or "12h", got \'30 days\'',
+    ),
+    "all are left out": (
+        lambda: fitted(leave_out=10.0),
+        ValueError,
+        "`leave_out` must leave each sample another one that predicts it",
+    ),
+    "groups": (
+        lambda: AttentionRegressor().fit(np.ones((3, 1)), np.ones(3), groups=[1, 1, 1]),
+        ValueError,
+        "`groups` must have a label for each of 3 samples, and two or more different ones, got 1",
+    ),
+    "both": (
+        lambda: AttentionRegressor(leave_out=1.0).fit([[1], [2]], [1, 2], groups=[1, 2]),
+        ValueError,
+        "`leave_out` must be None where `groups` are given, got 1.0",
     ),
     "cutoff of 0": (
         lambda: fitted(cutoff=0.0),
@@ -608,12 +870,3 @@ def test_errors(name):
     call, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         call()
-
-
-@pytest.mark.parametrize("module", ["kernels", "regressor", "gap_filler"])
-def test_examples(module):
-    path = f"positional_embeddings.sklearn.{module}"
-    failed, _ = doctest.testmod(
-        importlib.import_module(path), optionflags=doctest.NORMALIZE_WHITESPACE
-    )
-    assert failed == 0

@@ -1,4 +1,4 @@
-"""Calendar times: the phase of the day, week and year, and the time since an origin.
+"""Calendar times: the phase of the day, week, month and year, and the time since an origin.
 
 On the host, by NumPy's datetime64: the Array API standard has no dates.
 """
@@ -24,11 +24,14 @@ _DAYS_SINCE_MONDAY = 3
 _LARGEST_INTEGER = 2**63 - 1
 _BELOW_ONE = 1 - 2.0**-53
 
-_PERIODS = "be 'day', 'week', 'year' or a timedelta"
+# Parts of the calendar, and the months of each.
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+CALENDAR = ("day", "week", *_MONTHS)
+_PERIODS = f"be {', '.join(map(repr, CALENDAR))} or a timedelta"
 
 
 def cycles_of(times: Any, period: Any) -> HostArray:
-    """Return where in a period times are: the phase of the day, week, year or another period.
+    """Return where in a period times are: the phase of the day, month, year or another period.
 
     All is done in integers before one division, so that phases are as exact in the far past as
     they are today.
@@ -37,9 +40,10 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     ----------
     times : NumPy array of datetime64
         Wall-clock times of any shape and unit; NaT gives NaN.
-    period : {"day", "week", "year"} or timedelta
-        "day" starts at 00:00, "week" at Monday 00:00, "year" at 1 January 00:00 and is as long as
-        that very year. A ``datetime.timedelta``, ``numpy.timedelta64`` or ``pandas.Timedelta``
+    period : {"day", "week", "month", "quarter", "year"} or timedelta
+        "day" starts at 00:00, "week" at Monday 00:00. "month", "quarter" and "year" start at 00:00
+        of their first day, and are as long as that very month, quarter or year.
+        A ``datetime.timedelta``, ``numpy.timedelta64`` or ``pandas.Timedelta``
         above zero starts at 1970-01-01 00:00.
 
     Returns
@@ -52,8 +56,8 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     TypeError
         If `times` is not an array of datetime64, or `period` is of the wrong kind.
     ValueError
-        If `period` is another text, not above zero or of no fixed length, or years of `times` are
-        beyond what datetime64 holds in days.
+        If `period` is another text, not above zero or of no fixed length, `times` have no unit, or
+        their years are beyond what datetime64 holds in days.
 
     Examples
     --------
@@ -67,10 +71,10 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     array([0.5, 0. ])
     """
     ticks, length, missing = _ticks_of("times", times)
-    if isinstance(period, str) and period == "year":
-        phase = _phase_of_year(ticks, length)
+    if isinstance(period, str) and period in _MONTHS:
+        phase = _phase_of_months(ticks, length, _MONTHS[period])
     elif isinstance(period, str):
-        if period not in ("day", "week"):
+        if period not in CALENDAR:
             raise wrong_value("period", _PERIODS, shown(period))
         days = 1 if period == "day" else 7
         _, rest, divisor = _divided(ticks, length, days * DAY, _DAYS_SINCE_MONDAY * DAY)
@@ -80,8 +84,7 @@ def cycles_of(times: Any, period: Any) -> HostArray:
             raise wrong_type("period", _PERIODS, shown(period))
         _, rest, divisor = _divided(ticks, length, length_of("period", period))
         phase = rest / divisor
-    phase = host.asarray(host.minimum(phase, _BELOW_ONE), dtype=host.float64)
-    return _with_gaps(phase, missing)
+    return _with_gaps(host.minimum(phase, _BELOW_ONE), missing)
 
 
 def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
@@ -107,8 +110,8 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     TypeError
         If `times` or `origin` are not datetime64, or `unit` is of the wrong kind.
     ValueError
-        If `origin` is NaT or an array, `unit` is unknown, not above zero or of no fixed length, or
-        years are beyond what datetime64 holds in days.
+        If `origin` is NaT or has axes, `unit` is unknown, not above zero or of no fixed length,
+        dates have no unit, or years are beyond what datetime64 holds in days.
 
     Examples
     --------
@@ -119,28 +122,36 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     """
     ticks, length, missing = _ticks_of("times", times)
     start, start_length, no_start = _ticks_of("origin", origin)
-    if start.ndim or no_start:
+    if no_start.ndim or no_start:
         raise wrong_value("origin", "be one date", shown(origin))
     unit_length = _length_of_unit("unit", unit)
-    whole, rest, divisor = _divided(ticks, length, unit_length, -int(start) * start_length)
+    whole, rest, divisor = _divided(ticks, length, unit_length, -int(start[0]) * start_length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
-    before = host.asarray((whole < 0) & (rest > 0)).astype(rest.dtype)
-    units = host.asarray(whole + before, dtype=host.float64)
-    fraction = host.asarray((rest - before * divisor) / divisor, dtype=host.float64)
-    return _with_gaps(host.asarray(units + fraction), missing)
+    before = (whole < 0) & (rest > 0)
+    units = (whole + before).astype(host.float64)
+    return _with_gaps(units + host.where(before, rest - divisor, rest) / divisor, missing)
+
+
+def extent_of(times: HostArray) -> int:
+    """Return the attoseconds from the first to the last of times, none of which is missing."""
+    ticks, length, _ = _ticks_of("times", times)
+    return (int(host.max(ticks)) - int(host.min(ticks))) * length
 
 
 def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
+    """Return values as float64 in the shape of `missing`, and NaN where this is True."""
+    values = values.astype(host.float64).reshape(missing.shape)
     values[missing] = host.nan
     return values
 
 
-def _phase_of_year(ticks: HostArray, length: int) -> HostArray:
-    """Return the time since 1 January by the length of that year."""
+def _phase_of_months(ticks: HostArray, length: int, months: int) -> HostArray:
+    """Return the time since the start of a month, quarter or year by the length of that one."""
     day, rest, day_length = _divided(ticks, length, DAY)
     day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
-    year = day.astype("datetime64[Y]")
-    start, end = year.astype("datetime64[D]"), (year + 1).astype("datetime64[D]")
+    month = day.astype("datetime64[M]").astype(host.int64) // months * months
+    bounds = (month.astype("datetime64[M]"), (month + months).astype("datetime64[M]"))
+    start, end = (bound.astype("datetime64[D]") for bound in bounds)
     since, days = (day - start).astype(host.int64), (end - start).astype(host.int64)
     if 366 * day_length > _LARGEST_INTEGER:
         since, days = since.astype(object), days.astype(object)
@@ -160,17 +171,15 @@ def _divided(
     farthest = max(-int(host.min(ticks, initial=0)), int(host.max(ticks, initial=0)))
     if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
         ticks = ticks.astype(object)
-    # NumPy turns an array of one object into that object.
-    of_kind = {"dtype": ticks.dtype}
-    product = host.asarray(ticks * length + shift, **of_kind)
-    whole, rest = (
-        host.asarray(part, **of_kind) for part in (product // divisor, product % divisor)
-    )
-    return whole, rest, divisor
+    product = ticks * length + shift
+    return product // divisor, product % divisor, divisor
 
 
 def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
-    """Return times as integers since 1970, the attoseconds of one, and which are missing."""
+    """Return times as integers since 1970, the attoseconds of one, and which are missing.
+
+    The integers have one axis, as NumPy makes a Python integer of an object without axes.
+    """
     dtype = getattr(times, "dtype", None)
     if not isinstance(times, host.ndarray | host.generic) or times.dtype.kind != "M":
         of_dtype = "" if dtype is None else f" of dtype {dtype}"
@@ -178,12 +187,14 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
     times = host.asarray(times)
     missing = host.isnat(times)
     unit, count = host.datetime_data(times.dtype)
+    if unit == "generic" and not host.all(missing):
+        raise wrong_value(name, "have a unit", f"dtype {times.dtype}")
     if unit in ("Y", "M"):
         days = times.astype("datetime64[D]")
         if not host.all(missing | (days.astype(times.dtype) == times)):
             raise wrong_value(name, "be within the years of datetime64[D]", f"dtype {times.dtype}")
         times, unit, count = days, "D", 1
-    ticks = host.where(missing, 0, times.astype(host.int64))
+    ticks = host.where(missing, 0, times.astype(host.int64)).reshape(-1)
     return ticks, count * LENGTHS.get(unit, 1), missing
 
 

@@ -8,6 +8,7 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 from positional_embeddings._core import axes, checks
+from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
@@ -22,7 +23,11 @@ from positional_embeddings._core.namespace import (
     random_generator,
 )
 from positional_embeddings.absolute.sinusoidal import arranged
-from positional_embeddings.angles.cos_sin import cos_sin_of_sum
+from positional_embeddings.angles.cos_sin import (
+    MOST_COORDINATES,
+    cos_sin_of_sum,
+    fill_cos_sin_of_sum,
+)
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.coordinates.fourier import is_sequence, one_or_each
 
@@ -160,6 +165,11 @@ def random_fourier_encoding(
     coordinates = [x[i, ...] for i in range(count)]
     frequencies = [Frequencies(of_coordinate) for of_coordinate in digits]
     work, amplitude = compute_dtype(dtype, xp), sqrt(2 / dim)
+    if is_host_array(x) and count <= MOST_COORDINATES:
+        features = host.empty((dim, x[0].size), dtype=dtype)
+        points = host.reshape(x, (count, x[0].size))
+        fill_cos_sin_of_sum(points, frequencies, amplitude, features[1::2], features[::2])
+        return host.reshape(features, (dim, *x.shape[1:]))
     cos, sin = cos_sin_of_sum(coordinates, frequencies, work, xp, amplitude)
     return xp.astype(arranged(cos, sin, dim, "interleaved", xp), dtype, copy=False)
 

@@ -12,7 +12,9 @@ except ImportError as error:
 from positional_embeddings.sklearn.encoder import PositionalEncoder
 from positional_embeddings.sklearn.gap_filler import GapFiller
 from positional_embeddings.sklearn.kernels import (
+    CompactKernel,
     GaussianKernel,
+    MaternKernel,
     PeriodicKernel,
     ProductKernel,
     SphereKernel,
@@ -22,8 +24,10 @@ from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 __all__ = [
     "AttentionRegressor",
+    "CompactKernel",
     "GapFiller",
     "GaussianKernel",
+    "MaternKernel",
     "PeriodicKernel",
     "PositionalEncoder",
     "ProductKernel",

@@ -4,27 +4,20 @@ Tables of pandas and polars are read by their own methods, so that neither is im
 """
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, tzinfo
-from typing import Any, NamedTuple
+from datetime import date, datetime, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.coordinates.calendar import elapsed
-
-
-class Times(NamedTuple):
-    """A column of times, NumPy datetime64 of one axis; both are the same without a zone."""
-
-    wall: HostArray
-    utc: HostArray
-    zone: str | None  # whose clock it is; None if not known
+from positional_embeddings.coordinates.calendar import LENGTHS, elapsed
+from positional_embeddings.coordinates.labelled import Times
 
 
 def as_table(x: Any) -> Any:
     """Return dates along one axis as a table of one column, anything else as it came."""
     if isinstance(x, list | tuple) and any(map(_has_date, x)):
-        x = host.asarray(x)
+        x = host.asarray(x, dtype=object)
     if len(getattr(x, "shape", ())) != 1 or not _holds_dates(x):
         return x
     if hasattr(x, "to_frame"):  # a series, or an index of pandas, which would be its own index
@@ -34,6 +27,33 @@ def as_table(x: Any) -> Any:
 
 def _has_date(row: Any) -> bool:
     return any(map(_is_date, row)) if isinstance(row, list | tuple) else _is_date(row)
+
+
+def check_no_text(x: Any) -> None:
+    """Check that no column of a table holds text that is no number, such as dates."""
+    if isinstance(x, list | tuple):
+        x = host.asarray(x, dtype=object)
+    if hasattr(x, "columns"):
+        columns = {f"X[{name!r}]": column_of(x, j) for j, name in enumerate(x.columns)}
+    elif isinstance(x, host.ndarray) and x.ndim == 2:
+        columns = {f"X[:, {j}]": x[:, j] for j in range(x.shape[1])}
+    else:
+        columns = {"X": x} if len(getattr(x, "shape", ())) == 1 else {}
+    for name, column in columns.items():
+        if getattr(column.dtype, "kind", "O") not in "OUT":
+            continue
+        first = next((value for value in column if not _is_missing(value)), None)
+        if isinstance(first, str) and not _is_number(first):
+            remedy = f" Pass pandas.to_datetime({name}) for dates."
+            raise wrong_type("X", "hold numbers or dates", f"text, {str(first)!r}", remedy)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def columns_of_dates(table: Any) -> list[bool]:
@@ -68,7 +88,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or str(value) in ("nan", "NaT", "<NA>")
 
 
-def times_of(column: Any, name: str, zone: tzinfo | None) -> Times:
+def times_of(column: Any, name: str, zone: tzinfo | None, *, allow_missing: bool = False) -> Times:
     """Return a column of dates as times; a zone is the one whose wall clock is asked for."""
     if isinstance(column, host.ndarray) and column.dtype.kind == "M":
         times = Times(column, column, None)
@@ -78,7 +98,7 @@ def times_of(column: Any, name: str, zone: tzinfo | None) -> Times:
         times = _times_of_polars(column, zone)
     else:
         times = _times_of_objects(list(column), name, zone)
-    if host.isnat(times.wall).any():
+    if not allow_missing and host.isnat(times.wall).any():
         raise wrong_value("X", "have no missing times", f"NaT in column {name!r}")
     if zone is not None and times.zone is None:
         remedy = " Give them theirs, as with pandas.Series.dt.tz_localize."
@@ -121,15 +141,24 @@ def _times_of_polars(column: Any, zone: tzinfo | None) -> Times:
     naive = utc.dt.replace_time_zone(None).to_numpy()
     key = own if zone is None else getattr(zone, "key", None)
     if key is None:  # polars knows zones by their names only
-        wall = naive + _offsets(utc.to_list(), zone)
+        wall = naive + _offsets(_on_clock(utc.to_list(), zone))
     else:
         wall = column.dt.convert_time_zone(key).dt.replace_time_zone(None).to_numpy()
     return Times(wall, naive, own if zone is None else str(zone))
 
 
-def _offsets(times: Sequence[Any], zone: tzinfo | None) -> HostArray:
-    """Return how far the clock of a zone is ahead of UTC at each time, NaT where one is missing."""
-    offsets = [None if time is None else time.astimezone(zone).utcoffset() for time in times]
+def _on_clock(times: Sequence[Any], zone: tzinfo | None) -> list[Any]:
+    """Return times on the clock of a zone, or of their own; None stays None."""
+    try:
+        return [time if None in (time, zone) else time.astimezone(zone) for time in times]
+    except OverflowError:
+        what = "keep the times of `X` within the years 1 to 9999"
+        raise wrong_value("time_zone", what, shown(zone)) from None
+
+
+def _offsets(times: Sequence[Any]) -> HostArray:
+    """Return how far the clocks of times are ahead of UTC, NaT where a time is missing."""
+    offsets = [None if time is None else time.utcoffset() for time in times]
     ahead: HostArray = host.asarray(offsets, dtype="timedelta64[us]")
     return ahead
 
@@ -139,27 +168,38 @@ def _times_of_objects(values: list[Any], name: str, zone: tzinfo | None) -> Time
         other = next(v for v in values if not (_is_date(v) or _is_missing(v)))
         came = f"{shown(other)} among dates in column {name!r}"
         raise wrong_type("X", "have columns of one kind", came)
-    if any(_is_missing(value) for value in values):
-        raise wrong_value("X", "have no missing times", f"NaT in column {name!r}")
-    zones = sorted({str(getattr(value, "tzinfo", None)) for value in values})
+    values = [None if _is_missing(value) else value for value in values]
+    zones = sorted({str(getattr(v, "tzinfo", None)) for v in values if v is not None})
     if len(zones) > 1:
         came = f"{' and '.join(zones)} in column {name!r}"
         remedy = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
         raise wrong_value("X", "have one time zone in a column", came, remedy)
-    if zones == ["None"]:
-        naive = _naive_times(values)
-        return Times(naive, naive, None)
-    local = values if zone is None else [value.astimezone(zone) for value in values]
-    utc = [value.astimezone(UTC) for value in values]
-    return Times(_naive_times(local), _naive_times(utc), zones[0] if zone is None else str(zone))
+    own = _naive_times(values, name)
+    if zones in ([], ["None"]):
+        return Times(own, own, None)
+    wall = _naive_times(_on_clock(values, zone), name)
+    return Times(wall, own - _offsets(values), zones[0] if zone is None else str(zone))
 
 
-def _naive_times(values: Sequence[Any]) -> HostArray:
+def _naive_times(values: Sequence[Any], name: str) -> HostArray:
     """Return dates as their own clock shows them; a Timestamp of pandas keeps its unit."""
     naive = [v.replace(tzinfo=None) if isinstance(v, datetime) else v for v in values]
-    keep = [v.to_datetime64() if hasattr(v, "to_datetime64") else host.datetime64(v) for v in naive]
+    keep = [_datetime64(value) for value in naive]
     times: HostArray = host.asarray(keep)
+    is_exact = (
+        host.isnat(own) or time.astype(own.dtype) == own
+        for time, own in zip(times, keep, strict=True)
+    )
+    if times.dtype.kind != "M" or not all(is_exact):
+        units = " and ".join(sorted({str(time.dtype) for time in keep}))
+        raise wrong_value("X", "have dates that one unit holds", f"{units} in column {name!r}")
     return times
+
+
+def _datetime64(value: Any) -> Any:
+    if value is None:
+        return host.datetime64("NaT", "s")
+    return value.to_datetime64() if hasattr(value, "to_datetime64") else host.datetime64(value)
 
 
 def time_zone_of(time_zone: Any) -> tzinfo | None:
@@ -216,6 +256,11 @@ def check_times(name: str, is_time: list[bool], fitted: list[bool]) -> None:
 def days_of(column: Any, name: str) -> HostArray:
     """Return a column of dates as days since 1970-01-01 UTC, or of spans of time as days."""
     if holds_spans(column):
-        days: HostArray = host.asarray(column) / host.timedelta64(1, "D")
-        return days
-    return elapsed(times_of(column, name, None).utc, host.datetime64(0, "s"), "D")
+        spans = host.asarray(column)
+        if host.datetime_data(spans.dtype)[0] not in LENGTHS:
+            came = f"{spans.dtype} in column {name!r}"
+            raise wrong_value("X", "have spans of time of fixed length", came)
+        times = spans.view(spans.dtype.str.replace("m", "M"))  # so long after 1970-01-01
+    else:
+        times = times_of(column, name, None).utc
+    return elapsed(times, host.datetime64(0, "s"), "D")

@@ -18,46 +18,19 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     widest_float,
 )
+from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate, Times
 from positional_embeddings.sklearn.columns import (
-    Times,
     as_table,
+    check_no_text,
     column_of,
     columns_of_dates,
     holds_spans,
     time_zone_of,
     times_of,
 )
-from positional_embeddings.sklearn.features import (
-    Cyclic,
-    Fourier,
-    RandomFourier,
-    Sinusoidal,
-    Spherical,
-)
 
 EncodingName = Literal["auto", "cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
-_ENCODINGS: dict[str, Any] = {
-    "cyclic": Cyclic,
-    "fourier": Fourier,
-    "sinusoidal": Sinusoidal,
-    "spherical": Spherical,
-    "random_fourier": RandomFourier,
-}
-_NEEDED = {
-    "cyclic": ("periods",),
-    "fourier": (),
-    "sinusoidal": ("dim",),
-    "spherical": ("degree",),
-    "random_fourier": ("dim", "length_scale"),
-}
-_OPTIONAL = {
-    "cyclic": ("harmonics",),
-    "fourier": ("wavelengths",),
-    "sinusoidal": (),
-    "spherical": ("unit",),
-    "random_fourier": ("kernel",),
-}
 _DEFAULTS = {
     "periods": None,
     "harmonics": 1,
@@ -88,23 +61,26 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         - "cyclic": sines and cosines of `periods`, which wrap around;
         - "fourier": sines and cosines of `wavelengths`;
         - "sinusoidal": the encoding of Vaswani et al., `dim` features for each column;
-        - "spherical": spherical harmonics to a `degree`, of two columns, latitude and longitude;
+        - "spherical": spherical harmonics to a `degree`, of two columns. Names such as lat,
+          latitude, lon, lng and longitude tell which is which, in any order; if they do not, the
+          latitude is the first;
         - "random_fourier": `dim` random Fourier features of all columns together, whose scalar
           products approach a kernel.
-    periods : number, timedelta, {"day", "week", "year"} or list of these, optional
-        Periods of "cyclic", which needs them, for every column: numbers for numbers; calendar
-        periods or timedeltas (of Python, NumPy or pandas) for times.
+    periods : number, str, timedelta, pandas offset or list of these, optional
+        Periods of "cyclic", which needs them, for every column: numbers for numbers; for times
+        "day", "week", "month", "quarter" and "year" by the calendar, or spans: timedeltas (of
+        Python, NumPy or pandas), texts such as "24h", "90min" and "29.53D", and offsets of pandas.
     harmonics : int or list of int, default 1
         Harmonics of each period with "cyclic", or one number for each period.
-    wavelengths : number, timedelta or list of these, optional
+    wavelengths : number, str, timedelta, pandas offset or list of these, optional
         Wavelengths of "fourier", for every column. If None, four octaves from twice the range of
-        each column that `fit` saw.
+        each column that `fit` saw. Spans of times are as for `periods`, without the calendar.
     dim : int, optional
         Number of features of "sinusoidal" for each column, or of "random_fourier", where it is
         even; both need it.
     degree : int, optional
         Highest degree of "spherical", which needs it; (degree + 1)**2 features.
-    length_scale : number, timedelta or list of these, optional
+    length_scale : number, str, timedelta, pandas offset or list of these, optional
         Length over which the kernel of "random_fourier" falls, one, or one for each column.
         It needs it.
     kernel : {"gaussian", "matern", "laplace"}, default "gaussian"
@@ -114,6 +90,9 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     time_zone : str or datetime.tzinfo, optional
         Zone whose clock calendar periods follow, such as "Europe/Zurich". If None, that of each
         column. Times without a zone are those of a clock on the wall already, and refused with it.
+    missing : {"error", "pass"}, default "error"
+        Whether missing numbers and times (NaN, NaT, None) are an error, or become features of NaN,
+        for models that take them, such as `sklearn.ensemble.HistGradientBoostingRegressor`.
     random_state : int, RandomState instance or None, default None
         Source of the frequencies of "random_fourier", drawn in `fit`. Other encodings draw nothing.
 
@@ -130,7 +109,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ------
     TypeError, ValueError
         In `fit`: if an option is missing, wrong, or given and not used by the encoding; if numbers
-        or times are missing (NaN, NaT), or a column mixes time zones.
+        or times are missing (NaN, NaT) with `missing` "error"; if a column holds text or mixes
+        time zones.
 
     See Also
     --------
@@ -171,6 +151,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         kernel: Literal["gaussian", "matern", "laplace"] = "gaussian",
         unit: Literal["degrees", "radians"] = "degrees",
         time_zone: Any = None,
+        missing: Literal["error", "pass"] = "error",
         random_state: Any = None,
     ) -> None:
         self.encoding = encoding
@@ -183,6 +164,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.kernel = kernel
         self.unit = unit
         self.time_zone = time_zone
+        self.missing = missing
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> "PositionalEncoder":  # noqa: ARG002 - scikit-learn's
@@ -204,9 +186,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = self._columns(X, reset=True)
         options = {name: getattr(self, name) for name in _DEFAULTS}
         if encoding == "random_fourier":
-            options["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-        names = _check_feature_names_in(self)
-        features = _ENCODINGS[encoding].fit(columns, names, options)
+            options["rng"] = int(check_random_state(self.random_state).randint(2**31 - 1))
+        names = zip(_check_feature_names_in(self), columns, strict=True)
+        coordinates = [Coordinate(name, x, f"column {name!r}") for name, x in names]
+        features = ENCODINGS[encoding].fit(coordinates, options)
         features.encode([_first(column) for column in columns])  # checks what is left to check
         self.encoding_ = encoding
         self._features = features
@@ -233,7 +216,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_kinds(columns)
         blocks = self._features.encode(columns)
         xp = namespace_of(X=blocks[0])
-        return xp.concat(blocks, axis=0).T
+        return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:
         """Return the names of the features.
@@ -258,15 +241,16 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.array_api_support = True
+        tags.input_tags.allow_nan = self.missing == "pass"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _checked_encoding(self) -> str:
         """Return the encoding, after a check that its options are given, and no others."""
-        encoding: str = checks.choice("encoding", self.encoding, ("auto", *_ENCODINGS))
+        encoding: str = checks.choice("encoding", self.encoding, ("auto", *ENCODINGS))
         if encoding == "auto":
             encoding = "fourier" if self.periods is None else "cyclic"
-        needed, optional = _NEEDED[encoding], _OPTIONAL[encoding]
+        needed, optional = ENCODINGS[encoding].needed, ENCODINGS[encoding].optional
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
             is_given = not (value is default or (isinstance(value, int | str) and value == default))
@@ -280,7 +264,9 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _columns(self, X: Any, *, reset: bool) -> list[Any]:
         """Return the columns, checked: arrays of numbers, or times."""
         zone = time_zone_of(self.time_zone)
+        checks.choice("missing", self.missing, ("error", "pass"))
         table = as_table(X)
+        check_no_text(table)
         of_dates = columns_of_dates(table)
         if any(holds_spans(column_of(table, j)) for j in range(len(of_dates))):
             remedy = " Pass X / numpy.timedelta64(1, 'D') for days."
@@ -289,7 +275,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return self._mixed_columns(table, of_dates, zone, reset=reset)
         if zone is not None:
             raise wrong_value("time_zone", "be None for columns of numbers", shown(self.time_zone))
-        x = validate_data(self, table, dtype=_floats_of(table), reset=reset)
+        options = {"dtype": _floats_of(table), "ensure_all_finite": self._finite()}
+        x = validate_data(self, table, reset=reset, **options)
         return [x[:, j] for j in range(x.shape[1])]
 
     def _mixed_columns(
@@ -300,18 +287,22 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
         names = _check_feature_names_in(self)
         return [
-            times_of(column_of(table, j), names[j], zone)
+            times_of(column_of(table, j), names[j], zone, allow_missing=self.missing == "pass")
             if of_dates[j]
             else self._numbers_of(column_of(table, j), names[j])
             for j in range(len(of_dates))
         ]
 
     def _numbers_of(self, column: Any, name: str) -> Any:
-        floats = [host.float64, host.float32]
+        options = {"dtype": [host.float64, host.float32], "ensure_all_finite": self._finite()}
         input_name = f"X in column {name!r}"
         return check_array(
-            column, dtype=floats, ensure_2d=False, input_name=input_name, estimator=self
+            column, ensure_2d=False, input_name=input_name, estimator=self, **options
         )
+
+    def _finite(self) -> bool | str:
+        """Return which numbers scikit-learn lets through."""
+        return "allow-nan" if self.missing == "pass" else True
 
     def _check_kinds(self, columns: Sequence[Any]) -> None:
         """Check that the columns are of the kinds, the library and the device that fit saw."""

@@ -1,37 +1,243 @@
 """Fill the gaps of columns from what was measured around them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from inspect import signature
+from itertools import product
+from math import ceil, e, log, nan, pi
 from typing import Any
 
+from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.sklearn.columns import check_times, with_days
+from positional_embeddings.sklearn.columns import check_times, column_of, with_days
 from positional_embeddings.sklearn.kernels import Kernel
 from positional_embeddings.sklearn.regressor import AttentionRegressor
+
+# Windows that are hidden for gaps of an octave of lengths: so many, or so many samples, and at most
+# this part of all samples at once.
+_WINDOWS, _HIDDEN, _AT_ONCE = 24, 240, 0.2
+
+# Widths of smoothers of what a season leaves over, in lengths of the gap.
+_WIDTHS = (0.1, 0.5, 2.0)
+
+# Days of the periods that a season may have; harmonics, periods and cycles that one has.
+_CALENDAR = (1.0, 7.0, 365.2425)
+_HARMONICS, _PERIODS, _CYCLES = 3, 3, 3
+
+# Straight lines of the trend that a season is found beside, each of so many samples or more.
+_LINES, _SAMPLES_OF_LINE = 10, 20
+
+_OVERSAMPLING = 16  # of a periodogram
+_ROUNDED = 1e-9  # part of a length that is due to rounding
+
+
+class KnownGaps:
+    """A column along one coordinate, its gaps filled as hidden ones were filled best."""
+
+    def __init__(self, places: HostArray, y: HostArray, wanted: HostArray, *, days: bool) -> None:
+        self._x, at, counts = host.unique(places[:, 0], return_inverse=True, return_counts=True)
+        self._y = host.bincount(at, y) / counts
+        self._season = _find_season(self._x, self._y, _CALENDAR if days else ())
+        found = self._find_gaps(wanted[:, 0])
+        self._learned = {octave: self._learn(length) for octave, length, _ in found}
+
+    def predict(self, places: HostArray, *, return_std: bool = False) -> Any:
+        """Return the mean, and the standard deviation of a measurement if asked for."""
+        x, (mean, std) = places[:, 0], host.zeros((2, places.shape[0]))
+        outside = ~self._is_between(x)
+        if outside.any():
+            season, _ = _fit_season(self._season, self._x, self._y)
+            model = AttentionRegressor().fit(self._x[:, None], self._y - season(self._x))
+            mean[outside], std[outside] = model.predict(x[outside, None], return_std=True)
+            mean[outside] += season(x[outside])
+        for octave, length, at in self._find_gaps(x):
+            weights, variances = self._learned.get(octave) or self._learn(length)
+            mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
+            std[at] = host.sqrt(_inside(self._x, x[at]) @ variances)
+        return (mean, std) if return_std else mean
+
+    def _is_between(self, x: HostArray) -> HostArray:
+        between: HostArray = (x >= self._x[0]) & (x < self._x[-1])
+        return between
+
+    def _find_gaps(self, x: HostArray) -> Iterator[tuple[int, float, HostArray]]:
+        """Return octaves of lengths of gaps, their median, and which places are in them."""
+        between = host.flatnonzero(self._is_between(x))
+        right = host.searchsorted(self._x, x[between], side="right")
+        longest = (self._x[-1] - self._x[0]) / 2
+        lengths = host.minimum(self._x[right] - self._x[right - 1], longest)
+        octaves = host.round(host.log2(lengths)).astype(int)
+        for octave in host.unique(octaves):
+            at = octaves == octave
+            yield int(octave), float(host.median(lengths[at])), between[at]
+
+    def _candidates(self, length: float, at: HostArray, hidden: Any = None) -> HostArray:
+        """Return what each candidate says in gaps, or at hidden samples, (candidates, places)."""
+        seen = slice(None) if hidden is None else ~hidden
+        x, y = self._x[seen], self._y[seen]
+        season, _ = _fit_season(self._season, x, y)
+        rest = self._y - season(self._x)
+        found = [season(at) + host.interp(at, x, rest[seen])]
+        for width in _WIDTHS:
+            model, places = AttentionRegressor(length_scale=width * length), self._x[:, None]
+            if hidden is None:
+                smooth = model.fit(places, rest).predict(at[:, None])
+            else:  # each window by itself
+                goes_on = hidden & host.roll(hidden, 1)
+                first = host.where(goes_on, 0, host.arange(hidden.size))
+                model.fit(places, rest, groups=host.maximum.accumulate(first))
+                smooth = model.predict_left_out()[hidden]
+            found.append(season(at) + smooth)
+        stacked: HostArray = host.stack([host.interp(at, x, y), season(at), *found])
+        return stacked
+
+    def _learn(self, length: float) -> tuple[HostArray, HostArray]:
+        """Return weights of candidates, and variances beside and inside gaps, by hidden ones."""
+        windows = _hide_windows(self._x, length)
+        if not windows:
+            return host.ones(1), host.full(2, nan)
+        found = [self._candidates(length, self._x[h], h) - self._y[h] for h in windows]
+        errors = host.concatenate(found, axis=1).T
+        count = sum(int((h & ~host.roll(h, 1)).sum()) for h in windows)
+        weights = _convex(errors, count)
+        inside = host.concatenate([_inside(self._x[~h], self._x[h]) for h in windows])
+        freedom = max(count - int(host.count_nonzero(weights)), 1)
+        return weights, nnls(inside, count / freedom * (errors @ weights) ** 2)[0]
+
+
+def _convex(errors: HostArray, windows: int) -> HostArray:
+    """Return the weights of candidates, not negative and of sum 1, of the least squared error.
+
+    Few windows tell little: the squared weights of all but the first candidate cost as much as it
+    misses in a window. Weights of any sum s have s**2 times the cost of those of sum 1.
+    """
+    cost = host.linalg.norm(errors[:, 0]) / windows**0.5
+    rows = host.concatenate([errors, cost * host.eye(errors.shape[1])[1:]])
+    size = host.linalg.norm(rows) or 1.0
+    rows = host.concatenate([rows / size, host.ones((1, errors.shape[1]))])
+    weights: HostArray = nnls(rows, host.eye(rows.shape[0])[-1])[0]
+    weights /= weights.sum()
+    return weights
+
+
+def _inside(x: HostArray, at: HostArray) -> HostArray:
+    """Return 1, and how far inside gaps places are, as the variance of a random walk grows."""
+    right = host.searchsorted(x, at, side="right")
+    part = (at - x[right - 1]) / (x[right] - x[right - 1])
+    inside: HostArray = host.stack([host.ones_like(at), part * (1 - part)], axis=1)
+    return inside
+
+
+def _hide_windows(x: HostArray, length: float) -> list[HostArray]:
+    """Return which samples are hidden, in windows as long as a gap, some windows at once."""
+    if x.size < 3:
+        return []
+    starts = host.arange(1, x.size - 1)
+    stops = host.searchsorted(x, x[starts - 1] + length * (1 - _ROUNDED))
+    stops = host.clip(stops, starts + 1, x.size - 1)
+    true = x[stops] - x[starts - 1]
+    long = true >= length * (1 - _ROUNDED)
+    fits = host.flatnonzero(long & (true <= 1.5 * true[long].min()))
+    samples = host.mean(stops[fits] - starts[fits])
+    count = min(fits.size, max(_WINDOWS, ceil(_HIDDEN / samples)))
+    drawn = host.sort(host.random.default_rng(0).choice(fits, count, replace=False))
+    rounds = min(count, ceil(count * samples / (_AT_ONCE * x.size)))
+    windows = []
+    for first in range(rounds):
+        hidden, last = host.zeros(x.size, dtype=bool), 0
+        for i in drawn[first::rounds]:
+            if starts[i] > last:  # its left neighbour is seen
+                hidden[starts[i] : stops[i]], last = True, stops[i]
+        windows.append(hidden)
+    return windows
+
+
+def _fit_season(season: Sequence[float], x: HostArray, y: HostArray) -> tuple[Any, HostArray]:
+    """Return a season, and the straight line through the rest, as a function; and what is left.
+
+    The season is fitted beside straight lines that meet, the second result is without these.
+    """
+    origin, span = x[0], (x[-1] - x[0]) or 1.0
+
+    def waves(at: HostArray) -> HostArray:
+        found: HostArray = host.exp(2j * pi * host.outer(at - origin, season)).view(host.float64)
+        return found
+
+    knots = host.linspace(0, 1, max(1, min(_LINES, x.size // _SAMPLES_OF_LINE)), endpoint=False)
+    lines = host.maximum((x[:, None] - origin) / span - knots, 0.0)
+    design = host.concatenate([waves(x), host.ones((x.size, 1)), lines], axis=1)
+    found = host.linalg.lstsq(design, y)[0]
+    sizes = found[: 2 * len(season)]
+    line = host.polynomial.Polynomial.fit(x, y - waves(x) @ sizes, int(x.size > 2))
+    return lambda at: waves(at) @ sizes + line(at), y - design @ found
+
+
+def _gain(before: HostArray, after: HostArray, parameters: int, least: float) -> float:
+    """Return by how much waves that leave less over lower the Bayesian information criterion.
+
+    Samples count as so many independent ones, by the correlation of neighbours in what is left.
+    """
+    power = float(after @ after) + least
+    r = max(float(after[1:] @ after[:-1]) / power, 0.0)
+    n = after.size * (1 - r) / (1 + r)
+    return n * log((float(before @ before) + least) / power) - parameters * log(max(n, e))
+
+
+def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[float]:
+    """Return the frequencies of a season, harmonics and all, that have the least BIC."""
+    season: list[float] = []
+    if x.size < 3:
+        return season
+    span = float(x[-1] - x[0])
+    step = max(float(host.median(host.diff(x))), span / (4 * x.size))
+    lowest, highest = _CYCLES / span, 0.5 / step
+    left, least = _fit_season(season, x, y)[1], (_ROUNDED * float(host.linalg.norm(y))) ** 2
+    for _ in range(_PERIODS):
+        grid = host.bincount(host.round((x - x[0]) / step).astype(int), left)
+        frequencies = host.fft.rfftfreq(_OVERSAMPLING * grid.size, step)
+        power = host.abs(host.fft.rfft(grid, _OVERSAMPLING * grid.size)) * (frequencies >= lowest)
+        peak = float(frequencies[power.argmax()])
+        # The frequency of a peak is found, too, which counts as three (Djuric 1996).
+        bases = [(peak, 3), *((1 / period, 0) for period in calendar)]
+        best = 0.0
+        for (base, found), n in product(bases, range(1, _HARMONICS + 1)):
+            if lowest <= base and base * n < highest:
+                trial = [*season, *(base * k for k in range(1, n + 1))]
+                after = _fit_season(trial, x, y)[1]
+                gain = _gain(left, after, found + 2 * n, least or 1.0)
+                if gain > best:
+                    best, chosen, over = gain, trial, after
+        if not best:
+            break
+        season, left = chosen, over
+    return season
 
 
 class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fill missing values of columns by a regression on where the rows are.
 
+    Without an estimator, and with one coordinate, gaps of each length are filled in the way that
+    fills hidden windows of that length best.
+
     Parameters
     ----------
     estimator : regressor, optional
-        Copied for each column with gaps; an `AttentionRegressor` of default options if None. That
-        one looks at near neighbours, and suits gaps of some rows; for longer ones pass one whose
-        kernel is as wide as the gaps, or a sum of kernels with a season.
+        Copied for each column with gaps. If None, known gaps decide (see Notes), or an
+        `AttentionRegressor` of default options where positions are several columns.
     positions : sequence of int or str, or "index", optional
         Columns that say where the rows are, such as times or places; they have no gaps, and are
-        returned, times as days since 1970-01-01 UTC. "index" is the index of a pandas table. If
-        None, rows follow one another at equal steps, and row i of any table is at i.
+        returned. "index" is the index of a pandas table, of one level. If None, rows follow one
+        another at equal steps, and row i of any table is at i.
 
     Attributes
     ----------
     estimators_ : list of regressor or None
-        The fitted estimator of each column; None for those of positions.
+        What fills each column; None for those of positions and of text.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
@@ -42,6 +248,30 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     TypeError, ValueError
         In `fit` and `transform`, if `positions` are not columns of the table, or hold gaps; in
         `fit`, if nothing at all was measured in a column.
+
+    See Also
+    --------
+    AttentionRegressor : The smoother, which fills gaps in several coordinates.
+
+    Notes
+    -----
+    For gaps of each octave of lengths, windows as long are hidden, 24 or 240 samples, whichever is
+    more, and candidates predict them: the straight line between the samples around a window; a
+    season; a season, and the straight line of what it leaves over; a season, and an
+    `AttentionRegressor` of that, 0.1, 0.5 and 2 lengths wide. Their weights are not negative, add
+    up to 1, and have the least squared error in the windows. Gaps longer than half of the record
+    are filled as those of half. Before the first sample and after the last one, it is a season and
+    an `AttentionRegressor` of default options.
+
+    A season is a straight trend and up to three harmonics each of up to three periods, those of the
+    calendar (day, week, year) where positions are times, or a peak of the periodogram. A period
+    has three cycles or more in the record, and lowers the Bayesian information criterion of as many
+    samples as the correlation of neighbours leaves independent.
+
+    References
+    ----------
+    Breiman (1996), Stacked regressions; Djuric (1996), A model selection rule for sinusoids in
+    white Gaussian noise.
 
     Examples
     --------
@@ -69,7 +299,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Parameters
         ----------
         X : table, shape (rows, columns)
-            Numbers, NaN where nothing was measured; columns of positions may hold times.
+            Numbers, NaN where nothing was measured; columns of positions may hold times. Columns of
+            text in tables of pandas and polars are left as they are.
         y : None
             Ignored.
 
@@ -78,25 +309,29 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         GapFiller
             Itself.
         """
-        self._is_time: dict[str, list[bool]] = {}
-        index = self._index(X)
-        values = self._values(X, reset=True)
-        at = self._positions_at(values.shape[1])
-        places = self._places(values, index, at)
-        estimator = AttentionRegressor() if self.estimator is None else self.estimator
-        if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        estimator = self.estimator
+        if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
             hint = " Pass AttentionRegressor(kernel)." if isinstance(estimator, Kernel) else ""
             raise wrong_type("estimator", "be a regressor", shown(estimator), hint)
+        self._is_time: dict[str, list[bool]] = {}
+        self._texts = _columns_of_text(X)
+        values, places, at = self._read(X, reset=True)
+        days = any(map(any, self._is_time.values()))
         self.estimators_: list[Any] = []
         for j in range(values.shape[1]):
-            if j in at:
+            if j in at or j in self._texts:
                 self.estimators_.append(None)
                 continue
             seen = ~host.isnan(values[:, j])
             if not seen.any():
                 name = getattr(self, "feature_names_in_", [f"x{i}" for i in range(j + 1)])[j]
                 raise wrong_value("X", "have a measurement in each column", f"none in {name}")
-            self.estimators_.append(clone(estimator).fit(places[seen, :], values[seen, j]))
+            known = places[seen, :], values[seen, j]
+            if estimator is None and places.shape[1] == 1:
+                self.estimators_.append(KnownGaps(*known, places[~seen, :], days=days))
+            else:
+                own = AttentionRegressor() if estimator is None else clone(estimator)
+                self.estimators_.append(own.fit(*known))
         return self
 
     def transform(self, X: Any) -> Any:
@@ -109,19 +344,64 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Returns
         -------
-        array, shape (rows, columns)
-            What was measured, as it is, and what the regressor says where nothing was.
+        array or table, shape (rows, columns)
+            What was measured, as it is, and what the regressor says where nothing was. In an array
+            times are days since 1970-01-01 UTC; in a table they stay times. It is a table after
+            `set_output`, and where the table has text.
         """
+        filled = self._fill(X, return_std=False)
+        output = _get_output_config("transform", self)["dense"]
+        if not _is_frame(X) or (output == "default" and not self._texts):
+            return filled
+        own = enumerate(self.estimators_)
+        return _with_columns(X, {j: filled[:, j] for j, found in own if found is not None})
+
+    def transform_std(self, X: Any) -> HostArray:
+        """Return the standard deviations of a measurement around what `transform` fills in.
+
+        Parameters
+        ----------
+        X : table, shape (rows, columns)
+            As in `transform`.
+
+        Returns
+        -------
+        array, shape (rows, columns)
+            The standard deviation where nothing was measured, and 0 elsewhere. In known gaps it is
+            found in the hidden windows, and NaN if there are too few samples to hide any; else it
+            is what the estimator predicts with ``return_std=True``.
+
+        Raises
+        ------
+        TypeError
+            If the estimator does not predict standard deviations.
+        """
+        return self._fill(X, return_std=True)
+
+    def _fill(self, X: Any, *, return_std: bool) -> HostArray:
+        """Return the filled table as an array, or the standard deviations."""
         check_is_fitted(self)
-        index = self._index(X)
-        filled = self._values(X, reset=False)
-        places = self._places(filled, index, self._positions_at(filled.shape[1]))
-        filled = host.array(filled)
+        values, places, _ = self._read(X, reset=False)
+        filled: HostArray = host.zeros_like(values) if return_std else host.array(values)
         for j, estimator in enumerate(self.estimators_):
-            gap = host.isnan(filled[:, j])
-            if gap.any():
+            gap = host.isnan(values[:, j])
+            if estimator is None or not gap.any():
+                continue
+            if not return_std:
                 filled[gap, j] = estimator.predict(places[gap, :])
+            elif "return_std" in signature(estimator.predict).parameters:
+                filled[gap, j] = estimator.predict(places[gap, :], return_std=True)[1]
+            else:
+                what = "predict standard deviations, as by predict(X, return_std=True)"
+                raise wrong_type("estimator", what, shown(self.estimator))
         return filled
+
+    def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
+        """Return a table as numbers, where its rows are, and the columns of positions."""
+        index = self._index(X)
+        values = self._values(X, reset=reset)
+        at = self._positions_at(values.shape[1])
+        return values, self._places(values, index, at), at
 
     def _index(self, X: Any) -> Any:
         """Return the index of the table as days or numbers, None if it is not asked for."""
@@ -129,10 +409,16 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             return None
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
+        if X.index.nlevels > 1:
+            hint = " Fill each group on its own, or name the columns of positions."
+            raise wrong_value("X.index", "have one level", f"{X.index.nlevels} levels", hint)
         rows = self._with_days("X.index", X.index.to_frame())
         return check_array(rows, dtype=host.float64, input_name="X.index")[:, 0]
 
     def _values(self, X: Any, *, reset: bool) -> HostArray:
+        """Return a table as numbers, 0 where it has text."""
+        if self._texts and _is_frame(X):
+            X = _with_columns(X, {j: host.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]})
         values: HostArray = validate_data(
             self,
             self._with_days("X", X),
@@ -169,6 +455,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 found.append(checks.integer(name, column))
                 if not 0 <= found[-1] < n_columns:
                     raise wrong_value(name, f"be 0 to {n_columns - 1}", column)
+            if found[-1] in self._texts:
+                raise wrong_value(name, "be a column of numbers or times", "one of text")
         return found
 
     def _places(self, values: HostArray, index: Any, at: list[int]) -> HostArray:
@@ -183,3 +471,29 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise wrong_value("positions", "have no gaps", "NaN among them")
         checked: HostArray = places
         return checked
+
+
+# Tables of pandas and polars.
+
+
+def _is_frame(table: Any) -> bool:
+    return hasattr(table, "iloc") or hasattr(table, "get_columns")
+
+
+def _columns_of_text(table: Any) -> list[int]:
+    """Return the columns of a table that hold text."""
+    if not _is_frame(table) or len(table.shape) != 2:
+        return []
+    columns = (column_of(table, j) for j in range(table.shape[1]))
+    return [j for j, column in enumerate(columns) if any(isinstance(v, str) for v in column)]
+
+
+def _with_columns(table: Any, columns: dict[int, HostArray]) -> Any:
+    """Return a copy of a table in which some columns are other ones."""
+    if hasattr(table, "iloc"):
+        table = table.copy()
+        for j, column in columns.items():
+            table.isetitem(j, column)
+        return table
+    names = table.columns
+    return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())

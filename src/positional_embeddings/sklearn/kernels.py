@@ -1,14 +1,16 @@
 """Kernels of a smoother: encodings whose distances say how much one sample weighs for another.
 
-A kernel encodes a sample x as a vector u(x), and gives a sample y the weight
-exp(-|u(x) - u(y)|**2 / 2) at x. Up to a factor this is the softmax of scalar products that
-attention computes. The vectors of a product are those of its factors, one after the other.
+A kernel encodes a sample x as a vector u(x), and gives a sample y a weight of the distance
+|u(x) - u(y)| at x, such as exp(-|u(x) - u(y)|**2 / 2), which is attention by scalar products. The
+vectors of a product are those of its factors, one after the other.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from math import degrees, hypot, pi, radians
-from typing import Any
+from functools import reduce
+from math import degrees, hypot, inf, pi, radians, sqrt
+from operator import add
+from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator
 
@@ -19,11 +21,23 @@ from positional_embeddings._core.namespace import (
     default_integer,
     device_of,
     is_real_number,
+    namespace_of,
 )
+from positional_embeddings.coordinates.calendar import DAY, is_timedelta, length_of
 from positional_embeddings.coordinates.cyclic import cyclic_encoding
+from positional_embeddings.coordinates.spans import listed, order_of_places, span_of
 from positional_embeddings.coordinates.sphere import spherical_encoding
 
 LOO = "loo"
+
+# Periods of the calendar, of which all are about as long, in days.
+_PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
+
+# Widths in the length scale of a compact kernel: it is about as wide as a Gaussian kernel of one.
+_WIDTHS = 4.0
+
+# Smaller logarithms of weights are this one: the square of a weight, too, is a normal number.
+_LEAST_SCORE = -345.0
 
 # Where a search for the width of a periodic kernel begins, in periods.
 _PART_OF_PERIOD = 0.05
@@ -46,15 +60,31 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
     def _factors(self) -> list["Factor"]:
         """Return the kernels that are multiplied."""
 
-    def _check(self, n_columns: int) -> None:
-        """Check the parameters for samples of so many columns."""
+    def _resolve(self, columns: Sequence["Column"]) -> None:
+        """Check the parameters for these columns, and make numbers of names and spans."""
         for factor in self._factors():
-            factor._check(n_columns)
+            factor._resolve(columns)
+
+    def _weights(self, squared: Sequence[Any], widening: Any) -> Any:
+        """Return the product of the factors' weights, of squared distances in each.
+
+        They are in all coordinates at once if all factors are Gaussian.
+        """
+        xp = namespace_of(widening=widening)
+        scores = (f._score(s, widening, xp) for f, s in zip(self._factors(), squared))  # noqa: B905
+        # Exponentials that underflow, and products of small numbers, take many times as long.
+        return xp.exp(xp.clip(reduce(add, scores), _LEAST_SCORE, None))
 
     def _encode(self, x: Any, xp: Namespace) -> Any:
-        """Return the vectors u, (features, samples), of samples (columns, samples)."""
-        parts = [factor._encode(x, xp) for factor in self._factors()]
-        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+        """Return the coordinates, (features, samples), of samples (columns, samples)."""
+        return xp.concat([factor._encode(x, xp) for factor in self._factors()], axis=0)
+
+
+class Column(NamedTuple):
+    """What kernels know of a column."""
+
+    name: str | None
+    is_time: bool
 
 
 class Factor(Kernel):
@@ -62,31 +92,27 @@ class Factor(Kernel):
 
     length_scale: Any
     columns: Any
+    _is_gaussian = True
 
     def _factors(self) -> list["Factor"]:
         return [self]
 
-    def _check(self, n_columns: int) -> None:
-        own = self._own_columns(n_columns)
-        for i, column in enumerate(own):
-            if not 0 <= column < n_columns:
-                raise wrong_value(f"columns[{i}]", f"be 0 to {n_columns - 1}", column)
-        self._check_scale(len(own))
+    def _resolve(self, columns: Sequence[Column]) -> None:
+        if self.columns is not None:
+            if not isinstance(self.columns, list | tuple) or not self.columns:
+                what = "be a list of integers or names, or None"
+                raise wrong_type("columns", what, shown(self.columns))
+            self.columns = [
+                _index_of(f"columns[{i}]", c, columns) for i, c in enumerate(self.columns)
+            ]
+        self._resolve_scale([columns[i] for i in self._own_columns(len(columns))])
 
-    def _check_scale(self, n_columns: int) -> None:  # noqa: ARG002 - one for all of them
-        if isinstance(self.length_scale, str):
-            if self.length_scale != LOO:
-                what = 'be a positive number or "loo"'
-                raise wrong_value("length_scale", what, shown(self.length_scale))
-        else:
-            checks.positive_number("length_scale", self.length_scale)
+    def _resolve_scale(self, own: Sequence[Column]) -> None:
+        is_time = all(column.is_time for column in own)
+        self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
     def _own_columns(self, n_columns: int) -> list[int]:
-        if self.columns is None:
-            return list(range(n_columns))
-        if not isinstance(self.columns, list | tuple) or not self.columns:
-            raise wrong_type("columns", "be a list of integers or None", shown(self.columns))
-        return checks.integers("columns", self.columns)
+        return list(range(n_columns)) if self.columns is None else list(self.columns)
 
     def _select(self, x: Any, xp: Namespace) -> Any:
         """Return the columns of samples that it looks at."""
@@ -100,16 +126,72 @@ class Factor(Kernel):
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> Any:
         """Return the length scale that a search begins with."""
 
+    @abstractmethod
+    def _scales(self, n_columns: int) -> list[float]:
+        """Return the width of each feature, in its unit."""
 
-class GaussianKernel(Factor):
+    def _score(self, squared: Any, widening: Any, xp: Namespace) -> Any:  # noqa: ARG002
+        """Return the logarithms of weights, of squared distances in widths, which are widened."""
+        return squared * (-0.5 / widening)
+
+    def _reach(self, nothing: float) -> float:
+        """Return the distance in widths at which a weight is exp(-nothing), or less."""
+        return sqrt(2 * nothing)
+
+
+class _Radial(Factor):
+    """Base of kernels of the distance in the columns, in which lines may be fitted."""
+
+    def __init__(
+        self,
+        length_scale: Any = LOO,
+        *,
+        columns: Sequence[int] | Sequence[str] | None = None,
+        local_linear: bool | None = None,
+    ) -> None:
+        self.length_scale = length_scale
+        self.columns = columns
+        self.local_linear = local_linear
+
+    def _resolve_scale(self, own: Sequence[Column]) -> None:
+        checks.optional_boolean("local_linear", self.local_linear)
+        scales = listed("length_scale", self.length_scale)
+        if len(scales) == 1:
+            self.length_scale = scales[0]
+            super()._resolve_scale(own)
+            return
+        if len(scales) != len(own):
+            what = f"be one number, or {len(own)}, one for each column"
+            raise wrong_value("length_scale", what, len(scales))
+        self.length_scale = [
+            scale_of(f"length_scale[{i}]", scale, is_time=column.is_time)
+            for i, (scale, column) in enumerate(zip(scales, own, strict=True))
+        ]
+
+    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> list[float]:
+        """Return Scott's rule of thumb for each column."""
+        x = self._select(x, xp)
+        return [scale or 1.0 for scale in _rule_of_thumb(x, weight, x.shape[0], xp)]
+
+    def _encode(self, x: Any, xp: Namespace) -> Any:
+        return self._select(x, xp)
+
+    def _scales(self, n_columns: int) -> list[float]:
+        if is_real_number(self.length_scale):
+            return [self.length_scale] * len(self._own_columns(n_columns))
+        return list(self.length_scale)
+
+
+class GaussianKernel(_Radial):
     """Weights that fall with the distance: exp(-|x - y|**2 / (2 * length_scale**2)).
 
     Parameters
     ----------
-    length_scale : float, sequence of float or "loo", default "loo"
+    length_scale : float, span of time, sequence of these or "loo", default "loo"
         Distance at which a weight is exp(-1/2), in the unit of the columns: one number, or one
-        for each column. The regressor chooses "loo" by the leave-one-out error.
-    columns : sequence of int, optional
+        for each column. The regressor chooses "loo" by the leave-one-out error. In columns of
+        times, a span is a timedelta or text such as "30D", and a number is in days.
+    columns : sequence of int or str, optional
         Columns of the samples that it looks at; all if None.
     local_linear : bool, optional
         Whether a line, or a plane, is fitted to the samples around a query, rather than their
@@ -123,47 +205,71 @@ class GaussianKernel(Factor):
                   k2=GaussianKernel(length_scale=8.0))
     """
 
+
+class MaternKernel(_Radial):
+    """Weights that fall more slowly: Matern's, of the distance r in length scales.
+
+    They are exp(-r) for `nu` 1/2, (1 + a) exp(-a) for 3/2, a being sqrt(3) r, and (1 + a + a**2 /
+    3) exp(-a) for 5/2, a being sqrt(5) r.
+
+    Parameters
+    ----------
+    length_scale, columns, local_linear
+        As of a `GaussianKernel`.
+    nu : {0.5, 1.5, 2.5}, default 1.5
+        The smaller it is, the more the nearest samples weigh, and the farther weights reach.
+    """
+
+    _is_gaussian = False
+
     def __init__(
         self,
-        length_scale: float | Sequence[float] | str = LOO,
+        length_scale: Any = LOO,
         *,
-        columns: Sequence[int] | None = None,
+        nu: float = 1.5,
+        columns: Sequence[int] | Sequence[str] | None = None,
         local_linear: bool | None = None,
     ) -> None:
-        self.length_scale = length_scale
-        self.columns = columns
-        self.local_linear = local_linear
+        super().__init__(length_scale, columns=columns, local_linear=local_linear)
+        self.nu = nu
 
-    def _check(self, n_columns: int) -> None:
-        super()._check(n_columns)
-        checks.optional_boolean("local_linear", self.local_linear)
+    def _resolve_scale(self, own: Sequence[Column]) -> None:
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(self.nu))
+        super()._resolve_scale(own)
 
-    def _check_scale(self, n_columns: int) -> None:
-        if isinstance(self.length_scale, str) or is_real_number(self.length_scale):
-            super()._check_scale(n_columns)
-            return
-        try:
-            scales = list(self.length_scale)
-        except TypeError:
-            what = 'be a positive number, one for each column, or "loo"'
-            raise wrong_type("length_scale", what, shown(self.length_scale)) from None
-        for i, scale in enumerate(scales):
-            checks.positive_number(f"length_scale[{i}]", scale)
-        if len(scales) != n_columns:
-            what = f"be one number, or {n_columns}, one for each column"
-            raise wrong_value("length_scale", what, len(scales))
+    def _score(self, squared: Any, widening: Any, xp: Namespace) -> Any:
+        a = xp.sqrt(xp.clip(squared, 0.0, None) * (2 * self.nu / widening))
+        if self.nu == 0.5:
+            return -a
+        return xp.log1p(a + (a * a / 3 if self.nu == 2.5 else 0)) - a
 
-    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> list[float]:
-        """Return Scott's rule of thumb for each column."""
-        x = self._select(x, xp)
-        return [scale or 1.0 for scale in _rule_of_thumb(x, weight, x.shape[0], xp)]
+    def _reach(self, nothing: float) -> float:
+        return nothing + 2  # widths: what is 2 widths away may be the nearest sample
 
-    def _encode(self, x: Any, xp: Namespace) -> Any:
-        x = self._select(x, xp)
-        if is_real_number(self.length_scale):
-            return x / self.length_scale
-        scales = [float(scale) for scale in self.length_scale]
-        return x / xp.asarray(scales, dtype=x.dtype, device=device_of(x))[:, None]
+
+class CompactKernel(_Radial):
+    """Weights of Wendland: (1 - r)**4 (4 r + 1), of the distance r in length scales, 0 from 1 on.
+
+    Parameters
+    ----------
+    length_scale, columns, local_linear
+        As of a `GaussianKernel`; samples from one length scale on weigh nothing, but where a query
+        has none within half a length scale.
+    """
+
+    _is_gaussian = False
+
+    def _scales(self, n_columns: int) -> list[float]:
+        return [scale / _WIDTHS for scale in super()._scales(n_columns)]
+
+    def _score(self, squared: Any, widening: Any, xp: Namespace) -> Any:
+        r = xp.sqrt(xp.clip(squared, 0.0, None) / widening) / _WIDTHS
+        weight = xp.clip(1 - r, 0.0, None) ** 4 * (4 * r + 1)
+        return xp.where(r < 1, xp.log(xp.where(r < 1, weight, 1.0)), -inf)
+
+    def _reach(self, nothing: float) -> float:  # noqa: ARG002 - all weights are 0 there
+        return _WIDTHS
 
 
 def _rule_of_thumb(x: Any, weight: Any, dimensions: int, xp: Namespace) -> list[float]:
@@ -171,8 +277,7 @@ def _rule_of_thumb(x: Any, weight: Any, dimensions: int, xp: Namespace) -> list[
     total = xp.sum(weight)
     mean = xp.sum(weight * x, axis=1, keepdims=True) / total
     variances = xp.sum(weight * (x - mean) ** 2, axis=1) / total
-    # Weights below 1 are no repetitions, and may have any unit.
-    count = float(xp.sum(xp.where(weight < 1, 1.0, weight)))
+    count = float(total**2 / xp.sum(weight**2))
     factor = count ** (-1 / (dimensions + 4))
     return [factor * float(variances[i]) ** 0.5 for i in range(x.shape[0])]
 
@@ -189,7 +294,7 @@ class PeriodicKernel(Factor):
         Period, positive, in the unit of the columns.
     length_scale : float or "loo", default "loo"
         Width of the kernel in the unit of the columns.
-    columns : sequence of int, optional
+    columns : sequence of int or str, optional
         Columns of the samples that it looks at; all if None.
     """
 
@@ -204,17 +309,21 @@ class PeriodicKernel(Factor):
         self.length_scale = length_scale
         self.columns = columns
 
-    def _check(self, n_columns: int) -> None:
-        checks.positive_number("period", self.period)
-        super()._check(n_columns)
+    def _resolve_scale(self, own: Sequence[Column]) -> None:
+        is_time = all(column.is_time for column in own)
+        self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
+        super()._resolve_scale(own)
 
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:  # noqa: ARG002
         return _PART_OF_PERIOD * self.period
 
     def _encode(self, x: Any, xp: Namespace) -> Any:
         x = self._select(x, xp)
-        circle = cyclic_encoding(x, self.period) / (2 * pi * self.length_scale / self.period)
-        return xp.reshape(circle, (2 * x.shape[0], x.shape[1]))
+        return xp.reshape(cyclic_encoding(x, self.period), (2 * x.shape[0], x.shape[1]))
+
+    def _scales(self, n_columns: int) -> list[float]:
+        width = 2 * pi * self.length_scale / self.period
+        return [width] * (2 * len(self._own_columns(n_columns)))
 
 
 class SphereKernel(Factor):
@@ -225,8 +334,10 @@ class SphereKernel(Factor):
     length_scale : float or "loo", default "loo"
         Width of the kernel in degrees of a great circle (1 degree is 111 km on Earth); in the
         formula above it is in radians.
-    columns : sequence of two int, optional
-        Columns of latitude and longitude, in degrees; the first two if None.
+    columns : sequence of two int or str, optional
+        Columns of latitude and longitude, in degrees. Names such as lat and longitude say which is
+        which, and which they are of all columns if None; without them it is these two, or the
+        first two, in this order.
     """
 
     def __init__(
@@ -235,25 +346,25 @@ class SphereKernel(Factor):
         self.length_scale = length_scale
         self.columns = columns
 
-    def _check(self, n_columns: int) -> None:
-        super()._check(n_columns)
-        if self.columns is not None and len(self.columns) != 2:
+    def _resolve(self, columns: Sequence[Column]) -> None:
+        is_given, names = self.columns is not None, [str(c.name) for c in columns]
+        self.columns = self.columns if is_given else list(range(max(2, len(columns))))
+        super()._resolve(columns)
+        if is_given and len(self.columns) != 2:
             raise wrong_value("columns", "be those of latitude and longitude", self.columns)
-
-    def _own_columns(self, n_columns: int) -> list[int]:
-        return [0, 1] if self.columns is None else super()._own_columns(n_columns)
+        order = order_of_places("X", [names[i] for i in self.columns])
+        self.columns = [self.columns[i] for i in order]
 
     def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:
         """Return Scott's rule of thumb for places in a plane."""
-        scales = _rule_of_thumb(self._places(x), weight, 2, xp)
+        scales = _rule_of_thumb(self._encode(x, xp), weight, 2, xp)
         return degrees(hypot(*scales) / 2**0.5) or 1.0
 
-    def _encode(self, x: Any, xp: Namespace) -> Any:  # noqa: ARG002
-        return self._places(x) / radians(self.length_scale)
+    def _scales(self, n_columns: int) -> list[float]:  # noqa: ARG002 - places have three
+        return [radians(self.length_scale)] * 3
 
-    def _places(self, x: Any) -> Any:
-        """Return places on the unit sphere, (3, samples)."""
-        latitude, longitude = (x[column, :] for column in self._own_columns(x.shape[0]))
+    def _encode(self, x: Any, xp: Namespace) -> Any:  # noqa: ARG002
+        latitude, longitude = (x[column, :] for column in self.columns)
         # Harmonics of degree 1 are the three coordinates.
         return spherical_encoding(latitude, longitude, 1)[1:, :] * (4 * pi / 3) ** 0.5
 
@@ -286,15 +397,12 @@ class ProductKernel(_Pair):
             if isinstance(part, SumKernel):
                 what = "be no sum, whose terms are smoothed one after the other"
                 raise wrong_type(name, what, shown(part))
-        return [factor for part in self._parts() for factor in part._factors()]
-
-    def _check(self, n_columns: int) -> None:
-        super()._check(n_columns)
-        for factor in self._factors():
+        factors = [factor for part in self._parts() for factor in part._factors()]
+        for factor in factors:
             if getattr(factor, "local_linear", None):
-                raise wrong_value(
-                    "local_linear", "be None or False in a product", factor.local_linear
-                )
+                what = "be None or False in a product"
+                raise wrong_value("local_linear", what, factor.local_linear)
+        return factors
 
 
 class SumKernel(_Pair):
@@ -313,6 +421,31 @@ class SumKernel(_Pair):
     def _factors(self) -> list[Factor]:
         return [factor for term in self._terms() for factor in term._factors()]
 
-    def _check(self, n_columns: int) -> None:
-        for term in self._terms():
-            term._check(n_columns)
+
+def _index_of(name: str, column: Any, columns: Sequence[Column]) -> int:
+    """Return the index of a column from its name or index."""
+    if isinstance(column, str):
+        names = [c.name for c in columns]
+        if column not in names:
+            raise wrong_value(name, f"be one of {names}", shown(column))
+        return names.index(column)
+    index = checks.integer(name, column)
+    if not 0 <= index < len(columns):
+        raise wrong_value(name, f"be 0 to {len(columns) - 1}", index)
+    return index
+
+
+def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -> Any:
+    """Return a length as a number, a span of time in days; "loo" as it is, if it may be."""
+    if isinstance(scale, str) and scale == LOO and not is_period:
+        return scale
+    span = span_of(scale) if is_time else scale
+    if is_time and is_timedelta(span):
+        return length_of(name, span) / DAY
+    if not (isinstance(span, str) or is_timedelta(span)):
+        return checks.positive_number(name, span)
+    if is_time and is_period and span in _PERIODS:
+        return _PERIODS[span]
+    what = "be a positive number" + ("" if is_period else ' or "loo"')
+    what += ', or a span such as "30D" or "12h"' if is_time else ""
+    raise wrong_value(name, what, shown(scale))

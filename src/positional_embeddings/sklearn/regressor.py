@@ -1,45 +1,68 @@
 """Attention as a regressor: means, and lines, of the samples that are near in a kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from copy import copy
 from functools import reduce
-from operator import or_
+from itertools import product
+from math import inf, isinf, log2, nan
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+from sklearn.isotonic import IsotonicRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
+    HostArray,
     Namespace,
     default_integer,
     device_of,
     host,
     is_real_floating,
     namespace_of,
+    to_host,
     widest_float,
 )
 from positional_embeddings.sklearn.columns import check_times, with_days
-from positional_embeddings.sklearn.kernels import LOO, Factor, GaussianKernel, Kernel
-from positional_embeddings.sklearn.smooth import Options, Samples, Smooth, Wanted, cut_factor
+from positional_embeddings.sklearn.kernels import (
+    LOO,
+    Column,
+    Factor,
+    GaussianKernel,
+    Kernel,
+    scale_of,
+)
+from positional_embeddings.sklearn.smooth import Hidden, Predicted, Samples, Smooth
 
-# The leave-one-out error is that of so many samples at most, drawn at random.
-_MOST_LEFT_OUT = 2000
+# Samples that are left out at most, drawn at random, and samples around which balls are hidden.
+_MOST_LEFT_OUT, _MOST_HIDDEN, _BALLS = 2000, 300, 7
 
-# A sample with more than this part of the weights around it is alone.
-_ALONE = 1 - 1e-9
+# Samples that a search for many widths leaves out at least, and the width, in extents of a column,
+# from which wider kernels change nothing.
+_LEAST_LEFT_OUT, _FLAT = 500, 4.0
 
-# Residuals with less than this part of the noise's square tell nothing of it.
-_LEAST_SHARE = 1e-9
+# Ridges of lines, in squared widths times the sum of the squared weights; inf takes means.
+_RIDGES = (0.25, 2.0, 16.0, inf)
 
-# Length scales that are tried, as factors of the first one, and of the best of these.
-_COARSE = tuple(2.0**power for power in range(-7, 5))
-_FINE = (2**-0.5, 2**0.5)
-_LEAST_RATIO = 2.0**-24
-_MUCH_LESS = 0.98
-_ROUNDS = 2  # over the kernels of a product
+# Widths in octaves of the first one, the least error that is much less than another, and the widths
+# between a sample and its nearest at which narrower ones change nothing.
+_WIDEST, _NARROWEST, _LESS, _FARTHEST = 10, -24, 0.999, 2.0
 
-_LEVERAGE = Wanted(leverage=True)
+# With many samples wide kernels are slow, and seldom the best: octaves where the search begins.
+_MANY, _START = 20_000, -3
+
+_LEAST = 1e-3  # weight of an error in a fit by the lean
+
+
+class Options(NamedTuple):
+    """The checked options of an `AttentionRegressor`."""
+
+    local_linear: bool
+    cutoff: float | None
+    block_size: int | None
+    max_iter: int
+    tol: float
 
 
 class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -55,23 +78,27 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Weight of a sample at a query: "gaussian" is ``GaussianKernel(length_scale)``. Kernels
         multiply and add: ``GaussianKernel(4.0) + PeriodicKernel(1.0, 0.02) *
         GaussianKernel(8.0)`` is a trend and a season that changes slowly.
-    length_scale : float, sequence of float or "loo", default "loo"
+    length_scale : float, span of time, sequence of these or "loo", default "loo"
         Width of the Gaussian kernel, in the unit of the columns: one number, or one for each
-        column. "loo" takes the width of the least leave-one-out error, in the ratio of the
-        columns' standard deviations. A kernel that is given has its own.
+        column; spans such as "30D" for columns of times. "loo" takes the width of the least
+        leave-one-out error, for each column its own; ``["loo", 2.0]`` chooses one of two. A kernel
+        that is given has its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
-        False takes their mean. Of Gaussian kernels; others always take the mean. Lines end some
-        length scales beyond the samples, where only the last ones weigh anything: there the value
-        of the nearest sample is returned. Planes take memory and time as the square of columns:
-        take means of more than some ten.
+        False takes their mean. Of kernels of one factor, but for periodic ones and places. Slopes
+        shrink where few samples are near, and where a query leaves them; how much is chosen with
+        the widths. Planes take memory and time as the square of columns: take means of more than
+        some ten.
+    leave_out : float or span of time, optional
+        Samples that are not farther than this from a sample are left out with it, in the columns
+        of times, or in all columns if none are times. Noise that lasts some days needs that:
+        without it, it passes for a part of the function.
     cutoff : float, optional
-        Leave out samples that are farther from a query than so many length scales, but for the
-        nearest ones: the time grows with the samples within reach. For kernels with a Gaussian
-        kernel of one column. 6 leaves out weights below 1.6e-8.
+        Leave out samples whose squared distance from a query is larger than that of the nearest
+        one by so many squared widths: less time, and nearly the same function. 6 leaves out
+        weights below 1.6e-8 of the largest; None those below 1.6e-18.
     block_size : int, optional
-        Queries and samples whose weights are computed at a time; chosen if None. All of them
-        never exist together.
+        Queries whose weights are computed at a time, at most; 256 if None.
     max_iter : int, default 10
         Times that each function of a sum is smoothed from what the others leave over, at most.
     tol : float, default 1e-3
@@ -83,8 +110,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     kernel_ : Kernel
         The kernel, its length scales being numbers.
     loo_error_ : array, shape (targets,) or ()
-        Root of the mean square of the leave-one-out errors, of 2,000 samples at most, which are
-        drawn at random, always the same ones.
+        Root of the mean square of the leave-one-out errors, of 2,000 places at most, which are
+        drawn at random, always the same ones. NaN of one place.
     noise_std_ : array, shape (targets,) or ()
         Standard deviation of a measurement around the function, taken to be the same everywhere.
     n_iter_ : int
@@ -100,15 +127,27 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     Notes
     -----
-    Leaving a sample out changes its own prediction from :math:`\hat y_i` to one that misses
-    :math:`y_i` by :math:`(y_i - \hat y_i) / (1 - S_{ii})`, where :math:`S_{ii}` is the weight of
-    the sample in its own prediction. The noise is what residuals have of it, :math:`1 - 2 S_{ii} +
-    \sum_j S_{ij}^2` of its square on average. For a sum of kernels both are approximate: the
-    functions are taken one after the other, and their spreads to be independent.
+    At a query, the widths of a kernel grow by a factor :math:`e` with :math:`e^2 = \max(1, D^2 -
+    3)`, where :math:`D` is the distance of the nearest sample in widths. A query some time ahead
+    of the samples thus gets the mean of about as long a time, and one far from all samples the
+    mean of all. The weights :math:`p_i` of samples at :math:`x_i` are those of the kernel; a line
+    adds to their mean
 
-    Weights of samples count repetitions: a sample of weight 2 is two samples, of which one is
-    left out. A sample of a weight below 1 is left out as a whole, so that small weights may have
-    any unit.
+    .. math::
+        \min(1, 1.4 \sqrt{f} / M) \; t^T C, \quad t = -(V + \lambda I)^{-1} u, \quad M^2 = -t^T u,
+
+    where, in :math:`f` columns in widths, :math:`u` is the mean of :math:`x_i` minus the query,
+    :math:`V` the covariance of the :math:`x_i` and :math:`C` that with the measurements, and
+    :math:`\lambda = e^2 k \sum p_i^2 + (e^2 - 1) |u|^2 / (|u|^2 + \mathrm{tr} V)`. The ridge
+    :math:`k` is the best of 0.25, 2, 16 and infinity (a mean) if a width is chosen, else 0.25.
+
+    Samples are left out by hiding them. The square of the noise is the mean square of the
+    leave-one-out errors divided by the mean of :math:`1 + \sum l_i^2`, where :math:`l_i` is the
+    weight of sample :math:`i` in a prediction. The variance of a new measurement is that of the
+    noise times :math:`1 + \sum l_i^2`, and what balls and half-spaces of samples that are hidden
+    have shown to be missed at a distance; at most the spread of `y` around the prediction.
+
+    Samples at one place are one, of their mean, the sum of their weights and their variance.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
     gaps that are wider. Give such gaps a kernel of their width.
@@ -127,7 +166,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     >>> model = AttentionRegressor().fit(x, np.sin(x[:, 0]))
     >>> mean, std = model.predict([[1.0], [2.0]], return_std=True)
     >>> mean.round(2)
-    array([0.84, 0.91])
+    array([0.84, 0.9 ])
     """
 
     def __init__(
@@ -136,6 +175,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         *,
         length_scale: Any = LOO,
         local_linear: bool = True,
+        leave_out: Any = None,
         cutoff: float | None = None,
         block_size: int | None = None,
         max_iter: int = 10,
@@ -144,6 +184,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         self.kernel = kernel
         self.length_scale = length_scale
         self.local_linear = local_linear
+        self.leave_out = leave_out
         self.cutoff = cutoff
         self.block_size = block_size
         self.max_iter = max_iter
@@ -156,7 +197,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     # What scikit-learn asks for.
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AttentionRegressor":
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None
+    ) -> "AttentionRegressor":
         """Keep the samples, and choose the widths that are to be chosen.
 
         Parameters
@@ -167,7 +210,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         y : array, shape (samples,) or (samples, targets)
             What was measured.
         sample_weight : array, shape (samples,), optional
-            How often each sample counts; 1 if None.
+            How much each sample counts, in any unit; 1 if None. Two samples at one place are one
+            of the sum of their weights.
+        groups : array, shape (samples,), optional
+            Labels, such as of stations or years: the samples of a group are left out together.
 
         Returns
         -------
@@ -176,25 +222,44 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         before = dict(vars(self))
         try:
-            return self._fit(X, y, sample_weight)
+            return self._fit(X, y, sample_weight, groups)
         except Exception:  # as it was, so that it still predicts
             self.__dict__ = before
             raise
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> "AttentionRegressor":
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> "AttentionRegressor":
         options = self._check_options()
         X, self._is_time = with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
-        samples = _samples(X, y, sample_weight)
-        kernel = self._check_kernel(samples.x.shape[0])
+        folded = _fold(X, y, sample_weight, groups)
+        is_time = self._is_time or [False] * X.shape[1]
+        names = getattr(self, "feature_names_in_", [None] * X.shape[1])
+        kernel = self._check_kernel(list(map(Column, names, is_time)))
+        hidden = self._check_leave_out(folded, is_time)
         self._is_flat = y.ndim == 1
-        smoother = _Sum(kernel, samples, options)
-        self.kernel_ = kernel
-        self.n_iter_ = smoother.rounds
-        self._smoother = smoother
+        smoother = _Sum(kernel, folded.samples, hidden, options)
+        self.kernel_, self.n_iter_ = kernel, smoother.rounds
+        self._smoother, self._folded = smoother, folded
         for name, errors in (("loo_error_", smoother.loo_error), ("noise_std_", smoother.noise)):
             setattr(self, name, errors[0] if self._is_flat else errors)
         return self
+
+    def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
+        """Return which samples are left out with each sample."""
+        x, labels = folded.samples.x, folded.group
+        xp = namespace_of(x=x)
+        if self.leave_out is not None and labels is not None:
+            raise wrong_value(
+                "leave_out", "be None where `groups` are given", shown(self.leave_out)
+            )
+        if self.leave_out is not None:
+            radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
+            times = [i for i, kind in enumerate(is_time) if kind] or range(x.shape[0])
+            labels = xp.stack([x[i, :] for i in times])
+            return Hidden(labels, labels, radius)
+        if labels is None:
+            labels = xp.arange(x.shape[1], dtype=x.dtype, device=device_of(x))[None, :]
+        return Hidden(labels, labels, 0.0)
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
         """Return the value of the smooth function.
@@ -204,10 +269,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         X : array or table, shape (queries, columns)
             Where to tell it, as in `fit`.
         return_std : bool, default False
-            Return the standard deviation of a new measurement as well: noise, and what the
-            noise of the samples makes of the function. It does not know where the function
-            itself is too smooth, nor how it goes on beyond the samples. For a sum of kernels it is
-            approximate: see the Notes.
+            Return the standard deviation of a new measurement as well: noise, what the noise of
+            the samples makes of the function, and what is missed far from samples. It is right on
+            average, not at each place. For a sum of kernels it is approximate. NaN of one sample.
 
         Returns
         -------
@@ -223,26 +287,28 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         check_times("X", is_time, self._is_time)
         xp = self._check_library(X)
         dtype = X.dtype if is_real_floating(X.dtype, xp) else widest_float(xp, device_of(X))
-        mean, squares = self._smoother.predict(_as_columns(X, xp), Wanted(squares=return_std))
-        mean = self._restore(mean, dtype, xp)
+        found = self._smoother.predict(_as_columns(X, xp), squares=return_std)
+        mean = self._restore(found.mean, dtype, xp)
         if not return_std:
             return mean
-        noise = xp.reshape(self._smoother.noise, (-1, 1))
-        return mean, self._restore(noise * xp.sqrt(1 + squares), dtype, xp)
+        return mean, self._restore(self._smoother.std(found), dtype, xp)
 
     def predict_left_out(self) -> Any:
-        """Return what is predicted for each sample by all others; of a sum, approximately.
+        """Return what is predicted for each sample by those that are not left out with it.
+
+        This is what a regressor of the same widths, fitted to these others, predicts. For a sum of
+        kernels it is approximate.
 
         Returns
         -------
         array, shape (samples,) or (samples, targets)
-            The predictions, in the order of the samples of `fit`, but for those of weight 0. A
-            sample that is alone within its kernel gets the mean of all.
+            The predictions, in the order of the samples of `fit`, but for those of weight 0.
         """
         check_is_fitted(self)
-        samples = self._smoother.samples
-        left_out = self._smoother.left_out(samples, _LEVERAGE)
-        return self._restore(samples.y - left_out.loo, samples.y.dtype, namespace_of(y=samples.y))
+        smoother = self._smoother
+        mean = smoother.left_out(host.arange(smoother.samples.x.shape[1])).mean
+        mean = smoother._take(mean, self._folded.place)
+        return self._restore(mean, mean.dtype, namespace_of(mean=mean))
 
     def _restore(self, rows: Any, dtype: Any, xp: Namespace) -> Any:
         """Return (targets, queries) as scikit-learn has them."""
@@ -275,7 +341,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             checks.positive_number("tol", self.tol),
         )
 
-    def _check_kernel(self, columns: int) -> Kernel:
+    def _check_kernel(self, columns: list[Column]) -> Kernel:
         """Return a copy of the kernel that may be changed."""
         if isinstance(self.kernel, Kernel):
             if not (isinstance(self.length_scale, str) and self.length_scale == LOO):
@@ -284,15 +350,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             kernel: Kernel = clone(self.kernel)
         elif isinstance(self.kernel, str):
             checks.choice("kernel", self.kernel, ("gaussian",))
-            kernel = GaussianKernel(self.length_scale)
+            kernel = GaussianKernel(clone(self.length_scale, safe=False))
         else:
             raise wrong_type("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
-        kernel._check(columns)
-        if self.cutoff is not None:
-            for term in kernel._terms():
-                if cut_factor(term, columns) is None:
-                    what = f"be None for {term!r}, which has no Gaussian kernel of one column"
-                    raise wrong_value("cutoff", what, self.cutoff)
+        kernel._resolve(columns)
         return kernel
 
 
@@ -301,194 +362,330 @@ def _as_columns(X: Any, xp: Namespace) -> Any:
     return xp.permute_dims(X, (1, 0))
 
 
-def _samples(X: Any, y: Any, sample_weight: Any) -> Samples:
-    """Return the samples, with their columns first."""
-    xp = namespace_of(X=X)
-    x = _as_columns(X, xp)
-    y = xp.astype(xp.asarray(y, device=device_of(X)), x.dtype, copy=False)
-    y = y[None, :] if y.ndim == 1 else xp.permute_dims(y, (1, 0))
-    if sample_weight is None:
-        return Samples(x, y, xp.ones(x.shape[1], dtype=x.dtype, device=device_of(x)))
-    weight = xp.asarray(sample_weight, dtype=x.dtype, device=device_of(x))
-    if tuple(weight.shape) != (x.shape[1],):
-        what = f"have one number for each of {x.shape[1]} samples"
-        raise wrong_value("sample_weight", what, f"shape {tuple(weight.shape)}")
-    wrong = xp.astype(~(weight >= 0) | xp.isinf(weight), xp.int8)
-    if bool(xp.any(wrong != 0)):
-        came = f"{float(weight[int(xp.argmax(wrong))])!r} among them"
+def _checked_weight(weight: HostArray, n: int) -> HostArray:
+    if weight.shape != (n,):
+        what = f"have one number for each of {n} samples"
+        raise wrong_value("sample_weight", what, f"shape {weight.shape}")
+    wrong = ~(weight >= 0) | host.isinf(weight)
+    if wrong.any():
+        came = f"{float(weight[wrong][0])!r} among them"
         raise wrong_value("sample_weight", "be finite and zero or more", came)
-    (kept,) = xp.nonzero(weight)
-    if kept.shape[0] == 0:
+    if not weight.any():
         raise wrong_value("sample_weight", "have a weight above zero", "all zero")
-    return Samples(*(xp.take(part, kept, axis=-1) for part in (x, y, weight)))
+    return weight
+
+
+class _Folded(NamedTuple):
+    """Samples whose places differ, or their groups."""
+
+    samples: Samples
+    group: Any  # (1, places): None without groups
+    place: HostArray  # (samples of a weight above 0,): where each sample is
+
+
+def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
+    """Return the mean, weight and variance of the samples at each place."""
+    xp, on = namespace_of(X=X), device_of(X)
+    x = to_host(_as_columns(X, xp), xp)
+    columns, n = x.shape
+    y = to_host(xp.asarray(y, device=on), xp).astype(x.dtype).reshape(n, -1).T
+    weight, rows = host.ones(n), x
+    if sample_weight is not None:
+        given = xp.asarray(sample_weight, dtype=widest_float(xp, on), device=on)
+        weight = _checked_weight(to_host(given, xp), n)
+    if groups is not None:
+        found, codes = host.unique(host.asarray(groups), return_inverse=True)
+        if codes.shape != (n,) or found.shape[0] < 2:
+            what = f"have a label for each of {n} samples, and two or more different ones"
+            raise wrong_value("groups", what, f"{found.shape[0]} in shape {codes.shape}")
+        rows = host.concatenate([x, codes[None].astype(x.dtype)])
+    kept = host.flatnonzero(weight)
+    order = kept[host.lexsort(rows[:, kept])]
+    rows, y, weight = rows[:, order], y[:, order], weight[order]
+    is_new = host.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
+    at, starts = host.cumsum(is_new) - 1, host.flatnonzero(is_new)
+    place = at[host.argsort(order)]
+    total = host.add.reduceat(weight, starts)
+    mean = host.add.reduceat(weight * y, starts, axis=1) / total
+    within = host.add.reduceat(weight * (y - mean[:, at]) ** 2, starts, axis=1) / total
+    of_places = (rows[:columns, starts], mean, total, within, rows[columns:, starts])
+    *samples, group = (xp.asarray(a.astype(x.dtype), device=on) for a in of_places)
+    return _Folded(Samples(*samples), None if groups is None else group, place)
 
 
 # The smooth functions of a sum.
-
-
-class _LeftOut(NamedTuple):
-    """Some samples and the errors of their predictions, (targets, samples)."""
-
-    y: Any
-    weight: Any
-    residual: Any
-    loo: Any  # the error if the sample is left out
-    share: Any  # part of the noise's square that residuals have on average; None if not asked for
-
-
-def _left_out(
-    terms: Sequence[Smooth], targets: Sequence[Any], samples: Samples, some: Samples, wanted: Wanted
-) -> _LeftOut:
-    """Return errors of some samples, whose `y` is what all terms have added up to, without each."""
-    xp = namespace_of(x=samples.x)
-    parts = [term.predict(some.x, r, wanted) for term, r in zip(terms, targets, strict=True)]
-    residual = some.y - sum(part.mean for part in parts)
-    # Weights below 1 are no repetitions: the whole sample is left out.
-    own = [xp.where(some.weight < 1, some.weight, 1.0) * part.leverage for part in parts]
-    alone = reduce(or_, (share > _ALONE for share in own))
-    # Of functions that are each smoothed from what the others leave over.
-    others = 1 / (1 + sum(share / xp.where(alone, 1.0, 1 - share) for share in own))
-    everyone = _weighted_mean(samples.y, samples.weight, xp)
-    loo = xp.where(alone, some.y - everyone, residual / others)
-    share = None
-    if wanted.squares:
-        # A residual is y - S y, of which the mean square is 1 - 2 S_ii + sum_j S_ij**2.
-        share = 2 * others - 1 + sum(part.squares for part in parts)
-    return _LeftOut(some.y, some.weight, residual, loo, share)
-
-
-def _some_of(samples: Samples) -> Samples:
-    """Return all samples, or some of them drawn at random: steps would be in phase with periods."""
-    n, xp = samples.x.shape[1], namespace_of(x=samples.x)
-    if n <= _MOST_LEFT_OUT:
-        return samples
-    drawn = host.sort(host.random.default_rng(0).choice(n, _MOST_LEFT_OUT, replace=False))
-    on = device_of(samples.x)
-    index = xp.asarray(drawn, dtype=default_integer(xp, on), device=on)
-    return Samples(*(xp.take(part, index, axis=-1) for part in samples))
 
 
 def _weighted_mean(values: Any, weight: Any, xp: Namespace) -> Any:
     return xp.sum(weight * values, axis=-1, keepdims=True) / xp.sum(weight)
 
 
-def _mean_squares(left_out: _LeftOut, xp: Namespace) -> Any:
-    """Return the mean square of the leave-one-out errors of each target."""
-    return _weighted_mean(left_out.loo**2, left_out.weight, xp)[:, 0]
+def _drawn(n: int, most: int) -> HostArray:
+    """Return all indices, or some drawn at random: steps would be in phase with periods."""
+    rng = host.random.default_rng(0)
+    drawn: HostArray = host.sort(rng.choice(n, min(n, most), replace=False))
+    return drawn
 
 
 class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
-    def __init__(self, kernel: Kernel, samples: Samples, options: Options) -> None:
+    def __init__(self, kernel: Kernel, samples: Samples, hidden: Hidden, options: Options) -> None:
         xp = namespace_of(x=samples.x)
-        self.samples = samples
-        self._options = options
-        self.rounds = 1
-        kernels = kernel._terms()
-        chosen = [[f for f in k._factors() if _is_loo(f)] for k in kernels]
-        for factor in filter(_is_loo, kernel._factors()):
-            factor.length_scale = factor._first_scale(samples.x, samples.weight, xp)
-        self._terms = [Smooth(k, samples, options) for k in kernels]
-        # The functions of a sum have a mean of 0, so that none of them has a share in the level.
-        everyone = _weighted_mean(samples.y, samples.weight, xp)
-        self._level = everyone if len(self._terms) > 1 else xp.zeros_like(everyone)
-        self._offsets = [xp.zeros_like(everyone) for _ in self._terms]
-        self._targets = [samples.y] * len(self._terms)
-        if len(self._terms) > 1:
+        self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
+        self._n = samples.x.shape[1]
+        kernels = self._kernels = kernel._terms()
+        widths = [[w for f in k._factors() for w in _begin(f, samples, xp)] for k in kernels]
+        self._ridges = [[_RIDGES[0]] if _is_linear(k, options) else [inf] for k in kernels]
+        self._terms = [self._smooth(k) for k in kernels]
+        # The functions have a mean of 0, so that none of them has a share in the level.
+        self._level = _weighted_mean(samples.y, samples.weight, xp)
+        y = samples.y - self._level
+        self._spread = _weighted_mean(y**2 + samples.within, samples.weight, xp)
+        self._offsets = [xp.zeros_like(self._level) for _ in kernels]
+        self._targets = [y] * len(kernels)
+        self._backfit()
+        if any(widths) and self._n > 1:
+            for i, (k, of_term) in enumerate(zip(kernels, widths, strict=True)):
+                if of_term:
+                    self._ridges[i] = self._choose(k, of_term, self._targets[i])
+                    self._terms[i] = self._smooth(k)
             self._backfit()
-        if any(chosen):
-            for i, (k, factors) in enumerate(zip(kernels, chosen, strict=True)):
-                _choose_scales(k, factors, samples._replace(y=self._targets[i]), options)
-                self._terms[i] = Smooth(k, samples, options)
-            if len(self._terms) > 1:
-                self._backfit()
-        self.loo_error, self.noise = self._errors()
+        self._find_errors()
 
     @property
     def _xp(self) -> Namespace:
         return namespace_of(x=self.samples.x)
 
+    def _smooth(self, kernel: Kernel) -> Smooth:
+        return Smooth(kernel, self.samples, self._options.cutoff, self._options.block_size)
+
+    def _take(self, a: Any, at: HostArray) -> Any:
+        xp, on = self._xp, device_of(a)
+        return xp.take(a, xp.asarray(at, dtype=default_integer(xp, on), device=on), axis=-1)
+
+    def _hidden_from(self, at: HostArray) -> Hidden:
+        return self._hidden._replace(own=self._take(self._hidden.labels, at))
+
     def _backfit(self) -> None:
         """Smooth each function from what the others leave over, until none of them changes."""
-        xp, y = self._xp, self.samples.y - self._level
+        if len(self._terms) == 1:
+            return
+        xp, samples = self._xp, self.samples
+        y = samples.y - self._level
         fitted = [xp.zeros_like(y) for _ in self._terms]
-        variance = _weighted_mean(y**2, self.samples.weight, xp)
-        limit = self._options.tol * float(xp.max(variance)) ** 0.5
+        limit = self._options.tol * float(xp.max(self._spread)) ** 0.5
         for rounds in range(1, self._options.max_iter + 1):
             self.rounds, change = rounds, 0.0
             for i, term in enumerate(self._terms):
                 others = sum((f for j, f in enumerate(fitted) if j != i), xp.zeros_like(y))
                 self._targets[i] = y - others
-                new = term.predict(self.samples.x, self._targets[i], Wanted()).mean
-                self._offsets[i] = _weighted_mean(new, self.samples.weight, xp)
+                found = term.predict(samples.x, self._targets[i], self._ridges[i], squares=False)
+                new = found.mean[0, ...]
+                self._offsets[i] = _weighted_mean(new, samples.weight, xp)
                 new = new - self._offsets[i]
                 change = max(change, float(xp.max(xp.abs(new - fitted[i]))))
                 fitted[i] = new
             if change <= limit:
                 return
 
-    def predict(self, x: Any, wanted: Wanted) -> tuple[Any, Any]:
-        """Return the function (targets, queries), and the squared weights added over its terms."""
-        terms = zip(self._terms, self._targets, strict=True)
-        parts = [term.predict(x, target, wanted) for term, target in terms]
-        squares = sum(part.squares for part in parts) if wanted.squares else None
-        return self._level - sum(self._offsets) + sum(part.mean for part in parts), squares
+    def _choose(self, kernel: Kernel, widths: list["_Width"], target: Any) -> list[float]:
+        """Set widths of a kernel to those of the least leave-one-out error; return the ridge."""
+        xp, samples = self._xp, self.samples
+        at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
+        x, y, weight = (self._take(a, at) for a in (samples.x, target, samples.weight))
+        hidden = self._hidden_from(at)
+        ridges = _RIDGES if _is_linear(kernel, self._options) else (inf,)
+        # Targets count alike, whatever their units.
+        unit = xp.where(self._spread > 0, self._spread, 1.0)
 
-    def left_out(self, some: Samples, wanted: Wanted) -> _LeftOut:
-        """Return errors of some samples, with and without them."""
-        level = self._level - sum(self._offsets)
-        every, some = (part._replace(y=part.y - level) for part in (self.samples, some))
-        return _left_out(self._terms, self._targets, every, some, wanted)
+        def error() -> tuple[float, float]:
+            found = self._smooth(kernel).predict(x, target, ridges, hidden, squares=False)
+            if float(host.median(to_host(found.distance, xp))) > _FARTHEST:
+                return inf, inf
+            errors = xp.sum(_weighted_mean((found.mean - y) ** 2, weight, xp) / unit, axis=(1, 2))
+            best = int(xp.argmin(errors))
+            return float(errors[best]), ridges[best]
 
-    def _errors(self) -> tuple[Any, Any]:
-        """Return the leave-one-out errors, and the standard deviations of the noise."""
+        return [_search(widths, error, _START if self._n > _MANY else 0)]
+
+    def predict(self, x: Any, hidden: Hidden | None = None, *, squares: bool = True) -> Predicted:
+        """Return the function (targets, queries), squared weights added over its terms."""
         xp = self._xp
-        some = self.left_out(_some_of(self.samples), Wanted(leverage=True, squares=True))
-        share = float(_weighted_mean(some.share, some.weight, xp)[0])
-        if share > _LEAST_SHARE:
-            variance = _weighted_mean(some.residual**2, some.weight, xp) / share
-        else:  # the function goes through all samples, which tell nothing of the noise
-            variance = _weighted_mean(some.loo**2, some.weight, xp)
-        return xp.sqrt(_mean_squares(some, xp)), xp.sqrt(variance)[:, 0]
+        parts = [
+            term.predict(x, target, ridges, hidden, squares=squares)
+            for term, target, ridges in zip(self._terms, self._targets, self._ridges, strict=True)
+        ]
+        means, of_terms, distances, leans = zip(*parts, strict=True)
+        mean = self._level - sum(self._offsets) + sum(mean[0, ...] for mean in means)
+        farthest, lean = (reduce(xp.maximum, each) for each in (distances, leans))
+        return Predicted(mean, sum(of_terms), farthest, lean)
+
+    def left_out(self, at: HostArray) -> Predicted:
+        """Return what the other samples predict at some of them; of a sum, nearly."""
+        return self.predict(self._take(self.samples.x, at), self._hidden_from(at))
+
+    def _find_errors(self) -> None:
+        """Find the leave-one-out errors, the noise, and what they miss far from samples."""
+        xp, samples = self._xp, self.samples
+        self._within = _weighted_mean(samples.within, samples.weight, xp)
+        self._misfit: Any = None
+        if self._n == 1:  # repetitions tell of the noise
+            self.loo_error = xp.full_like(self._level[:, 0], nan)
+            self._between = xp.where(self._within > 0, 0.0, nan)
+        else:
+            at = _drawn(self._n, _MOST_LEFT_OUT)
+            found = self.left_out(at)
+            y, weight = (self._take(a, at) for a in (samples.y, samples.weight))
+            if bool(xp.any(xp.isnan(found.mean))):
+                what = "leave each sample another one that predicts it"
+                raise wrong_value("leave_out", what, "none for some sample")
+            squares = _weighted_mean((y - found.mean) ** 2, weight, xp)
+            self.loo_error = xp.sqrt(squares + self._within)[:, 0]
+            self._between = squares / (1 + _weighted_mean(found.squares, weight, xp))
+            self._misfit = self._find_misfit(float(host.median(to_host(found.distance, xp))))
+        self.noise = xp.sqrt(self._within + self._between)[:, 0]
+
+    def _find_misfit(self, first: float) -> Any:
+        """Return by how much errors exceed the noise's, by distance and lean, of the spread.
+
+        Balls and half-spaces that grow are hidden around some samples.
+        """
+        few, thinned, rng = copy(self), _drawn(self._n, _MOST_LEFT_OUT), host.random.default_rng(0)
+        few.samples = samples = Samples(*(self._take(a, thinned) for a in self.samples))
+        few._terms = [few._smooth(k) for k in self._kernels]
+        few._targets = [self._take(target, thinned) for target in self._targets]
+        at = _drawn(thinned.shape[0], _MOST_HIDDEN)
+        points = host.concatenate([term.points(samples.x) for term in few._terms], axis=1).T
+        spread = host.where(self._host(self._spread) > 0, self._host(self._spread), 1.0)
+        last, rows = float(host.ptp(points, axis=1).max()), []
+        radii = host.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else [0.0]
+        x, y = self._take(samples.x, at), self._host(self._take(samples.y, at))
+        for i, radius in enumerate([0.0, *radii]):
+            labels = self._array(host.roll(points, i, axis=0))
+            side = self._array(rng.integers(-1, 2, at.shape[0]))
+            found = few.predict(x, Hidden(self._take(labels, at), labels, float(radius), side))
+            mean, squares, distance, lean = map(self._host, found)
+            missed = (y - mean) ** 2 - self._host(self._between) * (1 + squares)
+            rows.append([(missed / spread).mean(axis=0), distance, lean])
+        missed, distance, lean = (host.concatenate(a) for a in zip(*rows, strict=True))
+        # Distances at equal steps are one, however they are rounded.
+        seen, distance = host.isfinite(missed), host.round(distance, 3)
+        return [
+            IsotonicRegression(y_min=0.0, out_of_bounds="clip").fit(
+                distance[seen], missed[seen], weight[seen]
+            )
+            for weight in (_LEAST + 1 - lean, _LEAST + lean)
+        ]
+
+    def _host(self, a: Any) -> HostArray:
+        return to_host(a, self._xp)
+
+    def _array(self, a: HostArray) -> Any:
+        x = self.samples.x
+        return self._xp.asarray(a, dtype=x.dtype, device=device_of(x))
+
+    def std(self, found: Predicted) -> Any:
+        """Return the standard deviations of new measurements, (targets, queries)."""
+        xp = self._xp
+        variance = self._within + self._between * (1 + found.squares)
+        if self._misfit is not None:
+            distance, lean = self._host(found.distance), self._host(found.lean)
+            around, aside = (fit.predict(distance) for fit in self._misfit)
+            missed = self._array((1 - lean) * around + lean * aside)
+            variance = variance + self._spread * missed
+        return xp.sqrt(xp.minimum(variance, self._spread + (found.mean - self._level) ** 2))
 
 
 # Choosing widths.
 
 
-def _is_loo(factor: Factor) -> bool:
-    return isinstance(factor.length_scale, str)
+class _Width(NamedTuple):
+    """A length scale that is chosen: that of a factor, or of one of its columns."""
+
+    factor: Factor
+    column: int | None
+    most: int  # half octaves that it grows from where a search begins, at most
+
+    def get(self) -> float:
+        scale = self.factor.length_scale
+        return float(scale if self.column is None else scale[self.column])
+
+    def set(self, scale: float) -> None:
+        if self.column is None:
+            self.factor.length_scale = scale
+        else:
+            self.factor.length_scale[self.column] = scale
 
 
-def _choose_scales(
-    kernel: Kernel, factors: list[Factor], samples: Samples, options: Options
-) -> None:
-    """Set length scales of a kernel to those of the least leave-one-out error."""
-    xp, some = namespace_of(x=samples.x), _some_of(samples)
-    # Targets count alike, whatever their units.
-    everyone = _weighted_mean(samples.y, samples.weight, xp)
-    variance = _weighted_mean((samples.y - everyone) ** 2, samples.weight, xp)[:, 0]
-    variance = xp.where(variance > 0, variance, 1.0)
-
-    def error(factor: Factor, scale: Any) -> float:
-        factor.length_scale = scale
-        terms = [Smooth(kernel, samples, options)]
-        left_out = _left_out(terms, [samples.y], samples, some, _LEVERAGE)
-        return float(xp.sum(_mean_squares(left_out, xp) / variance))
-
-    for _ in range(_ROUNDS if len(factors) > 1 else 1):
-        for factor in factors:
-            first = factor.length_scale
-            errors = {ratio: error(factor, _scaled(first, ratio)) for ratio in _COARSE}
-            best = min(errors, key=errors.__getitem__)
-            # Further down, while that pays.
-            while best == min(errors) > _LEAST_RATIO:
-                errors[best / 2] = error(factor, _scaled(first, best / 2))
-                if errors[best / 2] < _MUCH_LESS * errors[best]:
-                    best = best / 2
-            errors |= {best * r: error(factor, _scaled(first, best * r)) for r in _FINE}
-            factor.length_scale = _scaled(first, min(errors, key=errors.__getitem__))
+def _begin(factor: Factor, samples: Samples, xp: Namespace) -> list[_Width]:
+    """Set the length scales that are to be chosen to where a search begins; return them."""
+    given = factor.length_scale
+    if LOO not in (given if isinstance(given, list) else [given]):
+        return []
+    first = factor._first_scale(samples.x, samples.weight, xp)
+    if not isinstance(first, list):
+        factor.length_scale = first
+        return [_Width(factor, None, 2 * _WIDEST)]
+    given = given if isinstance(given, list) else [given] * len(first)
+    factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
+    x = factor._select(samples.x, xp)
+    extents = xp.max(x, axis=1) - xp.min(x, axis=1)
+    ratios = [_FLAT * float(extents[i]) / f for i, f in enumerate(first)]
+    most = [int(2 * log2(max(1.0, ratio))) for ratio in ratios]
+    return [_Width(factor, i, most[i]) for i, g in enumerate(given) if g == LOO]
 
 
-def _scaled(scale: Any, ratio: float) -> Any:
-    return [ratio * s for s in scale] if isinstance(scale, list) else ratio * scale
+def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], start: int) -> float:
+    """Set widths to those of the least error, by coordinate descent; return the ridge.
+
+    Steps are half octaves. All widths are tried in the ratio that they begin with, from `start` to
+    narrower ones and to wider ones while these are better, and then one by one from the two best.
+    A width that has grown by its most stays there.
+    """
+    first = [width.get() for width in widths]
+    tried: dict[tuple[int, ...], tuple[float, float]] = {}
+
+    def put(steps: tuple[int, ...]) -> None:
+        for width, scale, step in zip(widths, first, steps, strict=True):
+            width.set(scale * 2 ** (step / 2))
+
+    def at(steps: tuple[int, ...]) -> float:
+        if steps not in tried:
+            put(steps)
+            tried[steps] = error()
+        return tried[steps][0]
+
+    def alike(octave: int) -> tuple[int, ...]:
+        return tuple(min(2 * octave, width.most) for width in widths)
+
+    narrow = wide = start
+    while narrow > _NARROWEST and not isinf(at(alike(narrow))):
+        narrow -= 1
+    while wide < _WIDEST and at(alike(wide + 1)) < at(alike(wide)):
+        wide += 1
+    coarse = list(map(alike, range(wide, narrow - 1, -1)))
+    around = [inf, *map(at, coarse), inf]
+    minima = [s for i, s in enumerate(coarse) if at(s) <= min(around[i], around[i + 2])]
+    found = []
+    for minimum in sorted(minima, key=at)[:2]:
+        best = minimum
+        for step in (4, 2, 1):
+            moved = True
+            while moved:
+                moved = False
+                for i, sign in product(range(len(widths)), (step, -step)):
+                    moved_to = min(best[i] + sign, widths[i].most)
+                    trial = (*best[:i], moved_to, *best[i + 1 :])
+                    if at(trial) < _LESS * at(best):
+                        best, moved = trial, True
+        found.append(best)
+    best = min(found, key=at)
+    put(best)
+    return tried[best][1]
+
+
+def _is_linear(kernel: Kernel, options: Options) -> bool:
+    """Tell whether lines are fitted: by radial kernels that are no product."""
+    own = getattr(kernel, "local_linear", False)
+    return options.local_linear if own is None else own

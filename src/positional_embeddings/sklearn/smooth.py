@@ -1,268 +1,275 @@
 """One smooth function: attention of queries to samples, by one kernel.
 
-Means of samples and of their products, weighted by the kernel, come from the same attention. They
-give a plane around each query, the weight of a sample in its own prediction, and what the noise of
-the samples makes of the function.
+Queries are taken in leaves of near ones, each with the samples within its reach. Coordinates are
+distances from a query of the leaf, in widths of the kernel, so that no moment cancels.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import accumulate, chain, pairwise
+from math import inf, isfinite, isinf, log, nan
+from operator import add, and_
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.memory import cuts
+from scipy.spatial import KDTree
+
 from positional_embeddings._core.namespace import (
     HostArray,
-    Namespace,
+    default_integer,
     device_of,
     host,
     namespace_of,
     to_host,
 )
-from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.masks.mask import Mask, Points
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, unite
-from positional_embeddings.sklearn.kernels import GaussianKernel, Kernel
+from positional_embeddings.sklearn.kernels import Kernel
 
-# Added to the variances of samples around a query, in squared length scales: a plane through
-# samples that are all at one place is level.
-_RIDGE = 1e-6
+# A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
+# D**2 - _NEAR, 1 at 2 widths.
+_NEAR = 3.0
 
-# Numbers of which the means around queries are computed together.
-_MOST_MEANS = 2**22
+# Weights below exp(-_NOTHING) of the largest one change nothing in float64.
+_NOTHING = 41.0
 
+# A slope moves a mean by so many local standard deviations, times the root of columns, at most.
+_MOST_TILT = 1.4
 
-class Options(NamedTuple):
-    """The checked options of an `AttentionRegressor`."""
+# A leaf has so many queries, weights and widths at most.
+_MOST_QUERIES, _MOST_WEIGHTS, _MOST_EXTENT = 256, 2**16, 64.0
 
-    local_linear: bool
-    cutoff: float | None
-    block_size: int | None
-    max_iter: int
-    tol: float
+# The least weight of a sample, as a part of the largest one, and what is added to no zero.
+_LIGHTEST, _TINY = 1e-100, 1e-300
+
+# Widths that a reach is larger, for places that are rounded.
+_SLACK = 1e-3
 
 
 class Samples(NamedTuple):
-    """Samples of a weight above 0, in the widest float."""
+    """Places with a weight above 0, in the widest float."""
 
     x: Any  # (columns, samples)
-    y: Any  # (targets, samples)
+    y: Any  # (targets, samples): means at a place
     weight: Any  # (samples,)
+    within: Any  # (targets, samples): variances at a place
 
 
-class Wanted(NamedTuple):
-    """What is wanted of a smooth function beside its mean."""
+class Hidden(NamedTuple):
+    """A query does not see the samples of which all labels are within a radius of its own."""
 
-    leverage: bool = False
-    squares: bool = False
+    own: Any  # (labels, queries)
+    labels: Any  # (labels, samples)
+    radius: float
+    side: Any = None  # (queries,): 1 hides samples of a larger first label, too, -1 of a smaller
+
+    def hides(self, rows: Any, columns: Any) -> Any:
+        """Return which samples are hidden from which queries, (rows, columns)."""
+        xp = namespace_of(own=self.own)
+        own, labels = xp.take(self.own, rows, axis=1), xp.take(self.labels, columns, axis=1)
+        away = [k[None, :] - q[:, None] for q, k in zip(_rows(own), _rows(labels), strict=True)]
+        within = (xp.abs(a) <= self.radius if self.radius else a == 0 for a in away)
+        hides = reduce(and_, within)
+        if self.side is None:
+            return hides
+        return hides | (xp.take(self.side, rows)[:, None] * away[0] > 0)
 
 
 class Predicted(NamedTuple):
-    """A smooth function at queries."""
+    """A smooth function at queries; NaN where a query sees no sample."""
 
-    mean: Any  # (targets, queries)
-    leverage: Any  # (queries,): weight of the sample itself; None if not asked for
-    squares: Any  # (queries,): sum of the squared weights; None if not asked for
-
-
-class _Local(NamedTuple):
-    """Means around queries, weighted by the kernel."""
-
-    total: Any  # (queries,): sum of the weights, in units of exp(reference)
-    y: Any  # (targets, queries)
-    u: Any  # (features, queries)
-    cov: Any  # (queries, features, features); (queries,) in all where no plane is fitted
-    cov_y: Any  # (features, targets, queries); None where no plane is fitted
+    mean: Any  # (ridges, targets, queries)
+    squares: Any  # (queries,): sum of the squared weights, with the last ridge
+    distance: Any  # (queries,): to the nearest sample that is seen, in widths
+    lean: Any  # (queries,): 0 if samples are all around, 1 if all are on one side
 
 
 class Smooth:
     """Attention of queries to samples, by one kernel."""
 
-    def __init__(self, kernel: Kernel, samples: Samples, options: Options) -> None:
+    def __init__(
+        self, kernel: Kernel, samples: Samples, cutoff: float | None, most_queries: int | None
+    ) -> None:
         xp = namespace_of(x=samples.x)
-        self._kernel, self._options = kernel, options
-        self._is_linear = isinstance(kernel, GaussianKernel) and (
-            options.local_linear if kernel.local_linear is None else kernel.local_linear
-        )
-        self._cut: Any = None
-        self._places: Any = None  # of the samples, ascending; on the host
-        x, weight = samples.x, samples.weight
-        if options.cutoff is not None:
-            self._cut = cut_factor(kernel, x.shape[0])
-            self._order = xp.argsort(self._place(x))
-            x, weight = (xp.take(a, self._order, axis=-1) for a in (x, weight))
-            self._places = to_host(self._place(x), xp)
-        u = kernel._encode(x, xp)
-        # Products of large numbers would leave few digits to their variance.
-        self._centre = xp.mean(u, axis=1, keepdims=True)
-        self._u = u - self._centre
-        self._log_weight = xp.log(weight)
-        # Of repetitions each has its own noise; a weight below 1 is that of one sample.
-        self._log_squared_weight = self._log_weight + xp.log(xp.where(weight < 1, weight, 1.0))
+        self._kernel, self._most_queries = kernel, most_queries or _MOST_QUERIES
+        scales = [factor._scales(samples.x.shape[0]) for factor in kernel._factors()]
+        if all(factor._is_gaussian for factor in kernel._factors()):
+            scales = [list(chain(*scales))]  # their product is one of all coordinates
+        stops = list(accumulate(map(len, scales)))
+        self._parts = [slice(start, stop) for start, stop in pairwise([0, *stops])]
+        flat = xp.asarray(list(chain(*scales)), dtype=samples.x.dtype, device=device_of(samples.x))
+        self._scale = flat[:, None]
+        self._places = kernel._encode(samples.x, xp)
+        self._weight = xp.clip(samples.weight / xp.max(samples.weight), _LIGHTEST, None)
+        nothing = _NOTHING - log(float(xp.min(self._weight)))
+        reach = max(factor._reach(nothing) for factor in kernel._factors())
+        self._cutoff, self._is_cut = cutoff or reach, cutoff is not None
+        self._tree = KDTree(self.points(samples.x))
 
-    @property
-    def _xp(self) -> Namespace:
-        return namespace_of(u=self._u)
+    def points(self, x: Any) -> HostArray:
+        """Return places in widths of the kernel, on the host, (queries, features)."""
+        xp = namespace_of(x=x)
+        points: HostArray = to_host(self._kernel._encode(x, xp) / self._scale, xp).T
+        return points
 
-    def _place(self, x: Any) -> Any:
-        """Return samples or queries in the unit of the kernel that the cutoff is for."""
-        return self._cut._encode(x, namespace_of(x=x))[0, :]
+    def predict(
+        self,
+        x: Any,
+        y: Any,
+        ridges: Sequence[float],
+        hidden: Hidden | None = None,
+        *,
+        squares: bool = True,
+    ) -> Predicted:
+        """Return the function of samples y at x, for each ridge; squares where asked for."""
+        xp = namespace_of(x=x)
+        places, order, parts = self._kernel._encode(x, xp), [], []
+        for at, middle, extent, first in self._leaves(self.points(x), hidden):
+            rows, reach = self._index(at), first
+            query = xp.take(places, rows, axis=1)
+            while True:
+                found = self._seen_from(middle, extent + reach)
+                columns = self._index(found)
+                hides = None if hidden is None else hidden.hides(rows, columns)
+                needed, part = self._of_leaf(query, columns, y, ridges, hides, squares=squares)
+                if hides is None or needed <= reach or found.shape[0] == y.shape[1]:
+                    break
+                reach = 4 * reach if isinf(needed) else needed + _SLACK
+            order.append(at)
+            parts.append(part)
+        back = self._index(host.argsort(host.concatenate(order)))
+        columns = (xp.concat(part, axis=-1) for part in zip(*parts, strict=True))
+        return Predicted(*(xp.take(part, back, axis=-1) for part in columns))
 
-    def predict(self, x: Any, y: Any, wanted: Wanted) -> Predicted:
-        """Return the function of samples y at x, which are samples where leverage is wanted."""
-        xp = self._xp
-        if self._cut is None:
-            return self._in_chunks(x, y, wanted)
-        order = xp.argsort(self._place(x))
-        back = xp.argsort(order)
-        y = xp.take(y, self._order, axis=1)
-        ascending = self._in_chunks(xp.take(x, order, axis=1), y, wanted)
-        return Predicted(*(None if a is None else xp.take(a, back, axis=-1) for a in ascending))
+    def _index(self, at: HostArray) -> Any:
+        xp, on = namespace_of(places=self._places), device_of(self._places)
+        return xp.asarray(at, dtype=default_integer(xp, on), device=on)
 
-    def _in_chunks(self, x: Any, y: Any, wanted: Wanted) -> Predicted:
-        xp = self._xp
-        features, targets = self._u.shape[0], y.shape[0]
-        means = 2 + (features + targets) * (features + 1 if self._is_linear else 1)
-        length = max(1, _MOST_MEANS // means)
-        parts = [self._predict(x[:, at], y, wanted) for at in cuts(x.shape[1], length)]
-        return Predicted(
-            *(
-                None if of_parts[0] is None else xp.concat(of_parts, axis=-1)
-                for of_parts in zip(*parts, strict=True)
-            )
-        )
+    def _leaves(
+        self, points: HostArray, hidden: Hidden | None
+    ) -> Iterator[tuple[HostArray, HostArray, float, float]]:
+        """Return queries near each other, their middle and extent, and their reach."""
+        nearest = 1 if hidden is None else min(2, self._places.shape[1])
+        squared = self._tree.query(points, [nearest])[0][:, 0] ** 2
+        widening = host.maximum(squared - _NEAR, 1.0)
+        reaches = host.sqrt(squared + self._cutoff**2 * widening) + _SLACK
+        stack = [host.arange(points.shape[0])]
+        while stack:
+            at = stack.pop()
+            low, high = points[at].min(axis=0), points[at].max(axis=0)
+            lengths, middle, half = high - low, (low + high) / 2, at.shape[0] // 2
+            extent, reach = float(host.linalg.norm(lengths)) / 2, float(reaches[at].max())
+            if half and (
+                at.shape[0] > self._most_queries
+                or lengths.max() > _MOST_EXTENT * widening[at].min() ** 0.5
+                or at.shape[0] * self._count(middle, extent + reach) > _MOST_WEIGHTS
+            ):
+                order = host.argpartition(points[at, lengths.argmax()], half)
+                stack += [at[order[:half]], at[order[half:]]]
+            else:
+                yield at, middle, extent, reach
 
-    def _predict(self, x: Any, y: Any, wanted: Wanted) -> Predicted:
-        xp = self._xp
-        query = self._kernel._encode(x, xp) - self._centre
-        near = None if self._cut is None else self._mask(to_host(self._place(x), xp))
-        # A sample weighs 1 for itself: the unit in which its share of all weights is wanted.
-        local = self._around(query, y, near, reference=0.0 if wanted.leverage else None)
-        tilt = self._tilt(query, local)
-        mean = local.y
-        if tilt is not None:
-            mean = mean + xp.sum(tilt[:, None, :] * local.cov_y, axis=0)
-        leverage = squares = None
-        if wanted.leverage:
-            offset = 0.0 if tilt is None else xp.sum(tilt * (query - local.u), axis=0)
-            leverage = (1 + offset) / local.total
-        if wanted.squares:
-            squares = self._squares(query, local, tilt, near)
-        return Predicted(mean, leverage, squares)
+    def _count(self, middle: HostArray, radius: float) -> int:
+        return int(self._tree.query_ball_point(middle, radius, return_length=True))
 
-    def _around(
-        self, query: Any, y: Any, near: Mask | None, *, reference: Any, power: int = 1
-    ) -> _Local:
-        """Return the means around queries of weights to a power.
+    def _seen_from(self, middle: HostArray, radius: float) -> HostArray:
+        """Return the indices of the samples within a radius, and perhaps of more."""
+        if 4 * self._count(middle, radius) > self._tree.n:  # lists of them take longer than all
+            found = range(self._tree.n)
+        else:
+            found = self._tree.query_ball_point(middle, radius, return_sorted=True)
+        columns: HostArray = host.asarray(found, dtype=host.int64)
+        return columns
 
-        One more key, of a score that is known, tells the sum of all weights.
-        """
-        xp, u = self._xp, self._u
-        f, t = u.shape[0], y.shape[0]
-        ones = xp.ones_like(u[:1, :])
-        half = xp.sum(u * u, axis=0, keepdims=True) / 2
-        log_weight = self._log_weight if power == 1 else self._log_squared_weight
-        keys = [u, log_weight[None, :] - power * half]
-        queries = [power * query, xp.ones_like(query[:1, :])]
-        second = 2 * half
-        if self._is_linear:
-            n = u.shape[1]
-            second = xp.reshape(u[:, None, :] * u[None, :, :], (f * f, n))
-            second = xp.concat(
-                [second, xp.reshape(u[:, None, :] * y[None, :, :], (f * t, n))], axis=0
-            )
-        values = xp.concat([ones, y, u, second], axis=0)
-        if reference is not None:
-            above = power * xp.sum(query * query, axis=0, keepdims=True) / 2
-            queries.append(reference + above)
-            keys.append(xp.zeros_like(ones))
-        key = xp.concat(keys, axis=0)
-        if reference is not None:
-            known = xp.concat([xp.zeros_like(key[:-1, :1]), xp.ones_like(key[-1:, :1])], axis=0)
-            key = xp.concat([key, known], axis=1)
-            values = xp.concat([values, xp.zeros_like(values[:, :1])], axis=1)
-        output = scaled_dot_product_attention(
-            xp.concat(queries, axis=0),
-            key,
-            values,
-            scale=1.0,
-            mask=near,
-            offset=None if near is None else 0,
-            block_size=self._options.block_size,
-        )
-        seen, m = output[0, :], query.shape[1]
-        means = output[1:, :] / seen
-        total = None if reference is None else seen / (1 - seen)
-        mean_y, mean_u, second = means[:t, :], means[t : t + f, :], means[t + f :, :]
-        if not self._is_linear:
-            return _Local(total, mean_y, mean_u, second[0, :] - xp.sum(mean_u**2, axis=0), None)
-        square = xp.reshape(second[: f * f, :], (f, f, m)) - mean_u[:, None, :] * mean_u[None, :, :]
-        cross = xp.reshape(second[f * f :, :], (f, t, m)) - mean_u[:, None, :] * mean_y[None, :, :]
-        return _Local(total, mean_y, mean_u, xp.permute_dims(square, (2, 0, 1)), cross)
-
-    def _tilt(self, query: Any, local: _Local) -> Any:
-        """Return what a plane adds to the weight of a sample, per distance from their mean."""
-        if not self._is_linear:
-            return None
-        xp = self._xp
-        f = query.shape[0]
-        ridge = _RIDGE * xp.eye(f, dtype=query.dtype, device=device_of(query))
-        away = xp.permute_dims(query - local.u, (1, 0))[..., None]
-        return xp.permute_dims(xp.linalg.solve(local.cov + ridge, away)[..., 0], (1, 0))
-
-    def _squares(self, query: Any, local: _Local, tilt: Any, near: Mask | None) -> Any:
-        """Return the sum of the squared weights of all samples, of each query."""
-        xp = self._xp
-        reference, total, no_targets = 0.0, local.total, self._u[:0, :]
-        if total is None:
-            spread = xp.linalg.trace(local.cov) if self._is_linear else local.cov
-            # The mean score is below the logarithm of the sum of weights, by log(n) at most.
-            reference = -(xp.sum((query - local.u) ** 2, axis=0) + spread)[None, :] / 2
-            total = self._around(query, no_targets, near, reference=reference).total
-        squared = self._around(query, no_targets, near, reference=2 * reference, power=2)
-        ratio = squared.total / total**2
-        if tilt is None:
-            return ratio
-        level = 1 + xp.sum(tilt * (squared.u - local.u), axis=0)
-        rows = xp.permute_dims(tilt, (1, 0))[:, None, :]
-        slope = rows @ squared.cov @ xp.matrix_transpose(rows)
-        return ratio * (level**2 + xp.reshape(slope, (query.shape[1],)))
-
-    def _mask(self, queries: HostArray) -> "_BetweenMask":
-        """Return the mask of samples beyond the cutoff, but for the nearest on each side."""
-        places, cutoff = self._places, self._options.cutoff
-        n = places.shape[0]
-        at = host.searchsorted(places, queries)
-        before, after = (places[host.clip(i, 0, n - 1)] for i in (at - 1, at))
-        starts = host.searchsorted(places, host.minimum(queries - cutoff, before))
-        stops = host.searchsorted(places, host.maximum(queries + cutoff, after), side="right")
-        return _BetweenMask(starts, stops, n)
+    def _of_leaf(
+        self,
+        query: Any,
+        columns: Any,
+        y: Any,
+        ridges: Sequence[float],
+        hides: Any,
+        *,
+        squares: bool,
+    ) -> tuple[float, Predicted]:
+        """Return how far queries have to see, and the function at them, of the samples near."""
+        xp, origin = namespace_of(query=query), query[:, :1]
+        weight, y = xp.take(self._weight, columns), xp.take(y, columns, axis=1)
+        sample = (xp.take(self._places, columns, axis=1) - origin) / self._scale
+        query = (query - origin) / self._scale
+        distances = [_squared(query[part, :], sample[part, :]) for part in self._parts]
+        squared = reduce(add, distances)
+        if hides is not None:
+            squared = xp.where(hides, inf, squared)
+        nearest = xp.clip(xp.min(squared, axis=1, keepdims=True), 0.0, None)
+        sees = xp.isfinite(nearest)
+        widening = xp.where(sees, xp.clip(nearest - _NEAR, 1.0, None), 1.0)
+        limit = nearest + self._cutoff**2 * widening
+        # The nearest is within two widths, so that its weight is no small number.
+        p = self._kernel._weights(distances, widening)
+        if self._is_cut:
+            p = xp.where(squared <= limit, p, 0.0)
+        if hides is not None:
+            p = xp.where(hides & sees, 0.0, p)
+        # The moments of the weights.
+        f, t, m = sample.shape[0], y.shape[0], query.shape[1]
+        is_linear = any(map(isfinite, ridges))
+        second = [_products(sample, sample), _products(sample, y)] if is_linear else [sample**2]
+        values = xp.concat([xp.ones_like(y[:1, :]), y, sample, *second], axis=0) * weight
+        moments = p @ xp.matrix_transpose(values)
+        total = moments[:, :1]
+        moments = moments[:, 1:] / total
+        mean_y, mean, second = moments[:, :t], moments[:, t : t + f], moments[:, t + f :]
+        ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
+        away = mean - xp.matrix_transpose(query)
+        if is_linear:
+            cov = xp.reshape(second[:, : f * f], (m, f, f)) - mean[:, :, None] * mean[:, None, :]
+            with_y = xp.reshape(second[:, f * f :], (m, f, t))
+            cov_y = with_y - mean[:, :, None] * mean_y[:, None, :]
+            spread = xp.linalg.trace(cov)
+        else:
+            spread = xp.sum(second - mean**2, axis=1)
+        off = xp.sum(away**2, axis=1)
+        lean = off / xp.clip(off + spread, _TINY, None)
+        # A line for each ridge: what it adds to the mean, and to the weights.
+        widening, means, tilt = widening[:, 0], [], None
+        for ridge in ridges:
+            if not isfinite(ridge):
+                means.append(mean_y)
+                tilt = None
+                continue
+            guard = ridge * widening * ratio + (widening - 1) * lean
+            tilt = _tilt(cov, away, guard)
+            means.append(mean_y + xp.sum(tilt * cov_y, axis=1))
+        if squares and tilt is not None:
+            slope = tilt[:, :, 0]
+            p = p * (1 - xp.sum(slope * mean, axis=1, keepdims=True) + slope @ sample)
+            ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
+        mean = xp.stack([xp.matrix_transpose(xp.where(sees, part, nan)) for part in means])
+        return float(xp.max(xp.sqrt(limit))), Predicted(mean, ratio, xp.sqrt(nearest[:, 0]), lean)
 
 
-def cut_factor(kernel: Kernel, columns: int) -> GaussianKernel | None:
-    """Return the factor of a kernel whose one column tells which samples are far."""
-    for factor in kernel._factors():
-        if isinstance(factor, GaussianKernel) and len(factor._own_columns(columns)) == 1:
-            return factor
-    return None
+def _tilt(cov: Any, away: Any, guard: Any) -> Any:
+    """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
+    xp, f = namespace_of(cov=cov), away.shape[1]
+    eye = xp.eye(f, dtype=cov.dtype, device=device_of(cov))
+    tilt = -xp.linalg.solve(cov + guard[:, None, None] * eye, away[:, :, None])
+    size = xp.sqrt(xp.clip(-xp.sum(tilt[:, :, 0] * away, axis=1), _TINY, None))
+    return tilt * xp.clip(_MOST_TILT * f**0.5 / size, None, 1.0)[:, None, None]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _BetweenMask(Mask):
-    """Query i sees the samples from starts[i] to before stops[i], and what comes after them all."""
+def _squared(query: Any, sample: Any) -> Any:
+    """Return the squared distances, (queries, samples), as one product; rounding may be below 0.
 
-    starts: HostArray  # ascending, as stops are
-    stops: HostArray
-    samples: int
+    Coordinates are from a query of the leaf, so that little cancels.
+    """
+    xp = namespace_of(query=query)
+    q, k = (xp.sum(a * a, axis=0, keepdims=True) for a in (query, sample))
+    queries = xp.concat([-2 * query, q, xp.ones_like(q)], axis=0)
+    samples = xp.concat([sample, xp.ones_like(k), k], axis=0)
+    return xp.matrix_transpose(queries) @ samples
 
-    def _hides(self, q: Points, k: Points) -> Any:
-        starts, stops = (q.take(a[:, None], 0, 0) for a in (self.starts, self.stops))
-        outside = (k.values < starts) | (k.values >= stops)
-        return outside & (k.values < self.samples)
 
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        start, stop = hull(queries)
-        starts, stops = self.starts[start:stop], self.stops[start:stop]
-        after = clip(self.samples, k_len, k_len)
-        return Reach(
-            unite([(int(starts[0]), int(stops[-1])), *after]),
-            unite([(int(starts[-1]), int(stops[0])), *after]),
-        )
+def _rows(a: Any) -> list[Any]:
+    return [a[i, :] for i in range(a.shape[0])]
+
+
+def _products(a: Any, b: Any) -> Any:
+    xp, n = namespace_of(a=a), a.shape[1]
+    return xp.reshape(a[:, None, :] * b[None, :, :], (a.shape[0] * b.shape[0], n))
