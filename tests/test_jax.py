@@ -169,6 +169,20 @@ def test_attention_in_loops_has_the_gradients_of_attention_at_once():
         assert bool(jnp.all(jnp.isfinite(got)))
 
 
+def test_one_block_is_no_loop():
+    q, k, v = (
+        jnp.asarray(x, dtype=jnp.float32)
+        for x in np.random.default_rng(3).normal(size=(3, 4, 20, 3))
+    )
+
+    def attend(size):
+        return scaled_dot_product_attention(q, k, v, mask=CausalMask(), block_size=size)
+
+    assert "scan" in str(jax.make_jaxpr(lambda: attend(7))())
+    assert "scan" not in str(jax.make_jaxpr(lambda: attend(20))())
+    np.testing.assert_allclose(jax.jit(attend, static_argnums=0)(20), attend(7), atol=1e-6)
+
+
 def test_many_scores_are_looped_over_and_bound_memory():
     """Neither what is compiled nor what it holds grows with the scores."""
 
