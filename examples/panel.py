@@ -244,7 +244,7 @@ def draw(path, table):
     left.set_xticks([1, 1.5, 2, 3, 5], ["1", "1.5", "2", "3", "5"], minor=False)
     left.set_xticks([], minor=True)
     left.grid(axis="y", color="#eeeeee")
-    left.legend(loc="upper right")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=7)
     right.axvline(95, color="#aaaaaa", lw=1)
     right.grid(axis="y", color="#eeeeee")
     right.set(xlabel="% within nominal 95 % bands", xlim=(60, 100))

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 # The code of coming_from.md and of the command line is compared by tests of its own.
 PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("attention", "coordinates"))]
-PAGES += [ROOT / "docs" / f"{name}.md" for name in ("contents", "masks", "rotary")]
+PAGES += [ROOT / "docs" / f"{name}.md" for name in ("contents", "masks", "rotary", "smoothing")]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
 LIBRARIES = ("jax", "torch")
@@ -24,6 +24,12 @@ BLOCKS = [
     for number, (library, code) in enumerate(CODE.findall(page.read_text(encoding="utf-8")))
 ]
 LINKED = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_clone(monkeypatch):
+    """Blocks read files of the clone."""
+    monkeypatch.chdir(ROOT)
 
 
 def run(code):
@@ -43,15 +49,22 @@ def test_cupy_differs_by_one_line():
     run(code.replace("import numpy as xp", "import cupy as xp"))
 
 
-@pytest.mark.parametrize("page", [README, ROOT / "docs" / "masks.md"], ids=lambda page: page.stem)
-def test_the_picture_is_what_is_printed(page, capsys):
+PRINTING = {
+    README: "print(describe_mask",
+    ROOT / "docs" / "masks.md": "print(describe_mask",
+    ROOT / "docs" / "smoothing.md": "print(name",
+}
+
+
+@pytest.mark.parametrize("page", PRINTING, ids=lambda page: page.stem)
+def test_the_text_is_what_is_printed(page, capsys):
     text = page.read_text(encoding="utf-8")
-    (code,) = (code for _, code in CODE.findall(text) if "print(describe_mask" in code)
+    (code,) = (code for _, code in CODE.findall(text) if PRINTING[page] in code)
     run(code)
     assert f"```text\n{capsys.readouterr().out}```" in text
 
 
-@pytest.mark.parametrize("what", ["forecast", "from_hf_config"])
+@pytest.mark.parametrize("what", ["forecast", "cross_val_score", "from_hf_config"])
 def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
     text = README.read_text(encoding="utf-8")
     (code,) = (code for _, code in CODE.findall(text) if what in code)
