@@ -1018,7 +1018,8 @@ def test_months_and_quarters_are_as_long_as_they_are():
 
 
 def test_texts_of_spans_are_lengths_too():
-    for text, span in (("36h", timedelta(hours=36)), (pd.offsets.Hour(36), timedelta(hours=36))):
+    offsets = [(pd.offsets.Day(), timedelta(days=1)), (pd.offsets.Week(), timedelta(days=7))]
+    for text, span in (("36h", timedelta(hours=36)), *offsets):
         for encoding, option in (("fourier", "wavelengths"), ("random_fourier", "length_scale")):
             options = {"random_state": 0, "dim": 4} if option == "length_scale" else {}
             got, expected = (

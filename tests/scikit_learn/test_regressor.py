@@ -9,6 +9,7 @@ import textwrap
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -870,3 +871,13 @@ def test_errors(name):
     call, kind, message = ERRORS[name]
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_offsets_of_pandas_are_length_scales():
+    dates = pd.date_range("2024-01-01", periods=60)
+    y = np.sin(np.arange(60) / 5)
+    got, expected = (
+        AttentionRegressor(GaussianKernel(scale)).fit(dates, y).predict(dates)
+        for scale in (pd.offsets.Week(), "7D")
+    )
+    np.testing.assert_array_equal(got, expected)

@@ -49,18 +49,20 @@ def listed(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def span_of(span: Any) -> Any:
+def span_of(span: Any, *, by_calendar: bool = True) -> Any:
     """Return a text such as "24h" or "30D", or an offset of pandas, as a timedelta.
 
-    An offset by one day, week, month, quarter or year becomes the name of this part of the
-    calendar. Anything else is returned as it came.
+    With `by_calendar` an offset by one day, week, month, quarter or year becomes the name of this
+    part of the calendar. Anything else is returned as it came.
     """
     text = getattr(span, "freqstr", span)
     match = _TEXT.fullmatch(text) if isinstance(text, str) and text not in CALENDAR else None
     if match is None:
         return span
     count, unit = match.groups()
-    if text is not span and count is None:  # "MS", "BQE-DEC" and the like are pandas' own
+    if (
+        text is not span and count is None and by_calendar
+    ):  # "MS", "BQE-DEC" and the like are pandas' own
         part = unit.removesuffix("E").removesuffix("S").removeprefix("B")
         if part in _OFFSETS:
             return _OFFSETS[part]
@@ -83,7 +85,7 @@ def check_spans(
     Spans of times may be texts and offsets, as `span_of` takes them, and with `by_calendar` the
     names of parts of the calendar. Numbers are checked by `in_range`.
     """
-    checked = [span_of(span) if of_times else span for span in spans]
+    checked = [span_of(s, by_calendar=by_calendar) if of_times else s for s in spans]
     for span in checked:
         if not of_times:
             if not is_real_number(span):

@@ -439,7 +439,7 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
     """Return a length as a number, a span of time in days; "loo" as it is, if it may be."""
     if isinstance(scale, str) and scale == LOO and not is_period:
         return scale
-    span = span_of(scale) if is_time else scale
+    span = span_of(scale, by_calendar=is_period) if is_time else scale
     if is_time and is_timedelta(span):
         return length_of(name, span) / DAY
     if not (isinstance(span, str) or is_timedelta(span)):
