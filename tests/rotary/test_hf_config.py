@@ -157,6 +157,11 @@ def test_the_outer_original_length_wins(parameters, scaling):
     assert RoPE.from_hf_config(config | {"rope_parameters": parameters}).scaling == scaling
 
 
+def test_without_an_original_length_it_is_the_longest_context():
+    config = LLAMA | {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}
+    assert RoPE.from_hf_config(config).scaling == YaRNScaling(4.0, 8192)
+
+
 def test_the_original_length_of_layers_is_their_own():
     parameters = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
     config = LLAMA | {
