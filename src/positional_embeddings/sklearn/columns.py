@@ -8,6 +8,7 @@ from datetime import date, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.coordinates.calendar import LENGTHS, elapsed
@@ -57,17 +58,44 @@ def _is_number(text: str) -> bool:
 
 
 def columns_of_dates(table: Any) -> list[bool]:
-    """Tell which columns of a table hold dates; those of an array of numbers are not read."""
-    is_frame = hasattr(table, "iloc") or hasattr(table, "get_columns")
+    """Tell which columns of a table hold dates; an array of numbers is not read."""
     may_hold_times = isinstance(table, host.ndarray) and table.dtype.kind in "mMO"
-    if not (is_frame or may_hold_times) or len(table.shape) != 2:
+    if not (is_frame(table) or may_hold_times) or len(table.shape) != 2:
         return []
     return [_holds_dates(column_of(table, j)) for j in range(table.shape[1])]
+
+
+def is_frame(table: Any) -> bool:
+    """Tell whether a table is one of pandas or polars."""
+    return hasattr(table, "iloc") or hasattr(table, "get_columns")
 
 
 def column_of(table: Any, at: int) -> Any:
     """Return a column of a table: a series, or an array of one axis."""
     return table.iloc[:, at] if hasattr(table, "iloc") else table[:, at]
+
+
+def with_columns(table: Any, columns: dict[int, HostArray]) -> Any:
+    """Return a copy of a table of pandas or polars with some columns replaced."""
+    if hasattr(table, "iloc"):
+        table = table.copy()
+        for j, column in columns.items():
+            table.isetitem(j, column)
+        return table
+    names = table.columns
+    return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())
+
+
+def index_of(name: str, column: Any, names: list[Any], n_columns: int) -> int:
+    """Return the index of a column from its name or index."""
+    if isinstance(column, str):
+        if column not in names:
+            raise wrong_value(name, f"be one of {names}", shown(column))
+        return names.index(column)
+    index = checks.integer(name, column)
+    if not 0 <= index < n_columns:
+        raise wrong_value(name, f"be 0 to {n_columns - 1}", index)
+    return index
 
 
 def _holds_dates(column: Any) -> bool:
@@ -230,13 +258,7 @@ def with_days(x: Any) -> tuple[Any, list[bool]]:
     if isinstance(table, host.ndarray):
         rest = [days[j] if j in days else table[:, j] for j in range(len(kinds))]
         return host.stack([column.astype(host.float64) for column in rest], axis=1), kinds
-    if not hasattr(table, "iloc"):
-        series = type(table)({names[j]: days[j] for j in days}).get_columns()
-        return table.with_columns(series), kinds
-    table = table.copy()
-    for j, column in days.items():
-        table.isetitem(j, column)
-    return table, kinds
+    return with_columns(table, days), kinds
 
 
 def holds_spans(column: Any) -> bool:

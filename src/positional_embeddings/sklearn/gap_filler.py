@@ -11,10 +11,16 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.sklearn.columns import check_times, column_of, with_days
+from positional_embeddings.sklearn.columns import (
+    check_times,
+    column_of,
+    index_of,
+    is_frame,
+    with_columns,
+    with_days,
+)
 from positional_embeddings.sklearn.kernels import Kernel
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
@@ -29,7 +35,7 @@ _WIDTHS = (0.1, 0.5, 2.0)
 _CALENDAR = (1.0, 7.0, 365.2425)
 _HARMONICS, _PERIODS, _CYCLES = 3, 3, 3
 
-# Straight lines of the trend that a season is found beside, each of so many samples or more.
+# Straight lines of the trend that is fitted with a season, and samples of each at least.
 _LINES, _SAMPLES_OF_LINE = 10, 20
 
 _OVERSAMPLING = 16  # of a periodogram
@@ -160,7 +166,7 @@ def _hide_windows(x: HostArray, length: float) -> list[HostArray]:
 def _fit_season(season: Sequence[float], x: HostArray, y: HostArray) -> tuple[Any, HostArray]:
     """Return a season, and the straight line through the rest, as a function; and what is left.
 
-    The season is fitted beside straight lines that meet, the second result is without these.
+    The season is fitted together with straight lines that meet; what is left is without both.
     """
     origin, span = x[0], (x[-1] - x[0]) or 1.0
 
@@ -180,7 +186,7 @@ def _fit_season(season: Sequence[float], x: HostArray, y: HostArray) -> tuple[An
 def _gain(before: HostArray, after: HostArray, parameters: int, least: float) -> float:
     """Return by how much waves that leave less over lower the Bayesian information criterion.
 
-    Samples count as so many independent ones, by the correlation of neighbours in what is left.
+    Correlated samples count as fewer independent ones, by what is left at neighbours.
     """
     power = float(after @ after) + least
     r = max(float(after[1:] @ after[:-1]) / power, 0.0)
@@ -237,7 +243,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Attributes
     ----------
     estimators_ : list of regressor or None
-        What fills each column; None for those of positions and of text.
+        What fills each column; None for columns of positions and of text.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
@@ -351,10 +357,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         filled = self._fill(X, return_std=False)
         output = _get_output_config("transform", self)["dense"]
-        if not _is_frame(X) or (output == "default" and not self._texts):
+        if not is_frame(X) or (output == "default" and not self._texts):
             return filled
         own = enumerate(self.estimators_)
-        return _with_columns(X, {j: filled[:, j] for j, found in own if found is not None})
+        return with_columns(X, {j: filled[:, j] for j, found in own if found is not None})
 
     def transform_std(self, X: Any) -> HostArray:
         """Return the standard deviations of a measurement around what `transform` fills in.
@@ -417,8 +423,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _values(self, X: Any, *, reset: bool) -> HostArray:
         """Return a table as numbers, 0 where it has text."""
-        if self._texts and _is_frame(X):
-            X = _with_columns(X, {j: host.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]})
+        if self._texts and is_frame(X):
+            X = with_columns(X, {j: host.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]})
         values: HostArray = validate_data(
             self,
             self._with_days("X", X),
@@ -447,14 +453,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         found = []
         for i, column in enumerate(self.positions):
             name = f"positions[{i}]"
-            if isinstance(column, str):
-                if column not in names:
-                    raise wrong_value(name, f"be one of {names}", shown(column))
-                found.append(names.index(column))
-            else:
-                found.append(checks.integer(name, column))
-                if not 0 <= found[-1] < n_columns:
-                    raise wrong_value(name, f"be 0 to {n_columns - 1}", column)
+            found.append(index_of(name, column, names, n_columns))
             if found[-1] in self._texts:
                 raise wrong_value(name, "be a column of numbers or times", "one of text")
         return found
@@ -476,24 +475,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 # Tables of pandas and polars.
 
 
-def _is_frame(table: Any) -> bool:
-    return hasattr(table, "iloc") or hasattr(table, "get_columns")
-
-
 def _columns_of_text(table: Any) -> list[int]:
     """Return the columns of a table that hold text."""
-    if not _is_frame(table) or len(table.shape) != 2:
+    if not is_frame(table) or len(table.shape) != 2:
         return []
     columns = (column_of(table, j) for j in range(table.shape[1]))
     return [j for j, column in enumerate(columns) if any(isinstance(v, str) for v in column)]
-
-
-def _with_columns(table: Any, columns: dict[int, HostArray]) -> Any:
-    """Return a copy of a table in which some columns are other ones."""
-    if hasattr(table, "iloc"):
-        table = table.copy()
-        for j, column in columns.items():
-            table.isetitem(j, column)
-        return table
-    names = table.columns
-    return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())

@@ -27,10 +27,11 @@ from positional_embeddings.coordinates.calendar import DAY, is_timedelta, length
 from positional_embeddings.coordinates.cyclic import cyclic_encoding
 from positional_embeddings.coordinates.spans import listed, order_of_places, span_of
 from positional_embeddings.coordinates.sphere import spherical_encoding
+from positional_embeddings.sklearn.columns import index_of
 
 LOO = "loo"
 
-# Periods of the calendar, of which all are about as long, in days.
+# Periods of the calendar that are all about as long, in days.
 _PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 
 # Widths in the length scale of a compact kernel: it is about as wide as a Gaussian kernel of one.
@@ -102,8 +103,10 @@ class Factor(Kernel):
             if not isinstance(self.columns, list | tuple) or not self.columns:
                 what = "be a list of integers or names, or None"
                 raise wrong_type("columns", what, shown(self.columns))
+            names = [column.name for column in columns]
             self.columns = [
-                _index_of(f"columns[{i}]", c, columns) for i, c in enumerate(self.columns)
+                index_of(f"columns[{i}]", column, names, len(columns))
+                for i, column in enumerate(self.columns)
             ]
         self._resolve_scale([columns[i] for i in self._own_columns(len(columns))])
 
@@ -420,19 +423,6 @@ class SumKernel(_Pair):
 
     def _factors(self) -> list[Factor]:
         return [factor for term in self._terms() for factor in term._factors()]
-
-
-def _index_of(name: str, column: Any, columns: Sequence[Column]) -> int:
-    """Return the index of a column from its name or index."""
-    if isinstance(column, str):
-        names = [c.name for c in columns]
-        if column not in names:
-            raise wrong_value(name, f"be one of {names}", shown(column))
-        return names.index(column)
-    index = checks.integer(name, column)
-    if not 0 <= index < len(columns):
-        raise wrong_value(name, f"be 0 to {len(columns) - 1}", index)
-    return index
 
 
 def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -> Any:
