@@ -85,9 +85,11 @@ def test_tables_of_pandas():
     assert filled.index.equals(times)
     np.testing.assert_allclose(filled.to_numpy(), values, atol=GAP_ERROR)
     by_column = table.reset_index(names="time")
-    other = GapFiller(positions=["time"]).fit(by_column)
-    np.testing.assert_allclose(other.transform(by_column)[:, 1:], filled, atol=1e-9)
-    days = other.transform(by_column)[:, 0]
+    other = GapFiller(positions=["time"]).fit_transform(by_column)
+    assert other["time"].equals(by_column["time"])
+    np.testing.assert_allclose(other[["air", "sea"]], filled, atol=1e-9)
+    objects = by_column.astype(object).to_numpy()
+    days = GapFiller(positions=[0]).fit_transform(objects)[:, 0]
     utc = times.tz_convert("UTC").tz_localize(None).to_numpy().astype("datetime64[s]")
     np.testing.assert_allclose(days, utc.astype(int) / 86400)
     numbered = pd.DataFrame(holes, columns=["air", "sea"], index=np.arange(60) * 0.5)
@@ -136,7 +138,7 @@ def test_tables_without_names():
         np.testing.assert_allclose(got, expected)
     two = pd.DataFrame({1: times, 0: np.where(np.arange(40) == 7, np.nan, y)})
     filled = GapFiller(positions=[0]).fit_transform(two)
-    assert filled[7, 1] == pytest.approx(y[7], abs=2**2 / 8 / 5**2 + 0.01)
+    assert filled.loc[7, 0] == pytest.approx(y[7], abs=2**2 / 8 / 5**2 + 0.01)
     assert list(two.columns) == [1, 0]
     assert two[1].equals(pd.Series(times))
 
@@ -156,7 +158,7 @@ def test_times_stay_times():
     ):
         by_index.transform(pd.DataFrame({"y": y}, index=times))
     by_index.fit(pd.DataFrame({"y": y}, index=times))
-    assert not np.isnan(by_index.transform(pd.DataFrame({"y": y}, index=times))).any()
+    assert not by_index.transform(pd.DataFrame({"y": y}, index=times)).isna().any(axis=None)
 
 
 def test_an_index_of_several_levels_is_refused():
@@ -186,8 +188,9 @@ def test_text_passes_and_dates_stay_dates():
         np.testing.assert_array_equal(kept["t"].to_numpy(), dates)
         assert np.isnan(table["y"].to_numpy()).any()
         kept = GapFiller(positions=["t"]).fit_transform(table)
-        expected = GapFiller(positions=["t"]).fit_transform(table[["t", "y"]])[:, 1]
+        expected = GapFiller(positions=["t"]).fit_transform(table[["t", "y"]])["y"]
         np.testing.assert_allclose(kept["y"].to_numpy(), expected, atol=1e-9)
+        assert kept["n"].dtype == table["n"].dtype  # integers without gaps
         std = filler.set_params(estimator=AttentionRegressor()).fit(table).transform_std(table)
         np.testing.assert_array_equal(
             std > 0, np.isnan(table["y"].to_numpy())[:, None] * [0, 0, 0, 1]
@@ -203,11 +206,27 @@ def test_text_passes_and_dates_stay_dates():
             GapFiller().fit(np.ones((60, 4))).transform(table.to_numpy())
 
 
-def test_a_series_is_refused():
+def test_a_series_stays_a_series():
     import pandas as pd
+    import polars as pl
 
-    with pytest.raises(ValueError, match=r"Expected a 2-dimensional container but got .*Series"):
-        GapFiller().fit(pd.Series([1.0, np.nan, 3.0]))
+    values, holes, _ = series()
+    times = pd.date_range("2024-02-01", periods=60)
+    for name in ("air", None):
+        gappy = pd.Series(holes[:, 0], index=times, name=name)
+        filler = GapFiller(positions="index")
+        filled = filler.fit_transform(gappy)
+        assert (type(filled), filled.name) == (pd.Series, name)
+        assert filled.index.equals(times)
+        np.testing.assert_allclose(filled, values[:, 0], atol=GAP_ERROR)
+        np.testing.assert_array_equal(filler.transform_std(gappy) > 0, gappy.isna().to_frame())
+    frame = GapFiller(positions="index").set_output(transform="pandas").fit_transform(gappy)
+    np.testing.assert_allclose(frame, values[:, :1], atol=GAP_ERROR)
+    filled = GapFiller().fit_transform(pl.Series("air", holes[:, 0]))
+    assert (type(filled), filled.name) == (pl.Series, "air")
+    np.testing.assert_allclose(filled, values[:, 0], atol=GAP_ERROR)
+    with pytest.raises(ValueError, match="Expected 2D array, got 1D array"):
+        GapFiller().fit(holes[:, 0])
 
 
 # Gaps that are known.

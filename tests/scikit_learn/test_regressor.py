@@ -334,11 +334,45 @@ def test_columns_by_name_and_spans():
         np.testing.assert_allclose(model.predict(table), expected, atol=1e-9)
     two = AttentionRegressor(length_scale=[3.0, "5D"]).fit(table, y)
     assert two.kernel_.length_scale == [3.0, 5.0]
-    year = AttentionRegressor(PeriodicKernel("year", "7D", columns=["day"])).fit(table, y)
-    assert year.kernel_.get_params() == {"period": 365.2425, "length_scale": 7.0, "columns": [1]}
+    year = AttentionRegressor(PeriodicKernel("year", "7D", columns=["day"])).fit(table, y).kernel_
+    assert (year.period, year.length_scale, year.columns) == ("year", 7.0, [1])
+    half_day = AttentionRegressor(PeriodicKernel("12h", "1h", columns=["day"])).fit(table, y)
+    assert half_day.kernel_.period == 0.5
     places = pd.DataFrame({"lon": [0.0, 90, 180], "Latitude": [0.0, 40, -40], "h": 1.0})
     found = AttentionRegressor(SphereKernel(20.0)).fit(places, [0.0, 1, 2])
     assert found.kernel_.columns == [1, 0]
+
+
+@pytest.mark.parametrize("period", ["day", "week", "month", "quarter", "year"])
+def test_a_period_of_the_calendar_follows_a_clock(period):
+    import pandas as pd
+
+    zone = "Europe/Zurich"  # summer and winter time
+    first, last = (pd.Timestamp(date, tz=zone) for date in ("2023-03-20", "2024-11-03"))
+    times = pd.Series(pd.date_range(first, last, freq="7h"))
+    x, y = times.to_frame("time"), np.arange(times.size) % 10.0
+    model = AttentionRegressor(PeriodicKernel(period, "1h", time_zone=zone)).fit(x, y)
+    lengths = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
+    wall = times.dt.tz_localize(None)
+    starts = wall.dt.to_period(period[0].upper()).dt
+    phase = (wall - starts.start_time) / (starts.end_time - starts.start_time)
+    width = 2 * np.pi / 24 / lengths[period]
+    asked = times.iloc[:40].to_frame("time")
+    for p, mean in zip(phase[:40], model.predict(asked), strict=True):
+        score = (np.cos(2 * np.pi * (phase - p)) - 1) / width**2
+        weight = np.exp(score - score.max())
+        assert mean == pytest.approx(weight @ y / weight.sum(), abs=1e-5)
+
+
+def test_a_time_zone_needs_a_period_of_the_calendar():
+    x, y = samples(1)
+    for period, zone in [(1.0, "Europe/Zurich"), ("12h", "UTC"), ("day", "UTC")]:
+        kernel = PeriodicKernel(period, 0.1, time_zone=zone)
+        with pytest.raises(ValueError, match="`time_zone` must be None unless `period` is 'day'"):
+            AttentionRegressor(kernel).fit(x, y)
+    dates = np.arange(len(y)).astype("datetime64[D]")[:, None]
+    with pytest.raises(ValueError, match="`time_zone` must be the name of a time zone"):
+        AttentionRegressor(PeriodicKernel("day", time_zone="Mars")).fit(dates, y)
 
 
 def test_noise_is_found():

@@ -8,7 +8,6 @@ from typing import Any
 
 from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
-from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
@@ -304,9 +303,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Parameters
         ----------
-        X : table, shape (rows, columns)
+        X : table or series, shape (rows, columns)
             Numbers, NaN where nothing was measured; columns of positions may hold times. Columns of
-            text in tables of pandas and polars are left as they are.
+            text in tables of pandas and polars are left as they are. A series is a table of one
+            column.
         y : None
             Ignored.
 
@@ -320,8 +320,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             hint = " Pass AttentionRegressor(kernel)." if isinstance(estimator, Kernel) else ""
             raise wrong_type("estimator", "be a regressor", shown(estimator), hint)
         self._is_time: dict[str, list[bool]] = {}
-        self._texts = _columns_of_text(X)
-        values, places, at = self._read(X, reset=True)
+        table = _as_frame(X)
+        self._texts = _columns_of_text(table)
+        values, places, at = self._read(table, reset=True)
         days = any(map(any, self._is_time.values()))
         self.estimators_: list[Any] = []
         for j in range(values.shape[1]):
@@ -345,29 +346,31 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Parameters
         ----------
-        X : table, shape (rows, columns)
+        X : table or series, shape (rows, columns)
             As in `fit`; rows may be elsewhere.
 
         Returns
         -------
-        array or table, shape (rows, columns)
+        array, table or series, as `X`
             What was measured, as it is, and what the regressor says where nothing was. In an array
-            times are days since 1970-01-01 UTC; in a table they stay times. It is a table after
-            `set_output`, and where the table has text.
+            times are days since 1970-01-01 UTC; in a table of pandas or polars columns without
+            gaps, such as times and text, stay what they are.
         """
-        filled = self._fill(X, return_std=False)
-        output = _get_output_config("transform", self)["dense"]
-        if not is_frame(X) or (output == "default" and not self._texts):
+        table = _as_frame(X)
+        filled, gaps = self._gaps(table)
+        for j, (estimator, gap, places) in gaps.items():
+            filled[gap, j] = estimator.predict(places)
+        if not is_frame(table):
             return filled
-        own = enumerate(self.estimators_)
-        return with_columns(X, {j: filled[:, j] for j, found in own if found is not None})
+        table = with_columns(table, {j: filled[:, j] for j in gaps})
+        return table if table.shape == X.shape else column_of(table, 0).rename(X.name)
 
     def transform_std(self, X: Any) -> HostArray:
         """Return the standard deviations of a measurement around what `transform` fills in.
 
         Parameters
         ----------
-        X : table, shape (rows, columns)
+        X : table or series, shape (rows, columns)
             As in `transform`.
 
         Returns
@@ -382,25 +385,26 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         TypeError
             If the estimator does not predict standard deviations.
         """
-        return self._fill(X, return_std=True)
-
-    def _fill(self, X: Any, *, return_std: bool) -> HostArray:
-        """Return the filled table as an array, or the standard deviations."""
-        check_is_fitted(self)
-        values, places, _ = self._read(X, reset=False)
-        filled: HostArray = host.zeros_like(values) if return_std else host.array(values)
-        for j, estimator in enumerate(self.estimators_):
-            gap = host.isnan(values[:, j])
-            if estimator is None or not gap.any():
-                continue
-            if not return_std:
-                filled[gap, j] = estimator.predict(places[gap, :])
-            elif "return_std" in signature(estimator.predict).parameters:
-                filled[gap, j] = estimator.predict(places[gap, :], return_std=True)[1]
-            else:
+        values, gaps = self._gaps(_as_frame(X))
+        std: HostArray = host.zeros_like(values)
+        for j, (estimator, gap, places) in gaps.items():
+            if "return_std" not in signature(estimator.predict).parameters:
                 what = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", what, shown(self.estimator))
-        return filled
+            std[gap, j] = estimator.predict(places, return_std=True)[1]
+        return std
+
+    def _gaps(self, X: Any) -> tuple[HostArray, dict[int, Any]]:
+        """Return a table as numbers; and what fills each column with gaps, and where they are."""
+        check_is_fitted(self)
+        values, places, _ = self._read(X, reset=False)
+        gaps = host.isnan(values)
+        found = {
+            j: (estimator, gaps[:, j], places[gaps[:, j], :])
+            for j, estimator in enumerate(self.estimators_)
+            if estimator is not None and gaps[:, j].any()
+        }
+        return host.array(values), found
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""
@@ -473,6 +477,12 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
 
 # Tables of pandas and polars.
+
+
+def _as_frame(x: Any) -> Any:
+    """Return a series as a table of one column, and anything else as it came."""
+    is_series = len(getattr(x, "shape", ())) == 1 and hasattr(x, "to_frame")
+    return x.to_frame() if is_series else x
 
 
 def _columns_of_text(table: Any) -> list[int]:

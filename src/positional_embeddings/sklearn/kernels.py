@@ -7,38 +7,34 @@ vectors of a product are those of its factors, one after the other.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import reduce
+from datetime import UTC, datetime, timedelta, tzinfo
 from math import degrees, hypot, inf, pi, radians, sqrt
-from operator import add
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Namespace,
-    default_integer,
-    device_of,
-    is_real_number,
-    namespace_of,
-)
-from positional_embeddings.coordinates.calendar import DAY, is_timedelta, length_of
+from positional_embeddings._core.namespace import HostArray, host, is_real_number
+from positional_embeddings.coordinates.calendar import DAY, cycles_of, is_timedelta, length_of
 from positional_embeddings.coordinates.cyclic import cyclic_encoding
 from positional_embeddings.coordinates.spans import listed, order_of_places, span_of
 from positional_embeddings.coordinates.sphere import spherical_encoding
-from positional_embeddings.sklearn.columns import index_of
+from positional_embeddings.sklearn.columns import index_of, time_zone_of
 
 LOO = "loo"
 
-# Periods of the calendar that are all about as long, in days.
-_PERIODS = {"day": 1.0, "week": 7.0, "year": 365.2425}
+# Mean lengths of the parts of the calendar, in days.
+_DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "year": 365.2425}
 
 # Widths in the length scale of a compact kernel: it is about as wide as a Gaussian kernel of one.
 _WIDTHS = 4.0
 
 # Smaller logarithms of weights are this one: the square of a weight, too, is a normal number.
 _LEAST_SCORE = -345.0
+
+# Seconds at whose multiples clocks change.
+_CLOCK_STEP = 900
 
 # Where a search for the width of a periodic kernel begins, in periods.
 _PART_OF_PERIOD = 0.05
@@ -66,19 +62,20 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
         for factor in self._factors():
             factor._resolve(columns)
 
-    def _weights(self, squared: Sequence[Any], widening: Any) -> Any:
+    def _weights(self, squared: Sequence[HostArray], widening: HostArray) -> HostArray:
         """Return the product of the factors' weights, of squared distances in each.
 
         They are in all coordinates at once if all factors are Gaussian.
         """
-        xp = namespace_of(widening=widening)
-        scores = (f._score(s, widening, xp) for f, s in zip(self._factors(), squared))  # noqa: B905
+        scores = sum(f._score(s, widening) for f, s in zip(self._factors(), squared))  # noqa: B905
         # Exponentials that underflow, and products of small numbers, take many times as long.
-        return xp.exp(xp.clip(reduce(add, scores), _LEAST_SCORE, None))
+        weights: HostArray = host.exp(host.maximum(scores, _LEAST_SCORE))
+        return weights
 
-    def _encode(self, x: Any, xp: Namespace) -> Any:
+    def _encode(self, x: HostArray) -> HostArray:
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
-        return xp.concat([factor._encode(x, xp) for factor in self._factors()], axis=0)
+        coordinates: HostArray = host.concatenate([f._encode(x) for f in self._factors()])
+        return coordinates
 
 
 class Column(NamedTuple):
@@ -117,23 +114,19 @@ class Factor(Kernel):
     def _own_columns(self, n_columns: int) -> list[int]:
         return list(range(n_columns)) if self.columns is None else list(self.columns)
 
-    def _select(self, x: Any, xp: Namespace) -> Any:
+    def _select(self, x: HostArray) -> HostArray:
         """Return the columns of samples that it looks at."""
-        if self.columns is None:
-            return x
-        on = device_of(x)
-        own = xp.asarray(self._own_columns(x.shape[0]), dtype=default_integer(xp, on), device=on)
-        return xp.take(x, own, axis=0)
+        return x if self.columns is None else x[self.columns]
 
     @abstractmethod
-    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> Any:
+    def _first_scale(self, x: HostArray, weight: HostArray) -> Any:
         """Return the length scale that a search begins with."""
 
     @abstractmethod
     def _scales(self, n_columns: int) -> list[float]:
         """Return the width of each feature, in its unit."""
 
-    def _score(self, squared: Any, widening: Any, xp: Namespace) -> Any:  # noqa: ARG002
+    def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""
         return squared * (-0.5 / widening)
 
@@ -171,13 +164,13 @@ class _Radial(Factor):
             for i, (scale, column) in enumerate(zip(scales, own, strict=True))
         ]
 
-    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> list[float]:
+    def _first_scale(self, x: HostArray, weight: HostArray) -> list[float]:
         """Return Scott's rule of thumb for each column."""
-        x = self._select(x, xp)
-        return [scale or 1.0 for scale in _rule_of_thumb(x, weight, x.shape[0], xp)]
+        x = self._select(x)
+        return [scale or 1.0 for scale in _rule_of_thumb(x, weight, x.shape[0])]
 
-    def _encode(self, x: Any, xp: Namespace) -> Any:
-        return self._select(x, xp)
+    def _encode(self, x: HostArray) -> HostArray:
+        return self._select(x)
 
     def _scales(self, n_columns: int) -> list[float]:
         if is_real_number(self.length_scale):
@@ -241,11 +234,11 @@ class MaternKernel(_Radial):
             raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(self.nu))
         super()._resolve_scale(own)
 
-    def _score(self, squared: Any, widening: Any, xp: Namespace) -> Any:
-        a = xp.sqrt(xp.clip(squared, 0.0, None) * (2 * self.nu / widening))
-        if self.nu == 0.5:
-            return -a
-        return xp.log1p(a + (a * a / 3 if self.nu == 2.5 else 0)) - a
+    def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
+        a = host.sqrt(host.maximum(squared, 0.0) * (2 * self.nu / widening))
+        factor = {0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self.nu]
+        score: HostArray = host.log1p(factor) - a
+        return score
 
     def _reach(self, nothing: float) -> float:
         return nothing + 2  # widths: what is 2 widths away may be the nearest sample
@@ -266,23 +259,23 @@ class CompactKernel(_Radial):
     def _scales(self, n_columns: int) -> list[float]:
         return [scale / _WIDTHS for scale in super()._scales(n_columns)]
 
-    def _score(self, squared: Any, widening: Any, xp: Namespace) -> Any:
-        r = xp.sqrt(xp.clip(squared, 0.0, None) / widening) / _WIDTHS
-        weight = xp.clip(1 - r, 0.0, None) ** 4 * (4 * r + 1)
-        return xp.where(r < 1, xp.log(xp.where(r < 1, weight, 1.0)), -inf)
+    def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
+        r = host.sqrt(host.maximum(squared, 0.0) / widening) / _WIDTHS
+        weight = host.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
+        score: HostArray = host.log(weight, out=host.full_like(weight, -inf), where=weight > 0)
+        return score
 
     def _reach(self, nothing: float) -> float:  # noqa: ARG002 - all weights are 0 there
         return _WIDTHS
 
 
-def _rule_of_thumb(x: Any, weight: Any, dimensions: int, xp: Namespace) -> list[float]:
+def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> list[float]:
     """Return Scott's length scales: standard deviations, smaller with more samples."""
-    total = xp.sum(weight)
-    mean = xp.sum(weight * x, axis=1, keepdims=True) / total
-    variances = xp.sum(weight * (x - mean) ** 2, axis=1) / total
-    count = float(total**2 / xp.sum(weight**2))
-    factor = count ** (-1 / (dimensions + 4))
-    return [factor * float(variances[i]) ** 0.5 for i in range(x.shape[0])]
+    mean = host.average(x, axis=1, weights=weight, keepdims=True)
+    deviations = host.sqrt(host.average((x - mean) ** 2, axis=1, weights=weight))
+    count = weight.sum() ** 2 / (weight**2).sum()
+    scales: list[float] = (count ** (-1 / (dimensions + 4)) * deviations).tolist()
+    return scales
 
 
 class PeriodicKernel(Factor):
@@ -293,39 +286,67 @@ class PeriodicKernel(Factor):
 
     Parameters
     ----------
-    period : float
-        Period, positive, in the unit of the columns.
-    length_scale : float or "loo", default "loo"
-        Width of the kernel in the unit of the columns.
+    period : float, span of time or {"day", "week", "month", "quarter", "year"}
+        Period, positive, in the unit of the columns. In columns of times, a span is a timedelta or
+        text such as "12h", and a number is in days. A part of the calendar is as long as that very
+        day, month or year, on the clock of `time_zone`.
+    length_scale : float, span of time or "loo", default "loo"
+        Width of the kernel, as of a `GaussianKernel`.
     columns : sequence of int or str, optional
         Columns of the samples that it looks at; all if None.
+    time_zone : str or tzinfo, optional
+        Zone such as "Europe/Zurich", whose clock a part of the calendar follows: 8 o'clock is then
+        the same phase in summer and in winter. UTC if None.
+
+    Examples
+    --------
+    >>> from positional_embeddings.sklearn import PeriodicKernel
+    >>> PeriodicKernel("day", "1h", time_zone="Europe/Zurich")
+    PeriodicKernel(length_scale='1h', period='day', time_zone='Europe/Zurich')
     """
 
     def __init__(
         self,
-        period: float,
-        length_scale: float | str = LOO,
+        period: Any,
+        length_scale: Any = LOO,
         *,
-        columns: Sequence[int] | None = None,
+        columns: Sequence[int] | Sequence[str] | None = None,
+        time_zone: Any = None,
     ) -> None:
         self.period = period
         self.length_scale = length_scale
         self.columns = columns
+        self.time_zone = time_zone
 
     def _resolve_scale(self, own: Sequence[Column]) -> None:
         is_time = all(column.is_time for column in own)
-        self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
+        period = span_of(self.period) if is_time else self.period
+        self.time_zone = time_zone_of(self.time_zone)
+        if is_time and isinstance(period, str) and period in _DAYS:
+            self.period = period
+        elif self.time_zone is not None:
+            what = f"be None unless `period` is {' or '.join(map(repr, _DAYS))}, of times"
+            raise wrong_value("time_zone", what, shown(self.time_zone))
+        else:
+            self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
         super()._resolve_scale(own)
 
-    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:  # noqa: ARG002
-        return _PART_OF_PERIOD * self.period
+    def _length(self) -> float:
+        """Return the mean length of a period."""
+        return float(_DAYS.get(self.period, self.period))
 
-    def _encode(self, x: Any, xp: Namespace) -> Any:
-        x = self._select(x, xp)
-        return xp.reshape(cyclic_encoding(x, self.period), (2 * x.shape[0], x.shape[1]))
+    def _first_scale(self, x: HostArray, weight: HostArray) -> float:  # noqa: ARG002
+        return _PART_OF_PERIOD * self._length()
+
+    def _encode(self, x: HostArray) -> HostArray:
+        x, period = self._select(x), self.period
+        if period in _DAYS:
+            x, period = cycles_of(_wall_clock(x, self.time_zone), period), 1.0
+        phases: HostArray = cyclic_encoding(x, period)
+        return phases.reshape(-1, x.shape[1])
 
     def _scales(self, n_columns: int) -> list[float]:
-        width = 2 * pi * self.length_scale / self.period
+        width = 2 * pi * self.length_scale / self._length()
         return [width] * (2 * len(self._own_columns(n_columns)))
 
 
@@ -358,18 +379,19 @@ class SphereKernel(Factor):
         order = order_of_places("X", [names[i] for i in self.columns])
         self.columns = [self.columns[i] for i in order]
 
-    def _first_scale(self, x: Any, weight: Any, xp: Namespace) -> float:
+    def _first_scale(self, x: HostArray, weight: HostArray) -> float:
         """Return Scott's rule of thumb for places in a plane."""
-        scales = _rule_of_thumb(self._encode(x, xp), weight, 2, xp)
+        scales = _rule_of_thumb(self._encode(x), weight, 2)
         return degrees(hypot(*scales) / 2**0.5) or 1.0
 
     def _scales(self, n_columns: int) -> list[float]:  # noqa: ARG002 - places have three
         return [radians(self.length_scale)] * 3
 
-    def _encode(self, x: Any, xp: Namespace) -> Any:  # noqa: ARG002
-        latitude, longitude = (x[column, :] for column in self.columns)
+    def _encode(self, x: HostArray) -> HostArray:
+        latitude, longitude = x[self.columns]
         # Harmonics of degree 1 are the three coordinates.
-        return spherical_encoding(latitude, longitude, 1)[1:, :] * (4 * pi / 3) ** 0.5
+        places: HostArray = spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
+        return places
 
 
 class _Pair(Kernel):
@@ -425,6 +447,19 @@ class SumKernel(_Pair):
         return [factor for term in self._terms() for factor in term._factors()]
 
 
+def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
+    """Return days since 1970-01-01 UTC as times on the clock of a zone."""
+    utc: HostArray = host.round(days * 86400e6).astype("datetime64[us]")
+    if zone is None:
+        return utc
+    steps, at = host.unique(days * 86400 // _CLOCK_STEP, return_inverse=True)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    clocks = [(epoch + timedelta(seconds=_CLOCK_STEP * s)).astimezone(zone) for s in steps]
+    offsets = host.asarray([clock.utcoffset() for clock in clocks], dtype="timedelta64[us]")
+    utc += offsets[at].reshape(days.shape)
+    return utc
+
+
 def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -> Any:
     """Return a length as a number, a span of time in days; "loo" as it is, if it may be."""
     if isinstance(scale, str) and scale == LOO and not is_period:
@@ -434,8 +469,8 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
         return length_of(name, span) / DAY
     if not (isinstance(span, str) or is_timedelta(span)):
         return checks.positive_number(name, span)
-    if is_time and is_period and span in _PERIODS:
-        return _PERIODS[span]
+    if is_time and is_period and span in _DAYS:
+        return _DAYS[span]
     what = "be a positive number" + ("" if is_period else ' or "loo"')
     what += ', or a span such as "30D" or "12h"' if is_time else ""
     raise wrong_value(name, what, shown(scale))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from copy import copy
-from functools import reduce
 from itertools import product
 from math import inf, isinf, log2, nan
 from typing import Any, NamedTuple
@@ -15,8 +14,6 @@ from positional_embeddings._core import checks
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     HostArray,
-    Namespace,
-    default_integer,
     device_of,
     host,
     is_real_floating,
@@ -236,30 +233,29 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         names = getattr(self, "feature_names_in_", [None] * X.shape[1])
         kernel = self._check_kernel(list(map(Column, names, is_time)))
         hidden = self._check_leave_out(folded, is_time)
-        self._is_flat = y.ndim == 1
         smoother = _Sum(kernel, folded.samples, hidden, options)
+        # Everything is computed by NumPy in float64; results have the library of the samples.
+        self._is_flat = y.ndim == 1
+        self._empty = namespace_of(X=X).empty(0, dtype=X.dtype, device=device_of(X))
         self.kernel_, self.n_iter_ = kernel, smoother.rounds
         self._smoother, self._folded = smoother, folded
-        for name, errors in (("loo_error_", smoother.loo_error), ("noise_std_", smoother.noise)):
-            setattr(self, name, errors[0] if self._is_flat else errors)
+        self.loo_error_ = self._restore(smoother.loo_error, None)
+        self.noise_std_ = self._restore(smoother.noise, None)
         return self
 
     def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
         """Return which samples are left out with each sample."""
-        x, labels = folded.samples.x, folded.group
-        xp = namespace_of(x=x)
+        x, labels, radius = folded.samples.x, folded.group, 0.0
         if self.leave_out is not None and labels is not None:
             raise wrong_value(
                 "leave_out", "be None where `groups` are given", shown(self.leave_out)
             )
         if self.leave_out is not None:
             radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
-            times = [i for i, kind in enumerate(is_time) if kind] or range(x.shape[0])
-            labels = xp.stack([x[i, :] for i in times])
-            return Hidden(labels, labels, radius)
-        if labels is None:
-            labels = xp.arange(x.shape[1], dtype=x.dtype, device=device_of(x))[None, :]
-        return Hidden(labels, labels, 0.0)
+            labels = x[is_time] if any(is_time) else x
+        elif labels is None:
+            labels = host.arange(x.shape[1])[None, :]
+        return Hidden(labels, labels, radius)
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
         """Return the value of the smooth function.
@@ -285,13 +281,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         X, is_time = with_days(X)
         X = validate_data(self, X, reset=False)
         check_times("X", is_time, self._is_time)
-        xp = self._check_library(X)
-        dtype = X.dtype if is_real_floating(X.dtype, xp) else widest_float(xp, device_of(X))
-        found = self._smoother.predict(_as_columns(X, xp), squares=return_std)
-        mean = self._restore(found.mean, dtype, xp)
-        if not return_std:
-            return mean
-        return mean, self._restore(self._smoother.std(found), dtype, xp)
+        self._check_library(X)
+        found = self._smoother.predict(_columns_of(X), squares=return_std)
+        mean = self._restore(found.mean, X.dtype)
+        return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
 
     def predict_left_out(self) -> Any:
         """Return what is predicted for each sample by those that are not left out with it.
@@ -305,31 +298,31 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit`, but for those of weight 0.
         """
         check_is_fitted(self)
-        smoother = self._smoother
-        mean = smoother.left_out(host.arange(smoother.samples.x.shape[1])).mean
-        mean = smoother._take(mean, self._folded.place)
-        return self._restore(mean, mean.dtype, namespace_of(mean=mean))
+        mean = self._smoother.left_out(slice(None)).mean
+        return self._restore(mean[:, self._folded.place], None)
 
-    def _restore(self, rows: Any, dtype: Any, xp: Namespace) -> Any:
-        """Return (targets, queries) as scikit-learn has them."""
-        rows = xp.astype(rows, dtype, copy=False)
-        return rows[0, :] if self._is_flat else xp.permute_dims(rows, (1, 0))
+    def _restore(self, rows: HostArray, dtype: Any) -> Any:
+        """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
+        rows = rows[0, ...] if self._is_flat else rows.T
+        xp, on = namespace_of(X=self._empty), device_of(self._empty)
+        if dtype is None or not is_real_floating(dtype, xp):
+            dtype = widest_float(xp, on)
+        return xp.asarray(rows, dtype=dtype, device=on)
 
-    def _check_library(self, X: Any) -> Namespace:
+    def _check_library(self, X: Any) -> None:
         """Check that queries have the library and the device of the samples."""
-        y = self._smoother.samples.y
+        fitted, on = kind_of(self._empty), device_of(self._empty)
         try:
-            xp = namespace_of(X=X, y=y)
+            namespace_of(X=X, fitted=self._empty)
+            is_same = device_of(X) == on
         except TypeError:
-            xp = None
-        if xp is None or device_of(X) != device_of(y):
+            is_same = False
+        if not is_same:
             message = (
                 f"X passed to {type(self).__name__}.predict() must use the same namespace and "
-                f"device as in fit(), {kind_of(y)} on {device_of(y)}, got {kind_of(X)} on "
-                f"{device_of(X)}."
+                f"device as in fit(), {fitted} on {on}, got {kind_of(X)} on {device_of(X)}."
             )
             raise ValueError(message)
-        return xp
 
     def _check_options(self) -> Options:
         optional_number = checks.optional(checks.positive_number)
@@ -357,12 +350,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return kernel
 
 
-def _as_columns(X: Any, xp: Namespace) -> Any:
-    X = xp.astype(X, widest_float(xp, device_of(X)), copy=False)
-    return xp.permute_dims(X, (1, 0))
+def _columns_of(array: Any) -> HostArray:
+    """Return an array of any library as one of NumPy, (columns, rows), in float64."""
+    rows = to_host(array, namespace_of(array=array)).astype(host.float64, copy=False)
+    return rows.reshape(rows.shape[0], -1).T
 
 
 def _checked_weight(weight: HostArray, n: int) -> HostArray:
+    weight = weight.astype(host.float64)
     if weight.shape != (n,):
         what = f"have one number for each of {n} samples"
         raise wrong_value("sample_weight", what, f"shape {weight.shape}")
@@ -379,45 +374,43 @@ class _Folded(NamedTuple):
     """Samples whose places differ, or their groups."""
 
     samples: Samples
-    group: Any  # (1, places): None without groups
+    group: HostArray | None  # (1, places)
     place: HostArray  # (samples of a weight above 0,): where each sample is
 
 
 def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
     """Return the mean, weight and variance of the samples at each place."""
-    xp, on = namespace_of(X=X), device_of(X)
-    x = to_host(_as_columns(X, xp), xp)
+    x, y = _columns_of(X), _columns_of(y)
     columns, n = x.shape
-    y = to_host(xp.asarray(y, device=on), xp).astype(x.dtype).reshape(n, -1).T
     weight, rows = host.ones(n), x
     if sample_weight is not None:
-        given = xp.asarray(sample_weight, dtype=widest_float(xp, on), device=on)
-        weight = _checked_weight(to_host(given, xp), n)
+        xp = namespace_of(X=X)
+        weight = _checked_weight(to_host(xp.asarray(sample_weight, device=device_of(X)), xp), n)
     if groups is not None:
         found, codes = host.unique(host.asarray(groups), return_inverse=True)
         if codes.shape != (n,) or found.shape[0] < 2:
             what = f"have a label for each of {n} samples, and two or more different ones"
             raise wrong_value("groups", what, f"{found.shape[0]} in shape {codes.shape}")
-        rows = host.concatenate([x, codes[None].astype(x.dtype)])
+        rows = host.concatenate([x, codes[None]])
     kept = host.flatnonzero(weight)
     order = kept[host.lexsort(rows[:, kept])]
     rows, y, weight = rows[:, order], y[:, order], weight[order]
     is_new = host.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
     at, starts = host.cumsum(is_new) - 1, host.flatnonzero(is_new)
-    place = at[host.argsort(order)]
     total = host.add.reduceat(weight, starts)
     mean = host.add.reduceat(weight * y, starts, axis=1) / total
     within = host.add.reduceat(weight * (y - mean[:, at]) ** 2, starts, axis=1) / total
-    of_places = (rows[:columns, starts], mean, total, within, rows[columns:, starts])
-    *samples, group = (xp.asarray(a.astype(x.dtype), device=on) for a in of_places)
-    return _Folded(Samples(*samples), None if groups is None else group, place)
+    group = None if groups is None else rows[columns:, starts]
+    samples = Samples(rows[:columns, starts], mean, total, within)
+    return _Folded(samples, group, at[host.argsort(order)])
 
 
 # The smooth functions of a sum.
 
 
-def _weighted_mean(values: Any, weight: Any, xp: Namespace) -> Any:
-    return xp.sum(weight * values, axis=-1, keepdims=True) / xp.sum(weight)
+def _weighted_mean(values: HostArray, weight: HostArray) -> HostArray:
+    mean: HostArray = host.average(values, axis=-1, weights=weight, keepdims=True)
+    return mean
 
 
 def _drawn(n: int, most: int) -> HostArray:
@@ -431,18 +424,19 @@ class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
     def __init__(self, kernel: Kernel, samples: Samples, hidden: Hidden, options: Options) -> None:
-        xp = namespace_of(x=samples.x)
         self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
         self._n = samples.x.shape[1]
         kernels = self._kernels = kernel._terms()
-        widths = [[w for f in k._factors() for w in _begin(f, samples, xp)] for k in kernels]
+        widths = [[w for f in k._factors() for w in _begin(f, samples)] for k in kernels]
         self._ridges = [[_RIDGES[0]] if _is_linear(k, options) else [inf] for k in kernels]
         self._terms = [self._smooth(k) for k in kernels]
         # The functions have a mean of 0, so that none of them has a share in the level.
-        self._level = _weighted_mean(samples.y, samples.weight, xp)
+        self._level = _weighted_mean(samples.y, samples.weight)
         y = samples.y - self._level
-        self._spread = _weighted_mean(y**2 + samples.within, samples.weight, xp)
-        self._offsets = [xp.zeros_like(self._level) for _ in kernels]
+        self._spread = _weighted_mean(y**2 + samples.within, samples.weight)
+        # Targets count alike, whatever their units.
+        self._unit = host.where(self._spread > 0, self._spread, 1.0)
+        self._offsets = [host.zeros_like(self._level) for _ in kernels]
         self._targets = [y] * len(kernels)
         self._backfit()
         if any(widths) and self._n > 1:
@@ -453,98 +447,85 @@ class _Sum:
             self._backfit()
         self._find_errors()
 
-    @property
-    def _xp(self) -> Namespace:
-        return namespace_of(x=self.samples.x)
-
     def _smooth(self, kernel: Kernel) -> Smooth:
         return Smooth(kernel, self.samples, self._options.cutoff, self._options.block_size)
 
-    def _take(self, a: Any, at: HostArray) -> Any:
-        xp, on = self._xp, device_of(a)
-        return xp.take(a, xp.asarray(at, dtype=default_integer(xp, on), device=on), axis=-1)
-
-    def _hidden_from(self, at: HostArray) -> Hidden:
-        return self._hidden._replace(own=self._take(self._hidden.labels, at))
+    def _hidden_from(self, at: Any) -> Hidden:
+        return self._hidden._replace(own=self._hidden.labels[:, at])
 
     def _backfit(self) -> None:
         """Smooth each function from what the others leave over, until none of them changes."""
         if len(self._terms) == 1:
             return
-        xp, samples = self._xp, self.samples
-        y = samples.y - self._level
-        fitted = [xp.zeros_like(y) for _ in self._terms]
-        limit = self._options.tol * float(xp.max(self._spread)) ** 0.5
+        y = self.samples.y - self._level
+        fitted = host.zeros((len(self._terms), *y.shape))
+        limit = self._options.tol * self._spread.max() ** 0.5
         for rounds in range(1, self._options.max_iter + 1):
-            self.rounds, change = rounds, 0.0
+            self.rounds, before = rounds, fitted.copy()
             for i, term in enumerate(self._terms):
-                others = sum((f for j, f in enumerate(fitted) if j != i), xp.zeros_like(y))
-                self._targets[i] = y - others
-                found = term.predict(samples.x, self._targets[i], self._ridges[i], squares=False)
-                new = found.mean[0, ...]
-                self._offsets[i] = _weighted_mean(new, samples.weight, xp)
-                new = new - self._offsets[i]
-                change = max(change, float(xp.max(xp.abs(new - fitted[i]))))
-                fitted[i] = new
-            if change <= limit:
+                self._targets[i] = y - (fitted.sum(axis=0) - fitted[i])
+                found = term.predict(
+                    self.samples.x, self._targets[i], self._ridges[i], squares=False
+                )
+                self._offsets[i] = _weighted_mean(found.mean[0], self.samples.weight)
+                fitted[i] = found.mean[0] - self._offsets[i]
+            if abs(fitted - before).max() <= limit:
                 return
 
-    def _choose(self, kernel: Kernel, widths: list["_Width"], target: Any) -> list[float]:
+    def _choose(self, kernel: Kernel, widths: list["_Width"], target: HostArray) -> list[float]:
         """Set widths of a kernel to those of the least leave-one-out error; return the ridge."""
-        xp, samples = self._xp, self.samples
         at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
-        x, y, weight = (self._take(a, at) for a in (samples.x, target, samples.weight))
+        x, y, weight = self.samples.x[:, at], target[:, at], self.samples.weight[at]
         hidden = self._hidden_from(at)
         ridges = _RIDGES if _is_linear(kernel, self._options) else (inf,)
-        # Targets count alike, whatever their units.
-        unit = xp.where(self._spread > 0, self._spread, 1.0)
 
         def error() -> tuple[float, float]:
             found = self._smooth(kernel).predict(x, target, ridges, hidden, squares=False)
-            if float(host.median(to_host(found.distance, xp))) > _FARTHEST:
+            if host.median(found.distance) > _FARTHEST:
                 return inf, inf
-            errors = xp.sum(_weighted_mean((found.mean - y) ** 2, weight, xp) / unit, axis=(1, 2))
-            best = int(xp.argmin(errors))
+            squares = _weighted_mean((found.mean - y) ** 2, weight) / self._unit
+            errors = squares.sum(axis=(1, 2))
+            best = int(errors.argmin())
             return float(errors[best]), ridges[best]
 
         return [_search(widths, error, _START if self._n > _MANY else 0)]
 
-    def predict(self, x: Any, hidden: Hidden | None = None, *, squares: bool = True) -> Predicted:
+    def predict(
+        self, x: HostArray, hidden: Hidden | None = None, *, squares: bool = True
+    ) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
-        xp = self._xp
         parts = [
             term.predict(x, target, ridges, hidden, squares=squares)
             for term, target, ridges in zip(self._terms, self._targets, self._ridges, strict=True)
         ]
         means, of_terms, distances, leans = zip(*parts, strict=True)
-        mean = self._level - sum(self._offsets) + sum(mean[0, ...] for mean in means)
-        farthest, lean = (reduce(xp.maximum, each) for each in (distances, leans))
-        return Predicted(mean, sum(of_terms), farthest, lean)
+        mean = self._level - sum(self._offsets) + sum(mean[0] for mean in means)
+        return Predicted(mean, sum(of_terms), host.max(distances, axis=0), host.max(leans, axis=0))
 
-    def left_out(self, at: HostArray) -> Predicted:
+    def left_out(self, at: Any) -> Predicted:
         """Return what the other samples predict at some of them; of a sum, nearly."""
-        return self.predict(self._take(self.samples.x, at), self._hidden_from(at))
+        return self.predict(self.samples.x[:, at], self._hidden_from(at))
 
     def _find_errors(self) -> None:
         """Find the leave-one-out errors, the noise, and what they miss far from samples."""
-        xp, samples = self._xp, self.samples
-        self._within = _weighted_mean(samples.within, samples.weight, xp)
+        samples = self.samples
+        self._within = _weighted_mean(samples.within, samples.weight)
         self._misfit: Any = None
         if self._n == 1:  # repetitions tell of the noise
-            self.loo_error = xp.full_like(self._level[:, 0], nan)
-            self._between = xp.where(self._within > 0, 0.0, nan)
+            self.loo_error = host.full(samples.y.shape[0], nan)
+            self._between = host.where(self._within > 0, 0.0, nan)
         else:
             at = _drawn(self._n, _MOST_LEFT_OUT)
             found = self.left_out(at)
-            y, weight = (self._take(a, at) for a in (samples.y, samples.weight))
-            if bool(xp.any(xp.isnan(found.mean))):
+            if host.isnan(found.mean).any():
                 what = "leave each sample another one that predicts it"
                 raise wrong_value("leave_out", what, "none for some sample")
-            squares = _weighted_mean((y - found.mean) ** 2, weight, xp)
-            self.loo_error = xp.sqrt(squares + self._within)[:, 0]
-            self._between = squares / (1 + _weighted_mean(found.squares, weight, xp))
-            self._misfit = self._find_misfit(float(host.median(to_host(found.distance, xp))))
-        self.noise = xp.sqrt(self._within + self._between)[:, 0]
+            weight = samples.weight[at]
+            squares = _weighted_mean((samples.y[:, at] - found.mean) ** 2, weight)
+            self.loo_error = host.sqrt(squares + self._within)[:, 0]
+            self._between = squares / (1 + _weighted_mean(found.squares, weight))
+            self._misfit = self._find_misfit(float(host.median(found.distance)))
+        self.noise = host.sqrt(self._within + self._between)[:, 0]
 
     def _find_misfit(self, first: float) -> Any:
         """Return by how much errors exceed the noise's, by distance and lean, of the spread.
@@ -552,25 +533,24 @@ class _Sum:
         Balls and half-spaces that grow are hidden around some samples.
         """
         few, thinned, rng = copy(self), _drawn(self._n, _MOST_LEFT_OUT), host.random.default_rng(0)
-        few.samples = samples = Samples(*(self._take(a, thinned) for a in self.samples))
+        few.samples = samples = Samples(*(a[..., thinned] for a in self.samples))
         few._terms = [few._smooth(k) for k in self._kernels]
-        few._targets = [self._take(target, thinned) for target in self._targets]
-        at = _drawn(thinned.shape[0], _MOST_HIDDEN)
+        few._targets = [target[:, thinned] for target in self._targets]
+        at = _drawn(thinned.size, _MOST_HIDDEN)
         points = host.concatenate([term.points(samples.x) for term in few._terms], axis=1).T
-        spread = host.where(self._host(self._spread) > 0, self._host(self._spread), 1.0)
         last, rows = float(host.ptp(points, axis=1).max()), []
         radii = host.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else [0.0]
-        x, y = self._take(samples.x, at), self._host(self._take(samples.y, at))
         for i, radius in enumerate([0.0, *radii]):
-            labels = self._array(host.roll(points, i, axis=0))
-            side = self._array(rng.integers(-1, 2, at.shape[0]))
-            found = few.predict(x, Hidden(self._take(labels, at), labels, float(radius), side))
-            mean, squares, distance, lean = map(self._host, found)
-            missed = (y - mean) ** 2 - self._host(self._between) * (1 + squares)
-            rows.append([(missed / spread).mean(axis=0), distance, lean])
-        missed, distance, lean = (host.concatenate(a) for a in zip(*rows, strict=True))
+            labels = host.roll(points, i, axis=0)
+            side = rng.integers(-1, 2, at.size)
+            found = few.predict(samples.x[:, at], Hidden(labels[:, at], labels, radius, side))
+            missed = (samples.y[:, at] - found.mean) ** 2 - self._between * (1 + found.squares)
+            rows.append([(missed / self._unit).mean(axis=0), found.distance, found.lean])
+        missed, distance, lean = host.concatenate(rows, axis=1)
         # Distances at equal steps are one, however they are rounded.
         seen, distance = host.isfinite(missed), host.round(distance, 3)
+        if not seen.any():  # all samples are at one place of the kernel
+            return None
         return [
             IsotonicRegression(y_min=0.0, out_of_bounds="clip").fit(
                 distance[seen], missed[seen], weight[seen]
@@ -578,23 +558,16 @@ class _Sum:
             for weight in (_LEAST + 1 - lean, _LEAST + lean)
         ]
 
-    def _host(self, a: Any) -> HostArray:
-        return to_host(a, self._xp)
-
-    def _array(self, a: HostArray) -> Any:
-        x = self.samples.x
-        return self._xp.asarray(a, dtype=x.dtype, device=device_of(x))
-
-    def std(self, found: Predicted) -> Any:
+    def std(self, found: Predicted) -> HostArray:
         """Return the standard deviations of new measurements, (targets, queries)."""
-        xp = self._xp
         variance = self._within + self._between * (1 + found.squares)
         if self._misfit is not None:
-            distance, lean = self._host(found.distance), self._host(found.lean)
-            around, aside = (fit.predict(distance) for fit in self._misfit)
-            missed = self._array((1 - lean) * around + lean * aside)
+            around, aside = (fit.predict(found.distance) for fit in self._misfit)
+            missed = (1 - found.lean) * around + found.lean * aside
             variance = variance + self._spread * missed
-        return xp.sqrt(xp.minimum(variance, self._spread + (found.mean - self._level) ** 2))
+        most = self._spread + (found.mean - self._level) ** 2
+        std: HostArray = host.sqrt(host.minimum(variance, most))
+        return std
 
 
 # Choosing widths.
@@ -618,21 +591,19 @@ class _Width(NamedTuple):
             self.factor.length_scale[self.column] = scale
 
 
-def _begin(factor: Factor, samples: Samples, xp: Namespace) -> list[_Width]:
+def _begin(factor: Factor, samples: Samples) -> list[_Width]:
     """Set the length scales that are to be chosen to where a search begins; return them."""
     given = factor.length_scale
     if LOO not in (given if isinstance(given, list) else [given]):
         return []
-    first = factor._first_scale(samples.x, samples.weight, xp)
+    first = factor._first_scale(samples.x, samples.weight)
     if not isinstance(first, list):
         factor.length_scale = first
         return [_Width(factor, None, 2 * _WIDEST)]
     given = given if isinstance(given, list) else [given] * len(first)
     factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
-    x = factor._select(samples.x, xp)
-    extents = xp.max(x, axis=1) - xp.min(x, axis=1)
-    ratios = [_FLAT * float(extents[i]) / f for i, f in enumerate(first)]
-    most = [int(2 * log2(max(1.0, ratio))) for ratio in ratios]
+    extents = host.ptp(factor._select(samples.x), axis=1)
+    most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]
     return [_Width(factor, i, most[i]) for i, g in enumerate(given) if g == LOO]
 
 

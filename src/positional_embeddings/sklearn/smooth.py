@@ -5,22 +5,13 @@ distances from a query of the leaf, in widths of the kernel, so that no moment c
 """
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
 from itertools import accumulate, chain, pairwise
 from math import inf, isfinite, isinf, log, nan
-from operator import add, and_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scipy.spatial import KDTree
 
-from positional_embeddings._core.namespace import (
-    HostArray,
-    default_integer,
-    device_of,
-    host,
-    namespace_of,
-    to_host,
-)
+from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.sklearn.kernels import Kernel
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
@@ -44,41 +35,36 @@ _SLACK = 1e-3
 
 
 class Samples(NamedTuple):
-    """Places with a weight above 0, in the widest float."""
+    """Places with a weight above 0, in float64."""
 
-    x: Any  # (columns, samples)
-    y: Any  # (targets, samples): means at a place
-    weight: Any  # (samples,)
-    within: Any  # (targets, samples): variances at a place
+    x: HostArray  # (columns, samples)
+    y: HostArray  # (targets, samples): means at a place
+    weight: HostArray  # (samples,)
+    within: HostArray  # (targets, samples): variances at a place
 
 
 class Hidden(NamedTuple):
-    """A query does not see the samples of which all labels are within a radius of its own."""
+    """A query does not see the samples whose labels are all within a radius of its own."""
 
-    own: Any  # (labels, queries)
-    labels: Any  # (labels, samples)
+    own: HostArray  # (labels, queries)
+    labels: HostArray  # (labels, samples)
     radius: float
-    side: Any = None  # (queries,): 1 hides samples of a larger first label, too, -1 of a smaller
+    side: HostArray | None = None  # (queries,): 1 hides samples of a larger first label, too
 
-    def hides(self, rows: Any, columns: Any) -> Any:
+    def hides(self, rows: HostArray, columns: HostArray) -> HostArray:
         """Return which samples are hidden from which queries, (rows, columns)."""
-        xp = namespace_of(own=self.own)
-        own, labels = xp.take(self.own, rows, axis=1), xp.take(self.labels, columns, axis=1)
-        away = [k[None, :] - q[:, None] for q, k in zip(_rows(own), _rows(labels), strict=True)]
-        within = (xp.abs(a) <= self.radius if self.radius else a == 0 for a in away)
-        hides = reduce(and_, within)
-        if self.side is None:
-            return hides
-        return hides | (xp.take(self.side, rows)[:, None] * away[0] > 0)
+        away = self.labels[:, None, columns] - self.own[:, rows, None]
+        hides: HostArray = host.all(abs(away) <= self.radius, axis=0)
+        return hides if self.side is None else hides | (self.side[rows, None] * away[0] > 0)
 
 
 class Predicted(NamedTuple):
     """A smooth function at queries; NaN where a query sees no sample."""
 
-    mean: Any  # (ridges, targets, queries)
-    squares: Any  # (queries,): sum of the squared weights, with the last ridge
-    distance: Any  # (queries,): to the nearest sample that is seen, in widths
-    lean: Any  # (queries,): 0 if samples are all around, 1 if all are on one side
+    mean: HostArray  # (ridges, targets, queries)
+    squares: HostArray  # (queries,): sum of the squared weights, with the last ridge
+    distance: HostArray  # (queries,): to the nearest sample that is seen, in widths
+    lean: HostArray  # (queries,): 0 if samples are all around, 1 if all are on one side
 
 
 class Smooth:
@@ -87,66 +73,59 @@ class Smooth:
     def __init__(
         self, kernel: Kernel, samples: Samples, cutoff: float | None, most_queries: int | None
     ) -> None:
-        xp = namespace_of(x=samples.x)
         self._kernel, self._most_queries = kernel, most_queries or _MOST_QUERIES
-        scales = [factor._scales(samples.x.shape[0]) for factor in kernel._factors()]
-        if all(factor._is_gaussian for factor in kernel._factors()):
+        factors = kernel._factors()
+        scales = [factor._scales(samples.x.shape[0]) for factor in factors]
+        if all(factor._is_gaussian for factor in factors):
             scales = [list(chain(*scales))]  # their product is one of all coordinates
         stops = list(accumulate(map(len, scales)))
         self._parts = [slice(start, stop) for start, stop in pairwise([0, *stops])]
-        flat = xp.asarray(list(chain(*scales)), dtype=samples.x.dtype, device=device_of(samples.x))
-        self._scale = flat[:, None]
-        self._places = kernel._encode(samples.x, xp)
-        self._weight = xp.clip(samples.weight / xp.max(samples.weight), _LIGHTEST, None)
-        nothing = _NOTHING - log(float(xp.min(self._weight)))
-        reach = max(factor._reach(nothing) for factor in kernel._factors())
-        self._cutoff, self._is_cut = cutoff or reach, cutoff is not None
+        self._scale = host.asarray(list(chain(*scales)))[:, None]
+        self._places = kernel._encode(samples.x)
+        self._weight = host.maximum(samples.weight / samples.weight.max(), _LIGHTEST)
+        nothing = _NOTHING - log(self._weight.min())
+        self._cutoff = cutoff or max(factor._reach(nothing) for factor in factors)
+        self._is_cut = cutoff is not None
         self._tree = KDTree(self.points(samples.x))
 
-    def points(self, x: Any) -> HostArray:
-        """Return places in widths of the kernel, on the host, (queries, features)."""
-        xp = namespace_of(x=x)
-        points: HostArray = to_host(self._kernel._encode(x, xp) / self._scale, xp).T
+    def points(self, x: HostArray) -> HostArray:
+        """Return places in widths of the kernel, (queries, features)."""
+        points: HostArray = (self._kernel._encode(x) / self._scale).T
         return points
 
     def predict(
         self,
-        x: Any,
-        y: Any,
+        x: HostArray,
+        y: HostArray,
         ridges: Sequence[float],
         hidden: Hidden | None = None,
         *,
         squares: bool = True,
     ) -> Predicted:
         """Return the function of samples y at x, for each ridge; squares where asked for."""
-        xp = namespace_of(x=x)
-        places, order, parts = self._kernel._encode(x, xp), [], []
-        for at, middle, extent, first in self._leaves(self.points(x), hidden):
-            rows, reach = self._index(at), first
-            query = xp.take(places, rows, axis=1)
+        places, order, parts = self._kernel._encode(x), [], []
+        for rows, middle, extent, first in self._leaves(self.points(x), hidden):
+            reach = first
             while True:
-                found = self._seen_from(middle, extent + reach)
-                columns = self._index(found)
+                columns = self._seen_from(middle, extent + reach)
                 hides = None if hidden is None else hidden.hides(rows, columns)
-                needed, part = self._of_leaf(query, columns, y, ridges, hides, squares=squares)
-                if hides is None or needed <= reach or found.shape[0] == y.shape[1]:
+                needed, part = self._of_leaf(
+                    places[:, rows], columns, y, ridges, hides, squares=squares
+                )
+                if hides is None or needed <= reach or columns.size == y.shape[1]:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
-            order.append(at)
+            order.append(rows)
             parts.append(part)
-        back = self._index(host.argsort(host.concatenate(order)))
-        columns = (xp.concat(part, axis=-1) for part in zip(*parts, strict=True))
-        return Predicted(*(xp.take(part, back, axis=-1) for part in columns))
-
-    def _index(self, at: HostArray) -> Any:
-        xp, on = namespace_of(places=self._places), device_of(self._places)
-        return xp.asarray(at, dtype=default_integer(xp, on), device=on)
+        back = host.argsort(host.concatenate(order))
+        joined = (host.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        return Predicted(*(part[..., back] for part in joined))
 
     def _leaves(
         self, points: HostArray, hidden: Hidden | None
     ) -> Iterator[tuple[HostArray, HostArray, float, float]]:
         """Return queries near each other, their middle and extent, and their reach."""
-        nearest = 1 if hidden is None else min(2, self._places.shape[1])
+        nearest = 1 if hidden is None else min(2, self._tree.n)
         squared = self._tree.query(points, [nearest])[0][:, 0] ** 2
         widening = host.maximum(squared - _NEAR, 1.0)
         reaches = host.sqrt(squared + self._cutoff**2 * widening) + _SLACK
@@ -154,12 +133,12 @@ class Smooth:
         while stack:
             at = stack.pop()
             low, high = points[at].min(axis=0), points[at].max(axis=0)
-            lengths, middle, half = high - low, (low + high) / 2, at.shape[0] // 2
+            lengths, middle, half = high - low, (low + high) / 2, at.size // 2
             extent, reach = float(host.linalg.norm(lengths)) / 2, float(reaches[at].max())
             if half and (
-                at.shape[0] > self._most_queries
+                at.size > self._most_queries
                 or lengths.max() > _MOST_EXTENT * widening[at].min() ** 0.5
-                or at.shape[0] * self._count(middle, extent + reach) > _MOST_WEIGHTS
+                or at.size * self._count(middle, extent + reach) > _MOST_WEIGHTS
             ):
                 order = host.argpartition(points[at, lengths.argmax()], half)
                 stack += [at[order[:half]], at[order[half:]]]
@@ -180,96 +159,89 @@ class Smooth:
 
     def _of_leaf(
         self,
-        query: Any,
-        columns: Any,
-        y: Any,
+        query: HostArray,
+        columns: HostArray,
+        y: HostArray,
         ridges: Sequence[float],
-        hides: Any,
+        hides: HostArray | None,
         *,
         squares: bool,
     ) -> tuple[float, Predicted]:
         """Return how far queries have to see, and the function at them, of the samples near."""
-        xp, origin = namespace_of(query=query), query[:, :1]
-        weight, y = xp.take(self._weight, columns), xp.take(y, columns, axis=1)
-        sample = (xp.take(self._places, columns, axis=1) - origin) / self._scale
+        origin, weight, y = query[:, :1], self._weight[columns], y[:, columns]
+        sample = (self._places[:, columns] - origin) / self._scale
         query = (query - origin) / self._scale
-        distances = [_squared(query[part, :], sample[part, :]) for part in self._parts]
-        squared = reduce(add, distances)
+        distances = [_squared(query[part], sample[part]) for part in self._parts]
+        squared: HostArray = host.sum(distances, axis=0)
         if hides is not None:
-            squared = xp.where(hides, inf, squared)
-        nearest = xp.clip(xp.min(squared, axis=1, keepdims=True), 0.0, None)
-        sees = xp.isfinite(nearest)
-        widening = xp.where(sees, xp.clip(nearest - _NEAR, 1.0, None), 1.0)
+            squared = host.where(hides, inf, squared)
+        nearest = host.maximum(squared.min(axis=1, keepdims=True), 0.0)
+        sees = host.isfinite(nearest)
+        widening = host.where(sees, host.maximum(nearest - _NEAR, 1.0), 1.0)
         limit = nearest + self._cutoff**2 * widening
         # The nearest is within two widths, so that its weight is no small number.
         p = self._kernel._weights(distances, widening)
         if self._is_cut:
-            p = xp.where(squared <= limit, p, 0.0)
+            p = host.where(squared <= limit, p, 0.0)
         if hides is not None:
-            p = xp.where(hides & sees, 0.0, p)
+            p = host.where(hides & sees, 0.0, p)
         # The moments of the weights.
         f, t, m = sample.shape[0], y.shape[0], query.shape[1]
         is_linear = any(map(isfinite, ridges))
         second = [_products(sample, sample), _products(sample, y)] if is_linear else [sample**2]
-        values = xp.concat([xp.ones_like(y[:1, :]), y, sample, *second], axis=0) * weight
-        moments = p @ xp.matrix_transpose(values)
+        moments = p @ (host.concatenate([host.ones_like(y[:1]), y, sample, *second]) * weight).T
         total = moments[:, :1]
-        moments = moments[:, 1:] / total
-        mean_y, mean, second = moments[:, :t], moments[:, t : t + f], moments[:, t + f :]
+        mean_y, mean, second = host.split(moments[:, 1:] / total, [t, t + f], axis=1)
         ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
-        away = mean - xp.matrix_transpose(query)
+        away = mean - query.T
         if is_linear:
-            cov = xp.reshape(second[:, : f * f], (m, f, f)) - mean[:, :, None] * mean[:, None, :]
-            with_y = xp.reshape(second[:, f * f :], (m, f, t))
-            cov_y = with_y - mean[:, :, None] * mean_y[:, None, :]
-            spread = xp.linalg.trace(cov)
+            cov = second[:, : f * f].reshape(m, f, f) - mean[:, :, None] * mean[:, None, :]
+            cov_y = second[:, f * f :].reshape(m, f, t) - mean[:, :, None] * mean_y[:, None, :]
+            spread = host.trace(cov, axis1=1, axis2=2)
         else:
-            spread = xp.sum(second - mean**2, axis=1)
-        off = xp.sum(away**2, axis=1)
-        lean = off / xp.clip(off + spread, _TINY, None)
+            spread = (second - mean**2).sum(axis=1)
+        off = (away**2).sum(axis=1)
+        lean = off / host.maximum(off + spread, _TINY)
         # A line for each ridge: what it adds to the mean, and to the weights.
         widening, means, tilt = widening[:, 0], [], None
         for ridge in ridges:
-            if not isfinite(ridge):
+            if isfinite(ridge):
+                guard = ridge * widening * ratio + (widening - 1) * lean
+                tilt = _tilt(cov, away, guard)
+                means.append(mean_y + (tilt * cov_y).sum(axis=1))
+            else:
                 means.append(mean_y)
                 tilt = None
-                continue
-            guard = ridge * widening * ratio + (widening - 1) * lean
-            tilt = _tilt(cov, away, guard)
-            means.append(mean_y + xp.sum(tilt * cov_y, axis=1))
         if squares and tilt is not None:
             slope = tilt[:, :, 0]
-            p = p * (1 - xp.sum(slope * mean, axis=1, keepdims=True) + slope @ sample)
+            p = p * (1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample)
             ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
-        mean = xp.stack([xp.matrix_transpose(xp.where(sees, part, nan)) for part in means])
-        return float(xp.max(xp.sqrt(limit))), Predicted(mean, ratio, xp.sqrt(nearest[:, 0]), lean)
+        found = host.stack([host.where(sees, part, nan).T for part in means])
+        return float(host.sqrt(limit).max()), Predicted(
+            found, ratio, host.sqrt(nearest[:, 0]), lean
+        )
 
 
-def _tilt(cov: Any, away: Any, guard: Any) -> Any:
+def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> HostArray:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
-    xp, f = namespace_of(cov=cov), away.shape[1]
-    eye = xp.eye(f, dtype=cov.dtype, device=device_of(cov))
-    tilt = -xp.linalg.solve(cov + guard[:, None, None] * eye, away[:, :, None])
-    size = xp.sqrt(xp.clip(-xp.sum(tilt[:, :, 0] * away, axis=1), _TINY, None))
-    return tilt * xp.clip(_MOST_TILT * f**0.5 / size, None, 1.0)[:, None, None]
+    f = away.shape[1]
+    tilt = -host.linalg.solve(cov + guard[:, None, None] * host.eye(f), away[:, :, None])
+    size = host.sqrt(host.maximum(-(tilt[:, :, 0] * away).sum(axis=1), _TINY))
+    guarded: HostArray = tilt * host.minimum(_MOST_TILT * f**0.5 / size, 1.0)[:, None, None]
+    return guarded
 
 
-def _squared(query: Any, sample: Any) -> Any:
+def _squared(query: HostArray, sample: HostArray) -> HostArray:
     """Return the squared distances, (queries, samples), as one product; rounding may be below 0.
 
     Coordinates are from a query of the leaf, so that little cancels.
     """
-    xp = namespace_of(query=query)
-    q, k = (xp.sum(a * a, axis=0, keepdims=True) for a in (query, sample))
-    queries = xp.concat([-2 * query, q, xp.ones_like(q)], axis=0)
-    samples = xp.concat([sample, xp.ones_like(k), k], axis=0)
-    return xp.matrix_transpose(queries) @ samples
+    q, k = ((a * a).sum(axis=0, keepdims=True) for a in (query, sample))
+    queries = host.concatenate([-2 * query, q, host.ones_like(q)])
+    squared: HostArray = queries.T @ host.concatenate([sample, host.ones_like(k), k])
+    return squared
 
 
-def _rows(a: Any) -> list[Any]:
-    return [a[i, :] for i in range(a.shape[0])]
-
-
-def _products(a: Any, b: Any) -> Any:
-    xp, n = namespace_of(a=a), a.shape[1]
-    return xp.reshape(a[:, None, :] * b[None, :, :], (a.shape[0] * b.shape[0], n))
+def _products(a: HostArray, b: HostArray) -> HostArray:
+    products: HostArray = (a[:, None, :] * b[None, :, :]).reshape(-1, a.shape[1])
+    return products
