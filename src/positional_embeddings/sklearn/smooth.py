@@ -172,7 +172,7 @@ class Smooth:
         sample = (self._places[:, columns] - origin) / self._scale
         query = (query - origin) / self._scale
         distances = [_squared(query[part], sample[part]) for part in self._parts]
-        squared: HostArray = host.sum(distances, axis=0)
+        squared = sum(distances[1:], distances[0])
         if hides is not None:
             squared = host.where(hides, inf, squared)
         nearest = host.maximum(squared.min(axis=1, keepdims=True), 0.0)
