@@ -408,35 +408,40 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""
-        index = self._index(X)
-        values = self._values(X, reset=reset)
-        at = self._positions_at(values.shape[1])
-        return values, self._places(values, index, at), at
+        table, at = X, []
+        if self._texts and is_frame(X):
+            table = with_columns(
+                X, {j: host.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]}
+            )
+        dtypes = [host.float64, host.float32]
+        values: HostArray = validate_data(
+            self,
+            self._with_days("X", table),
+            reset=reset,
+            dtype=dtypes,
+            ensure_all_finite="allow-nan",
+        )
+        if self.positions is None:
+            places = host.arange(values.shape[0], dtype=host.float64)[:, None]
+        elif isinstance(self.positions, str) and self.positions == "index":
+            places = self._index(X)
+        else:
+            at = self._positions_at(values.shape[1])
+            places = values[:, at].astype(host.float64)
+        if host.isnan(places).any():
+            raise wrong_value("positions", "have no gaps", "NaN among them")
+        return values, places, at
 
-    def _index(self, X: Any) -> Any:
-        """Return the index of the table as days or numbers, None if it is not asked for."""
-        if not (isinstance(self.positions, str) and self.positions == "index"):
-            return None
+    def _index(self, X: Any) -> HostArray:
+        """Return the index of a table as days or numbers, (rows, 1)."""
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
         if X.index.nlevels > 1:
             hint = " Fill each group on its own, or name the columns of positions."
             raise wrong_value("X.index", "have one level", f"{X.index.nlevels} levels", hint)
         rows = self._with_days("X.index", X.index.to_frame())
-        return check_array(rows, dtype=host.float64, input_name="X.index")[:, 0]
-
-    def _values(self, X: Any, *, reset: bool) -> HostArray:
-        """Return a table as numbers, 0 where it has text."""
-        if self._texts and is_frame(X):
-            X = with_columns(X, {j: host.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]})
-        values: HostArray = validate_data(
-            self,
-            self._with_days("X", X),
-            reset=reset,
-            dtype=[host.float64, host.float32],
-            ensure_all_finite="allow-nan",
-        )
-        return values
+        places: HostArray = check_array(rows, dtype=host.float64, input_name="X.index")
+        return places
 
     def _with_days(self, name: str, table: Any) -> Any:
         """Return a table with times as days, where `fit` saw times, too."""
@@ -446,10 +451,6 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _positions_at(self, n_columns: int) -> list[int]:
         """Return the columns of positions as numbers."""
-        if self.positions is None or (
-            isinstance(self.positions, str) and self.positions == "index"
-        ):
-            return []
         if not isinstance(self.positions, list | tuple) or not self.positions:
             what = 'be a list of columns, "index" or None'
             raise wrong_value("positions", what, shown(self.positions))
@@ -461,19 +462,6 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if found[-1] in self._texts:
                 raise wrong_value(name, "be a column of numbers or times", "one of text")
         return found
-
-    def _places(self, values: HostArray, index: Any, at: list[int]) -> HostArray:
-        """Return where the rows are, (rows, coordinates)."""
-        if index is not None:
-            places = index[:, None]
-        elif self.positions is None:
-            places = host.arange(values.shape[0], dtype=host.float64)[:, None]
-        else:
-            places = host.astype(values[:, at], host.float64)
-        if host.isnan(places).any():
-            raise wrong_value("positions", "have no gaps", "NaN among them")
-        checked: HostArray = places
-        return checked
 
 
 # Tables of pandas and polars.
