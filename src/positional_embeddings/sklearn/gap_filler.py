@@ -23,8 +23,8 @@ from positional_embeddings.sklearn.columns import (
 from positional_embeddings.sklearn.kernels import Kernel
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
-# Windows that are hidden for gaps of an octave of lengths: so many, or so many samples, and at most
-# this part of all samples at once.
+# For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
+# and at once at most this fraction of all samples.
 _WINDOWS, _HIDDEN, _AT_ONCE = 24, 240, 0.2
 
 # Widths of smoothers of what a season leaves over, in lengths of the gap.
@@ -102,7 +102,7 @@ class KnownGaps:
         return stacked
 
     def _learn(self, length: float) -> tuple[HostArray, HostArray]:
-        """Return weights of candidates, and variances beside and inside gaps, by hidden ones."""
+        """Return weights of candidates, and variances at edges and inside, by hidden windows."""
         windows = _hide_windows(self._x, length)
         if not windows:
             return host.ones(1), host.full(2, nan)
@@ -118,8 +118,8 @@ class KnownGaps:
 def _convex(errors: HostArray, windows: int) -> HostArray:
     """Return the weights of candidates, not negative and of sum 1, of the least squared error.
 
-    Few windows tell little: the squared weights of all but the first candidate cost as much as it
-    misses in a window. Weights of any sum s have s**2 times the cost of those of sum 1.
+    Few windows show little: the squared weights of all but the first candidate cost its mean
+    squared error in a window. Weights of sum s cost s**2 times as much as weights of sum 1.
     """
     cost = host.linalg.norm(errors[:, 0]) / windows**0.5
     rows = host.concatenate([errors, cost * host.eye(errors.shape[1])[1:]])
@@ -265,11 +265,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     season; a season, and the straight line of what it leaves over; a season, and an
     `AttentionRegressor` of that, 0.1, 0.5 and 2 lengths wide. Their weights are not negative, add
     up to 1, and have the least squared error in the windows. Gaps longer than half of the record
-    are filled as those of half. Before the first sample and after the last one, it is a season and
-    an `AttentionRegressor` of default options.
+    are filled as gaps of half its length. Before the first sample and after the last one, a season
+    and an `AttentionRegressor` of default options predict.
 
-    A season is a straight trend and up to three harmonics each of up to three periods, those of the
-    calendar (day, week, year) where positions are times, or a peak of the periodogram. A period
+    A season is a straight trend and up to three harmonics each of up to three periods: parts of the
+    calendar (day, week, year) where positions are times, or peaks of the periodogram. A period
     has three cycles or more in the record, and lowers the Bayesian information criterion of as many
     samples as the correlation of neighbours leaves independent.
 

@@ -1,8 +1,8 @@
 """Kernels of a smoother: encodings whose distances say how much one sample weighs for another.
 
 A kernel encodes a sample x as a vector u(x), and gives a sample y a weight of the distance
-|u(x) - u(y)| at x, such as exp(-|u(x) - u(y)|**2 / 2), which is attention by scalar products. The
-vectors of a product are those of its factors, one after the other.
+|u(x) - u(y)| at x, such as exp(-|u(x) - u(y)|**2 / 2), which is attention by scalar products. A
+product concatenates the vectors of its factors.
 """
 
 from abc import ABC, abstractmethod
@@ -375,7 +375,7 @@ class SphereKernel(Factor):
         self.columns = self.columns if is_given else list(range(max(2, len(columns))))
         super()._resolve(columns)
         if is_given and len(self.columns) != 2:
-            raise wrong_value("columns", "be those of latitude and longitude", self.columns)
+            raise wrong_value("columns", "be a latitude and a longitude", self.columns)
         order = order_of_places("X", [names[i] for i in self.columns])
         self.columns = [self.columns[i] for i in order]
 

@@ -32,21 +32,22 @@ from positional_embeddings.sklearn.kernels import (
 )
 from positional_embeddings.sklearn.smooth import Hidden, Predicted, Samples, Smooth
 
-# Samples that are left out at most, drawn at random, and samples around which balls are hidden.
+# The most samples that are left out, and around which balls are hidden; the number of balls.
 _MOST_LEFT_OUT, _MOST_HIDDEN, _BALLS = 2000, 300, 7
 
-# Samples that a search for many widths leaves out at least, and the width, in extents of a column,
-# from which wider kernels change nothing.
+# The fewest samples that a search for many widths leaves out, and the width, in extents of a
+# column, beyond which wider kernels change nothing.
 _LEAST_LEFT_OUT, _FLAT = 500, 4.0
 
 # Ridges of lines, in squared widths times the sum of the squared weights; inf takes means.
 _RIDGES = (0.25, 2.0, 16.0, inf)
 
-# Widths in octaves of the first one, the least error that is much less than another, and the widths
-# between a sample and its nearest at which narrower ones change nothing.
+# The widest and narrowest kernels of a search, in octaves of the first one; the ratio of errors
+# below which one is less; the distance of the nearest samples, in widths, beyond which narrower
+# kernels change nothing.
 _WIDEST, _NARROWEST, _LESS, _FARTHEST = 10, -24, 0.999, 2.0
 
-# With many samples wide kernels are slow, and seldom the best: octaves where the search begins.
+# With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
 _MANY, _START = 20_000, -3
 
 _LEAST = 1e-3  # weight of an error in a fit by the lean
@@ -65,9 +66,9 @@ class Options(NamedTuple):
 class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Regression by attention: the mean of the samples, weighted by a kernel.
 
-    Queries and keys are encodings of samples, values are what was measured, and nothing is
-    trained but the widths of kernels: the estimator of Nadaraya and Watson, or a straight line
-    fitted around each query. A sum of kernels gives a sum of smooth functions.
+    Queries and keys are encodings of places, values are measurements, and only the widths of
+    kernels are chosen: the estimator of Nadaraya and Watson, or a straight line fitted around each
+    query. A sum of kernels gives a sum of smooth functions.
 
     Parameters
     ----------
@@ -88,27 +89,27 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         some ten.
     leave_out : float or span of time, optional
         Samples that are not farther than this from a sample are left out with it, in the columns
-        of times, or in all columns if none are times. Noise that lasts some days needs that:
-        without it, it passes for a part of the function.
+        of times, or in all columns if none are times. Without it, noise that lasts some days is
+        taken for a part of the function.
     cutoff : float, optional
-        Leave out samples whose squared distance from a query is larger than that of the nearest
-        one by so many squared widths: less time, and nearly the same function. 6 leaves out
-        weights below 1.6e-8 of the largest; None those below 1.6e-18.
+        Leave out samples whose squared distance from a query exceeds the nearest sample's by more
+        than ``cutoff**2`` squared widths, which takes less time. 6 leaves out weights below 1.6e-8
+        of the largest one, None weights below 1.6e-18.
     block_size : int, optional
-        Queries whose weights are computed at a time, at most; 256 if None.
+        The most queries whose weights are computed at a time; 256 if None.
     max_iter : int, default 10
-        Times that each function of a sum is smoothed from what the others leave over, at most.
+        The most times that each function of a sum is smoothed, from what the others leave over.
     tol : float, default 1e-3
-        A sum is done when no function changes by more than this part of the standard deviation
-        of what was measured.
+        A sum is done when no function changes by more than this fraction of the standard deviation
+        of the measurements.
 
     Attributes
     ----------
     kernel_ : Kernel
         The kernel, its length scales being numbers.
     loo_error_ : array, shape (targets,) or ()
-        Root of the mean square of the leave-one-out errors, of 2,000 places at most, which are
-        drawn at random, always the same ones. NaN of one place.
+        Root mean square of the leave-one-out errors, at up to 2,000 places, which are drawn at
+        random, always the same ones. NaN if there is one place.
     noise_std_ : array, shape (targets,) or ()
         Standard deviation of a measurement around the function, taken to be the same everywhere.
     n_iter_ : int
@@ -127,8 +128,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     At a query, the widths of a kernel grow by a factor :math:`e` with :math:`e^2 = \max(1, D^2 -
     3)`, where :math:`D` is the distance of the nearest sample in widths. A query some time ahead
     of the samples thus gets the mean of about as long a time, and one far from all samples the
-    mean of all. The weights :math:`p_i` of samples at :math:`x_i` are those of the kernel; a line
-    adds to their mean
+    mean of all. The kernel gives the weights :math:`p_i` of samples at :math:`x_i`; a line adds to
+    their mean
 
     .. math::
         \min(1, 1.4 \sqrt{f} / M) \; t^T C, \quad t = -(V + \lambda I)^{-1} u, \quad M^2 = -t^T u,
@@ -140,11 +141,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     Samples are left out by hiding them. The square of the noise is the mean square of the
     leave-one-out errors divided by the mean of :math:`1 + \sum l_i^2`, where :math:`l_i` is the
-    weight of sample :math:`i` in a prediction. The variance of a new measurement is that of the
-    noise times :math:`1 + \sum l_i^2`, and what balls and half-spaces of samples that are hidden
-    have shown to be missed at a distance; at most the spread of `y` around the prediction.
+    weight of sample :math:`i` in a prediction. The variance of a new measurement is the variance of
+    the noise times :math:`1 + \sum l_i^2`, plus the mean squared error at its distance from the
+    samples, as found by hiding balls and half-spaces of samples; at most the spread of `y` around
+    the prediction.
 
-    Samples at one place are one, of their mean, the sum of their weights and their variance.
+    Samples at one place count as one sample: their mean, with the sum of their weights.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
     gaps that are wider. Give such gaps a kernel of their width.
@@ -202,13 +204,13 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Parameters
         ----------
         X : array or table, shape (samples, columns)
-            Where was measured. Columns of dates, of NumPy, pandas or polars, are taken as days
+            Where the samples were measured. Dates of NumPy, pandas or polars are taken as days
             since 1970-01-01 UTC.
         y : array, shape (samples,) or (samples, targets)
-            What was measured.
+            The measurements.
         sample_weight : array, shape (samples,), optional
-            How much each sample counts, in any unit; 1 if None. Two samples at one place are one
-            of the sum of their weights.
+            How much each sample counts, in any unit; 1 if None. Two samples at one place count as
+            one with the sum of their weights.
         groups : array, shape (samples,), optional
             Labels, such as of stations or years: the samples of a group are left out together.
 
@@ -263,11 +265,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         Parameters
         ----------
         X : array or table, shape (queries, columns)
-            Where to tell it, as in `fit`.
+            Where to predict, as in `fit`.
         return_std : bool, default False
-            Return the standard deviation of a new measurement as well: noise, what the noise of
-            the samples makes of the function, and what is missed far from samples. It is right on
-            average, not at each place. For a sum of kernels it is approximate. NaN of one sample.
+            Also return the standard deviation of a new measurement: noise, the error that the noise
+            of the samples causes, and the error far from samples. It is right on average, not at
+            each place; approximate for a sum of kernels; NaN if there is one sample.
 
         Returns
         -------
@@ -287,15 +289,15 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
 
     def predict_left_out(self) -> Any:
-        """Return what is predicted for each sample by those that are not left out with it.
+        """Return the prediction for each sample by the samples that are not left out with it.
 
-        This is what a regressor of the same widths, fitted to these others, predicts. For a sum of
-        kernels it is approximate.
+        A regressor of the same widths, fitted to these other samples, predicts the same. For a sum
+        of kernels it is approximate.
 
         Returns
         -------
         array, shape (samples,) or (samples, targets)
-            The predictions, in the order of the samples of `fit`, but for those of weight 0.
+            The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
         mean = self._smoother.left_out(slice(None)).mean
@@ -473,7 +475,7 @@ class _Sum:
                 return
 
     def _choose(self, kernel: Kernel, widths: list["_Width"], target: HostArray) -> list[float]:
-        """Set widths of a kernel to those of the least leave-one-out error; return the ridge."""
+        """Set widths of a kernel by the least leave-one-out error; return the ridge."""
         at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
         x, y, weight = self.samples.x[:, at], target[:, at], self.samples.weight[at]
         hidden = self._hidden_from(at)
@@ -507,11 +509,11 @@ class _Sum:
         return self.predict(self.samples.x[:, at], self._hidden_from(at))
 
     def _find_errors(self) -> None:
-        """Find the leave-one-out errors, the noise, and what they miss far from samples."""
+        """Find the leave-one-out errors, the noise, and the errors far from samples."""
         samples = self.samples
         self._within = _weighted_mean(samples.within, samples.weight)
         self._misfit: Any = None
-        if self._n == 1:  # repetitions tell of the noise
+        if self._n == 1:  # only repetitions show the noise
             self.loo_error = host.full(samples.y.shape[0], nan)
             self._between = host.where(self._within > 0, 0.0, nan)
         else:
@@ -528,9 +530,10 @@ class _Sum:
         self.noise = host.sqrt(self._within + self._between)[:, 0]
 
     def _find_misfit(self, first: float) -> Any:
-        """Return by how much errors exceed the noise's, by distance and lean, of the spread.
+        """Return functions of the distance: the squared error beyond the noise, over the spread.
 
-        Balls and half-spaces that grow are hidden around some samples.
+        One is for samples all around, one for samples on one side. Growing balls and half-spaces
+        around some samples are hidden.
         """
         few, thinned, rng = copy(self), _drawn(self._n, _MOST_LEFT_OUT), host.random.default_rng(0)
         few.samples = samples = Samples(*(a[..., thinned] for a in self.samples))
@@ -574,7 +577,7 @@ class _Sum:
 
 
 class _Width(NamedTuple):
-    """A length scale that is chosen: that of a factor, or of one of its columns."""
+    """A length scale that is chosen, of a factor or of one of its columns."""
 
     factor: Factor
     column: int | None
@@ -608,11 +611,11 @@ def _begin(factor: Factor, samples: Samples) -> list[_Width]:
 
 
 def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], start: int) -> float:
-    """Set widths to those of the least error, by coordinate descent; return the ridge.
+    """Set widths by the least error, by coordinate descent; return the ridge.
 
-    Steps are half octaves. All widths are tried in the ratio that they begin with, from `start` to
-    narrower ones and to wider ones while these are better, and then one by one from the two best.
-    A width that has grown by its most stays there.
+    Steps are half octaves. First all widths change together, from `start` to narrower ones, and to
+    wider ones while these are better; then one by one, from the two best. A width that has grown by
+    its most stays there.
     """
     first = [width.get() for width in widths]
     tried: dict[tuple[int, ...], tuple[float, float]] = {}

@@ -1,7 +1,7 @@
 """One smooth function: attention of queries to samples, by one kernel.
 
-Queries are taken in leaves of near ones, each with the samples within its reach. Coordinates are
-distances from a query of the leaf, in widths of the kernel, so that no moment cancels.
+Queries near each other form a leaf, and see the samples within its reach. Coordinates are measured
+from a query of the leaf, in widths of the kernel, so that no moment cancels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,16 +21,16 @@ _NEAR = 3.0
 # Weights below exp(-_NOTHING) of the largest one change nothing in float64.
 _NOTHING = 41.0
 
-# A slope moves a mean by so many local standard deviations, times the root of columns, at most.
+# The most that a slope moves a mean, in local standard deviations times the root of columns.
 _MOST_TILT = 1.4
 
-# A leaf has so many queries, weights and widths at most.
+# The most queries, weights and widths of a leaf.
 _MOST_QUERIES, _MOST_WEIGHTS, _MOST_EXTENT = 256, 2**16, 64.0
 
-# The least weight of a sample, as a part of the largest one, and what is added to no zero.
+# The least weight of a sample relative to the largest one, and the least divisor.
 _LIGHTEST, _TINY = 1e-100, 1e-300
 
-# Widths that a reach is larger, for places that are rounded.
+# Widths added to a reach, since places are rounded.
 _SLACK = 1e-3
 
 
@@ -44,7 +44,7 @@ class Samples(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """A query does not see the samples whose labels are all within a radius of its own."""
+    """Samples hidden from a query: all of their labels are within a radius of its own."""
 
     own: HostArray  # (labels, queries)
     labels: HostArray  # (labels, samples)
