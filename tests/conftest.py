@@ -91,8 +91,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(LONG, action="store_true", help="run the tests that take long, too")
     parser.addoption(
         "--counter",
-        help="C function `long SYMBOL(int kind)` of a library that is loaded before CUDA's and "
-        "counts its calls, as benchmarks/bench_launches.py wants it",
+        help="C function that counts what a GPU is asked for: see tests/test_launches.py",
     )
 
 

@@ -1,6 +1,12 @@
-"""What calls on CuPy's arrays ask of a GPU, where something counts it."""
+"""What calls on CuPy's arrays ask of a GPU, where something counts it.
+
+`--counter` names a C function ``long SYMBOL(int kind)`` of a library that is loaded before CUDA's
+own. It returns the number of launches (kind 0), waits (1), copies to the device (2), copies from it
+(3) and matrix products (6) so far.
+"""
 
 import ctypes
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +17,13 @@ from positional_embeddings import (
     CausalMask,
     RelativePE,
     RoPE,
+    SlidingWindowMask,
+    T5Bias,
+    apply_rope,
+    attention_weights,
+    create_causal_mask,
     describe_mask,
+    mask_to_bias,
     scaled_dot_product_attention,
 )
 
@@ -102,3 +114,36 @@ def test_masks_and_biases(backend, counted):
     mask = backend.array(np.zeros((40, 40), dtype=bool))
     assert counted(lambda: describe_mask(mask))[FROM_DEVICE] == 1
     assert counted(lambda: describe_mask(CausalMask(), 40)) == (0, 0, 0, 0, 0)
+
+
+def test_calls_launch_few_kernels_and_wait_for_none(backend, counted):
+    x, token = (backend.array(np.ones((2, 4, n, 8), dtype="float32")) for n in (40, 1))
+    features_first = [backend.array(np.ones((8, n, 2, 4), dtype="float32")) for n in (1, 40, 40)]
+    positions, mask = backend.array(np.arange(40)), create_causal_mask(40, xp=backend.xp)
+    rope, plain = RoPE(8, 100, **LAST), RoPE(8, 100, fused=False, **LAST)
+    cos, sin = rope.cos_sin(x, positions=positions)
+    added, attend = AbsolutePE(8, 100, **LAST), scaled_dot_product_attention
+    window = SlidingWindowMask(9, 0)
+    most_launches = [
+        (partial(rope, token, offset=40), 1),
+        (partial(rope, x, inverse=True), 2),
+        (partial(rope, x, positions=positions * 0.5), 2),
+        (partial(rope.shift, x, 5), 1),
+        (partial(apply_rope, x, cos, sin, feature_axis=-1), 1),
+        (partial(plain, x), 8),
+        (partial(added, x), 1),
+        (partial(added, x, positions=positions), 5),
+        (partial(attention_weights, token, x, **LAST), 5),
+        (partial(attend, token, x, x, mask=window, **LAST), 7),
+        (partial(attend, *features_first), 7),
+        (partial(attend, x, x, x, **LAST), 6),
+        (partial(attend, x, x, x, mask=CausalMask(), **LAST), 11),
+        (partial(create_causal_mask, 40, xp=backend.xp), 3),
+        (partial(mask_to_bias, mask), 2),
+        (partial(ALiBiBias(4), 40, xp=backend.xp), 5),
+        (partial(T5Bias(4, xp=backend.xp, rng=0), 40), 16),
+    ]
+    for call, most in most_launches:
+        launches, waits, _, from_device, _ = counted(call)
+        assert launches <= most, call
+        assert (waits, from_device) == (0, 0), call

@@ -140,7 +140,7 @@ class AttentionInputs:
         return softmax(scores) @ v
 
 
-def softmax(scores: HostArray, axis: int = -1) -> HostArray:
+def softmax(scores: HostArray) -> HostArray:
     """Return the weights of scores, as a textbook writes them."""
-    weights = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return weights / weights.sum(axis=axis, keepdims=True)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)

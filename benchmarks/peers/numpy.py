@@ -37,18 +37,8 @@ def complex_product(inputs: "RotationInputs") -> "Run":
 
 def attention(inputs: AttentionInputs) -> "Run":
     """Return the softmax of the scores times the values."""
-    return lambda: attend(inputs.q, inputs.k, inputs.v)
-
-
-def attend(q: HostArray, k: HostArray, v: HostArray) -> HostArray:
-    """Attend by the two products of the formula, features last."""
-    return softmax(q @ k.swapaxes(-1, -2) * np.float32(q.shape[-1] ** -0.5)) @ v
-
-
-def attend_features_first(q: HostArray, k: HostArray, v: HostArray) -> HostArray:
-    """Do the same for (head, seq, heads), with no copy of keys and values."""
-    scores = np.einsum("dqh,dkh->qkh", q, k) * np.float32(q.shape[0] ** -0.5)
-    return np.einsum("qkh,dkh->dqh", softmax(scores, axis=1), v)
+    q, k, v = inputs.q, inputs.k, inputs.v
+    return lambda: softmax(q @ k.swapaxes(-1, -2) * np.float32(q.shape[-1] ** -0.5)) @ v
 
 
 def t5_bucket(distances: HostArray, buckets: int, farthest: int) -> HostArray:
