@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hatch_fancy_pypi_readme.hooks import FancyReadmeMetadataHook
+from readme_renderer import markdown
 
 import positional_embeddings as pe
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+PROJECT = tomllib.loads(PYPROJECT)["project"]
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 
 
@@ -45,6 +48,32 @@ def test_citation_is_of_the_newest_section():
     assert (citation["version"], citation["date-released"]) == sections()[0]
     assert citation["title"] == PROJECT["name"]
     assert citation["license"] == PROJECT["license"]
+
+
+@pytest.mark.parametrize("address", ["ADDRESS", "https://example.org/owner/name"])
+def test_page_for_the_package_index_has_no_relative_link(address, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    line = re.compile(r'^(replacement = "\]\().*?/blob/', re.MULTILINE)
+    config, found = line.subn(rf"\g<1>{address}/blob/", PYPROJECT)
+    assert found == 1
+    hooks = tomllib.loads(config)["tool"]["hatch"]["metadata"]["hooks"]
+    metadata = {"version": pe.__version__}
+    FancyReadmeMetadataHook(str(ROOT), hooks["fancy-pypi-readme"]).update(metadata)
+    page, readme = metadata["readme"]["text"], (ROOT / "README.md").read_text(encoding="utf-8")
+    code = re.compile(r"^```.*?^```|`[^`]+`", re.MULTILINE | re.DOTALL)
+    assert code.findall(page) == code.findall(readme)
+
+    def links(text):
+        return re.findall(r'(?:href|src)="(?!#user-content-)([^"]*)"', markdown.render(text))
+
+    expected = []
+    for link in links(readme):
+        if link.startswith("https:"):
+            expected.append(link)
+        elif address.startswith("https:"):
+            query = "?raw=true" if link.endswith(".png") else ""
+            expected.append(f"{address}/blob/v{pe.__version__}/{link}{query}")
+    assert links(page) == expected
 
 
 def test_classifiers_name_each_python():
