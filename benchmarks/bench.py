@@ -3,7 +3,7 @@
 Each number of threads is a process of its own, since most libraries read their limits
 only when they are loaded. All contenders of a case are compared with values of float64,
 then timed in alternation; a copy of the input by NumPy is the unit. Prints each case as it
-is measured, and writes tables, a JSON file and a chart.
+is measured, and writes tables and a chart.
 
     python benchmarks/bench.py [--quick] [--threads 1 2] [--only rotation,attention]
 """
@@ -19,7 +19,7 @@ from cases.sparse import sparse
 from cases.tables import tables
 from harness.contenders import Settings
 from harness.machine import cores
-from harness.report import case_table, headline, others, parser, terminal, write_report
+from harness.report import case_table, parser, terminal, write_report
 from harness.targets import verdicts
 from harness.worker import messages
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -62,11 +62,9 @@ def main() -> None:
                 console.print(f"{threads} threads left out: there are {cores()} cores.")
             elif topics:
                 results += measure(topics, Settings(threads, options.quick), progress)
-    tables = [headline(results), others(results)]
     whole = options.only == list(TOPICS)
-    write_report(
-        console, results, tables, verdicts(results), options, name="bench", title=TITLE, whole=whole
-    )
+    found = verdicts(results)
+    write_report(console, results, found, options, name="bench", title=TITLE, whole=whole)
 
 
 def measure(topics: list[str], settings: Settings, progress: Progress) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib import import_module
 
 from cases.gpu import all_cases
-from harness.report import case_table, headline, parser, terminal, write_report
+from harness.report import case_table, parser, terminal, write_report
 from harness.targets import gpu_verdicts
 from harness.timing import QUICK, Rounds
 from rich.progress import track
@@ -43,8 +43,7 @@ def main() -> int:
         if seconds and result["topic"] == "rotation":
             speed = 2 * result["bytes"] / seconds / 1e9
             console.print(f"copy of {result['case']} {result['layout']}: {speed:.0f} GB/s")
-    tables, found = [headline(results)], gpu_verdicts(results)
-    write_report(console, results, tables, found, options, name="gpu", title=TITLE)
+    write_report(console, results, gpu_verdicts(results), options, name="gpu", title=TITLE)
     return 0
 
 

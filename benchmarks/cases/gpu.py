@@ -92,9 +92,9 @@ def _rotated(
     contenders += [
         Contender(form, call, expected, tolerance, view=on_host) for form, call in calls.items()
     ]
-    known = {"layout": layout, "shape": list(shape), "dtype": dtype, "pairs": pairs} | labels
     size = inputs.x.size * (4 if dtype == "float32" else 2)
-    return measured(Case(topic, name, size, contenders, known), rounds, _sync(cupy))
+    case = Case(topic, name, size, contenders, {"layout": layout} | labels)
+    return measured(case, rounds, _sync(cupy))
 
 
 def _positions(cupy: Any, *, quick: bool) -> list[Builder]:
@@ -144,8 +144,7 @@ def _attended(
         Contender(form, prepare, expected, tolerance, view=_rows) for form, prepare in forms.items()
     ]
     size = inputs.k.size * (4 if dtype == "float32" else 2)
-    case = Case("attention on a GPU", name, size, contenders, {"dtype": dtype})
-    return measured(case, rounds, _sync(cupy))
+    return measured(Case("attention on a GPU", name, size, contenders), rounds, _sync(cupy))
 
 
 def _ours(cupy: Any, inputs: AttentionInputs, dtype: str) -> Run:

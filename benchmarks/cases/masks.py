@@ -12,12 +12,12 @@ from peers import peer
 from peers.numpy import t5_bucket
 
 from positional_embeddings import (
+    SegmentMask,
+    SlidingWindowMask,
     T5Bias,
     alibi_bias,
     create_causal_mask,
     create_padding_mask,
-    create_segment_mask,
-    create_sliding_window_mask,
     relative_position_bucket,
 )
 
@@ -78,7 +78,7 @@ def window(n: int) -> Forms:
         return np.triu(ones, 1) | np.tril(ones, -left - 1)
 
     return {
-        OURS: lambda: lambda: create_sliding_window_mask(n, (left, 0)),
+        OURS: lambda: lambda: SlidingWindowMask(left, 0).dense(n),
         TEXTBOOK: lambda: textbook,
         "torch eager": peer("torch.window_mask", n, left),
     }
@@ -97,7 +97,7 @@ def segments(n: int) -> Forms:
     """Return the mask of the keys of other sequences in a packed row."""
     ids = np.repeat(np.arange(16), n // 16)
     return {
-        OURS: lambda: lambda: create_segment_mask(ids),
+        OURS: lambda: lambda: SegmentMask(ids).dense(n),
         TEXTBOOK: lambda: lambda: ids[:, None] != ids,
     }
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from harness.contenders import Builder, Case, Contender, NotOfferedError, Settings, measured
+from harness.contenders import Builder, Case, Contender, Settings, measured
 from harness.inputs import BASE, BHSD, DSN, HostArray, RotationInputs, random_rotation, shapes
 from harness.targets import BY_OFFSET, BY_POSITIONS, BY_TABLES, FUSED, PLAIN, WITH_OUT
 from harness.timing import Rounds, Run
@@ -84,15 +84,15 @@ def _builder(
 def _case(topic: str, name: str, inputs: RotationInputs, labels: dict[str, Any]) -> Case:
     """Return a rotation with its contenders, the copy first."""
     x, expected = inputs.x, inputs.expected()
-    forms = {FUSED: {"fused": True}, PLAIN: {"fused": False}}
+    forms = {FUSED: {"fused": True}}
     if topic == "rotation":
         # Most of a copy's time goes into new memory, which some libraries reuse by themselves.
         forms[WITH_OUT] = {"fused": True, "with_out": True}
+    forms[PLAIN] = {"fused": False}
     contenders = [Contender("copy", lambda: x.copy, x, tracked=True)]
     contenders += [
-        Contender(form, partial(ours, inputs, **forms[form]), expected, tracked=True)
-        for form in (FUSED, WITH_OUT, PLAIN)
-        if form in forms
+        Contender(form, partial(ours, inputs, **options), expected, tracked=True)
+        for form, options in forms.items()
     ]
     peers = {"complex": COMPLEX_PEERS, "decoding": TOKEN_PEERS}.get(topic, PEERS)
     for label, path in peers.items():
@@ -106,8 +106,7 @@ def _case(topic: str, name: str, inputs: RotationInputs, labels: dict[str, Any])
         values = expected if given is inputs else given.expected()
         tolerance, tracked = TOLERANCES.get(label, 1e-5), label in TRACKED
         contenders.append(Contender(label, peer(path, given), values, tolerance, tracked, note))
-    known = {"layout": inputs.layout, "shape": list(x.shape), "pairs": inputs.pairs}
-    return Case(topic, name, x.nbytes, contenders, known | labels)
+    return Case(topic, name, x.nbytes, contenders, {"layout": inputs.layout} | labels)
 
 
 def ours(
@@ -177,9 +176,6 @@ def by_positions(
     rope = RoPE(inputs.head, 2048, BASE, feature_axis=-1, seq_axis=-2, fused=fused)
 
     def by_tables() -> Run:
-        if not hasattr(rope, "cos_sin"):
-            message = "this version has no RoPE.cos_sin"
-            raise NotOfferedError(message)
         cos, sin = rope.cos_sin(x, positions=places)
         return lambda: apply_rope(x, cos, sin, feature_axis=-1)
 

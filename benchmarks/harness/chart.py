@@ -19,21 +19,23 @@ WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 LONGEST = 12
 
 
-def draw(written: dict[str, Any], path: Path, title: str) -> None:
+def draw(results: list[Result], machine: dict[str, Any], path: Path, title: str) -> None:
     """Draw the results of a run, if there are any to draw."""
-    rows = [row for row in _rows(written["results"]) if row]
+    rows = [row for row in _rows(results) if row]
     if not rows:
         return
-    order = _common_order(written["results"])
+    order = _common_order(results)
     figure = Figure(figsize=(17, 1.2 + 3.5 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), max(map(len, rows)), squeeze=False)
     for panels, row in zip(grid, rows, strict=True):
         for panel in panels:
             panel.set_axis_off()
-        for panel, results in zip(panels, row, strict=False):
+        for panel, by_threads in zip(panels, row, strict=False):
             panel.set_axis_on()
-            _panel(panel, results, order if results[0].get("main") else _order(results[0]))
-    machine, notes = written["machine"], [note for r in written["results"] for note in _notes(r)]
+            first = by_threads[0]
+            _panel(panel, by_threads, order if first.get("main") else _order(first))
+    entries = [entry for result in results for entry in result["contenders"].values()]
+    notes = [entry["note"] for entry in entries if "note" in entry]
     figure.suptitle(title, fontsize=15)
     about = (
         f"{machine['gpu'] or machine['cpu']}, {machine['system']}, Python {machine['python']}, "
@@ -126,10 +128,6 @@ def _common_order(results: list[Result]) -> list[str]:
 def _rank(name: str) -> int:
     mine = (WITH_OUT, FUSED, PLAIN, OURS)
     return mine.index(name) if name in mine else len(mine) + (not name.startswith(OURS))
-
-
-def _notes(result: Result) -> list[str]:
-    return [entry["note"] for entry in result["contenders"].values() if "note" in entry]
 
 
 def _longest(values: list[float]) -> float:

@@ -97,10 +97,10 @@ def _prepared(contender: Contender) -> tuple[dict[str, Any], Run | None]:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         return entry | {"failed": f"{type(error).__name__}: {first[:200]}"}, None
     if contender.expected is not None:
-        entry["error"] = _largest_error(contender.view(result), contender.expected)
+        error = _largest_error(contender.view(result), contender.expected)
         # Not `>`: an error that is NaN is wrong too.
-        if not entry["error"] <= contender.tolerance:
-            return entry | {"wrong": f"error {entry['error']:.1e}"}, None
+        if not error <= contender.tolerance:
+            return entry | {"wrong": f"error {error:.1e}"}, None
     return entry, run
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ THREAD_VARIABLES = (
 
 def description() -> dict[str, Any]:
     """Return date, processor, memory, system and versions."""
+    installed = {package.name: package.version for package in distributions()}
     pages = getattr(os, "sysconf_names", {}).get("SC_PHYS_PAGES")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if pages else 0
     return {
@@ -49,14 +50,13 @@ def description() -> dict[str, Any]:
         "architecture": platform.machine(),
         "gpu": _gpu(),
         "python": sys.version.split()[0],
-        "versions": {name: _version(name) for name in PACKAGES},
-        "pinned": hasattr(os, "sched_setaffinity"),
+        "versions": {name: installed[name] for name in PACKAGES if name in installed},
     }
 
 
 def one_line(machine: dict[str, Any], *packages: str) -> str:
     """Return a description as a sentence, with the versions of all packages or of these."""
-    versions = {name: v for name, v in machine["versions"].items() if v}
+    versions = machine["versions"]
     named = ", ".join(f"{name} {versions[name]}" for name in packages or versions)
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']:g} GB, "
@@ -123,10 +123,3 @@ def _gpu() -> str | None:
     with suppress(Exception):
         return str(import_module("torch").cuda.get_device_name(0))
     return None
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

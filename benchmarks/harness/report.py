@@ -1,7 +1,6 @@
 """Tables for the terminal and for Markdown, and the files of a run."""
 
 import argparse
-import json
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -41,7 +40,6 @@ def parser(about: str) -> argparse.ArgumentParser:
 def write_report(
     console: Console,
     results: list[Result],
-    tables: list[Plain],
     found: list[Verdict],
     options: argparse.Namespace,
     *,
@@ -49,33 +47,24 @@ def write_report(
     title: str,
     whole: bool = True,
 ) -> None:
-    """Print the tables, and write them, all figures, and a chart."""
+    """Print the tables, and write them and a chart."""
     from harness.chart import draw  # noqa: PLC0415 - a worker needs no matplotlib
 
-    for table in (*tables, verdicts_table(found)):
-        if table.rows:
-            console.print(_rich(table))
-    entries = [entry for result in results for entry in result["contenders"].values()]
-    written = {
-        "machine": description(),
-        "quick": options.quick,
-        "missing": sorted({entry["missing"] for entry in entries if "missing" in entry}),
-        "results": results,
-        "targets": [vars(verdict) for verdict in found],
-    }
+    tables = [headline(results), others(results), verdicts_table(found)]
+    tables = [table for table in tables if table.rows]
+    for table in tables:
+        console.print(_rich(table))
     if options.quick:
         console.print("A quick run: its sizes are too small to judge by.")
-    for package in written["missing"]:
-        console.print(f"missing: {package} (pip install {package})")
     # What is tried quickly must not replace what was measured.
     partial = options.quick or not whole
     folder = options.results or (Path(tempfile.mkdtemp()) if partial else RESULTS)
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(written, indent=1)
-    (folder / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
-    (folder / f"{name}.md").write_text(markdown(written, found), encoding="utf-8")
-    draw(written, folder / f"{name}.png", title)
-    console.print(f"Written to {folder}: {name}.json, {name}.md, {name}.png")
+    machine = description()
+    text = markdown(tables, results, machine)
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    draw(results, machine, folder / f"{name}.png", title)
+    console.print(f"Written to {folder}: {name}.md, {name}.png")
 
 
 def terminal() -> Console:
@@ -176,22 +165,18 @@ def verdicts_table(verdicts: list[Verdict]) -> Plain:
     return Plain("Targets", head, rows)
 
 
-def markdown(written: dict[str, Any], verdicts: list[Verdict]) -> str:
+def markdown(tables: list[Plain], results: list[Result], machine: dict[str, Any]) -> str:
     """Return the tables and what they were measured on."""
-    results = written["results"]
-    tables = [headline(results), others(results), verdicts_table(verdicts)]
-    parts = [_markdown(table) for table in tables if table.rows]
-    if any("note" in e for r in results for e in r["contenders"].values()):
+    parts = [f"{table.title}:\n\n{markdown_rows(table.head, table.rows)}\n" for table in tables]
+    entries = [entry for result in results for entry in result["contenders"].values()]
+    if any("note" in entry for entry in entries):
         parts.insert(
             1, "\\* takes no features first: as many bytes in (batch, heads, seq, head).\n"
         )
-    if written["missing"]:
-        parts.append(f"Missing: {', '.join(written['missing'])}.\n")
-    return "\n".join([*parts, f"{one_line(written['machine'])}\n"])
-
-
-def _markdown(table: Plain) -> str:
-    return f"{table.title}:\n\n{markdown_rows(table.head, table.rows)}\n"
+    missing = sorted({entry["missing"] for entry in entries if "missing" in entry})
+    if missing:
+        parts.append(f"Missing: {', '.join(missing)}.\n")
+    return "\n".join([*parts, f"{one_line(machine)}\n"])
 
 
 def _rich(table: Plain) -> Table:

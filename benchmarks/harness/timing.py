@@ -30,7 +30,7 @@ QUICK = Rounds(least=3, most=3, budget=0.02, sample=2e-4)
 
 def round_robin(
     runs: dict[str, Run], rounds: Rounds, sync: Run | None = None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, float]]:
     """Alternate the functions, so that what disturbs the machine disturbs all alike.
 
     Slow ones take part in fewer rounds, spread evenly over all of them. Each round
@@ -53,7 +53,7 @@ def round_robin(
                 sleep(rounds.pause)
                 seconds(runs[name], 1, sync)
                 samples[name].append(seconds(runs[name], calls[name], sync) / calls[name])
-    return {name: summary(samples[name], calls[name]) for name in names}
+    return {name: summary(samples[name]) for name in names}
 
 
 def _calls_of_sample(run: Run, shortest: float, sync: Run | None) -> tuple[int, float]:
@@ -80,10 +80,10 @@ def seconds(run: Run, calls: int = 1, sync: Run | None = None) -> float:
         gc.enable()
 
 
-def summary(samples: list[float], calls: int = 1) -> dict[str, Any]:
-    """Return median and quartiles, and what they were taken from."""
+def summary(samples: list[float]) -> dict[str, float]:
+    """Return median and quartiles."""
     q1, median, q3 = quantiles(samples, n=4, method="inclusive")
-    return {"median": median, "q1": q1, "q3": q3, "rounds": len(samples), "calls": calls}
+    return {"median": median, "q1": q1, "q3": q3}
 
 
 def peak_memory(run: Run) -> int:
