@@ -10,15 +10,95 @@ module is cast as models cast theirs, its buffers included.
 import argparse
 import platform
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import mpmath
+import numpy as np
 import torch
-from cases.precision import COLUMNS, DIM, LIBRARIES, drawn_positions, errors, exact_tables
-from harness.chart import draw_errors
+from harness.inputs import BASE, HostArray
+from harness.targets import OURS
+from matplotlib.figure import Figure
+from peers import rotary_embedding_torch, transformers
+from peers.torch import tables, tables_in_dtype
+
+from positional_embeddings import RoPE
 
 PICTURE = Path(__file__).parent / "results" / "precision.png"
+DIM = 128
+DECADES = range(7)
+PER_DECADE = 12
+COLUMNS = (1_000, 131_071, 1_048_575, 10_000_000)
+# From positions, DIM and dtype to cosine and sine, (DIM / 2, positions).
+Library = Callable[[HostArray, int, torch.dtype], tuple[Any, Any]]
+
+
+def ours(positions: HostArray, dim: int, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Rotate pairs (1, 0), which gives cosine and sine."""
+    x = torch.zeros((dim, len(positions)), dtype=dtype)
+    x[: dim // 2] = 1
+    rotated = RoPE(dim, 1)(x, positions=torch.as_tensor(positions))
+    return rotated[: dim // 2], rotated[dim // 2 :]
+
+
+LIBRARIES: dict[str, Library] = {
+    OURS: ours,
+    "transformers": transformers.tables,
+    "rotary-embedding-torch": rotary_embedding_torch.tables,
+    "torchtune's recipe": tables,
+    "attnax's recipe": tables_in_dtype,
+}
+
+
+def drawn_positions() -> HostArray:
+    """Return random positions in each decade, and those of the printed columns."""
+    rng = np.random.default_rng(0)
+    decades = [rng.integers(10**n, 10 ** (n + 1), PER_DECADE) for n in DECADES]
+    return np.unique(np.concatenate([*decades, COLUMNS]))
+
+
+def exact_tables(positions: HostArray) -> tuple[HostArray, HostArray]:
+    """Return cosine and sine by mpmath, rounded to float64."""
+    shape = (DIM // 2, len(positions))
+    cos, sin = np.zeros(shape), np.zeros(shape)
+    with mpmath.workdps(40):
+        for i in range(DIM // 2):
+            frequency = mpmath.mpf(BASE) ** (-mpmath.mpf(2 * i) / DIM)
+            for j, position in enumerate(positions.tolist()):
+                cos[i, j] = mpmath.cos(position * frequency)
+                sin[i, j] = mpmath.sin(position * frequency)
+    return cos, sin
+
+
+def errors(library: Library, positions: HostArray, dtype: torch.dtype, exact: Any) -> HostArray:
+    """Return the largest error over the frequencies at each position."""
+    distances = [
+        np.abs(table.double().numpy() - truth)
+        for table, truth in zip(library(positions, DIM, dtype), exact, strict=True)
+    ]
+    worst: HostArray = np.maximum(*distances).max(axis=0)
+    return worst
+
+
+def draw(path: Path, positions: HostArray, results: dict[str, dict[str, HostArray]]) -> None:
+    """Draw the errors of tables of every library, one panel for each dtype."""
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    panels = figure.subplots(1, len(results), sharey=True)
+    for panel, (dtype, of_libraries) in zip(panels, results.items(), strict=True):
+        for (name, worst), marker in zip(of_libraries.items(), "osv^D", strict=True):
+            # The largest error so far: what a context of this length has to live with.
+            so_far, width = np.maximum.accumulate(worst), 2.5 if name == OURS else 1
+            style = {"marker": marker, "markersize": 4, "linewidth": width}
+            panel.loglog(positions, so_far, label=name, **style)
+        panel.set(title=dtype, xlabel="position")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("largest error of cosine and sine up to it")
+    panels[0].legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
 
 
 def main() -> None:
@@ -42,7 +122,7 @@ def main() -> None:
         for library, worst in results[name].items():
             row = (worst[positions == column][0] for column in COLUMNS)
             print(f"{library:24}" + "".join(f"{value:12.1e}" for value in row))
-    draw_errors(options.output, positions, results)
+    draw(options.output, positions, results)
     packages = ("torch", "transformers", "rotary-embedding-torch", "numpy", "mpmath")
     print(f"\n{platform.machine()}, Python {sys.version.split()[0]}, ", end="")
     print(", ".join(f"{package} {version(package)}" for package in packages), end=", ")

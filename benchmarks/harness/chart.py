@@ -4,12 +4,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from harness.formats import duration
-from harness.inputs import BHSD, BSHD, DSN, HostArray
+from harness.inputs import BHSD, BSHD, DSN
 from harness.targets import FUSED, OURS, PLAIN, WITH_OUT, Result
 
 FUSED_COLOUR, PLAIN_COLOUR, PEER_COLOUR, LINE_COLOUR = "#c0392b", "#e67e22", "#9aa0a6", "#333333"
@@ -151,21 +150,3 @@ def _label(value: float, result: Result, name: str, *, cut: bool) -> str:
         text = duration(value)
     star = "*" if "note" in result["contenders"][name] else ""
     return f"{text}{star}{' →' if cut else ''}"
-
-
-def draw_errors(path: Path, positions: HostArray, results: dict[str, dict[str, HostArray]]) -> None:
-    """Draw the errors of tables of every library, one panel for each dtype."""
-    figure = Figure(figsize=(12, 5), layout="constrained")
-    panels = figure.subplots(1, len(results), sharey=True)
-    for panel, (dtype, of_libraries) in zip(panels, results.items(), strict=True):
-        for (name, worst), marker in zip(of_libraries.items(), "osv^D", strict=True):
-            # The largest error so far: what a context of this length has to live with.
-            so_far, width = np.maximum.accumulate(worst), 2.5 if name == OURS else 1
-            style = {"marker": marker, "markersize": 4, "linewidth": width}
-            panel.loglog(positions, so_far, label=name, **style)
-        panel.set(title=dtype, xlabel="position")
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel("largest error of cosine and sine up to it")
-    panels[0].legend(frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
