@@ -799,7 +799,7 @@ ERRORS = {
     "places": (
         lambda: fitted(SphereKernel(1.0, columns=[1])),
         ValueError,
-        "`columns` must be those of latitude and longitude",
+        "`columns` must be a latitude and a longitude",
     ),
     "one column": (
         lambda: fitted(SphereKernel(1.0), x=np.zeros((4, 1))),
