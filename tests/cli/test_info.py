@@ -24,7 +24,9 @@ HERE = (
 @pytest.fixture
 def here(monkeypatch):
     """Have these libraries, and no package of any extra."""
-    monkeypatch.setattr(info, "libraries", lambda: iter(HERE))
+    found = {library.name: library for library in HERE}
+    monkeypatch.setattr(info, "LIBRARIES", found)
+    monkeypatch.setattr(info, "find_library", found.__getitem__)
     monkeypatch.setattr(info, "installed_version", lambda _: None)
     for name in ("numba", "threadpoolctl"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -46,8 +48,8 @@ def test_text(printed):
         "  jax 0.9     does not work: OSError: no library\n"
         "\n"
         "kernels that rotate\n"
-        "  numba  for arrays of NumPy: not found, numba is not installed:\n"
-        '         pip install "positional-embeddings[fast]"\n'
+        "  numba  for arrays of NumPy: not found, ModuleNotFoundError: import of numba halted;\n"
+        "         None in sys.modules\n"
         "  cupy   for arrays of CuPy: not found, not installed:\n"
         '         pip install "positional-embeddings[cupy]"\n'
         "\n"
@@ -111,13 +113,11 @@ def numba(monkeypatch):
 
 def test_the_kernel_of_numba(numba):
     numba("float32", "float64")
-    assert info._numba_kernel() == (("float32", "float64"), "")
-    assert info._kernel_text("numba", info._numba_kernel()) == (
-        "for arrays of NumPy: found, for float32, float64"
-    )
+    assert info._numba_kernel() == {"dtypes": ["float32", "float64"], "reason": ""}
+    assert info._kernel_text(**info._numba_kernel()) == "found, for float32, float64"
     assert info._numba_threads() == "7 for large arrays (NUMBA_NUM_THREADS)"
     numba()
-    assert info._numba_kernel() == ((), "NUMBA_DISABLE_JIT is set")
+    assert info._numba_kernel() == {"dtypes": [], "reason": "NUMBA_DISABLE_JIT is set"}
 
 
 def test_a_broken_numba(monkeypatch, numba):
@@ -128,15 +128,15 @@ def test_a_broken_numba(monkeypatch, numba):
         raise ImportError(message)
 
     monkeypatch.setattr(info.dispatch, "kernel_for", fail)
-    assert info._numba_kernel() == ((), "numba does not work: ImportError: NumPy is too new")
+    assert info._numba_kernel() == {"dtypes": [], "reason": "ImportError: NumPy is too new"}
 
 
 def test_the_kernels_of_cupy():
     on_gpu = Library("cupy", "14", (Place("cuda:0", reason="busy"), Place("cuda:1", None, np)))
     dtypes = ("float16", "bfloat16", "float32", "float64")
-    assert info._cupy_kernels(on_gpu) == (dtypes, "")
+    assert info._cupy_kernel(on_gpu) == {"dtypes": dtypes, "reason": ""}
     broken = Library("cupy", "14", (Place("cuda:0", reason="no compiler"),))
-    assert info._cupy_kernels(broken) == ((), "no compiler")
+    assert info._cupy_kernel(broken) == {"dtypes": [], "reason": "no compiler"}
 
 
 def test_the_threads_of_blas(monkeypatch):
@@ -147,9 +147,9 @@ def test_the_threads_of_blas(monkeypatch):
     control = ModuleType("threadpoolctl")
     control.threadpool_info = lambda: pools
     monkeypatch.setitem(sys.modules, "threadpoolctl", control)
-    assert info._threads()["BLAS"] == "3 of openblas 0.3"
+    assert info._blas_threads() == "3 of openblas 0.3"
     pools.pop(0)
-    assert info._threads()["BLAS"] == "no library that threadpoolctl knows"
+    assert info._blas_threads() == "no library that threadpoolctl knows"
 
 
 def test_an_extra_that_is_installed():

@@ -7,21 +7,17 @@ import numpy as np
 import pytest
 
 from positional_embeddings.cli import libraries
-from positional_embeddings.cli.terminal import CommandError
 
 
 @pytest.fixture
 def make(monkeypatch, tmp_path):
-    """Make a library of some source that can be imported, the only one but for NumPy."""
+    """Make a library of some source that can be imported."""
     monkeypatch.syspath_prepend(tmp_path)
-    entries = {entry.name: entry for entry in libraries._ENTRIES}
 
     def write(name, source):
         (tmp_path / f"{name}.py").write_text(source)
-        kept = (entries["numpy"], entries[name])
-        monkeypatch.setattr(libraries, "_ENTRIES", kept)
         monkeypatch.delitem(sys.modules, name, raising=False)
-        _, found = libraries.libraries()
+        found = libraries.find_library(name)
         sys.modules.pop(name, None)
         return found
 
@@ -29,20 +25,15 @@ def make(monkeypatch, tmp_path):
 
 
 def test_numpy_is_there():
-    (found,) = libraries.libraries(["numpy"])
+    found = libraries.find_library("numpy")
     assert (found.name, found.version, found.reason) == ("numpy", np.__version__, "")
     (place,) = found.places
     assert (place.name, place.reason, place.xp) == ("cpu", "", libraries.namespace_or_numpy(None))
 
 
-def test_a_name_that_is_not_known():
-    with pytest.raises(CommandError, match=r"^--library must be one of numpy, .*, got 'pytorch'$"):
-        list(libraries.libraries(["numpy", "pytorch"]))
-
-
 def test_a_library_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(libraries, "find_spec", lambda _: None)
-    (found,) = libraries.libraries(["dask"])
+    found = libraries.find_library("dask")
     assert found == libraries.Library("dask", None, (), 'not installed: pip install "dask[array]"')
 
 
@@ -98,7 +89,7 @@ def test_the_gpus_of_cupy():
         getDeviceCount=lambda: 2, getDeviceProperties=lambda i: {"name": f"GPU {i}".encode()}
     )
     cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, Device=lambda i: ("device", i)))
-    assert list(libraries._of_cupy(cupy)) == [
+    assert list(libraries._devices("cupy", cupy)) == [
         ("cuda:0 GPU 0", ("device", 0)),
         ("cuda:1 GPU 1", ("device", 1)),
     ]
@@ -112,7 +103,7 @@ def test_the_devices_of_pytorch(has_mps):
         backends=SimpleNamespace(mps=SimpleNamespace(is_available=lambda: has_mps)),
     )
     expected = [("cpu", ("cpu",)), ("cuda:0 GPU 0", ("cuda", 0)), ("mps", ("mps",))]
-    assert list(libraries._of_torch(torch)) == expected[: 2 + has_mps]
+    assert list(libraries._devices("torch", torch)) == expected[: 2 + has_mps]
 
 
 def test_the_devices_of_jax(monkeypatch):
@@ -120,15 +111,15 @@ def test_the_devices_of_jax(monkeypatch):
     jax = ModuleType("jax")
     jax.devices = lambda: [device]
     monkeypatch.setitem(sys.modules, "jax", jax)
-    assert list(libraries._of_jax(None)) == [("gpu:1 H200", device)]
+    assert list(libraries._devices("jax", None)) == [("gpu:1 H200", device)]
 
 
 def test_the_device_of_mlx():
     mlx = SimpleNamespace(default_device=lambda: "Device(gpu, 0)")
-    assert list(libraries._of_mlx(mlx)) == [("Device(gpu, 0)", None)]
+    assert list(libraries._devices("mlx", mlx)) == [("Device(gpu, 0)", None)]
 
 
 def test_a_device_that_computes_wrong(monkeypatch):
     monkeypatch.setattr(libraries, "to_host", lambda *_: 4.0)
-    ((place,),) = (found.places for found in libraries.libraries(["numpy"]))
+    (place,) = libraries.find_library("numpy").places
     assert (place.xp, place.reason) == (None, "0 + 1 + 2 is 4 there")

@@ -17,7 +17,7 @@ from positional_embeddings.cli.main import main
 def test_without_arguments_comes_the_help(printed):
     text = printed("")
     assert text == printed("--help")
-    assert "positional-embeddings mask causal 12 --window 4" in text
+    assert "positional-embeddings rope config.json" in text
 
 
 def test_version(printed):
@@ -28,7 +28,7 @@ def test_version(printed):
 def test_help_has_examples(printed, command):
     text = printed(f"{command} --help")
     assert text.startswith(f"usage: positional-embeddings {command} ")
-    assert f"\nexamples:\n  positional-embeddings {command}" in text
+    assert f"\nFor example:\n  positional-embeddings {command}" in text
     assert text.isascii()
 
 
@@ -132,4 +132,4 @@ def test_characters_that_a_terminal_lacks(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(raw, encoding="ascii"))
     assert main(["mask", "causal", "\N{LATIN SMALL LETTER E WITH ACUTE}"]) == 2
     sys.stderr.flush()
-    assert b"argument Q_LEN: must be an integer, got '\\xe9' (see " in raw.getvalue()
+    assert b"argument Q_LEN: invalid int value: '\\xe9' (see " in raw.getvalue()

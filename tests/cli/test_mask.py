@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
+from positional_embeddings.cli import mask
+from positional_embeddings.cli.terminal import CommandError
 
 
 def around(i, j):
@@ -14,34 +16,37 @@ def around(i, j):
     return abs(a - c) <= 1 and abs(b - d) <= 1
 
 
+DOCUMENTS = "SegmentMask(segment_ids_from_lengths([2, 4], 7))"
+
 # Each call, and which key j query i sees; positions are those among the keys.
 RULES = {
     "full 3 5": lambda i, j: i >= 0 <= j,
     "causal 6": lambda i, j: j <= i,
     "causal 2 6": lambda i, j: j <= i,
     "causal 2 6 --offset 1": lambda i, j: j <= i,
-    "causal 5 --hide-own": lambda i, j: j < i,
-    "causal 12 --window 4": lambda i, j: i - 4 < j <= i,
-    "window 7 --window 2": lambda i, j: i - 2 < j <= i,
-    "window 7 --left 2 --right 0": lambda i, j: i - 2 <= j <= i,
-    "window 7 --left 0": lambda i, j: j >= i,
-    "window 7 --right 1": lambda i, j: j <= i + 1,
-    "prefix 6 --prefix 3": lambda i, j: j <= i or j < 3,
-    "prefix 6 --prefix 3,1 --batch 1": lambda i, j: j <= i or j < 1,
-    "chunked 7 --chunk 3": lambda i, j: i // 3 == j // 3,
-    "causal 7 --chunk 3": lambda i, j: i // 3 == j // 3 and j <= i,
-    "dilated 7 --step 3": lambda i, j: (i - j) % 3 == 0,
-    "global 5 --global 0,3": lambda i, j: {i, j} & {0, 3},
-    "causal 6 --window 2 --global 0": lambda i, j: i - 2 < j <= i or 0 in (i, j),
-    "grid 6 --grid 2,3": around,
-    "grid 6 --grid 2,3 --around 0": lambda i, j: i == j,
-    "padding 4 --lengths 2,3": lambda i, j: i >= 0 and j < 2,
-    "padding 4 --lengths 2,3 --batch 1 --side left": lambda i, j: i >= 0 and j >= 1,
-    "causal 8 --lengths 3,5 --batch 1": lambda i, j: j <= i and j < 5,
-    "segment 7 --segments 2,4": lambda i, j: [0, 0, 1, 1, 1, 1, -1][i] == [0, 0, 1, 1, 1, 1, 9][j],
-    "causal 7 --segments 2,5 --global 0": lambda i, j: (
-        [0, 0, 1, 1, 1, 1, 1][i] == [0, 0, 1, 1, 1, 1, 1][j] and (j <= i or 0 in (i, j))
+    "' CausalMask(mask_diagonal=True)' 5": lambda i, j: j < i,
+    "'CausalMask() | SlidingWindowMask(3, 0)' 12": lambda i, j: i - 4 < j <= i,
+    "'SlidingWindowMask(2, 0)' 7": lambda i, j: i - 2 <= j <= i,
+    "'SlidingWindowMask(left=0, right=None)' 7": lambda i, j: j >= i,
+    "'PrefixMask(3)' 6": lambda i, j: j <= i or j < 3,
+    "'PrefixMask([3, 1])' 6 --batch 1": lambda i, j: j <= i or j < 1,
+    "'ChunkedMask(3)' 7": lambda i, j: i // 3 == j // 3,
+    "'DilatedMask(3)' 7": lambda i, j: (i - j) % 3 == 0,
+    "'GlobalMask([0, 3])' 5": lambda i, j: {i, j} & {0, 3},
+    "'(CausalMask() | SlidingWindowMask(1, 0)) & GlobalMask((0,))' 6": lambda i, j: (
+        i - 2 < j <= i or 0 in (i, j)
     ),
+    "'CausalMask() | SlidingWindowMask(1, 0) & GlobalMask([0])' 6": lambda i, j: (
+        j <= i and (i - 2 < j or 0 in (i, j))
+    ),
+    "'NeighbourhoodMask((2, 3), 1)' 6": around,
+    "'~CausalMask()' 6": lambda i, j: j > i,
+    "'~(~CausalMask() | ChunkedMask(2))' 6": lambda i, j: not (j > i and i // 2 == j // 2),
+    "'PaddingMask([2, 3])' 4": lambda i, j: i >= 0 and j < 2,
+    "'PaddingMask([2, 3], \"left\")' 4 --batch 1": lambda i, j: i >= 0 and j >= 1,
+    "'CausalMask() | PaddingMask([3, 5])' 8 --batch 1": lambda i, j: j <= i and j < 5,
+    "'SegmentMask([0, 0, 1, -1])' 4": lambda i, j: (i < 2 and j < 2) or i == j == 2,
+    f"'{DOCUMENTS}' 7": lambda i, j: [0, 0, 1, 1, 1, 1, -1][i] == [0, 0, 1, 1, 1, 1, 9][j],
 }
 
 
@@ -61,15 +66,15 @@ def test_every_pair(printed, line):
     assert data["pairs"] == expected.size
     assert data["share_visible"] == pytest.approx(expected.mean())
     assert data["fully_masked_queries"] == [i for i, row in enumerate(expected) if not row.any()]
-    mask = eval(data["python"], vars(pe))
-    dense = mask.dense(q_len, k_len, offset=offset)[:, :, data["batch"] if mask._batch() else 0]
+    value = eval(data["python"], vars(pe))
+    dense = value.dense(q_len, k_len, offset=offset)[:, :, data["batch"]]
     np.testing.assert_array_equal(~dense, expected)
-    drawn = pe.describe_mask(mask, q_len, k_len, offset=offset, batch=data["batch"])
+    drawn = pe.describe_mask(value, q_len, k_len, offset=offset, batch=data["batch"])
     assert data["picture"] == drawn.splitlines()
 
 
 def test_text(printed):
-    assert printed("mask causal 4 --window 2") == (
+    assert printed("mask 'CausalMask()|(SlidingWindowMask(1,0))' 4") == (
         "      key\n"
         "      0123\n"
         "query\n"
@@ -85,14 +90,58 @@ def test_text(printed):
 
 
 def test_queries_that_see_no_key(printed):
-    assert "these queries see no key: 2, 3\n" in printed("mask segment 4 --segments 2")
+    assert "these queries see no key: 2, 3\n" in printed("mask 'SegmentMask([0, 0, -1, -1])' 4")
     many = "no key: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... (18 queries)\n"
-    assert many in printed("mask segment 20 --segments 2")
+    ids = "segment_ids_from_lengths([2], 20)"
+    assert many in printed(f"mask 'SegmentMask({ids})' 20")
 
 
 def test_long_masks(printed):
     text = printed("mask causal 5000 --most 6")
     assert "    :\n 4998 ##:#.\n 4999 ##:##\n" in text
     assert "visible:   12,502,500 of 25,000,000 pairs, 50.0%" in text
-    text = printed("mask dilated 1000000 --step 2")
+    text = printed("mask 'DilatedMask(2)' 1000000")
     assert "visible:   not counted, of 1,000,000,000,000 pairs\n" in text
+
+
+def test_every_mask_of_the_library():
+    """But masks of a function, which is no literal."""
+    classes = {name for name in pe.__all__ if name.endswith("Mask")} - {"FunctionMask", "Mask"}
+    assert set(mask._CALLABLE) == classes | {"segment_ids_from_lengths"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "got"),
+    [
+        ("causl", "causl"),
+        ("CausalMask", "CausalMask"),
+        ("CausalMask() | CauslMask()", "CauslMask()"),
+        ("CausalMask() + CausalMask()", "CausalMask() + CausalMask()"),
+        ("CausalMask() or CausalMask()", "CausalMask() or CausalMask()"),
+        ("CausalMask().dense(3)", "CausalMask().dense(3)"),
+        ("__import__('os').getcwd()", "__import__('os').getcwd()"),
+        ("(lambda: CausalMask())()", "(lambda: CausalMask())()"),
+        ("SlidingWindowMask(n, 0)", "n"),
+        ("SlidingWindowMask(2 ** 9, 0)", "2 ** 9"),
+        ("PaddingMask([n])", "[n]"),
+        ("PaddingMask(*[3])", "*[3]"),
+        ("CausalMask(", "'CausalMask(', which is no Python: '(' was never closed"),
+        ("", "'', which is no Python: invalid syntax"),
+        ("3 | 4", "3 | 4"),
+        ("segment_ids_from_lengths([3])", "segment_ids_from_lengths([3])"),
+    ],
+)
+def test_no_other_python(expression, got):
+    with pytest.raises(CommandError) as raised:
+        mask.read_mask(expression)
+    names = ", ".join(mask._CALLABLE)
+    assert str(raised.value) == (
+        f"MASK must be full, causal, or an expression of |, &, ~, literals and calls of {names}, "
+        f"such as 'CausalMask() | SlidingWindowMask(3, 0)', got {got}"
+    )
+
+
+@pytest.mark.parametrize("count", [5_000, 100_000])
+def test_expressions_without_end(call, count):
+    status, out, err = call(f"mask {'~' * count}CausalMask() 3")
+    assert (status, out, err.count("\n")) == (2, "", 1)

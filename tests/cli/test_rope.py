@@ -294,7 +294,7 @@ PITFALLS = [
     (
         SIZES | {"model_type": "smollm3", "rope_theta": 5e6, "no_rope_layers": [1, 1, 1, 0]},
         "",
-        [HALF, "Some layers do not rotate: no_rope_layers"],
+        [HALF, "Some layers do not rotate: see no_rope_layers"],
     ),
     (
         SIZES
@@ -380,10 +380,10 @@ def test_wrong_files(call, tmp_path):
     names = {"list.json": "[1, 2]", "none.json": "[[[", "still.json": json.dumps(still)}
     for name, text in names.items():
         (tmp_path / name).write_text(text)
-    what = "`config` must be a dict or the path of a JSON object, got"
+    what = "CONFIG must be a dict or the path of a JSON object, got"
     for name, message in {
         "config.json": "{}: No such file or directory",
-        "list.json": "{} must hold a JSON object, got [1, 2]",
+        "list.json": what + " an object of type list.",
         "none.json": what + " '{}', which is no JSON: Expecting value: line 1 column 4 (char 3).",
         "still.json": "the configuration rotates no pair of features",
     }.items():

@@ -1,30 +1,31 @@
-"""`info`: versions, array libraries with their devices, kernels, threads and extras."""
+"""Tell which array libraries, devices, kernels and extras work here, and why others do not.
+
+Each library that is installed is imported, and computes a sum on each of its devices.
+
+For example:
+  positional-embeddings info
+  positional-embeddings info --json > info.json      for a report of a fault
+"""
 
 import argparse
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings._core.namespace import host
-from positional_embeddings.cli.libraries import Library, installed_version, libraries, reason_of
-from positional_embeddings.cli.terminal import Answer, add_json, table
+from positional_embeddings.cli.libraries import (
+    LIBRARIES,
+    Library,
+    find_library,
+    installed_version,
+    reason_of,
+)
+from positional_embeddings.cli.terminal import Answer, add_command, table
 from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
-
-_DESCRIPTION = """\
-Tell what is installed, what of it works here, and why the rest does not: array libraries and
-their devices, the compiled kernels that rotate, threads, and optional parts of this package.
-
-Each library that is installed is imported, and computes a sum on each of its devices.
-"""
-_EPILOG = """\
-examples:
-  positional-embeddings info
-  positional-embeddings info --json > info.json      for a report of a fault
-"""
 
 # The optional parts of the package, what each is for, and what it needs.
 _EXTRAS = {
@@ -36,126 +37,99 @@ _EXTRAS = {
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of a parser."""
-    parser = commands.add_parser(
-        "info",
-        help="tell which array libraries, devices and kernels work here",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-    )
-    add_json(parser)
-    parser.set_defaults(run=run)
+    """Add the command to the commands of a parser."""
+    summary = "tell which array libraries, devices and kernels work here"
+    add_command(commands, "info", run, summary, __doc__)
 
 
 def run(_: argparse.Namespace) -> Answer:
     """Tell what is installed, and what of it works."""
-    versions, threads, found = _versions(), _threads(), list(libraries())
-    extras = {
-        name: {package: installed_version(package) for package in of}
-        for name, (_, of) in _EXTRAS.items()
-    }
-    kernels = {
-        "numba": _numba_kernel(),
-        "cupy": _cupy_kernels(next(library for library in found if library.name == "cupy")),
-    }
-    parts = (
-        ("versions", versions.items()),
-        ("array libraries", _library_rows(found)),
-        ("kernels that rotate", [(name, _kernel_text(name, of)) for name, of in kernels.items()]),
-        ("threads", threads.items()),
-        ("extras", [(name, _extra_text(name, of)) for name, of in extras.items()]),
-    )
-    data = {
-        "versions": versions,
-        "libraries": {library.name: _facts(library) for library in found},
-        "kernels": {name: kernel._asdict() for name, kernel in kernels.items()},
-        "threads": threads,
-        "extras": extras,
-    }
-    return Answer("\n\n".join(_part(title, rows) for title, rows in parts), data)
-
-
-def _part(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    return f"{title}\n{table([('', *row) for row in rows])}"
-
-
-def _versions() -> dict[str, str]:
     package: Any = import_module("positional_embeddings")
-    return {
+    versions = {
         "positional-embeddings": f"{package.__version__} ({Path(package.__file__).parent})",
         "python": f"{platform.python_version()} ({sys.executable})",
         "numpy": host.__version__,
         "array-api-compat": import_module("array_api_compat").__version__,
         "platform": f"{platform.platform()}, {os.cpu_count()} cores",
     }
-
-
-def _facts(library: Library) -> dict[str, Any]:
-    return {
-        "version": library.version,
-        "devices": {place.name: place.reason or "works" for place in library.places},
-        "reason": library.reason,
+    libraries = {name: find_library(name) for name in LIBRARIES}
+    kernels = {"numba": _numba_kernel(), "cupy": _cupy_kernel(libraries["cupy"])}
+    threads = {"numba": _or_reason(_numba_threads), "BLAS": _or_reason(_blas_threads)}
+    extras = {
+        name: {package: installed_version(package) for package in packages}
+        for name, (_, packages) in _EXTRAS.items()
     }
+    parts = {
+        "versions": versions.items(),
+        "array libraries": [row for library in libraries.values() for row in _rows_of(library)],
+        "kernels that rotate": [
+            ("numba", f"for arrays of NumPy: {_kernel_text(**kernels['numba'])}"),
+            ("cupy", f"for arrays of CuPy: {_kernel_text(**kernels['cupy'])}"),
+        ],
+        "threads": threads.items(),
+        "extras": [(name, _extra_text(name, packages)) for name, packages in extras.items()],
+    }
+    text = "\n\n".join(
+        f"{title}\n{table([('', *row) for row in rows])}" for title, rows in parts.items()
+    )
+    data = {
+        "versions": versions,
+        "libraries": {
+            name: {
+                "version": library.version,
+                "devices": {place.name: place.reason or "works" for place in library.places},
+                "reason": library.reason,
+            }
+            for name, library in libraries.items()
+        },
+        "kernels": kernels,
+        "threads": threads,
+        "extras": extras,
+    }
+    return Answer(text, data)
 
 
-def _library_rows(found: list[Library]) -> list[tuple[str, str]]:
-    """Return a row for each device of each library, and one for a library without."""
-    rows = []
-    for library in found:
-        title = " ".join(filter(None, (library.name, library.version)))
-        if not library.places:
-            works = "" if library.version is None else "does not work: "
-            rows.append((title, f"{works}{library.reason}"))
-        for place in library.places:
-            text = f"does not work: {place.reason}" if place.reason else "works"
-            rows.append((title, f"{place.name}: {text}"))
-            title = ""
-    return rows
+def _rows_of(library: Library) -> Iterator[tuple[str, str]]:
+    """Yield a row for each device of a library, or one with the reason why there is none."""
+    if not library.places:
+        works = "does not work: " if library.version else ""
+        yield library.title, f"{works}{library.reason}"
+    titles = [library.title, *[""] * len(library.places)]
+    for title, place in zip(titles, library.places, strict=False):
+        works = f"does not work: {place.reason}" if place.reason else "works"
+        yield title, f"{place.name}: {works}"
 
 
-class _Kernel(NamedTuple):
-    """A kernel with the dtypes that it rotates, or the reason why there is none."""
-
-    dtypes: tuple[str, ...] = ()
-    reason: str = ""
-
-
-def _kernel_text(library: str, kernel: _Kernel) -> str:
-    arrays = {"numba": "NumPy", "cupy": "CuPy"}[library]
-    found = f"found, for {', '.join(kernel.dtypes)}" if kernel.dtypes else "not found"
-    return f"for arrays of {arrays}: {', '.join(filter(None, (found, kernel.reason)))}"
-
-
-def _numba_kernel() -> _Kernel:
-    if installed_version("numba") is None:
-        what = 'numba is not installed: pip install "positional-embeddings[fast]"'
-        return _Kernel(reason=what)
+def _numba_kernel() -> dict[str, Any]:
+    """Return the dtypes that the kernel rotates, or the reason why there is none."""
     try:
         import_module("numba")
-        dtypes = tuple(
+        dtypes = [
             dtype
             for dtype in ("float16", "float32", "float64")
             if dispatch.kernel_for(host.zeros((2, 2), dtype=dtype)) is not None
-        )
+        ]
     except Exception as error:  # noqa: BLE001 - of a broken installation
-        return _Kernel(reason=f"numba does not work: {reason_of(error)}")
-    return _Kernel(dtypes, "" if dtypes else "NUMBA_DISABLE_JIT is set")
+        return {"dtypes": [], "reason": reason_of(error)}
+    return {"dtypes": dtypes, "reason": "" if dtypes else "NUMBA_DISABLE_JIT is set"}
 
 
-def _cupy_kernels(cupy: Library) -> _Kernel:
-    if any(place.xp is not None for place in cupy.places):
-        return _Kernel(cupy_kernel.DTYPES)
+def _cupy_kernel(cupy: Library) -> dict[str, Any]:
     reasons = [cupy.reason, *(place.reason for place in cupy.places)]
-    return _Kernel(reason=" ".join(filter(None, reasons)))
+    works = any(place.xp is not None for place in cupy.places)
+    return {
+        "dtypes": cupy_kernel.DTYPES if works else [],
+        "reason": "" if works else " ".join(filter(None, reasons)),
+    }
 
 
-def _threads() -> dict[str, str]:
-    return {"numba": _told(_numba_threads), "BLAS": _told(_blas_threads)}
+def _kernel_text(dtypes: list[str], reason: str) -> str:
+    return f"found, for {', '.join(dtypes)}" if dtypes else f"not found, {reason}"
 
 
-def _told(tell: Callable[[], str]) -> str:
+def _or_reason(describe: Callable[[], str]) -> str:
     try:
-        return tell()
+        return describe()
     except ImportError as error:
         return f"not known: {reason_of(error)}"
 
@@ -178,4 +152,5 @@ def _extra_text(name: str, versions: dict[str, str | None]) -> str:
     what = _EXTRAS[name][0]
     if None in versions.values():
         return f'{what}; not installed: pip install "positional-embeddings[{name}]"'
-    return f"{what}; {', '.join(f'{package} {of}' for package, of in versions.items())}"
+    found = (f"{package} {version}" for package, version in versions.items())
+    return f"{what}; {', '.join(found)}"

@@ -6,35 +6,30 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from math import isfinite
 from typing import Any, TextIO
 
 from positional_embeddings.cli import check, info, mask, plot, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
 _NAME = "positional-embeddings"
-_COMMANDS = (info, check, mask, rope, plot)
-
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Positional encodings, rotary embeddings and attention masks, asked from the command line.
-"""
-_EPILOG = """\
-examples:
-  positional-embeddings info
-  positional-embeddings check
-  positional-embeddings mask causal 12 --window 4
-  positional-embeddings rope config.json
-  positional-embeddings plot encoding 64 100 -o encoding.png
 
-Each command has its own help: positional-embeddings mask --help
+For example:
+  {_NAME} info
+  {_NAME} check
+  {_NAME} mask "CausalMask() | SlidingWindowMask(3, 0)" 12
+  {_NAME} rope config.json
+  {_NAME} plot encoding 64 100 -o encoding.png
+
+Each command has its own help: {_NAME} mask --help
 """
 
-# What a wrong call raises, and what numbers or files that are too large or missing do.
-_CALL = (CommandError, ImportError, TypeError, ValueError)
-_ERRORS = (*_CALL, ArithmeticError, MemoryError, OSError)
+# What a wrong call raises, and what numbers, expressions or files that are too large do.
+_ERRORS = (CommandError, ImportError, ArithmeticError, MemoryError, OSError, RuntimeError)
 
 _WRONG = 2
-# As shells tell of a program that was interrupted, and of one whose output nobody reads.
+# Exit statuses of shells for a program that was interrupted, and for one whose output is unread.
 _INTERRUPTED = 130
 _UNREAD = 141
 
@@ -51,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     int
         0 if all is well, 1 if a check failed, 2 if the call was wrong; 130 after an
-        interruption, and 141 if nobody reads the output, as shells tell of both.
+        interruption, and 141 if nobody reads the output, as in shells.
     """
     try:
         status = _run(argv)
@@ -82,42 +77,39 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _answer(argv: Sequence[str] | None) -> tuple[Answer, bool]:
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    if arguments.run is None:
-        return Answer(parser.format_help().rstrip(), {}), False
-    answer: Answer = arguments.run(arguments)
+    arguments, unknown = _parser().parse_known_args(argv)
+    if unknown:
+        arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    try:
+        answer: Answer = arguments.run(arguments)
+    except (TypeError, ValueError) as error:
+        raise CommandError(arguments.parser.name_options(str(error))) from None
     return answer, arguments.json
 
 
 def _parser() -> Parser:
     version = import_module("positional_embeddings").__version__
-    parser = Parser(prog=_NAME, description=_DESCRIPTION, epilog=_EPILOG)
+    parser = Parser(prog=_NAME, description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"{_NAME} {version}")
-    parser.set_defaults(run=None)
+    parser.set_defaults(
+        run=lambda _: Answer(parser.format_help().rstrip(), {}), parser=parser, json=False
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in _COMMANDS:
+    for command in (info, check, mask, rope, plot):
         command.add_to(commands)
     return parser
 
 
 def _json(data: dict[str, Any]) -> str:
     """Return data as JSON, a line for each key, and null for what is not finite."""
-    lines = (f"  {json.dumps(key)}: {json.dumps(_finite(value))}" for key, value in data.items())
+    finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+    lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in finite.items())
     return "{\n" + ",\n".join(lines) + "\n}"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _message(error: BaseException) -> str:
     """Return an error as one line."""
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+    if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
         return "it does not fit into memory"
@@ -125,7 +117,7 @@ def _message(error: BaseException) -> str:
 
 
 def _write(stream: TextIO | None, text: str) -> None:
-    """Write a line; what the terminal has no characters for is escaped."""
+    """Write a line; characters that the terminal does not have are escaped."""
     if stream is None:  # it is closed
         return
     encoding = stream.encoding or "utf-8"

@@ -1,7 +1,18 @@
-"""`rope`: what the rotary part of a Hugging Face configuration means."""
+"""Explain the rotary embedding of a model from its Hugging Face config.json.
+
+Which features are rotated, how fast, to which length angles are exact, and what is easily done
+wrong. A wavelength is the number of positions after which a pair of features has made a full cycle.
+Pairs with wavelengths longer than the context never complete one: they tell positions apart by
+their order; an extension of the context stretches them.
+
+For example:
+  positional-embeddings rope config.json
+  positional-embeddings rope path/to/model --context 32768
+  positional-embeddings rope gemma/config.json --layer-type sliding_attention
+  cat config.json | positional-embeddings rope -
+"""
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Mapping
@@ -10,86 +21,40 @@ from typing import Any
 
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.cli.rope_pitfalls import pitfalls
-from positional_embeddings.cli.terminal import (
-    Answer,
-    CommandError,
-    add_json,
-    count_of,
-    integer,
-    named,
-    paragraph,
-    table,
-)
-from positional_embeddings.rotary.hf_config import (
-    from_file,
-    from_json,
-    layer_types,
-    read_config,
-)
+from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table, wrapped
+from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import type_of
 
-# Options by what they are in the library's messages.
-_NAMES = {
-    "`seq_len`": "--context",
-    "`layer_type`": "--layer-type",
-    "layout='half'": "--layout half",
-    "layout='interleaved'": "--layout interleaved",
-}
-
-_DESCRIPTION = """\
-Explain the rotary embedding of a model from its Hugging Face config.json: which features are
-rotated, how fast, to which length angles are exact, and what is easily done wrong.
-
-A wavelength is the number of positions after which a pair of features has made a full cycle.
-Pairs with wavelengths longer than the context never complete one: they tell positions apart by
-their order; an extension of the context stretches them.
-"""
-_EPILOG = """\
-examples:
-  positional-embeddings rope config.json
-  positional-embeddings rope path/to/model --context 32768
-  positional-embeddings rope gemma/config.json --layer-type sliding_attention
-  cat config.json | positional-embeddings rope -
-"""
+CONFIG_HELP = "a config.json of Hugging Face, a folder that has one, or - for stdin"
 
 # Up to here float32 tables are within half a unit in the last place.
 _EXACT = 2**31
 
-# The error of an angle in radians that angles in float32 are asked for, up to which position, and
-# how many positions at a time.
+# Errors of angles in float32 are searched for the first one above _ERROR radians, at positions
+# below _FARTHEST, as many at a time.
 _ERROR = 1e-3
 _FARTHEST = 2**20
 _AT_A_TIME = 2**13
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to those of a parser."""
-    parser = commands.add_parser(
-        "rope",
-        help="explain the rotary embedding of a Hugging Face config.json",
-        usage="positional-embeddings rope CONFIG [options]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-    )
-    parser.add_argument(
-        "config", metavar="CONFIG", help="a config.json, a folder that has one, or - for stdin"
-    )
+    """Add the command to the commands of a parser."""
+    summary = "explain the rotary embedding of a Hugging Face config.json"
+    parser = add_command(commands, "rope", run, summary, __doc__)
+    parser.add_argument("config", metavar="CONFIG", help=CONFIG_HELP)
     add_options(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that go with a configuration."""
     parser.add_argument(
-        "--layer-type",
-        metavar="TYPE",
-        help="explain layers of one type only, such as sliding_attention",
+        "--layer-type", metavar="TYPE", help="layers of one type only, such as sliding_attention"
     )
     parser.add_argument(
         "--context",
-        type=integer,
+        dest="seq_len",
+        type=int,
         metavar="N",
         help="number of positions (default: max_position_embeddings)",
     )
@@ -102,53 +67,35 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the rotary embeddings of a configuration."""
-    config, types, ropes = ropes_of(arguments)
-    found = [_explain(name, rope, config, types) for name, rope in ropes.items()]
-    texts = [_text(facts) for facts in found]
-    return Answer("\n\n".join(texts), {"embeddings": found})
+    config = load_config(arguments)
+    found = [_explain(name, rope, config) for name, rope in ropes_of(config, arguments).items()]
+    return Answer("\n\n".join(map(_text, found)), {"embeddings": found})
 
 
-def ropes_of(
-    arguments: argparse.Namespace,
-) -> tuple[Mapping[str, Any], list[str], dict[str | None, RoPE]]:
-    """Return a configuration, its types of layers, and the embedding of each that is asked for."""
-    given = _given(arguments.config)
-    config = read_config(given)
-    types = layer_types(config)
-    asked = types if types and arguments.layer_type is None else [arguments.layer_type]
-    return config, types, {name: _rope(given, name, arguments) for name in asked}
+def load_config(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the configuration of a file, of a folder, or of the standard input."""
+    if arguments.config != "-":
+        return read_config(arguments.config)
+    if sys.stdin is None:
+        raise CommandError("the standard input is closed")
+    return read_config(from_json(sys.stdin.buffer.read(), "the standard input"))
 
 
-def _rope(config: Mapping[str, Any], layer_type: str | None, arguments: argparse.Namespace) -> RoPE:
-    with named(_NAMES):
-        try:
-            return RoPE.from_hf_config(
-                config, arguments.context, layer_type=layer_type, layout=arguments.layout
-            )
-        except ValueError as error:
-            message, _, _ = str(error).partition(" Or build `RoPE(...)` by hand")
-            raise ValueError(message) from None
+def ropes_of(config: Mapping[str, Any], arguments: argparse.Namespace) -> dict[str | None, RoPE]:
+    """Return the embedding of each type of layers that is asked for."""
+    names = [arguments.layer_type]
+    if arguments.layer_type is None:
+        names = layer_types(config) or names
+    options = {"seq_len": arguments.seq_len, "layout": arguments.layout}
+    try:
+        return {name: RoPE.from_hf_config(config, layer_type=name, **options) for name in names}
+    except ValueError as error:
+        message, _, _ = str(error).partition(" Or build `RoPE(...)` by hand")
+        raise ValueError(message) from None
 
 
-def _given(name: str) -> Mapping[str, Any]:
-    """Return a configuration, which is read once: it may come through a pipe."""
-    if name == "-":
-        where = "the standard input"
-        if sys.stdin is None:
-            raise CommandError(f"{where} is closed")
-        given = from_json(sys.stdin.buffer.read(), where)
-    else:
-        where = name
-        given = from_file(name)
-    if not isinstance(given, Mapping):
-        raise CommandError(f"{where} must hold a JSON object, got {json.dumps(given)[:80]}")
-    return given
-
-
-def _explain(
-    layer_type: str | None, rope: RoPE, config: Mapping[str, Any], types: list[str]
-) -> dict[str, Any]:
-    """Return what there is to know of an embedding."""
+def _explain(layer_type: str | None, rope: RoPE, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about an embedding."""
     scaled, unscaled = _wavelengths(rope), _wavelengths(replace(rope, scaling=None))
     if not host.any(host.isfinite(scaled)):
         raise CommandError("the configuration rotates no pair of features")
@@ -173,7 +120,7 @@ def _explain(
         "exact_up_to": _EXACT,
         "float32_angles_error_in_context": at_end,
         "float32_angles_fail_from": first,
-        "pitfalls": pitfalls(rope, config, [name for name in types if name != layer_type]),
+        "pitfalls": list(pitfalls(rope, config, layer_type)),
     }
 
 
@@ -234,80 +181,57 @@ def _errors(frequencies: HostArray, positions: HostArray) -> HostArray:
 
 
 def _text(facts: dict[str, Any]) -> str:
-    rows = table([(f"{name}:", text) for name, text in _rows(facts)])
-    notes = [line for note in facts["pitfalls"] for line in paragraph(note, "- ", "  ")]
-    return "\n".join([rows, "", "pitfalls:", *notes])
-
-
-def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    pairs = facts["pairs"]
-    members = f"i and i + {pairs}" if facts["layout"] == "half" else "2i and 2i + 1"
-    share = "all" if facts["rotated_features"] == facts["head_size"] else facts["rotated_features"]
-    before, after = facts["wavelengths_unscaled"], facts["wavelengths"]
+    pairs, head, rotated = facts["pairs"], facts["head_size"], facts["rotated_features"]
     original, factor = facts["original_context"], facts["attention_factor"]
     scaled = facts["rope_type"] != "default"
-    same = pairs - facts["pairs_scaled"]
-    layers = facts["layer_type"] or "all that rotate"
+    members = f"i and i + {pairs}" if facts["layout"] == "half" else "2i and 2i + 1"
+    share = "all" if rotated == head else rotated
     is_longer = original is not None and original < facts["context"]
     extended = f", extended from {original:,}" if is_longer else ""
-    rows = [
-        ("model", f"{facts['model_type'] or 'not named'}; layers: {layers}"),
-        ("type", facts["rope_type"] if scaled else "default, without scaling"),
-        ("layout", f"{facts['layout']}: features {members} form a pair"),
-        (
-            "head",
-            f"{facts['head_size']} features, {share} of them rotated, in {count_of(pairs, 'pair')}",
-        ),
-        ("base", f"{facts['base']:,.12g}"),
-        ("context", f"{facts['context']:,} positions{extended}"),
-    ]
-    if scaled:
-        rows += [
-            ("wavelengths", f"{_waves_text(before, pairs)}, before scaling"),
-            ("scaled", f"{_waves_text(after, pairs)}; {count_of(same, 'pair')} as before"),
-        ]
-    else:
-        rows.append(("wavelengths", _waves_text(after, pairs)))
-    return [
-        *rows,
-        ("attention factor", f"{factor:.6g}"),
-        ("exact", _exact_text(facts)),
-        ("float32 angles", _float32_text(facts)),
-    ]
-
-
-def _exact_text(facts: dict[str, Any]) -> str:
-    scaled = (
-        " of the float64 frequencies of this scaling" if facts["rope_type"] != "default" else ""
-    )
     # Half the distance of float32 numbers just below the largest of the tables.
-    half_unit = 2.0 ** (math.ceil(math.log2(facts["attention_factor"])) - 25)
-    times = " times the attention factor" if facts["attention_factor"] != 1 else ""
-    return (
-        f"to position {_EXACT:,} (2^31): float32 tables of this library are within "
-        f"{half_unit:.2g} of cosine and sine{times}{scaled}, half a unit in the last place"
-    )
-
-
-def _float32_text(facts: dict[str, Any]) -> str:
+    half_unit = 2.0 ** (math.ceil(math.log2(factor)) - 25)
+    times = " times the attention factor" if factor != 1 else ""
+    of_scaling = " of the float64 frequencies of this scaling" if scaled else ""
     first, at_end = facts["float32_angles_fail_from"], facts["float32_angles_error_in_context"]
     fails = f"not above 0.001 at the first {_FARTHEST:,} positions"
     if first is not None:
         fails = f"first above 0.001 at position {first:,}"
-    return (
-        "products of a position and a rounded frequency in float32 err by up to "
+    rows = {
+        "model": f"{facts['model_type'] or 'not named'}; "
+        f"layers: {facts['layer_type'] or 'all that rotate'}",
+        "type": facts["rope_type"] if scaled else "default, without scaling",
+        "layout": f"{facts['layout']}: features {members} form a pair",
+        "head": f"{head} features, {share} of them rotated, in {_count(pairs)}",
+        "base": f"{facts['base']:,.12g}",
+        "context": f"{facts['context']:,} positions{extended}",
+        "wavelengths": _waves_text(facts["wavelengths_unscaled"], pairs)
+        + (", before scaling" if scaled else ""),
+        "scaled": f"{_waves_text(facts['wavelengths'], pairs)}; "
+        f"{_count(pairs - facts['pairs_scaled'])} as before",
+        "attention factor": f"{factor:.6g}",
+        "exact": f"to position {_EXACT:,} (2^31): float32 tables of this library are within "
+        f"{half_unit:.2g} of cosine and sine{times}{of_scaling}, half a unit in the last place",
+        "float32 angles": "products of a position and a rounded frequency in float32 err by up to "
         f"{at_end:.2g} radians at the end of the context, {fails}; code that also computes its "
-        "frequencies in float32, as most does, may err more"
+        "frequencies in float32, as most does, may err more",
+    }
+    if not scaled:
+        del rows["scaled"]
+    notes = [wrapped(note, "- ") for note in facts["pitfalls"]]
+    return "\n".join(
+        [table([(f"{name}:", row) for name, row in rows.items()]), "", "pitfalls:", *notes]
     )
+
+
+def _count(pairs: int) -> str:
+    return "1 pair" if pairs == 1 else f"{pairs:,} pairs"
 
 
 def _waves_text(facts: dict[str, Any], pairs: int) -> str:
+    longest = facts["longest"]
+    longest = f"{longest:,.0f}" if 1000 <= longest < 1e15 else f"{longest:.4g}"
     still = f", {facts['not_rotated']} not rotated" if facts["not_rotated"] else ""
     return (
-        f"{facts['shortest']:,.4g} to {_positions(facts['longest'])} positions; "
+        f"{facts['shortest']:,.4g} to {longest} positions; "
         f"{facts['full_cycles']} of {pairs} fit into {facts['context']:,}{still}"
     )
-
-
-def _positions(number: float) -> str:
-    return f"{number:,.0f}" if 1000 <= number < 1e15 else f"{number:.4g}"

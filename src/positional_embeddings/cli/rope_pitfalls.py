@@ -5,18 +5,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from positional_embeddings.rotary import hf_models
+from positional_embeddings.rotary.hf_config import layer_types
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import DynamicNTKScaling, LinearScaling, LongRoPEScaling
 
 
-def pitfalls(rope: RoPE, config: Mapping[str, Any], others: list[str]) -> list[str]:
-    """Return sentences about an embedding; `others` are types of layers with other parameters."""
-    return [
-        *_about_features(rope, config),
-        *_about_layers(config, others),
-        *_about_lengths(rope, config),
-        *_about_factors(rope),
-    ]
+def pitfalls(rope: RoPE, config: Mapping[str, Any], layer_type: str | None) -> Iterator[str]:
+    """Yield sentences about the embedding of a type of layers."""
+    yield from _about_features(rope, config)
+    yield from _about_layers(config, layer_type)
+    yield from _about_lengths(rope, config)
+    yield from _about_factors(rope)
 
 
 def _about_features(rope: RoPE, config: Mapping[str, Any]) -> Iterator[str]:
@@ -50,7 +49,8 @@ def _about_features(rope: RoPE, config: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _about_layers(config: Mapping[str, Any], others: list[str]) -> Iterator[str]:
+def _about_layers(config: Mapping[str, Any], layer_type: str | None) -> Iterator[str]:
+    others = [name for name in layer_types(config) if name != layer_type]
     if others:
         yield (
             f"Layers of another type ({', '.join(others)}) have parameters of their own: one RoPE "
@@ -62,7 +62,7 @@ def _about_layers(config: Mapping[str, Any], others: list[str]) -> Iterator[str]
             "attention, too."
         )
     if "no_rope_layers" in config or "no_rope_layer_interval" in config:
-        yield "Some layers do not rotate: no_rope_layers or no_rope_layer_interval tells which."
+        yield "Some layers do not rotate: see no_rope_layers or no_rope_layer_interval."
 
 
 def _about_lengths(rope: RoPE, config: Mapping[str, Any]) -> Iterator[str]:
@@ -93,16 +93,13 @@ def _about_lengths(rope: RoPE, config: Mapping[str, Any]) -> Iterator[str]:
                 f"The factor {factor:g} times the original {original:,} positions is {reached:,}, "
                 f"while max_position_embeddings is {longest:,}; the frequencies follow the factor."
             )
-    if (
-        longest is not None
-        and rope.seq_len > longest
-        and not isinstance(scaling, DynamicNTKScaling)
-    ):
+    is_dynamic = isinstance(scaling, DynamicNTKScaling)
+    if longest is not None and rope.seq_len > longest and not is_dynamic:
         yield (
             f"The configuration is for {longest:,} positions: the model has not seen those beyond, "
             f"up to {rope.seq_len:,}."
         )
-    if original is not None and not isinstance(scaling, DynamicNTKScaling | LongRoPEScaling):
+    if original is not None and not is_dynamic and not isinstance(scaling, LongRoPEScaling):
         yield f"The scaling also holds for sequences shorter than the original {original:,}."
 
 
