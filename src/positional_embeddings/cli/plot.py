@@ -71,7 +71,9 @@ def _add_encoding(parser: Parser) -> None:
         type=partial(_array_or, "an integer", int),
         help="features of a sinusoidal encoding, or an array (features, positions)",
     )
-    parser.add_argument("positions", metavar="POSITIONS", type=int, nargs="?", help="their number")
+    parser.add_argument(
+        "positions", metavar="POSITIONS", type=int, nargs="?", help="number of positions"
+    )
     parser.add_argument(
         "--base", type=float, metavar="B", help="base of the frequencies (default 10000)"
     )
