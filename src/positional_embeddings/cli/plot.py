@@ -188,7 +188,7 @@ _ROPE = (_add_rope, _draw_rope)
 _KINDS: dict[str, tuple[Any, ...]] = {
     "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),
     "similarity": ("how alike positions are in an encoding", "plot_similarity", *_ENCODING),
-    "mask": ("a mask: queries by keys", "plot_mask", mask.add_arguments, _draw_mask),
+    "mask": ("a mask, as for the command mask", "plot_mask", mask.add_arguments, _draw_mask),
     "bias": ("a bias of attention scores: queries by keys", "plot_bias", _add_bias, _draw_bias),
     "attention": (
         "the weights of an attention: queries by keys",
