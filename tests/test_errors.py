@@ -21,20 +21,20 @@ VALUE_ERRORS = {
     "plotting.plot_attention(ones(3))": "`weights` must have axes of queries and keys, got shape (3,).",
     "plotting.plot_attention(ones((2, 3, 4, 5)))": "`key_axis` must be given for `weights` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 3, 4, 5).",
     "plotting.plot_attention(-ones((2, 3)))": "`weights` must be from 0 to 1, got -1 at query 0 and key 0.",
-    "plotting.plot_attention(ones((2, 3)), index=1)": "`index` must be 0 where `weights` has no further axes, got 1.",
+    "plotting.plot_attention(ones((2, 3)), index=1)": "`index` must have at most 0 numbers, one for each further axis of `weights`, got 1.",
     "plotting.plot_attention(ones((2, 3, 4)), index=4)": "`index[0]` must be below 4, got 4.",
     "plotting.plot_attention(ones((2, 3, 4)), index=(1, 0))": "`index` must have at most 1 numbers, one for each further axis of `weights`, got (1, 0).",
     "plotting.plot_rope_decay({})": "`ropes` must not be empty, got no RoPE.",
     "plotting.plot_similarity(ones(3))": "`encoding` must have shape (features, positions), got shape (3,).",
     "plotting.plot_similarity(zeros((2, 3)))": "`encoding` must have a direction at each position, got zeros only at position 0.",
     "plotting.plot_similarity(np.asarray([[1.0, np.nan]]))": "`encoding` must hold finite numbers, got one that is not at position 1.",
-    "plotting.plot_similarity(ones((2, 1)), coordinates=(91 * ones(1), ones(1)), reference=0)": "`coordinates[0]` must be latitudes from -90 to 90 degrees, got 91.0. Pass (latitude, longitude), in this order.",
+    "plotting.plot_similarity(ones((2, 1)), coordinates=(91 * ones(1), ones(1)), reference=0)": "`coordinates[0]` must be latitudes from -90 to 90 degrees, before longitudes, got 91.0.",
 }
 TYPE_ERRORS = {
-    "plotting.plot_bias(ALiBiBias, 8)": "`bias` must be an array or a value such as ALiBiBias(8), got <class 'positional_embeddings.relative.alibi.ALiBiBias'>. Pass ALiBiBias(...).",
-    "plotting.plot_bias(CausalMask(), 8)": "`bias` must be an array or a value such as ALiBiBias(8), got CausalMask(). plot_mask draws masks.",
+    "plotting.plot_bias(ALiBiBias, 8)": "`bias` must be an array or a value such as ALiBiBias(8), got <class 'positional_embeddings.relative.alibi.ALiBiBias'>.",
+    "plotting.plot_bias(CausalMask(), 8)": "`bias` must be an array or a value such as ALiBiBias(8), got CausalMask().",
     "plotting.plot_mask(CausalMask(), 3, key_axis=1)": "`key_axis` must be left out for a `Mask`, got 1.",
-    "plotting.plot_bias(ALiBiBias(8))": "`q_len` must be given for a bias that is a value, got None.",
+    "plotting.plot_bias(ALiBiBias(8))": "`q_len` must be a positive integer, got None of type NoneType.",
     "plotting.plot_bias(ones((2, 2)), offset=1)": "`offset` must be left out where `bias` is an array, got 1.",
     "plotting.plot_encoding(ones((2, 2)), label=3)": '`label` must be text, such as "time (years)", got int.',
     "plotting.plot_wavelengths(3)": "`ropes` must be a RoPE, or a mapping of labels to RoPEs, got int.",
@@ -59,7 +59,7 @@ NAMED = {
     "plotting.plot_mask(zeros((4, 3)))": "mask",
     "plotting.plot_mask(CausalMask())": "q_len",
     "plotting.plot_mask(zeros((2, 2), bool), 2)": "q_len",
-    "plotting.plot_attention(ones((2, 2)), index=0.5)": "index",
+    "plotting.plot_attention(ones((2, 2)), index=0.5)": "index[0]",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, plotting=plotting)

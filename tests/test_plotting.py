@@ -386,6 +386,20 @@ def test_grids_that_reach_over_the_date_line_are_drawn_on_both_sides(ax, start):
         assert (255, 255, 255, 255) not in colours
 
 
+def test_regional_grids_over_the_date_line_leave_the_rest_of_the_map_empty(ax):
+    latitude, longitude = np.meshgrid([-20.0, 0.0, 20.0], [-160.0, 160.0, 170.0], indexing="ij")
+    places = latitude.ravel(), longitude.ravel()
+    features = pe.spherical_encoding(*places, 3)
+    plotting.plot_similarity(features, coordinates=places, reference=4, ax=ax)
+    ax.figure.canvas.draw()
+    pixels = np.asarray(ax.figure.canvas.buffer_rgba())[::-1]
+    empty = {}
+    for x in (-178, -170, -150, -140, 0, 150, 160, 170, 178):
+        column, row = ax.transData.transform((x, 5)).astype(int)
+        empty[x] = pixels[row, column].tolist() == [255, 255, 255, 255]
+    assert [x for x in empty if empty[x]] == [-140, 0, 150]
+
+
 def test_a_query_of_many_that_sees_nothing_is_grey(ax):
     weights = np.full((2000, 4), 0.25)
     weights[11] = 0

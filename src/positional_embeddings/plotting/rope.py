@@ -1,22 +1,27 @@
 """Pictures of rotary embeddings: the score against the distance, and the wavelengths."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import pi
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.plotting.axes import axes_to_draw_on, line_style
+from positional_embeddings.plotting.axes import axes_to_draw_on
 from positional_embeddings.rotary.rope import RoPE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Columns of a picture; beyond, each is a block of distances, of at most so many.
+# Columns of a picture; beyond, each is a block of distances, and at most _MOST_IN_COLUMN are drawn.
 _COLUMNS = 1000
 _MOST_IN_COLUMN = 1000
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
+
+# Okabe and Ito's colours, without the yellow that white paper swallows. There are four dashes and
+# seven colours, so that lines differ without colours, too.
+_COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+_DASHES = ("-", "--", "-.", ":")
 
 
 def plot_rope_decay(
@@ -76,22 +81,21 @@ def plot_rope_decay(
     ('distance (positions)', ['base 10,000', 'base 500,000'])
     """
     by_label = _by_label(ropes)
-    if max_distance is None:
-        farthest = max(rope.seq_len for rope in by_label.values())
-    else:
+    farthest = max(rope.seq_len for rope in by_label.values())
+    if max_distance is not None:
         farthest = checks.positive_integer("max_distance", max_distance, most=2**40)
     ax = axes_to_draw_on(ax)
     for number, (label, rope) in enumerate(by_label.items()):
-        style = line_style(number)
+        style = _line_style(number)
         distances, mean, least, largest = _scores(rope, farthest)
-        ax.plot(distances, mean, label=label or "_score", **style)
+        ax.plot(distances, mean, label=label, **style)
         if farthest >= _COLUMNS:
             ax.fill_between(distances, least, largest, color=style["color"], alpha=0.2, linewidth=0)
     ax.grid(visible=True, axis="y", color="#e0e0e0")
     ax.set_axisbelow(True)
     ax.set(xlabel="distance (positions)", ylabel="score of equal unit vectors", xlim=(0, farthest))
     ax.xaxis.set_major_formatter("{x:,.0f}")
-    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1, nbins=5)
+    ax.locator_params("x", integer=True, min_n_ticks=1, nbins=5)
     _add_legend(ax)
     return ax
 
@@ -135,33 +139,29 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
     by_label = _by_label(ropes)
     ax = axes_to_draw_on(ax)
     for number, (label, rope) in enumerate(by_label.items()):
-        style = line_style(number)
+        style = _line_style(number)
         frequencies = host.abs(rope.inv_freq)
-        with host.errstate(divide="ignore"):
-            lengths = 2 * pi / frequencies
         still = host.flatnonzero(frequencies == 0)
-        lengths[still] = host.nan
+        lengths = 2 * pi / host.where(frequencies == 0, host.nan, frequencies)
         marker = "." if frequencies.size <= 128 else ""
-        ax.plot(lengths, label=label or "_wavelength", marker=marker, **style)
+        ax.plot(lengths, label=label, marker=marker, **style)
         if still.size:
             pairs = "1 pair" if still.size == 1 else f"{still.size} pairs"
-            name = f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated"
-            at_top = {"transform": ax.get_xaxis_transform(), "clip_on": False}
             ax.plot(
                 still,
                 host.full(still.size, 0.97),
-                linestyle="",
-                marker="^",
+                "^",
                 fillstyle="none",
                 color=style["color"],
-                label=name,
-                **at_top,
+                label=f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated",
+                transform=ax.get_xaxis_transform(),
+                clip_on=False,
             )
     every = host.concat([host.abs(rope.inv_freq) for rope in by_label.values()])
     for number, length in enumerate(sorted({rope.seq_len for rope in by_label.values()})):
         # Away from where most lines cross, and, of two that are near each other, apart.
         at_left, below = host.mean(every * length > 2 * pi) > 0.5, number == 0
-        ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)), label="_context")
+        ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)))
         ax.annotate(
             f"context of {length:,}",
             (0.02 if at_left else 0.98, length),
@@ -174,7 +174,7 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
             fontsize="small",
         )
     ax.set(xlabel="pair of features", ylabel="wavelength (positions)", yscale="log")
-    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    ax.locator_params("x", integer=True, min_n_ticks=1)
     _add_legend(ax)
     return ax
 
@@ -195,29 +195,25 @@ def _by_label(ropes: Any) -> Mapping[str, RoPE]:
     return {f" {label}" if label.startswith("_") else label: ropes[label] for label in ropes}
 
 
-def _scores(rope: RoPE, farthest: int) -> tuple[HostArray, HostArray, HostArray, HostArray]:
+def _line_style(number: int) -> dict[str, str]:
+    """Return the colour and the dashes of one of several lines."""
+    return {"color": _COLOURS[number % len(_COLOURS)], "linestyle": _DASHES[number % len(_DASHES)]}
+
+
+def _scores(rope: RoPE, farthest: int) -> HostArray:
     """Return distances, and the mean, the smallest and the largest score around each."""
     frequencies, factor = rope.inv_freq, rope.attention_factor**2
-    columns = []
-    for distances in _blocks_of_distances(farthest):
-        angles = distances[:, None] * frequencies
-        scores = factor * host.mean(host.cos(angles), axis=1)
-        columns.append((distances.mean(), scores.mean(), scores.min(), scores.max()))
-    at, mean, least, largest = host.asarray(columns).T
-    return at, mean, least, largest
-
-
-def _blocks_of_distances(farthest: int) -> Iterator[HostArray]:
-    """Yield the distances from 0 on in blocks, each of which is one column of a picture."""
     length = -(-(farthest + 1) // _COLUMNS)
     # Even steps may have a whole number of cycles. Multiples of the golden ratio do not.
-    shares = host.arange(_MOST_IN_COLUMN, dtype=host.float64) * _GOLDEN_RATIO % 1
+    shares = host.arange(_MOST_IN_COLUMN) * _GOLDEN_RATIO % 1
+    columns = []
     for start in range(0, farthest + 1, length):
         size = min(length, farthest + 1 - start)
-        if size <= _MOST_IN_COLUMN:
-            yield host.arange(start, start + size, dtype=host.float64)
-        else:
-            yield start + host.floor(shares * size)
+        few = size <= _MOST_IN_COLUMN
+        distances = start + (host.arange(size) if few else host.floor(shares * size))
+        scores = factor * host.mean(host.cos(distances[:, None] * frequencies), axis=1)
+        columns.append((distances.mean(), scores.mean(), scores.min(), scores.max()))
+    return host.asarray(columns).T  # type: ignore[no-any-return]
 
 
 def _add_legend(ax: Any) -> None:

@@ -4,21 +4,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import wrong_type, wrong_value
-from positional_embeddings._core.namespace import Array, HostArray, host, namespace_of
-from positional_embeddings.plotting.axes import (
-    COLOURS,
-    add_colour_bar,
-    axes_to_draw_on,
-    block_lengths,
-    block_means,
-    check_label,
-    draw_between,
-    draw_cells,
-    edges_between,
-    finite_vector,
-    increasing_vector,
-    on_host,
-)
+from positional_embeddings._core.namespace import Array, HostArray, host
+from positional_embeddings.plotting import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +75,7 @@ def plot_similarity(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('longitude (degrees east)', 'latitude (degrees north)')
     """
-    check_label(label)
+    axes.check_label(label)
     units = _unit_vectors(encoding)
     count = units.shape[1]
     number = checks.optional_index("reference", reference, count)
@@ -96,15 +83,15 @@ def plot_similarity(
         places = _places(coordinates, count)
         if number is None:
             raise wrong_type("reference", "be given for a map", "None")
-        return _draw_map(axes_to_draw_on(ax), units.T @ units[:, number], *places, number)
-    at = None if coordinates is None else increasing_vector("coordinates", coordinates, count)
-    ax = axes_to_draw_on(ax)
+        return _draw_map(axes.axes_to_draw_on(ax), units.T @ units[:, number], *places, number)
+    at = axes.increasing_coordinates(coordinates, count)
+    ax = axes.axes_to_draw_on(ax)
     if number is None:
         return _draw_pairs(ax, units, at, label)
+    name = f"{number}" if at is None else f"{at[number]:.12g}"
     at = host.arange(count) if at is None else at
-    ax.plot(at, units.T @ units[:, number], color=COLOURS[0], marker="." if count <= 32 else "")
+    ax.plot(at, units.T @ units[:, number], color="#0072b2", marker="." if count <= 32 else "")
     ax.axvline(at[number], color="#808080", linewidth=0.8, linestyle="--")
-    name = f"{number}" if coordinates is None else f"{at[number]:.12g}"
     ax.set(xlabel=label, ylabel=f"cosine similarity to {label.partition(' (')[0]} {name}")
     ax.margins(x=0)
     return ax
@@ -112,12 +99,7 @@ def plot_similarity(
 
 def _unit_vectors(encoding: Any) -> HostArray:
     """Return the columns of an encoding, each divided by its length, in float64."""
-    xp = namespace_of(encoding=encoding)
-    checks.real("encoding", encoding, xp)
-    if encoding.ndim != 2:
-        shape = f"shape {tuple(encoding.shape)}"
-        raise wrong_value("encoding", "have shape (features, positions)", shape)
-    table = on_host("encoding", encoding, xp).astype(host.float64)
+    table = axes.encoding_on_host(encoding).astype(host.float64)
     largest = host.max(host.abs(table), axis=0)
     for wrong, what, came in (
         (~host.isfinite(largest), "hold finite numbers", "one that is not"),
@@ -137,31 +119,27 @@ def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
         what = "be an array, or the pair of latitudes and longitudes"
         raise wrong_type("coordinates", what, came)
     latitude, longitude = (
-        finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
+        axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )
-    if host.any(host.abs(latitude) > 90):
-        first = latitude[host.argmax(host.abs(latitude) > 90)]
-        what = "be latitudes from -90 to 90 degrees"
-        hint = " Pass (latitude, longitude), in this order."
-        raise wrong_value("coordinates[0]", what, float(first), hint)
+    beyond = latitude[host.abs(latitude) > 90]
+    if beyond.size:
+        what = "be latitudes from -90 to 90 degrees, before longitudes"
+        raise wrong_value("coordinates[0]", what, float(beyond[0]))
     inside = host.abs(longitude) <= 180
     return latitude, host.where(inside, longitude, (longitude + 180) % 360 - 180)
 
 
 def _draw_pairs(ax: Any, units: HostArray, at: HostArray | None, label: str) -> Any:
     count = units.shape[1]
-    (length,) = block_lengths((count,))
     # The mean of scalar products is the scalar product of means.
-    means = block_means(units, (1, length))
-    cells = means.T @ means
+    means = axes.block_means(units, (1, *axes.block_lengths((count,))))
+    edges = axes.block_edges(count, at)
+    image = axes.draw_cells(ax, means.T @ means, edges, edges, **_SCALE)
+    ax.invert_yaxis()
     if at is None:
-        image = draw_cells(ax, cells, (count, count), **_SCALE)
-        ax.invert_yaxis()
-    else:
-        edges = edges_between(at)[[*range(0, count, length), count]]
-        image = draw_between(ax, cells, edges, edges, **_SCALE)
+        ax.locator_params(integer=True, min_n_ticks=1)
     ax.set(xlabel=label, ylabel=label, aspect="equal")
-    add_colour_bar(image, "cosine similarity")
+    axes.add_colour_bar(image, "cosine similarity")
     return ax
 
 
@@ -169,53 +147,35 @@ def _draw_map(
     ax: Any, similarity: HostArray, latitude: HostArray, longitude: HostArray, number: int
 ) -> Any:
     """Draw places of a grid as cells, others as dots."""
-    order = host.lexsort((longitude, latitude))
-    rows, columns = host.unique(latitude), host.unique(longitude)
-    if min(rows.size, columns.size) > 1 and _is_grid(latitude[order], longitude[order]):
-        cells = similarity[order].reshape(rows.size, columns.size)
-        image = _draw_grid(ax, cells, edges_between(columns), edges_between(rows))
+    rows, row = host.unique(latitude, return_inverse=True)
+    columns, column = host.unique(longitude, return_inverse=True)
+    cell = row * columns.size + column
+    is_table = rows.size * columns.size == cell.size == host.unique(cell).size
+    if is_table and min(rows.size, columns.size) > 1:
+        cells = similarity[host.argsort(cell)].reshape(rows.size, columns.size)
+        image = _draw_grid(ax, cells, columns, axes.edges_between(rows))
     else:
         size = min(max(60_000 / similarity.size, 6.0), 120.0)
-        image = ax.scatter(
-            longitude,
-            latitude,
-            size,
-            similarity,
-            edgecolors="#404040" if similarity.size <= 1000 else "none",
-            linewidths=0.4,
-            **_SCALE,
-        )
-    ax.plot(
-        longitude[number],
-        latitude[number],
-        marker="*",
-        markersize=14,
-        color="white",
-        markeredgecolor="black",
-        linestyle="",
-        clip_on=False,
-    )
+        edge = "#404040" if similarity.size <= 1000 else "none"
+        dots = {"s": size, "c": similarity, "edgecolors": edge, "linewidths": 0.4}
+        image = ax.scatter(longitude, latitude, **dots, **_SCALE)
+    star = {"marker": "*", "markersize": 14, "color": "white", "markeredgecolor": "black"}
+    ax.plot(longitude[number], latitude[number], linestyle="", clip_on=False, **star)
     ax.set(xlabel="longitude (degrees east)", ylabel="latitude (degrees north)", aspect="equal")
     ax.set(xlim=(-180, 180), ylim=(-90, 90), xticks=range(-180, 181, 60), yticks=range(-90, 91, 30))
-    add_colour_bar(image, "cosine similarity to the star", location="bottom", aspect=40)
+    axes.add_colour_bar(image, "cosine similarity to the star", location="bottom", aspect=40)
     return ax
 
 
-def _draw_grid(ax: Any, cells: HostArray, columns: HostArray, rows: HostArray) -> Any:
-    """Draw the cells of a grid; one that reaches over the date line is drawn on both sides."""
-    if columns[0] < -180:
-        draw_between(ax, cells[:, :1], columns[:2] + 360, rows, **_SCALE)
-    if columns[-1] > 180:
-        draw_between(ax, cells[:, -1:], columns[-2:] - 360, rows, **_SCALE)
-    # Above the others, which overlap where the grid has places on both sides.
-    return draw_between(ax, cells, columns, rows, **_SCALE)
-
-
-def _is_grid(latitude: HostArray, longitude: HostArray) -> bool:
-    """Tell whether places, sorted by latitude and then longitude, are a whole grid."""
-    rows, columns = host.unique(latitude), host.unique(longitude)
-    return bool(
-        rows.size * columns.size == latitude.size
-        and host.array_equal(latitude, host.repeat(rows, columns.size))
-        and host.array_equal(longitude, host.tile(columns, rows.size))
-    )
+def _draw_grid(ax: Any, cells: HostArray, longitude: HostArray, rows: HostArray) -> Any:
+    """Draw the cells of a grid, which begins after the widest gap between its longitudes."""
+    once = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
+    longitude, cells = longitude[once], cells[:, once]
+    first = int(host.argmax(host.diff(longitude, append=longitude[0] + 360))) + 1
+    columns = axes.edges_between(host.concat([longitude[first:], longitude[:first] + 360]))
+    cells = host.roll(cells, -first, axis=1)
+    # A grid that reaches over the date line is drawn on both sides.
+    for turn in (0, -360, -720):
+        if columns[0] + turn < 180 and columns[-1] + turn > -180:
+            image = axes.draw_cells(ax, cells, columns + turn, rows, **_SCALE)
+    return image

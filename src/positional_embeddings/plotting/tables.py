@@ -1,6 +1,5 @@
 """Heat maps: encodings, masks, biases and attention weights."""
 
-from collections.abc import Iterator
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -9,28 +8,17 @@ from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
     HostArray,
-    default_integer,
+    default_float,
     device_of,
+    drop_none,
     host,
     namespace_of,
-    to_host,
 )
 from positional_embeddings._core.positions import position_interval
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.describe import axis_missing, one_mask
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.plotting.axes import (
-    add_colour_bar,
-    axes_to_draw_on,
-    block_lengths,
-    block_means,
-    check_label,
-    draw_between,
-    draw_cells,
-    edges_between,
-    increasing_vector,
-    on_host,
-)
+from positional_embeddings.plotting import axes
 from positional_embeddings.relative.positions import Bias
 
 if TYPE_CHECKING:
@@ -39,7 +27,7 @@ if TYPE_CHECKING:
 # Beyond this ratio of its sides a plot of square cells would be a line.
 _LONGEST_SHAPE = 4
 _MOST_BORDERED = 32
-_ATTENDS, _MASKED = "#2b5c8a", "#e6e6e6"  # dark and light, also without colours
+_COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also without colours
 
 # Weights in half precision may be a little above 1.
 _ROUNDING = 1e-2
@@ -99,33 +87,21 @@ def plot_encoding(
     >>> ax.images[-1].get_array().shape
     (32, 100)
     """
-    xp = namespace_of(encoding=encoding)
-    checks.real("encoding", encoding, xp)
-    if encoding.ndim != 2:
-        raise wrong_value(
-            "encoding", "have shape (features, positions)", f"shape {tuple(encoding.shape)}"
-        )
-    check_label(label)
-    table = on_host("encoding", encoding, xp)
-    lengths, count = block_lengths(table.shape), table.shape[1]
-    cells = block_means(table, lengths)
-    edges = None
-    if coordinates is not None:
-        edges = edges_between(increasing_vector("coordinates", coordinates, count))
-        edges = edges[[*range(0, count, lengths[1]), count]]
-    ax = axes_to_draw_on(ax)
-    if edges is None:
-        image = draw_cells(ax, cells, table.shape, cmap="RdBu_r")
-    else:
-        rows = host.arange(cells.shape[0] + 1) * lengths[0] - 0.5
-        image = draw_between(ax, cells, edges, rows, cmap="RdBu_r")
-        ax.set(ylim=(table.shape[0] - 0.5, -0.5))
-        ax.yaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    axes.check_label(label)
+    table = axes.encoding_on_host(encoding)
+    n_features, n_positions = table.shape
+    at = axes.increasing_coordinates(coordinates, n_positions)
+    ax = axes.axes_to_draw_on(ax)
+    cells = axes.block_means(table)
+    edges = axes.block_edges(n_positions, at), axes.block_edges(n_features)
+    image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r")
+    ax.locator_params("both" if at is None else "y", integer=True, min_n_ticks=1)
     largest = float(host.max(host.abs(cells[host.isfinite(cells)]), initial=0.0)) or 1.0
     image.set_clim(-largest, largest)
     ax.set(xlabel=label, ylabel="feature", aspect="auto")
-    means = "" if lengths[1] == 1 else f" (means of {lengths[1]} positions)"
-    add_colour_bar(image, f"encoding{means}")
+    _, length = axes.block_lengths(table.shape)
+    means = "" if length == 1 else f" (means of {length} positions)"
+    axes.add_colour_bar(image, f"encoding{means}")
     return ax
 
 
@@ -203,29 +179,22 @@ def plot_mask(
             raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
         shape, cells = _cells_of_mask(mask, (q_len, k_len, offset), number)
     else:
-        xp = namespace_of(mask=mask)
-        checks.mask("mask", mask, xp)
-        table = on_host("mask", one_mask(mask, number, key_axis)[0], xp)
-        shape, cells = table.shape, block_means(table, block_lengths(table.shape))
-    ax = axes_to_draw_on(ax)
+        checks.mask("mask", mask, namespace_of(mask=mask))
+        table = axes.on_host("mask", one_mask(mask, number, key_axis)[0])
+        shape, cells = table.shape, axes.block_means(table)
+    ax = axes.axes_to_draw_on(ax)
 
-    from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415 - of the extra "plot"
-    from matplotlib.patches import Patch  # noqa: PLC0415
+    from matplotlib import colors, patches  # noqa: PLC0415 - of the extra "plot"
 
-    colours = LinearSegmentedColormap.from_list("mask", [_ATTENDS, _MASKED])
-    draw_cells(ax, cells, shape, cmap=colours, vmin=0.0, vmax=1.0)
-    _label_queries_and_keys(ax, shape)
+    cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
+    _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
     if max(shape) <= _MOST_BORDERED:
         ax.set_xticks(host.arange(shape[1] + 1) - 0.5, minor=True)
         ax.set_yticks(host.arange(shape[0] + 1) - 0.5, minor=True)
         ax.tick_params(which="minor", length=0)
         ax.grid(visible=True, which="minor", color="white", linewidth=0.8)
-    ax.legend(
-        handles=[Patch(color=_ATTENDS, label="attends"), Patch(color=_MASKED, label="masked")],
-        loc="upper left",
-        bbox_to_anchor=(1.0, 1.0),
-        frameon=False,
-    )
+    handles = [patches.Patch(color=colour, label=label) for label, colour in _COLOURS.items()]
+    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     return ax
 
 
@@ -283,28 +252,19 @@ def plot_bias(
     """
     number = checks.non_negative_integer("head", head)
     if isinstance(bias, Bias):
-        if q_len is None:
-            raise wrong_type("q_len", "be given for a bias that is a value", "None")
         _check_head(number, bias._heads())
         shape, cells = _cells_of_bias(bias, (q_len, k_len, offset), number)
-        label = f"bias of head {number}"
     else:
         if not hasattr(bias, "shape"):
-            hint = " plot_mask draws masks." if isinstance(bias, Mask) else ""
-            if isinstance(bias, type):
-                hint = f" Pass {bias.__name__}(...)."
-            raise wrong_type(
-                "bias", "be an array or a value such as ALiBiBias(8)", shown(bias), hint
-            )
-        for name, option in {"q_len": q_len, "k_len": k_len, "offset": offset}.items():
-            if option is not None:
-                raise wrong_type(name, "be left out where `bias` is an array", shown(option))
-        table, label = _bias_table(bias, number)
-        shape, cells = table.shape, block_means(table, block_lengths(table.shape))
-    ax = axes_to_draw_on(ax)
-    image = draw_cells(ax, cells, shape, cmap="viridis")
-    _label_queries_and_keys(ax, shape)
-    add_colour_bar(image, label)
+            raise wrong_type("bias", "be an array or a value such as ALiBiBias(8)", shown(bias))
+        for name, option in drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
+            raise wrong_type(name, "be left out where `bias` is an array", shown(option))
+        table = axes.on_host("bias", _one_head(bias, number))
+        shape, cells = table.shape, axes.block_means(table)
+    ax = axes.axes_to_draw_on(ax)
+    image = _draw_scores(ax, cells, shape, cmap="viridis")
+    has_heads = isinstance(bias, Bias) or bias.ndim == 3
+    axes.add_colour_bar(image, f"bias of head {number}" if has_heads else "bias")
     return ax
 
 
@@ -361,8 +321,7 @@ def plot_attention(
     >>> ax.images[-1].colorbar.ax.get_ylabel()
     'attention weight'
     """
-    xp = namespace_of(weights=weights)
-    checks.real("weights", weights, xp)
+    checks.real("weights", weights, namespace_of(weights=weights))
     if weights.ndim < 2:
         shape = f"shape {tuple(weights.shape)}"
         raise wrong_value("weights", "have axes of queries and keys", shape)
@@ -370,26 +329,23 @@ def plot_attention(
         raise axis_missing("weights", weights)
     axis = checks.choice("key_axis", 1 if key_axis is None else key_axis, (1, -1))
     given: Any = weights
-    others = tuple(given.shape[2:] if axis == 1 else given.shape[:-2])
-    chosen = _indices(index, others)
-    table = on_host("weights", given[(..., *chosen) if axis == 1 else (*chosen, ...)], xp)
+    chosen = _indices(index, given.shape[2:] if axis == 1 else given.shape[:-2])
+    table = axes.on_host("weights", given[(..., *chosen) if axis == 1 else (*chosen, ...)])
     wrong = ~((table >= 0) & (table <= 1 + _ROUNDING))
     if host.any(wrong):
-        query, key = (int(i) for i in host.unravel_index(host.argmax(wrong), table.shape))
+        query, key = host.argwhere(wrong)[0]
         came = f"{table[query, key]:g} at query {query} and key {key}"
         raise wrong_value("weights", "be from 0 to 1", came)
-    cells = block_means(table, block_lengths(table.shape))
-    blind = host.max(table, axis=1, keepdims=True) == 0
-    cells[block_means(blind, block_lengths(blind.shape))[:, 0] > 0, :] = host.nan
-    ax = axes_to_draw_on(ax)
+    sees_a_key = host.max(table, axis=1, keepdims=True) > 0
+    cells = axes.block_means(host.where(sees_a_key, table, host.nan))
+    ax = axes.axes_to_draw_on(ax)
 
     from matplotlib.colors import PowerNorm  # noqa: PLC0415 - of the extra "plot"
 
     largest = float(host.max(cells, where=host.isfinite(cells), initial=0.0)) or 1.0
     norm = PowerNorm(1 / 3, vmin=0.0, vmax=largest)
-    image = draw_cells(ax, cells, table.shape, cmap="viridis", norm=norm)
-    _label_queries_and_keys(ax, table.shape)
-    bar = add_colour_bar(image, "attention weight", "sees no key")
+    image = _draw_scores(ax, cells, table.shape, cmap="viridis", norm=norm)
+    bar = axes.add_colour_bar(image, "attention weight", "sees no key")
     bar.set_ticks(_ticks_to(largest))
     bar.ax.yaxis.set_major_formatter("{x:.2g}")
     return ax
@@ -397,33 +353,29 @@ def plot_attention(
 
 def _indices(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an index on each of some axes, 0 on those that are not given."""
-    given = index if isinstance(index, tuple) else (index,) if shape else ()
-    if not shape and not isinstance(index, tuple):
-        checks.integer("index", index)
-        if index != 0:
-            raise wrong_value("index", "be 0 where `weights` has no further axes", index)
+    given = index if isinstance(index, tuple) else (index,)
     numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(given)]
-    if len(numbers) > len(shape):
+    if len(numbers) > len(shape) and numbers != [0]:
         what = f"have at most {len(shape)} numbers, one for each further axis of `weights`"
         raise wrong_value("index", what, shown(index))
     for i, (number, size) in enumerate(zip(numbers, shape, strict=False)):
         if number >= size:
             raise wrong_value(f"index[{i}]", f"be below {size}", number)
-    return (*numbers, *(0,) * (len(shape) - len(numbers)))
+    return (*numbers, *(0,) * len(shape))[: len(shape)]
 
 
 def _ticks_to(largest: float) -> list[float]:
     """Return 0 and round numbers whose cube roots are not too near each other."""
-    decade = floor(log10(largest))
-    ticks: list[float] = []
+    decade, highest = floor(log10(largest)), 1.0
+    ticks = [0.0]
     for power in range(decade, decade - 5, -1):
         for digit in (5, 2, 1):
             tick = digit * 10.0**power
             place = (tick / largest) ** (1 / 3)
-            free = not ticks or (ticks[-1] / largest) ** (1 / 3) - place > 0.1
-            if 0.1 < place <= 1 and free:
+            if 0.1 < place <= highest:
                 ticks.append(tick)
-    return [*ticks, 0.0]
+                highest = place - 0.1
+    return ticks
 
 
 def _check_head(number: int, heads: int) -> None:
@@ -431,37 +383,33 @@ def _check_head(number: int, heads: int) -> None:
         raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
 
 
-def _bias_table(bias: Any, number: int) -> tuple[HostArray, str]:
-    """Return the bias of one head of an array, and what it is called."""
-    xp = namespace_of(bias=bias)
-    checks.real("bias", bias, xp)
+def _one_head(bias: Any, number: int) -> Any:
+    """Return the bias of one head, (query, key)."""
+    checks.real("bias", bias, namespace_of(bias=bias))
     if bias.ndim not in (2, 3):
         shape = f"shape {tuple(bias.shape)}"
         raise wrong_value("bias", "have shape (query, key) or (query, key, heads)", shape)
     if bias.ndim == 2:
-        return on_host("bias", bias, xp), "bias"
-    heads = bias.shape[2]
-    if heads != 1:
-        _check_head(number, heads)
-    chosen = bias[:, :, 0 if heads == 1 else number]
-    return on_host("bias", chosen, xp), f"bias of head {number}"
+        return bias
+    if bias.shape[2] != 1:
+        _check_head(number, bias.shape[2])
+    return bias[:, :, min(number, bias.shape[2] - 1)]
 
 
 def _cells_of_mask(
     mask: Mask, lengths: tuple[Any, Any, Any], batch: int
 ) -> tuple[tuple[int, int], HostArray]:
     """Return the numbers of queries and keys, and which share of each block is masked."""
-    xp, device = mask._library(None, None)
-    (start, stop), k_len = position_interval(*lengths, xp=xp, device=device)
-    mask._check((start, stop), k_len)
+    (start, stop), k_len = position_interval(*lengths, xp=host, device=None)
     shape = (stop - start, k_len)
-    blocks = block_lengths(shape)
+    blocks = axes.block_lengths(shape)
+    of_block = blocks[0] * k_len * (mask._batch() or 1)
+    step = blocks[0] * max(_MOST_AT_ONCE // of_block, 1)
     cells: list[HostArray] = []
-    for first, last in _bands(shape, blocks[0], mask._batch() or 1):
-        queries = ((start + first, start + last),)
-        hidden = mask._between(queries, ((0, k_len),), k_len, xp, device)
-        hidden = xp.broadcast_to(hidden, (last - first, k_len, hidden.shape[2]))
-        cells.append(block_means(to_host(one_mask(hidden, batch, 1)[0], xp), blocks))
+    for first in range(start, stop, step):
+        hidden = mask.dense(min(step, stop - first), k_len, offset=first)
+        table = axes.on_host("mask", one_mask(hidden, batch, 1)[0])
+        cells.append(axes.block_means(table, blocks))
     return shape, host.concat(cells)
 
 
@@ -473,27 +421,25 @@ def _cells_of_bias(
     xp, device = (host, None) if own is None else (namespace_of(bias=own), device_of(own))
     (start, stop), k_len = position_interval(*lengths, xp=xp, device=device)
     shape = (stop - start, k_len)
-    length, columns = block_lengths(shape)
-    firsts = host.arange(start, stop, length)
-    middles = (firsts + host.minimum(firsts + length, stop) - 1) // 2
-    dtype = default_integer(xp, device)
-    keys = xp.arange(k_len, dtype=dtype, device=device)
+    length, columns = axes.block_lengths(shape)
+    firsts = range(start, stop, length)
+    middles = [(first + min(first + length, stop) - 1) // 2 for first in firsts]
+    step = max(_MOST_AT_ONCE // (k_len * bias._heads()), 1)
     cells: list[HostArray] = []
-    evaluate: Any = bias
-    for first, last in _bands((middles.size, k_len), 1, bias._heads()):
-        queries = xp.asarray(middles[first:last], dtype=dtype, device=device)
-        band = evaluate(query_positions=queries, key_positions=keys)[:, :, head]
-        cells.append(block_means(to_host(band, xp), (1, columns)))
+    for first in range(0, len(middles), step):
+        queries = [(middle, middle + 1) for middle in middles[first : first + step]]
+        dtype = default_float(xp, device)
+        band = bias._between(queries, ((0, k_len),), dtype, xp, device)[:, :, head]
+        cells.append(axes.block_means(axes.on_host("bias", band), (1, columns)))
     return shape, host.concat(cells)
 
 
-def _bands(shape: tuple[int, int], length: int, numbers: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows that are whole blocks, and few enough to be evaluated at once."""
-    rows = max(_MOST_AT_ONCE // (length * shape[1] * numbers), 1) * length
-    for first in range(0, shape[0], rows):
-        yield first, min(first + rows, shape[0])
-
-
-def _label_queries_and_keys(ax: Any, shape: tuple[int, ...]) -> None:
+def _draw_scores(ax: Any, cells: HostArray, shape: tuple[int, ...], **options: Any) -> Any:
+    """Draw the cells of a table of queries and keys."""
+    q_len, k_len = shape
+    edges = axes.block_edges(k_len), axes.block_edges(q_len)
+    image = axes.draw_cells(ax, cells, *edges, **options)
+    ax.locator_params(integer=True, min_n_ticks=1)
     square = max(shape) <= _LONGEST_SHAPE * min(shape)
     ax.set(xlabel="key", ylabel="query", aspect="equal" if square else "auto")
+    return image
