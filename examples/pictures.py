@@ -53,7 +53,6 @@ def overview() -> Figure:
 
     plot_mask(combine_masks(causal, create_sliding_window_mask(32, (7, 0))), ax=window)
     window.set_title("causal mask, window of 8")
-    window.get_legend().set(loc="upper right", bbox_to_anchor=None, frame_on=True)
 
     plot_bias(alibi_bias(8, 32) + mask_to_bias(causal), head=1, ax=bias)
     bias.set_title("ALiBi bias, causal")

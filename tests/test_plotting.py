@@ -144,6 +144,15 @@ def test_legend_has_the_colours_of_the_mask(ax):
         )
 
 
+def test_legend_does_not_cover_a_neighbour(plt):
+    figure, (ax, _) = plt.subplots(1, 2)
+    plotting.plot_mask(pe.create_causal_mask(2), ax=ax)
+    figure.canvas.draw()
+    legend, own = ax.get_legend().get_window_extent(), ax.get_window_extent()
+    assert own.contains(legend.x0, legend.y0)
+    assert own.contains(legend.x1, legend.y1)
+
+
 def test_what_is_not_finite_is_grey(ax):
     bias = np.asarray([[1.0, -np.inf], [np.nan, 3.0]])
     plotting.plot_bias(bias, ax=ax)

@@ -194,7 +194,8 @@ def plot_mask(
         ax.tick_params(which="minor", length=0)
         ax.grid(visible=True, which="minor", color="white", linewidth=0.8)
     handles = [patches.Patch(color=colour, label=label) for label, colour in _COLOURS.items()]
-    ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    # Beside or above the axes it would cover a neighbour or a title.
+    ax.legend(handles=handles, loc="upper right", fontsize="small", handlelength=1.0)
     return ax
 
 
