@@ -10,14 +10,7 @@ from typing import Any, Literal
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Namespace,
-    default_float,
-    device_of,
-    host,
-    is_real_number,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import drop_none, host, is_real_number, namespace_of
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.coordinates.calendar import elapsed
 from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate, Times
@@ -35,17 +28,22 @@ __all__ = ["attention", "encode"]
 
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
-# The options of each encoding that must be given, and the others with their defaults. The number
-# of features is not called `dim` here.
-_OPTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "cyclic": (("periods",), {"harmonics": 1}),
-    "fourier": (("wavelengths",), {"arrangement": "interleaved"}),
-    "sinusoidal": (
-        ("embedding_size",),
-        {"base": 10_000, "arrangement": "interleaved", "unit": None, "origin": None},
-    ),
-    "spherical": (("degree",), {"unit": None}),
-    "random_fourier": (("embedding_size", "length_scale", "rng"), {"kernel": "gaussian"}),
+# The options of each encoding, and which of them have no default. The number of features is not
+# called `dim` here.
+_OPTIONS = {
+    "cyclic": ("periods", "harmonics"),
+    "fourier": ("wavelengths", "arrangement"),
+    "sinusoidal": ("embedding_size", "base", "arrangement", "unit", "origin"),
+    "spherical": ("degree", "unit"),
+    "random_fourier": ("embedding_size", "length_scale", "rng", "kernel"),
+}
+_NEEDED = ("periods", "wavelengths", "embedding_size", "degree", "length_scale", "rng")
+
+# What becomes of coordinates that hold spans of time, times with a zone, or objects.
+_REMEDIES = {
+    "m": " Pass da.assign_coords({0}=da[{0!r}] / numpy.timedelta64(1, 'D')) for days.",
+    "M": " Pass da.assign_coords({0}=da.indexes[{0!r}].tz_localize(None)).",
+    "O": " Pass da.convert_calendar('standard', use_cftime=False) for dates of cftime.",
 }
 
 
@@ -141,12 +139,14 @@ def encode(
     """
     checks.choice("encoding", encoding, tuple(ENCODINGS))
     coordinates = _coordinates(da, dim, encoding)
-    _check_feature_dim(feature_dim, [da, *coordinates.values()])
-    dtype = _dtype(coordinates, options.pop("dtype", None))
-    features, labels = _plan(encoding, coordinates, options, dtype)
+    if feature_dim in (names := {*da.dims, *da.coords}):
+        listed = ", ".join(sorted(map(repr, names)))
+        came = f"{feature_dim!r}; there are {listed} already"
+        raise wrong_value("feature_dim", "be a new name", came)
+    features, labels, dtype = _plan(encoding, coordinates, options)
     encoded = xr.apply_ufunc(
-        partial(_features_last, features),
-        *coordinates.values(),
+        features,
+        *coordinates,
         output_core_dims=[[feature_dim]],
         dask="parallelized",
         output_dtypes=[dtype],
@@ -154,8 +154,8 @@ def encode(
         keep_attrs=True,
     )
     encoded = encoded.transpose(feature_dim, ...).assign_coords({feature_dim: labels})
-    titles = [str(c.attrs.get("long_name", name)) for name, c in coordinates.items()]
-    encoded.name = "_".join([*map(str, coordinates), "encoding"])
+    titles = [str(c.attrs.get("long_name", c.name)) for c in coordinates]
+    encoded.name = "_".join([*(str(c.name) for c in coordinates), "encoding"])
     encoded.attrs = {"long_name": f"{encoding} encoding of {' and '.join(titles)}", "units": "1"}
     return encoded
 
@@ -280,17 +280,19 @@ def attention(
         return xr.Dataset(variables, attrs=value.attrs)
     if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
         value = value.astype(host.float64)
-    arrays = {"query": query, "key": key, "value": value}
-    terms = {"mask": mask, "bias": bias}
-    terms = {name: term for name, term in terms.items() if term is not None}
-    _check_terms(terms)
+    terms = drop_none(mask=mask, bias=bias)
     if isinstance(mask, Mask):
         options["mask"] = terms.pop("mask")
+        if (count := mask._batch()) not in (1, None):  # noqa: SLF001 - of this library
+            hint = " Pass an xarray.DataArray with the dimension of the sequences."
+            raise wrong_value("mask", "be for one sequence", f"one for {count}", hint)
     elif offset is not None:
         raise wrong_value("offset", "be left out unless `mask` is a `Mask`", offset)
-    _check_arrays(arrays)
-    _check_dims(arrays | terms, q_dim, k_dim, feature_dim)
-    fill_value = _real_number("fill_value", fill_value)
+    if not is_real_number(fill_value):
+        raise wrong_type("fill_value", "be a number", shown(fill_value))
+    arrays = {"query": query, "key": key, "value": value} | terms
+    _check_kinds(arrays)
+    _check_dims(arrays, q_dim, k_dim, feature_dim)
 
     # The coordinates of the keys have done their work: those of the queries take their place.
     own = {feature_dim}
@@ -298,18 +300,18 @@ def attention(
     keys, values, *others = (_without_coordinates(array, k_dim) for array in shared)
     # Within, each dimension has one meaning.
     rows = f"{q_dim} of `query`" if q_dim == k_dim else q_dim
-    outputs = f"{feature_dim} of `value`"
+    outputs, one_row = f"{feature_dim} of `value`", "all queries"
     queries = query.rename({q_dim: rows})
     if q_dim != k_dim:
         queries = _without_coordinates(queries, feature_dim)
     has_features = feature_dim in value.dims
     values = values.rename({feature_dim: outputs}) if has_features else values.expand_dims(outputs)
+    others = [term if rows in term.dims else term.expand_dims(one_row) for term in others]
     given = [queries, keys, values, *others]
     core = [[rows, feature_dim], [k_dim, feature_dim], [k_dim, outputs]]
-    core += [[d for d in (rows, k_dim) if d in term.dims] for term in others]
-    with_rows = {name: rows in term.dims for name, term in zip(terms, others, strict=True)}
+    core += [[rows if rows in term.dims else one_row, k_dim] for term in others]
     attended = xr.apply_ufunc(
-        partial(_attend, terms=with_rows, fill_value=fill_value, options=options),
+        partial(_attend, terms=tuple(terms), fill_value=float(fill_value), options=options),
         *(_in_one_chunk(array, dims) for array, dims in zip(given, core, strict=True)),
         input_core_dims=core,
         output_core_dims=[[rows, outputs]],
@@ -330,47 +332,49 @@ def attention(
 
 
 def _plan(
-    encoding: str, coordinates: dict[Hashable, Any], options: dict[str, Any], dtype: Any
-) -> tuple[Callable[..., Any], list[str]]:
-    """Return the function of an encoding and its labels, after checking its options."""
-    needed, optional = _OPTIONS[encoding]
+    encoding: str, coordinates: list[Any], options: dict[str, Any]
+) -> tuple[Callable[..., Any], list[str], Any]:
+    """Return the function of an encoding, its labels and its dtype, after checking its options."""
+    dtype = options.pop("dtype", None)
+    dtype = None if dtype is None else host.dtype(dtype)
+    known = _OPTIONS[encoding]
     for name in options:
-        if name not in (*needed, *optional):
-            what = f"be among {', '.join((*needed, *optional))} and dtype for {encoding!r}"
+        if name not in known:
+            what = f"be among {', '.join(known)} and dtype for {encoding!r}"
             raise wrong_type("options", what, shown(name))
-    for name in needed:
-        if name not in options:
+    for name in known:
+        if name in _NEEDED and name not in options:
             raise wrong_type(name, f"be given for {encoding!r}", "no such option")
-    options = optional | options
     if "embedding_size" in options:
         is_even = encoding == "random_fourier"
         size = options.pop("embedding_size")
         options["dim"] = checks.feature_count("embedding_size", size, even=is_even)
-    names = list(coordinates)
     prepare: Callable[[Any], Any] = _as_times
     if encoding == "sinusoidal":
-        ((only, coordinate),) = coordinates.items()
-        prepare = _to_numbers(only, coordinate, options["unit"], options["origin"])
+        unit, origin = options.pop("unit", None), options.pop("origin", None)
+        prepare = _to_numbers(coordinates[0], unit, origin)
     elif encoding == "spherical":
-        unit = options["unit"]
-        options["unit"] = _angular_unit(coordinates) if unit is None else unit
         options["argument"] = "dim"
+        if options.get("unit") is None:
+            options["unit"] = _angular_unit(coordinates)
     # What dask would tell only when it computes is told for no coordinates at all.
-    empty = [prepare(host.empty(0, dtype=c.dtype)) for c in coordinates.values()]
+    empty = [host.empty(0, dtype=c.dtype) for c in coordinates]
     given = [
-        Coordinate(str(name), values, f"da[{name!r}]", _attributes(c))
-        for (name, c), values in zip(coordinates.items(), empty, strict=True)
+        Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", _attributes(c))
+        for c, values in zip(coordinates, empty, strict=True)
     ]
-    fitted = ENCODINGS[encoding].fit(given, options)
+    encoder = ENCODINGS[encoding](given, **options)
+    names = [c.name for c in coordinates]
     if encoding == "spherical":
-        names = ["_".join(str(names[i]) for i in fitted.order)]
+        names = ["_".join(str(names[i]) for i in encoder.order)]
 
     def features(*arrays: Any) -> Any:
-        blocks = fitted.encode([prepare(array) for array in arrays], dtype)
-        return namespace_of(x=blocks[0]).concat(blocks, axis=0)
+        """Return the features of coordinates that broadcast, on the last axis."""
+        blocks = encoder.encode([prepare(array) for array in arrays], dtype)
+        xp = namespace_of(x=blocks[0])
+        return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
 
-    features(*(host.empty(0, dtype=c.dtype) for c in coordinates.values()))
-    return features, fitted.names(names)
+    return features, encoder.names(names), features(*empty).dtype
 
 
 def _as_times(x: Any) -> Any:
@@ -382,10 +386,7 @@ def _attributes(coordinate: Any) -> str:
     return " ".join(str(coordinate.attrs.get(name, "")) for name in ("standard_name", "units"))
 
 
-# The coordinates to encode, and their dtype.
-
-
-def _coordinates(da: Any, dim: Any, encoding: str) -> dict[Hashable, Any]:
+def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
     """Return the coordinates that `dim` names, after checking what they hold."""
     if not isinstance(da, xr.DataArray | xr.Dataset):
         raise wrong_type("da", "be an xarray.DataArray or an xarray.Dataset", kind_of(da))
@@ -395,86 +396,32 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> dict[Hashable, Any]:
             raise wrong_type("dim", "be the names of latitude and longitude", shown(dim))
     elif is_pair and encoding != "random_fourier":
         raise wrong_type("dim", f"be one name for {encoding!r}", shown(dim))
-    coordinates = {}
+    coordinates = []
     for name in dim if is_pair else [dim]:
         if name not in da.coords:
             listed = ", ".join(map(repr, da.coords)) or "none"
-            raise wrong_value(
-                "dim", "name a coordinate", f"{name!r}; there are {listed}", _remedy(da, name)
-            )
-        coordinates[name] = da.coords[name]
-        _check_kind(name, coordinates[name], encoding)
+            is_variable = name in getattr(da, "data_vars", ())
+            remedy = f" Pass da.set_coords({name!r})." if is_variable else ""
+            if name in da.dims:
+                positions = f"{name}=range({da.sizes[name]})"
+                remedy = f" Pass da.assign_coords({positions}) for positions from 0."
+            raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
+        dtype = da.coords[name].dtype
+        is_datetime = isinstance(dtype, host.dtype) and dtype.kind == "M"
+        if dtype.kind not in "iuf" and not (is_datetime and encoding != "spherical"):
+            what = "hold numbers" if encoding == "spherical" else "hold numbers or datetime64"
+            remedy = "" if is_datetime else _REMEDIES.get(dtype.kind, "").format(name)
+            raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
+        coordinates.append(da.coords[name])
     return coordinates
 
 
-def _remedy(da: Any, name: Hashable) -> str:
-    """Return the sentence that tells how a name that is no coordinate becomes one."""
-    if name in da.dims:
-        return f" Pass da.assign_coords({name}=range({da.sizes[name]})) for positions from 0."
-    return f" Pass da.set_coords({name!r})." if name in getattr(da, "data_vars", ()) else ""
-
-
-def _check_kind(name: Hashable, coordinate: Any, encoding: str) -> None:
-    """Check that a coordinate holds numbers, or datetimes where they have a meaning."""
-    dtype = coordinate.dtype
-    kind = getattr(dtype, "kind", "")
-    is_datetime = isinstance(dtype, host.dtype) and kind == "M"
-    if kind in "iuf" or (is_datetime and encoding != "spherical"):
-        return
-    what = "numbers" if encoding == "spherical" else "numbers or datetime64"
-    came, hint = str(dtype), ""
-    if kind == "m":
-        hint = f" Pass da.assign_coords({name}=da[{name!r}] / numpy.timedelta64(1, 'D')) for days."
-    elif kind == "M" and not is_datetime:
-        hint = f" Pass da.assign_coords({name}=da.indexes[{name!r}].tz_localize(None))."
-    elif kind == "O" and coordinate.chunks is None and coordinate.size:
-        first = coordinate.values.flat[0]
-        came += f" ({kind_of(first)})"
-        if type(first).__module__.partition(".")[0] == "cftime":
-            hint = " Pass da.convert_calendar('standard', use_cftime=False)."
-    raise wrong_type(f"da[{name!r}]", f"hold {what}", came, hint)
-
-
-def _is_datetime(coordinate: Any) -> bool:
-    return bool(coordinate.dtype.kind == "M")
-
-
-def _check_feature_dim(feature_dim: Hashable, given: list[Any]) -> None:
-    """Check that the new dimension has a name of its own."""
-    names = {name for array in given for name in (*array.dims, *array.coords)}
-    if feature_dim in names:
-        listed = ", ".join(sorted(map(repr, names)))
-        raise wrong_value(
-            "feature_dim", "be a new name", f"{feature_dim!r}; there are {listed} already"
-        )
-
-
-def _dtype(coordinates: dict[Hashable, Any], dtype: Any) -> Any:
-    """Return the dtype of the features."""
-    if dtype is None:
-        floats = {c.dtype for c in coordinates.values() if c.dtype.kind == "f"}
-        if floats:
-            return host.result_type(*floats)
-        data = next(iter(coordinates.values())).data
-        if data.dtype.kind == "M":
-            return host.float64
-        return default_float(namespace_of(data=data), device_of(data))
-    try:
-        checked = host.dtype(dtype)
-    except TypeError:
-        checked = None
-    if checked is None or checked.kind != "f":
-        raise wrong_type("dtype", "be a real floating-point dtype", shown(dtype))
-    return checked
-
-
-def _to_numbers(name: Hashable, coordinate: Any, unit: Any, origin: Any) -> Callable[[Any], Any]:
+def _to_numbers(coordinate: Any, unit: Any, origin: Any) -> Callable[[Any], Any]:
     """Return the function from arrays of a coordinate to arrays of numbers."""
-    if not _is_datetime(coordinate):
-        for option, given in (("unit", unit), ("origin", origin)):
-            if given is not None:
-                what = f"be left out unless da[{name!r}] holds datetimes"
-                raise wrong_value(option, what, shown(given))
+    if coordinate.dtype.kind != "M":
+        for option, given in drop_none(unit=unit, origin=origin).items():
+            what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
+            raise wrong_value(option, what, shown(given))
         return lambda x: x
     if unit is None:
         raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
@@ -482,24 +429,14 @@ def _to_numbers(name: Hashable, coordinate: Any, unit: Any, origin: Any) -> Call
     return lambda x: elapsed(x, start, unit)
 
 
-def _angular_unit(coordinates: dict[Hashable, Any]) -> str:
+def _angular_unit(coordinates: list[Any]) -> str:
     """Return what the attributes of latitude and longitude say, degrees if nothing."""
-    given = [str(c.attrs.get("units", "degrees")) for c in coordinates.values()]
-    for name, text in zip(coordinates, given, strict=True):
-        if not text.startswith(("deg", "rad")):
-            what = f"be given if the attribute 'units' of da[{name!r}] is no angle"
-            raise wrong_value("unit", what, shown(text))
-    units = {"degrees" if text.startswith("deg") else "radians" for text in given}
-    if len(units) > 1:
-        names = " and ".join(map(repr, coordinates))
-        raise wrong_value("unit", f"be given if {names} differ in theirs", " and ".join(given))
-    return units.pop()
-
-
-def _features_last(features: Callable[..., Any], *coordinates: Any) -> Any:
-    """Return the features of coordinates that broadcast, as `apply_ufunc` wants them."""
-    encoded = features(*coordinates)
-    return namespace_of(encoded=encoded).moveaxis(encoded, 0, -1)
+    units = [str(c.attrs.get("units", "degrees")) for c in coordinates]
+    for unit in ("degrees", "radians"):
+        if all(text.startswith(unit[:3]) for text in units):
+            return unit
+    what = "be given unless the attributes 'units' are both degrees or both radians"
+    raise wrong_value("unit", what, " and ".join(units))
 
 
 # Attention over named dimensions.
@@ -515,53 +452,36 @@ def _query_and_key_dim(dim: Any, feature_dim: Hashable) -> tuple[Hashable, Hasha
     return pair
 
 
-def _check_terms(terms: dict[str, Any]) -> None:
-    """Check that mask and bias are what has named dimensions, or a `Mask`."""
-    for name, term in terms.items():
-        if isinstance(term, xr.DataArray):
-            checks.mask_or_bias(name, name, term.data, namespace_of(**{name: term.data}))
-        elif name == "bias":
-            raise wrong_type("bias", "be an xarray.DataArray", shown(term))
-        elif not isinstance(term, Mask):
-            raise wrong_type("mask", "be an xarray.DataArray of bool or a `Mask`", shown(term))
-        elif (count := term._batch()) not in (1, None):  # noqa: SLF001 - of this library
-            hint = " Pass an xarray.DataArray with the dimension of the sequences."
-            raise wrong_value("mask", "be for one sequence", f"one for {count}", hint)
-
-
-def _check_arrays(arrays: dict[str, Any]) -> None:
+def _check_kinds(arrays: dict[str, Any]) -> None:
+    """Check that arrays have named dimensions, and their dtypes."""
     for name, array in arrays.items():
         if not isinstance(array, xr.DataArray):
-            raise wrong_type(name, "be an xarray.DataArray", kind_of(array))
-        checks.real_floating(namespace_of(**{name: array.data}), **{name: array.data})
+            what = " of bool or a `Mask`" if name == "mask" else ""
+            raise wrong_type(name, f"be an xarray.DataArray{what}", shown(array))
+        checks.mask_or_bias(name, name, array.data, namespace_of(**{name: array.data}))
 
 
 def _check_dims(
     arrays: dict[str, Any], q_dim: Hashable, k_dim: Hashable, feature_dim: Hashable
 ) -> None:
     """Check that each array has the dimensions that it must, and none that it may not."""
+    expected = {
+        "query": ((q_dim, feature_dim), k_dim),
+        "key": ((k_dim, feature_dim), q_dim),
+        "value": ((k_dim,), q_dim),
+    }
     for name, array in arrays.items():
-        dims = [k_dim] if name not in ("query", "key") else [k_dim, feature_dim]
-        dims = [q_dim, feature_dim] if name == "query" else dims
-        for d in dims:
+        needed, other = expected.get(name, ((k_dim,), feature_dim))
+        for d in needed:
             if d not in array.dims:
                 raise wrong_value(name, f"have the dimension {d!r}", f"dimensions {array.dims}")
-        other = {"query": k_dim, "key": q_dim, "value": q_dim}.get(name, feature_dim)
-        if other in array.dims and other not in dims:
-            whose = {q_dim: "queries", k_dim: "keys", feature_dim: "features"}[other]
-            what = f"not have the dimension {other!r} of the {whose}"
-            raise wrong_value(name, what, f"dimensions {array.dims}")
+        if other in array.dims and other not in needed:
+            raise wrong_value(name, f"not have the dimension {other!r}", f"dimensions {array.dims}")
 
 
-def _real_number(name: str, value: Any) -> float:
-    if not is_real_number(value):
-        raise wrong_type(name, "be a number", shown(value))
-    return float(value)
-
-
-def _without_coordinates(array: Any, *dims: Hashable) -> Any:
-    """Return an array without the coordinates that have one of some dimensions."""
-    return array.drop_vars([n for n, c in array.coords.items() if {*c.dims} & {*dims}])
+def _without_coordinates(array: Any, dim: Hashable) -> Any:
+    """Return an array without the coordinates that have a dimension."""
+    return array.drop_vars([name for name, c in array.coords.items() if dim in c.dims])
 
 
 def _in_one_chunk(array: Any, dims: list[Hashable]) -> Any:
@@ -574,69 +494,41 @@ def _attend(
     key: Any,
     value: Any,
     *given: Any,
-    terms: dict[str, bool],
+    terms: tuple[str, ...],
     options: dict[str, Any],
     fill_value: float,
 ) -> Any:
     """Return the output for arrays of axes (..., sequence, feature) and (..., query, key).
 
-    Further axes are aligned at the last one, and broadcast. `terms` tells of mask and bias
-    whether they have the axis of the queries.
+    Further axes are aligned at the last one, and broadcast. `terms` are mask and bias, if `given`.
     """
-    named = dict(zip(terms, given, strict=True))
-    xp = namespace_of(query=query, key=key, value=value, **named)
-    named = {name: a if terms[name] else a[..., None, :] for name, a in named.items()}
+    xp = namespace_of(query=query, key=key, value=value)
     dtype, wide = value.dtype, xp.result_type(query, key, value)
-    rank = max(array.ndim for array in (query, key, value, *named.values()))
-    query, key, value = (
-        _with_axes(xp.astype(array, wide, copy=False), rank) for array in (query, key, value)
+    rank = max(array.ndim for array in (query, key, value, *given))
+    query, key, value, *others = (
+        array[(*(None,) * (rank - array.ndim), ...)] for array in (query, key, value, *given)
     )
-    named = {name: _with_axes(array, rank) for name, array in named.items()}
-    further = [array.shape[:-2] for array in (query, key, *named.values())]
-    shape = tuple(_common_length(lengths) for lengths in zip(*further, strict=True))
+    shape = host.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others)))
     # Along an axis that only the values have, the weights are the same: it is one of features.
-    own = [axis for axis, n in enumerate(shape) if n == 1 and value.shape[axis] != 1]
-    folded = _folded(value, own, xp)
+    own = tuple(axis for axis, n in enumerate(shape) if n == 1 and value.shape[axis] != 1)
+    ends = tuple(range(-1 - len(own), -1))
+    value = xp.moveaxis(value, own, ends)
+    features = value.shape[rank - 1 - len(own) :]
+    value = xp.reshape(value, (*value.shape[: rank - 1 - len(own)], prod(features)))
+    query, key, *others = (xp.squeeze(array, axis=own) for array in (query, key, *others))
     # A column of ones is their sum of weights: 0 for a query without keys.
-    folded = xp.concat([folded, xp.ones_like(folded[..., :1])], axis=-1)
-    output = scaled_dot_product_attention(
+    value = xp.concat([value, xp.ones_like(value[..., :1])], axis=-1)
+    shape = tuple(n for axis, n in enumerate(shape) if axis not in own)
+    query, key, value = (xp.astype(array, wide, copy=False) for array in (query, key, value))
+    attended = scaled_dot_product_attention(
         query,
         xp.broadcast_to(key, (*shape, *key.shape[-2:])),
-        xp.broadcast_to(folded, (*shape, *folded.shape[-2:])),
-        **named,
+        xp.broadcast_to(value, (*shape, *value.shape[-2:])),
+        **dict(zip(terms, others, strict=True)),
         **options,
         feature_axis=-1,
         seq_axis=-2,
     )
-    output = xp.where(output[..., -1:] == 0, fill_value, output[..., :-1])
-    return xp.astype(_unfolded(output, value, own, xp), dtype, copy=False)
-
-
-def _with_axes(array: Any, rank: int) -> Any:
-    return array[(*(None,) * (rank - array.ndim), ...)]
-
-
-def _common_length(lengths: tuple[int, ...]) -> int:
-    return next((n for n in lengths if n != 1), 1)
-
-
-def _folded(value: Any, own: list[int], xp: Namespace) -> Any:
-    """Make some axes part of the last one, and leave 1 in their place."""
-    *others, keys, features = value.shape
-    rest = [axis for axis in range(value.ndim - 1) if axis not in own]
-    value = xp.permute_dims(value, (*rest, *own, value.ndim - 1))
-    size = prod(others[axis] for axis in own) * features
-    return xp.reshape(value, (*(1 if a in own else n for a, n in enumerate(others)), keys, size))
-
-
-def _unfolded(output: Any, value: Any, own: list[int], xp: Namespace) -> Any:
-    """Undo `_folded` for the output of the attention to a value."""
-    rest = [axis for axis in range(value.ndim - 1) if axis not in own]
-    order = [*rest, *own, value.ndim - 1]
-    lengths = [
-        value.shape[axis] if axis in (*own, value.ndim - 1) else output.shape[axis]
-        for axis in order
-    ]
-    return xp.permute_dims(
-        xp.reshape(output, tuple(lengths)), tuple(map(order.index, range(value.ndim)))
-    )
+    attended = xp.where(attended[..., -1:] == 0, fill_value, attended[..., :-1])
+    attended = xp.reshape(attended, (*attended.shape[:-1], *features))
+    return xp.astype(xp.moveaxis(attended, ends, own), dtype, copy=False)

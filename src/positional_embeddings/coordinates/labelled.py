@@ -1,13 +1,13 @@
 """Encodings of named coordinates: what xarray and the estimators share.
 
-Each class is one encoding: `fit` checks its options against the coordinates, `encode` returns
-blocks of features, feature axis first, and `names` the names of the features in the same order.
+Each class is one encoding, made from coordinates and its options, which it checks against them:
+`encode` returns blocks of features, feature axis first, and `names` the names of the features in
+the same order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
@@ -52,30 +52,20 @@ class Coordinate(NamedTuple):
 
 
 Coordinates: TypeAlias = Sequence[Coordinate]
-Options: TypeAlias = dict[str, Any]
 
 # Wavelengths of a coordinate if none are given, each half of the one before.
 _OCTAVES = 4
 _EPOCH = host.datetime64(0, "s")
 
 
-@dataclass(frozen=True)
 class Cyclic:
-    """Sines and cosines of the harmonics of periods."""
+    """Sines and cosines of the harmonics of periods, the same for each coordinate."""
 
-    needed: ClassVar = ("periods",)
-    optional: ClassVar = ("harmonics",)
-    periods: tuple[Any, ...]
-    harmonics: tuple[int, ...]
-
-    @classmethod
-    def fit(cls, coordinates: Coordinates, options: Options) -> "Cyclic":
-        """Check that each period suits each coordinate."""
+    def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
-            periods = coordinate.spans("periods", options["periods"], by_calendar=True)
-        labels_of("periods", periods)
-        counts = harmonic_counts(options["harmonics"], len(periods))
-        return cls(tuple(periods), tuple(counts))
+            self.periods = coordinate.spans("periods", periods, by_calendar=True)
+        labels_of("periods", self.periods)
+        self.harmonics = harmonic_counts(harmonics, len(self.periods))
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate and period."""
@@ -91,27 +81,22 @@ class Cyclic:
         return [n for name in names for n in names_of_harmonics(name, labels, self.harmonics)]
 
 
-@dataclass(frozen=True)
 class Fourier:
-    """Sines and cosines of wavelengths, different for each coordinate if fit chose them."""
+    """Sines and cosines of wavelengths, by default octaves from twice the range of a coordinate."""
 
-    needed: ClassVar = ()
-    optional: ClassVar = ("wavelengths", "arrangement")
-    wavelengths: tuple[tuple[Any, ...], ...]
-    arrangement: Arrangement
-
-    @classmethod
-    def fit(cls, coordinates: Coordinates, options: Options) -> "Fourier":
-        """Check the wavelengths, or choose octaves from twice the range of each coordinate."""
-        given = options["wavelengths"]
-        each = [
-            _octaves(c.values) if given is None else tuple(c.spans("wavelengths", given))
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        *,
+        wavelengths: Any = None,
+        arrangement: Arrangement = "interleaved",
+    ) -> None:
+        self.wavelengths = [
+            _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
             for c in coordinates
         ]
-        labels_of("wavelengths", each[0])
-        arrangement = options.get("arrangement", "interleaved")
-        checks.choice("arrangement", arrangement, ARRANGEMENTS)
-        return cls(tuple(each), arrangement)
+        labels_of("wavelengths", self.wavelengths[0])
+        self.arrangement = checks.choice("arrangement", arrangement, ARRANGEMENTS)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate, or for each wave of times."""
@@ -129,33 +114,28 @@ class Fourier:
 
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
+        labels = [labels_of("wavelengths", wavelengths) for wavelengths in self.wavelengths]
         return [
             feature
-            for name, wavelengths in zip(names, self.wavelengths, strict=True)
-            for feature in names_of_waves(
-                name, labels_of("wavelengths", wavelengths), self.arrangement
-            )
+            for name, own in zip(names, labels, strict=True)
+            for feature in names_of_waves(name, own, self.arrangement)
         ]
 
 
-@dataclass(frozen=True)
 class Sinusoidal:
     """Sinusoidal encoding of positions."""
 
-    needed: ClassVar = ("dim",)
-    optional: ClassVar = ("base", "arrangement")
-    dim: int
-    options: Options
-
-    @classmethod
-    def fit(cls, coordinates: Coordinates, options: Options) -> "Sinusoidal":
-        """Check that the coordinates hold numbers."""
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        *,
+        dim: int,
+        base: float = 10_000,
+        arrangement: Arrangement = "interleaved",
+    ) -> None:
         _check_numbers(coordinates, "sinusoidal")
-        base, arrangement = options.get("base", 10_000), options.get("arrangement", "interleaved")
-        checks.positive_number("base", base)
-        checks.choice("arrangement", arrangement, ARRANGEMENTS)
-        dim = checks.feature_count("dim", options["dim"])
-        return cls(dim, {"base": base, "arrangement": arrangement})
+        self.dim = dim
+        self.options: dict[str, Any] = {"base": base, "arrangement": arrangement}
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate."""
@@ -171,27 +151,19 @@ class Sinusoidal:
         ]
 
 
-@dataclass(frozen=True)
 class Spherical:
-    """Spherical harmonics of latitude and longitude."""
+    """Spherical harmonics of latitude and longitude, which are `argument` to the caller."""
 
-    needed: ClassVar = ("degree",)
-    optional: ClassVar = ("unit",)
-    degree: int
-    unit: Any
-    order: tuple[int, int]
-
-    @classmethod
-    def fit(cls, coordinates: Coordinates, options: Options) -> "Spherical":
-        """Check that there are two coordinates of numbers, and find out which is the latitude."""
+    def __init__(
+        self, coordinates: Coordinates, *, degree: int, unit: Any = "degrees", argument: str = "X"
+    ) -> None:
         _check_numbers(coordinates, "spherical")
         if len(coordinates) != 2:
             came = f"{len(coordinates)} features"
             raise wrong_value("X", "have 2 features, latitude and longitude", came)
-        unit = checks.choice("unit", options["unit"], ("degrees", "radians"))
-        degree = checks.non_negative_integer("degree", options["degree"])
+        self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
-        return cls(degree, unit, order_of_places(options.get("argument", "X"), texts))
+        self.order = order_of_places(argument, texts)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block."""
@@ -205,35 +177,30 @@ class Spherical:
         return [f"{place}_l{degree}_m{m}" for degree in degrees for m in range(-degree, degree + 1)]
 
 
-@dataclass(frozen=True)
 class RandomFourier:
-    """Random Fourier features of all coordinates together."""
+    """Random Fourier features of all coordinates together; times count from their first one."""
 
-    needed: ClassVar = ("dim", "length_scale")
-    optional: ClassVar = ("kernel",)
-    dim: int
-    spans: tuple[Any, ...]
-    origins: tuple[Any, ...]
-    kernel: Any
-    seed: int
-
-    @classmethod
-    def fit(cls, coordinates: Coordinates, options: Options) -> "RandomFourier":
-        """Check the length scales, and take the first time of each coordinate as its origin."""
-        kernel = checks.choice("kernel", options["kernel"], ("gaussian", "matern", "laplace"))
-        spans = listed("length_scale", options["length_scale"])
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        *,
+        dim: int,
+        length_scale: Any,
+        rng: int,
+        kernel: Any = "gaussian",
+    ) -> None:
+        self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
+        spans = listed("length_scale", length_scale)
         spans = spans * len(coordinates) if len(spans) == 1 else spans
         if len(spans) != len(coordinates):
             what = f"be one length, or one for each of {len(coordinates)} features"
-            raise wrong_value("length_scale", what, shown(options["length_scale"]))
-        spans = [
+            raise wrong_value("length_scale", what, shown(length_scale))
+        self.spans = [
             coordinate.spans("length_scale", span, in_range=checks.positive_number)[0]
             for coordinate, span in zip(coordinates, spans, strict=True)
         ]
-        origins = (_first_time(c.values) for c in coordinates)
-        dim = checks.feature_count("dim", options["dim"], even=True)
-        seed = checks.non_negative_integer("rng", options["rng"])
-        return cls(dim, tuple(spans), tuple(origins), kernel, seed)
+        self.origins = [_first_time(c.values) for c in coordinates]
+        self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block."""
@@ -284,7 +251,7 @@ def _first_time(column: Any) -> Any:
     return times.min() if times.size else _EPOCH
 
 
-def _octaves(column: Any) -> tuple[Any, ...]:
+def _octaves(column: Any) -> list[Any]:
     """Return wavelengths from twice the range of a coordinate down; what is missing is left out."""
     if not isinstance(column, Times):
         xp = namespace_of(X=column)
@@ -292,11 +259,11 @@ def _octaves(column: Any) -> tuple[Any, ...]:
         extent = float(xp.max(xp.where(is_missing, -inf, column)))
         extent -= float(xp.min(xp.where(is_missing, inf, column)))
         longest = 2 * extent if extent > 0 else 1.0
-        return tuple(float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest))
+        return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
     # What timedelta64 holds, in the finest unit that holds the longest.
     times = column.utc[~host.isnat(column.utc)]
     longest = max(2 * extent_of(times) or DAY, 2 ** (_OCTAVES - 1)) if times.size else DAY
     longest = min(longest, 2**62 * LENGTHS["W"])
     unit = next(unit for unit, length in LENGTHS.items() if longest <= 2**62 * length)
     ticks = longest // LENGTHS[unit]
-    return tuple(host.timedelta64(ticks >> i, unit) for i in range(_OCTAVES))
+    return [host.timedelta64(ticks >> i, unit) for i in range(_OCTAVES)]

@@ -1,6 +1,7 @@
 """Transformer of columns of numbers, times or places to features, for scikit-learn."""
 
 from collections.abc import Sequence
+from inspect import Parameter, signature
 from typing import Any, Literal
 
 from array_api_compat import is_array_api_obj
@@ -184,12 +185,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         encoding = self._checked_encoding()
         columns = self._columns(X, reset=True)
-        options = {name: getattr(self, name) for name in _DEFAULTS}
+        known = signature(ENCODINGS[encoding]).parameters
+        options = {name: getattr(self, name) for name in _DEFAULTS if name in known}
         if encoding == "random_fourier":
             options["rng"] = int(check_random_state(self.random_state).randint(2**31 - 1))
         names = zip(_check_feature_names_in(self), columns, strict=True)
         coordinates = [Coordinate(name, x, f"column {name!r}") for name, x in names]
-        features = ENCODINGS[encoding].fit(coordinates, options)
+        features = ENCODINGS[encoding](coordinates, **options)
         features.encode([_first(column) for column in columns])  # checks what is left to check
         self.encoding_ = encoding
         self._features = features
@@ -250,13 +252,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         encoding: str = checks.choice("encoding", self.encoding, ("auto", *ENCODINGS))
         if encoding == "auto":
             encoding = "fourier" if self.periods is None else "cyclic"
-        needed, optional = ENCODINGS[encoding].needed, ENCODINGS[encoding].optional
+        known = signature(ENCODINGS[encoding]).parameters
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
             is_given = not (value is default or (isinstance(value, int | str) and value == default))
-            if name in needed and not is_given:
+            if not is_given and name in known and known[name].default is Parameter.empty:
                 raise wrong_value(name, f"be given with encoding {encoding!r}", "None")
-            if is_given and name not in needed + optional:
+            if is_given and name not in known:
                 what = f"be left out with encoding {encoding!r}, which does not use it"
                 raise wrong_value(name, what, shown(value))
         return encoding
