@@ -36,7 +36,7 @@ CASES = {
     "sinusoids": (lambda t: pe.sinusoidal_encoding(t, 6), TIMES),
     "attention at once": (attention, *QKV, HIDING),
     "attention in blocks": (lambda *a: attention(*a, block_size=8), *QKV, HIDING),
-    "KERPLE": (lambda r: pe.kerple_bias(r, r, 4), np.ones(3)),
+    "KERPLE": (lambda r: pe.KERPLEBias(r, r)(4), np.ones(3)),
     "xPos": (lambda p: pe.xpos_scale(p, 8), TIMES),
     "patches": (
         pe.PatchEmbedding(8, 4, 3, 6, rng=0),

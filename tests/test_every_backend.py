@@ -94,7 +94,6 @@ CALLS = {
     "cyclic_encoding": lambda a, _: pe.cyclic_encoding(a(POINTS[0]), 7.0, 2),
     "describe_mask": lambda a, _: pe.describe_mask(a(HIDDEN)),
     "dropout": lambda a, _: pe.dropout(a(X), 0.5, rng=np.random.default_rng(0)),
-    "fire_bias": lambda a, _: pe.fire_bias(*map(a, FIRE), 4, c=1.0, threshold=2.0),
     "fourier_encoding": lambda a, _: pe.fourier_encoding(a(POINTS), [1.0, 4.0]),
     "from_attend": lambda a, _: pe.from_attend(a(HIDDEN)),
     "fully_masked_rows": lambda a, _: pe.fully_masked_rows(a(HIDDEN)),
@@ -103,7 +102,6 @@ CALLS = {
     "grid_encoding": lambda _, new: pe.grid_encoding((2, 3), 8, **new),
     "grid_positions": lambda _, new: pe.grid_positions((2, 3), **new),
     "inverse_frequencies": lambda _, new: pe.inverse_frequencies(8, **new),
-    "kerple_bias": lambda a, _: pe.kerple_bias(a(np.ones(2)), a(np.asarray([0.5, 2])), 4),
     "lengths_from_cumulative": lambda a, _: pe.lengths_from_cumulative(a(np.asarray([0, 2, 5]))),
     "lengths_from_segment_ids": lambda a, _: pe.lengths_from_segment_ids(a(IDS), 2),
     "log_wavelengths": lambda a, _: pe.fourier_encoding(a(POINTS), pe.log_wavelengths(1, 8, 3)),
@@ -117,7 +115,6 @@ CALLS = {
     "relative_position_bucket": lambda a, _: pe.relative_position_bucket(a(KEYS - QUERIES)),
     "relative_positions": lambda a, _: pe.relative_positions(a(POSITIONS), a(POSITIONS)),
     "rotate_pairs": lambda a, _: pe.rotate_pairs(a(X)),
-    "sandwich_bias": lambda _, new: pe.sandwich_bias(2, 4, dim=8, **new),
     "scaled_dot_product_attention": lambda a, _: pe.scaled_dot_product_attention(
         a(Q), a(K), a(V), mask=pe.CausalMask()
     ),

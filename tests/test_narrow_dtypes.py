@@ -18,11 +18,11 @@ USES = {
     "absolute": lambda p, of: pe.AbsolutePE(4, 8)(of(np.ones((4, 4))), positions=p),
     "relative": lambda p, _: pe.relative_positions(p, p),
     "alibi": lambda p, _: pe.alibi_bias(2, query_positions=p),
-    "sandwich": lambda p, _: pe.sandwich_bias(2, query_positions=p, dim=4),
-    "kerple": lambda p, of: pe.kerple_bias(of(ONES), of(ONES), query_positions=p),
-    "fire": lambda p, of: pe.fire_bias(
-        of(ONES), of(ONES), of(np.ones((2, 2))), of(ONES), query_positions=p, c=0.5, threshold=2.0
-    ),
+    "sandwich": lambda p, _: pe.SandwichBias(2, dim=4)(query_positions=p),
+    "kerple": lambda p, of: pe.KERPLEBias(of(ONES), of(ONES))(query_positions=p),
+    "fire": lambda p, of: pe.FIREBias(
+        of(ONES), of(ONES), of(np.ones((2, 2))), of(ONES), c=0.5, threshold=2.0
+    )(query_positions=p),
 }
 
 

@@ -46,7 +46,6 @@ from positional_embeddings import (
     create_segment_mask,
     create_sliding_window_mask,
     cyclic_encoding,
-    fire_bias,
     fourier_encoding,
     graph_laplacian_encoding,
     grid_cell_encoding,
@@ -55,7 +54,6 @@ from positional_embeddings import (
     mask_to_bias,
     random_fourier_encoding,
     random_walk_encoding,
-    sandwich_bias,
     scaled_dot_product_attention,
     sinusoidal_encoding,
     spherical_encoding,
@@ -581,8 +579,8 @@ def test_layers_and_biases_keep_their_precision_under_autocast():
     calls = [
         lambda: RoPEMultiHeadAttention(8, 2, rng=0, xp=torch)(x),
         lambda: PatchEmbedding(8, 4, 3, 6, rng=0, xp=torch)(images),
-        lambda: sandwich_bias(2, 5, xp=torch),
-        lambda: fire_bias(w1, b1, w1[:, None] * w1, b2, 5, c=0.1, threshold=2.0),
+        lambda: SandwichBias(2)(5, xp=torch),
+        lambda: FIREBias(w1, b1, w1[:, None] * w1, b2, c=0.1, threshold=2.0)(5),
     ]
     for call in calls:
         alone = call()

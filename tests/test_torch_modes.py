@@ -133,7 +133,6 @@ USES = {
     "dropout": Use(
         lambda on: lambda x: pe.dropout(x, 0.5, rng=lambda _: DRAWN.to(on["device"])), (X,)
     ),
-    "fire_bias": Use(of(lambda *w: pe.fire_bias(*w[:4], 5, c=w[4], threshold=w[5])), FIRE),
     "fourier_encoding": Use(of(pe.fourier_encoding, [1.0, 0.5]), (X[:2, :, 0],)),
     "from_attend": Use(of(pe.from_attend), (HIDDEN,)),
     "fully_masked_rows": Use(of(pe.fully_masked_rows), (HIDDEN,)),
@@ -144,7 +143,6 @@ USES = {
     "grid_encoding": Use(by_lengths(pe.grid_encoding, (3, 4), 8)),
     "grid_positions": Use(by_lengths(pe.grid_positions, (3, 4))),
     "inverse_frequencies": Use(by_lengths(pe.inverse_frequencies, 8)),
-    "kerple_bias": Use(of(pe.kerple_bias, 5), (PAIR, PAIR + 0.5)),
     "lengths_from_cumulative": Use(of(pe.lengths_from_cumulative), (torch.tensor([0, 2, 5]),)),
     "lengths_from_segment_ids": Use(of(pe.lengths_from_segment_ids, 2), (IDS,)),
     "mask_to_bias": Use(of(pe.mask_to_bias), (HIDDEN,)),
@@ -156,7 +154,6 @@ USES = {
     "relative_position_bucket": Use(of(pe.relative_position_bucket), (PLACES - 5,)),
     "relative_positions": Use(of(pe.relative_positions), (PLACES, PLACES + 1)),
     "rotate_pairs": Use(of(pe.rotate_pairs), (X,)),
-    "sandwich_bias": Use(by_lengths(pe.sandwich_bias, 2, 5)),
     "scaled_dot_product_attention": Use(of(pe.scaled_dot_product_attention), (X, X + 1, X - 1)),
     "segment_ids_from_lengths": Use(of(pe.segment_ids_from_lengths, 6), (LENGTHS,)),
     "sinusoidal_encoding": Use(of(pe.sinusoidal_encoding, 8), (TIMES,)),
@@ -346,10 +343,10 @@ TRAINED = {
         pe.FIREBias,
         lambda layer: pe.scaled_dot_product_attention(X, X, X, bias=layer),
     ),
-    "kerple_bias": (
+    "KERPLEBias as an array": (
         {"r1": (2,), "r2": (2,)},
-        lambda **weights: weights,
-        lambda weights: pe.kerple_bias(*weights.values(), 5),
+        pe.KERPLEBias,
+        lambda layer: layer(5),
     ),
 }
 
@@ -360,8 +357,7 @@ def test_an_optimizer_trains_the_parameters_of_a_layer(name):
     weights = {key: parameter(*shape) for key, shape in shapes.items()}
     layer = make(**weights)
     for key, given in weights.items():
-        held = layer[key] if isinstance(layer, dict) else getattr(layer, key)
-        assert held is given
+        assert getattr(layer, key) is given
     optimizer = torch.optim.SGD(weights.values(), lr=1e-4)
     first = call(layer)
     (first**2).sum().backward()

@@ -68,10 +68,10 @@ from positional_embeddings.masks.structured import (
     SlidingWindowMask,
 )
 from positional_embeddings.relative.alibi import ALiBiBias, alibi_bias, alibi_slopes
-from positional_embeddings.relative.fire import FIREBias, fire_bias
-from positional_embeddings.relative.kerple import KERPLEBias, kerple_bias
+from positional_embeddings.relative.fire import FIREBias
+from positional_embeddings.relative.kerple import KERPLEBias
 from positional_embeddings.relative.positions import relative_positions
-from positional_embeddings.relative.sandwich import SandwichBias, sandwich_bias
+from positional_embeddings.relative.sandwich import SandwichBias
 from positional_embeddings.relative.shaw import RelativePE
 from positional_embeddings.relative.t5 import T5Bias, relative_position_bucket
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
@@ -141,7 +141,6 @@ __all__ = [
     "cyclic_encoding",
     "describe_mask",
     "dropout",
-    "fire_bias",
     "fourier_encoding",
     "from_attend",
     "fully_masked_rows",
@@ -150,7 +149,6 @@ __all__ = [
     "grid_encoding",
     "grid_positions",
     "inverse_frequencies",
-    "kerple_bias",
     "lengths_from_cumulative",
     "lengths_from_segment_ids",
     "log_wavelengths",
@@ -164,7 +162,6 @@ __all__ = [
     "relative_position_bucket",
     "relative_positions",
     "rotate_pairs",
-    "sandwich_bias",
     "scaled_dot_product_attention",
     "segment_ids_from_lengths",
     "sinusoidal_encoding",

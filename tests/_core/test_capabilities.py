@@ -138,7 +138,7 @@ CALLS = {
     "dropout": lambda a: pe.dropout(a(X), 0.5, rng=np.random.default_rng(0)),
     "relative positions": lambda a: pe.relative_positions(a(IDS), a(IDS)),
     "buckets": lambda a: pe.relative_position_bucket(a(50 * IDS - 100)),
-    "kerple": lambda a: pe.kerple_bias(a(np.ones(2)), a(np.ones(2)), 3),
+    "kerple": lambda a: pe.KERPLEBias(a(np.ones(2)), a(np.ones(2)))(3),
     "segments": lambda a: pe.create_segment_mask(a(IDS // 2)),
     "positions of a mask": lambda a: pe.positions_from_mask(a(IDS > 2)),
     "padding": lambda a: pe.create_padding_mask(a(IDS), 5),

@@ -31,7 +31,7 @@ CALLS = {
     "PatchEmbedding": lambda on: pe.PatchEmbedding(4, 2, 3, 4, rng=0, **on).kernel,
     "RelativePE": lambda on: pe.RelativePE(3, 4, rng=0, **on).embeddings,
     "RoPEMultiHeadAttention": lambda on: pe.RoPEMultiHeadAttention(8, 2, rng=0, **on).Wq,
-    "sandwich_bias": lambda on: pe.sandwich_bias(2, 3, dim=4, **on),
+    "SandwichBias": lambda on: pe.SandwichBias(2, dim=4)(3, **on),
     "segment_ids_from_lengths": lambda on: pe.segment_ids_from_lengths([1, 2], **on),
     "T5Bias": lambda on: pe.T5Bias(2, rng=0, **on).embeddings,
     "to_attend": lambda on: pe.to_attend(pe.CausalMask(), 3, **on),

@@ -32,7 +32,7 @@ VALUE_ERRORS = {
     "positions_from_mask(zeros((1, 4, 2), dtype=bool))": "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2). Pass mask[0].",
     "GlobalMask(zeros((2, 2), int))": "`indices` must have shape (tokens,), got (2, 2).",
     "alibi_bias(4, 3, query_positions=np.arange(3))": "`q_len` must be left out with `query_positions`, got 3.",
-    "kerple_bias(ones(3), ones(3), 4, variant='log')": "`variant` must be 'logarithmic' or 'power', got 'log'.",
+    "KERPLEBias(ones(3), ones(3), variant='log')": "`variant` must be 'logarithmic' or 'power', got 'log'.",
 }
 TYPE_ERRORS = {
     "AbsolutePE(6, 10)(zeros((6, 3), dtype=int))": "`x` must have a real floating-point dtype, got int64.",
@@ -73,7 +73,7 @@ TYPE_ERRORS = {
     "alibi_bias(4, query_positions=np.arange(3), xp=np)": "`xp` and `device` must be left out with `query_positions`.",
     "alibi_bias(2, query_positions=foreign('polars.series.series', 'Series'))": "`query_positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got polars.series.series.Series. Pass query_positions.to_numpy().",
     "relative_positions(week, week)": "`query_positions` must have an integer or real dtype, got datetime64[D]. Pass (query_positions - numpy.datetime64(0, 'D')) / numpy.timedelta64(1, 'D') for days since 1970-01-01.",
-    "fire_bias(*ones((2, 3)), ones((2, 3)), ones(2), 4, c=np.timedelta64(5, 'D'), threshold=1)": "`c` must have an integer or real dtype, got timedelta64[D]. Pass c / numpy.timedelta64(1, 'D') for days.",
+    "FIREBias(*ones((2, 3)), ones((2, 3)), ones(2), c=np.timedelta64(5, 'D'), threshold=1)": "`c` must have an integer or real dtype, got timedelta64[D]. Pass c / numpy.timedelta64(1, 'D') for days.",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS)

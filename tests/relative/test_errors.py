@@ -7,12 +7,15 @@ VALUE_ERRORS = {
     "relative_positions(zeros((2, 2)), zeros((2, 3)))": "`key_positions` must have shape (key,), or (key, batch) with the batch of `query_positions` (2, 2), got (2, 3).",
     "T5Bias(2, num_buckets=2)": "`num_buckets` must be 4 or more, got 2.",
     "T5Bias(2, max_distance=8)": "`max_distance` must be above 8, half of the buckets of a direction, got 8.",
-    "kerple_bias(ones(3), ones(2), 4)": "`r2` must have shape (heads = 3), got (2,).",
-    "fire_bias(ones(3), ones(3), ones((3, 2)), ones(2), 4, c=1, threshold=1)": "`output_weight` must have shape (heads, hidden = 3), got (3, 2).",
-    "fire_bias(ones((3, 1)), ones(3), ones((3, 2)), ones(2), 4, c=1, threshold=1)": "`hidden_weight` must have shape (hidden), got (3, 1).",
-    "fire_bias(ones(3), ones(3), ones((2, 3)), ones(2), 4, c=np.asarray(-0.5), threshold=1)": "`c` must be a positive finite number, got -0.5.",
+    "KERPLEBias(ones(3), ones(2))": "`r2` must have shape (heads = 3), got (2,).",
+    "FIREBias(ones(3), ones(3), ones((3, 2)), ones(2), c=1, threshold=1)": "`output_weight` must have shape (heads, hidden = 3), got (3, 2).",
+    "FIREBias(ones((3, 1)), ones(3), ones((3, 2)), ones(2), c=1, threshold=1)": "`hidden_weight` must have shape (hidden), got (3, 1).",
+    "FIREBias(ones(3), ones(3), ones((2, 3)), ones(2), c=np.asarray(-0.5), threshold=1)": "`c` must be a positive finite number, got -0.5.",
 }
-TYPE_ERRORS = {}
+TYPE_ERRORS = {
+    "KERPLEBias(ones(2), ones(2))(4, dtype=np.float32)": "`xp`, `dtype` and `device` must be left out for a bias with its own arrays.",
+    "T5Bias(2)(4, xp=np)": "`xp`, `dtype` and `device` must be left out for a bias with its own arrays.",
+}
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {
     "alibi_bias(10**30, 4)": "num_heads",
@@ -22,10 +25,9 @@ NAMED = {
     "T5Bias(10**30)": "num_heads",
     "RelativePE(2, 10**30)": "embedding_size",
     "RelativePE(10**30, 2)": "max_distance",
-    "fire_bias(ones(3), ones(3), ones((2, 3)), ones(2), 4, c=1, threshold=0)": "threshold",
-    "sandwich_bias(2, 4, dim=3)": "dim",
-    "sandwich_bias(10**30, 4)": "num_heads",
-    "KERPLEBias(ones(2), ones(3))": "r2",
+    "FIREBias(ones(3), ones(3), ones((2, 3)), ones(2), c=1, threshold=0)": "threshold",
+    "SandwichBias(2, dim=4, base=0)": "base",
+    "SandwichBias(10**30)": "num_heads",
     "KERPLEBias(ones(2), ones(2), 'cubic')": "variant",
     "FIREBias(ones(2), ones(2), ones((3, 2)), ones(3), c=0, threshold=1)": "c",
     "FIREBias(ones(2), ones(2), ones((3, 4)), ones(3), c=1, threshold=1)": "output_weight",
@@ -35,7 +37,7 @@ NAMED = {
     "relative_position_bucket(zeros(3))": "relative_position",
     "T5Bias(2)(query_positions=zeros(2))": "query_positions",
     "RelativePE(2, 3)(query_positions=zeros(2))": "query_positions",
-    "kerple_bias(np.arange(3), ones(3), 4)": "r1",
+    "KERPLEBias(np.arange(3), ones(3))": "r1",
     "ALiBiBias(2, 1)": "causal",
     "ALiBiBias(2)()": "q_len",
 }

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from backends import peak_memory
 from positional_embeddings import (
     ALiBiBias,
+    FIREBias,
+    KERPLEBias,
     RelativePE,
+    SandwichBias,
     T5Bias,
     alibi_bias,
     alibi_slopes,
     create_causal_mask,
-    fire_bias,
-    kerple_bias,
     relative_position_bucket,
     relative_positions,
-    sandwich_bias,
     scaled_dot_product_attention,
 )
 from positional_embeddings._core.capabilities import on_the_host
@@ -47,10 +47,10 @@ def bias_of(kind, backend, *lengths, **places):
         "alibi symmetric": lambda: alibi_bias(
             3, *lengths, causal=False, dtype=dtype, **where, **places
         ),
-        "kerple": lambda: kerple_bias(r1, r2, *lengths, **places),
-        "kerple power": lambda: kerple_bias(r1, r2, *lengths, variant="power", **places),
-        "fire": lambda: fire_bias(w1, b1, w2, b2, *lengths, c=0.3, threshold=4.0, **places),
-        "sandwich": lambda: sandwich_bias(3, *lengths, dim=6, dtype=dtype, **where, **places),
+        "kerple": lambda: KERPLEBias(r1, r2)(*lengths, **places),
+        "kerple power": lambda: KERPLEBias(r1, r2, "power")(*lengths, **places),
+        "fire": lambda: FIREBias(w1, b1, w2, b2, c=0.3, threshold=4.0)(*lengths, **places),
+        "sandwich": lambda: SandwichBias(3, dim=6)(*lengths, dtype=dtype, **where, **places),
         "t5": lambda: T5Bias(3, embeddings=backend.array(TABLE))(*lengths, **places),
         "shaw": lambda: RelativePE(4, 3, embeddings=backend.array(CLIPPED))(*lengths, **places),
     }
@@ -230,10 +230,9 @@ def test_alibi_slopes_of_any_number_of_heads(backend, n):
 def test_fire_takes_learned_numbers(backend):
     one = backend.array(np.ones(2))
     weight, bias = backend.array(np.ones((3, 2))), backend.array(np.zeros(3))
-    plain = fire_bias(one, one, weight, bias, 4, c=0.5, threshold=2)
-    learned = fire_bias(
-        one, one, weight, bias, 4, c=backend.array(0.5), threshold=backend.array(2.0)
-    )
+    network = partial(FIREBias, one, one, weight, bias)
+    plain = network(c=0.5, threshold=2)(4)
+    learned = network(c=backend.array(0.5), threshold=backend.array(2.0))(4)
     np.testing.assert_allclose(backend.numpy(learned), backend.numpy(plain), rtol=1e-6)
 
 
@@ -278,9 +277,9 @@ def test_half_precision_is_computed_in_float32(backend):
         one = backend.array(np.ones(1), dtype)
         weight = backend.array(np.ones((1, 1)), dtype)
         made = (
-            (kerple_bias(one, one, **far), [-np.log1p(70_000), -np.log1p(1_000)]),
+            (KERPLEBias(one, one)(**far), [-np.log1p(70_000), -np.log1p(1_000)]),
             (
-                fire_bias(one, 0 * one, weight, 0 * one, c=0.1, threshold=16.0, **far),
+                FIREBias(one, 0 * one, weight, 0 * one, c=0.1, threshold=16.0)(**far),
                 [1.0, np.log1p(100) / np.log1p(7_000)],
             ),
             (alibi_bias(8, dtype=dtype, **far)[..., 2:3], [-8750.0, -125.0]),
@@ -385,10 +384,10 @@ def test_dask_keeps_the_chunks_of_relative_positions():
 
 def test_parameters_set_the_dtype_of_a_bias():
     narrow, wide = np.ones(2, dtype="float32"), np.ones(2)
-    assert kerple_bias(narrow, wide, 3).dtype == np.float32
-    weight = np.ones((2, 2), dtype="float32")
-    bias = fire_bias(narrow, narrow, weight, narrow, 3, c=np.asarray(0.1), threshold=np.float64(2))
-    assert bias.dtype == np.float32
+    assert KERPLEBias(narrow, wide)(3).dtype == np.float32
+    network = (narrow, narrow, np.ones((2, 2), dtype="float32"), narrow)
+    bias = FIREBias(*network, c=np.asarray(0.1), threshold=np.float64(2))
+    assert bias(3).dtype == np.float32
 
 
 def test_far_positions_have_exact_distances_or_are_refused(backend):

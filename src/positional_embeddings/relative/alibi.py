@@ -1,32 +1,14 @@
 """ALiBi: a bias linear in the relative position."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from math import floor, log2
 from typing import Annotated, Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import on_given_device
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.checks import FeatureCount
-from positional_embeddings._core.namespace import (
-    Array,
-    Device,
-    Dtype,
-    Namespace,
-    default_float,
-    device_of,
-    float_dtype,
-    namespace_or_numpy,
-)
-from positional_embeddings._core.positions import resolve_positions
-from positional_embeddings.relative.positions import (
-    FunctionBias,
-    Ranges,
-    by_head,
-    real_relative_positions,
-    relative_positions_of_ranges,
-)
+from positional_embeddings._core.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings.relative import positions
+from positional_embeddings.relative.positions import Bias, Ranges
 
 
 def alibi_slopes(
@@ -69,12 +51,11 @@ def alibi_slopes(
     array([0.25      , 0.0625    , 0.015625  , 0.00390625])
     """
     num_heads = checks.feature_count("num_heads", num_heads)
-    xp = namespace_or_numpy(xp)
-    dtype = float_dtype(dtype, default_float(xp, device), xp, device)
+    xp = namespace.namespace_or_numpy(xp)
+    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, device), xp, device)
     return xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
 
 
-@on_given_device
 def alibi_bias(
     num_heads: int,
     q_len: int | None = None,
@@ -88,7 +69,7 @@ def alibi_bias(
     dtype: Dtype | None = None,
     device: Device | None = None,
 ) -> Any:
-    """Return the linear bias of ALiBi.
+    """Return the linear bias of ALiBi as an array: `ALiBiBias`, called.
 
     Parameters
     ----------
@@ -100,9 +81,7 @@ def alibi_bias(
     query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
         Positions instead of lengths, integer or real; keys have those of the queries if None.
     causal : bool, default True
-        Slope times (key - query), for use with a causal mask: the keys after a query,
-        which the mask hides, get a positive bias. Otherwise minus slope times the
-        distance, the same on both sides.
+        As `ALiBiBias` takes it.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (its default if None) and device of the result;
         `xp` and `device` only without positions.
@@ -110,52 +89,44 @@ def alibi_bias(
     Returns
     -------
     array, shape (query, key, heads) or (query, key, heads, batch)
-        Zero at the query's own position, and more negative the farther a key is before it.
+        The bias of each pair and head.
 
     Raises
     ------
-    TypeError
-        If an argument is of the wrong kind.
-    ValueError
-        If a number is not positive, shapes do not fit, or both lengths and positions are given.
-
-    References
-    ----------
-    Press et al. (2022), Train Short, Test Long, section 3.
+    TypeError, ValueError
+        The errors of `ALiBiBias`, and of a call of it.
 
     Examples
     --------
-    >>> alibi_bias(4, 3)[:, :, 0]
-    array([[ 0.  ,  0.25,  0.5 ],
-           [-0.25,  0.  ,  0.25],
-           [-0.5 , -0.25,  0.  ]])
+    >>> bool((alibi_bias(4, 3) == ALiBiBias(4)(3)).all())
+    True
     """
-    num_heads = checks.feature_count("num_heads", num_heads)
-    causal = checks.boolean("causal", causal)
-    xp, query, key = resolve_positions(
+    return ALiBiBias(num_heads, causal)(
         q_len,
         k_len,
-        offset,
-        query_positions,
-        key_positions,
+        offset=offset,
+        query_positions=query_positions,
+        key_positions=key_positions,
         xp=xp,
+        dtype=dtype,
         device=device,
-        numbers=num_heads,
     )
-    relative, dtype = real_relative_positions(query, key, dtype, xp)
-    return xp.astype(_sloped(relative, num_heads, xp, causal=causal), dtype, copy=False)
 
 
 @dataclass(frozen=True)
-class ALiBiBias(FunctionBias):
-    """The linear bias of ALiBi as a value, which an attention evaluates block by block.
+class ALiBiBias(Bias):
+    """The linear bias of ALiBi: zero at the query's own position, and less the farther a key is.
+
+    A value: a call gives the array, and an attention evaluates it block by block.
 
     Parameters
     ----------
     num_heads : int
         Number of heads, positive, at most 2**20.
     causal : bool, default True
-        Whether the bias grows towards later keys, or falls off on both sides.
+        Slope times (key - query), for use with a causal mask: the keys after a query,
+        which the mask hides, get a positive bias. Otherwise minus slope times the
+        distance, the same on both sides.
 
     Raises
     ------
@@ -164,40 +135,44 @@ class ALiBiBias(FunctionBias):
     ValueError
         If `num_heads` is not positive.
 
-    See Also
-    --------
-    alibi_bias : The bias as an array, and what its options are.
+    References
+    ----------
+    Press et al. (2022), Train Short, Test Long, section 3.
 
     Examples
     --------
-    >>> bool((ALiBiBias(4)(3) == alibi_bias(4, 3)).all())
-    True
+    >>> ALiBiBias(4)(3)[:, :, 0]
+    array([[ 0.  ,  0.25,  0.5 ],
+           [-0.25,  0.  ,  0.25],
+           [-0.5 , -0.25,  0.  ]])
     """
 
     num_heads: FeatureCount
     causal: Annotated[bool, checks.boolean] = True
 
-    def _function(self) -> Callable[..., Any]:
-        return partial(alibi_bias, self.num_heads, causal=self.causal)
-
     def _heads(self) -> int:
         return self.num_heads
+
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+        relative, dtype = positions.real_relative_positions(query, key, dtype, xp)
+        bias = _sloped(relative, self.num_heads, xp, causal=self.causal)
+        return xp.astype(bias, dtype, copy=False)
 
     def _between(
         self, queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
     ) -> Any:
-        relative = relative_positions_of_ranges(queries, keys, dtype, xp, device)
+        relative = positions.relative_positions_of_ranges(queries, keys, dtype, xp, device)
         return _sloped(relative, self.num_heads, xp, causal=self.causal)
 
 
 def _sloped(relative: Any, num_heads: int, xp: Namespace, *, causal: bool) -> Any:
     """Return relative positions times the slopes, or minus distances times them."""
-    slopes = _slopes(num_heads)
-    if not causal:
-        slopes, relative = [-slope for slope in slopes], xp.abs(relative)
-    per_head = xp.asarray(slopes, dtype=relative.dtype, device=device_of(relative))
-    relative = relative[:, :, None, ...]
-    return by_head(per_head, relative) * relative
+    slopes = alibi_slopes(
+        num_heads, xp=xp, dtype=relative.dtype, device=namespace.device_of(relative)
+    )
+    if causal:
+        return relative[..., None] * slopes
+    return xp.abs(relative)[..., None] * -slopes
 
 
 def _slopes(num_heads: int) -> list[float]:

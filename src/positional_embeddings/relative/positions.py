@@ -1,27 +1,13 @@
 """Relative positions, and what the biases by them share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import many_chunks
+from positional_embeddings._core import checks, namespace
+from positional_embeddings._core.capabilities import many_chunks, on_given_device
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Dtype,
-    Namespace,
-    compute_dtype,
-    default_float,
-    default_integer,
-    device_of,
-    drop_none,
-    float_dtype,
-    is_real_floating,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings._core.positions import (
     position_array,
     positions_of_ranges,
@@ -62,7 +48,7 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     array([[-2, -1,  0,  1],
            [-3, -2, -1,  0]])
     """
-    xp = namespace_of(query_positions=query_positions, key_positions=key_positions)
+    xp = namespace.namespace_of(query_positions=query_positions, key_positions=key_positions)
     relative: ArrayT = subtract_positions(query_positions, key_positions, xp)
     return relative
 
@@ -77,9 +63,9 @@ def subtract_positions(query: Any, key: Any, xp: Namespace) -> Any:
             f"{tuple(query.shape)}",
             tuple(key.shape),
         )
-    real = [a.dtype for a in (query, key) if is_real_floating(a.dtype, xp)]
+    real = [a.dtype for a in (query, key) if namespace.is_real_floating(a.dtype, xp)]
     if real:
-        dtype = xp.result_type(*(compute_dtype(kind, xp) for kind in real))
+        dtype = xp.result_type(*(namespace.compute_dtype(kind, xp) for kind in real))
         query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
     with many_chunks(xp):
         return key[None, ...] - query[:, None, ...]
@@ -90,9 +76,9 @@ def _signed(name: str, array: Any, xp: Namespace) -> Any:
     checks.real(name, array, xp)
     if array.ndim not in (1, 2):
         raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
-    if is_real_floating(array.dtype, xp):
+    if namespace.is_real_floating(array.dtype, xp):
         return array
-    return position_array(name, array, xp, device_of(array))
+    return position_array(name, array, xp, namespace.device_of(array))
 
 
 def real_relative_positions(
@@ -100,9 +86,9 @@ def real_relative_positions(
 ) -> tuple[Any, Dtype]:
     """Return relative positions in the dtype to compute in, and the dtype of the bias."""
     relative = subtract_positions(query, key, xp)
-    on = device_of(relative)
-    dtype = float_dtype(dtype, default_float(xp, on), xp, on)
-    return xp.astype(relative, compute_dtype(dtype, xp), copy=False), dtype
+    on = namespace.device_of(relative)
+    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, on), xp, on)
+    return xp.astype(relative, namespace.compute_dtype(dtype, xp), copy=False), dtype
 
 
 def relative_positions_of_ranges(
@@ -112,7 +98,7 @@ def relative_positions_of_ranges(
     # What a real dtype holds exactly needs no integers first.
     farthest = max(abs(edge) for edges in (*queries, *keys) for edge in edges)
     exact = farthest < 1 / float(xp.finfo(dtype).eps)
-    kind = dtype if exact else default_integer(xp, device)
+    kind = dtype if exact else namespace.default_integer(xp, device)
     (start, stop), *others = queries
     if stop - start == 1 and not others:
         moved = tuple((first - start, last - start) for first, last in keys)
@@ -124,19 +110,9 @@ def relative_positions_of_ranges(
     return xp.astype(relative, dtype, copy=False)
 
 
-def by_head(numbers: Any, relative: Any) -> Any:
-    """Reshape (heads,) so that it broadcasts with `relative` of shape (query, key, 1, ...)."""
-    return numbers[(slice(None), *(None,) * (relative.ndim - 3))]
-
-
-def heads_on_axis_2(bias: Any, xp: Namespace) -> Any:
-    """Permute (query, key, batch, heads) to (query, key, heads, batch), if there is a batch."""
-    return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
-
-
-def check_parameters(shapes: dict[str, tuple[str, ...]], xp: Namespace, **parameters: Any) -> None:
+def check_parameters(shapes: dict[str, tuple[str, ...]], **parameters: Any) -> None:
     """Check that parameters are real, and of the same length on axes of the same name."""
-    checks.real_floating(xp, **parameters)
+    checks.real_floating(namespace.namespace_of(**parameters), **parameters)
     lengths: dict[str, int] = {}
     for name, array in parameters.items():
         shape, axes = tuple(array.shape), shapes[name]
@@ -151,27 +127,7 @@ def check_parameters(shapes: dict[str, tuple[str, ...]], xp: Namespace, **parame
 class Bias(WeightedLayer, ABC):
     """Base of biases that are values: an attention asks them block by block."""
 
-    @abstractmethod
-    def _heads(self) -> int:
-        """Return the number of heads."""
-
-    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
-        """Return the bias between positions, in `dtype` unless the bias has one."""
-        bias: Any = self
-        options = {} if self._arrays() else {"dtype": dtype}
-        return bias(query_positions=query, key_positions=key, **options)
-
-    def _between(
-        self, queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
-    ) -> Any:
-        """Return the bias between ranges of positions, in `dtype` unless the bias has one."""
-        query, key = (positions_of_ranges(own, xp, device) for own in (queries, keys))
-        return self._at_positions(query, key, dtype)
-
-
-class FunctionBias(Bias):
-    """Base of biases that keep the parameters of a function of this library."""
-
+    @on_given_device
     def __call__(
         self,
         q_len: int | None = None,
@@ -192,61 +148,17 @@ class FunctionBias(Bias):
             Numbers of queries and keys, and position of the first query among the keys. If
             None, there are as many keys as queries, and the last query is at the last key.
         query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
-            Positions instead of lengths; keys have those of the queries if None.
+            Positions instead of lengths; keys have those of the queries if None. They may be
+            real, except for `T5Bias` and `RelativePE`.
         xp, dtype, device : optional
             Array library (NumPy if None), real dtype (its default if None) and device of the
-            result, for a bias without arrays of its own.
+            result, for a bias without arrays of its own; `xp` and `device` only without positions.
 
         Returns
         -------
         array, shape (query, key, heads) or (query, key, heads, batch)
-            What the function of the bias returns.
-
-        Raises
-        ------
-        TypeError, ValueError
-            The errors of that function.
-        """
-        lengths = drop_none(q_len=q_len, k_len=k_len, offset=offset)
-        positions = drop_none(query_positions=query_positions, key_positions=key_positions)
-        options = drop_none(xp=xp, dtype=dtype, device=device)
-        return self._function()(**lengths, **positions, **options)
-
-    @abstractmethod
-    def _function(self) -> Callable[..., Any]:
-        """Return the function with the parameters of this bias."""
-
-
-class RelativeTable(Bias):
-    """Base of layers that own a table `embeddings`, with a row for each relative position."""
-
-    embeddings: Any
-    _rows: Callable[[Any, Namespace], Any]
-
-    def __call__(
-        self,
-        q_len: int | None = None,
-        k_len: int | None = None,
-        *,
-        offset: int | None = None,
-        query_positions: Array | None = None,
-        key_positions: Array | None = None,
-    ) -> Any:
-        """Return the row of the table for each pair of query and key.
-
-        Parameters
-        ----------
-        q_len, k_len, offset : int, optional
-            Numbers of queries and keys, and position of the first query among the keys. If
-            None, there are as many keys as queries, and the last query is at the last key.
-        query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
-            Integer positions instead of lengths; keys have those of the queries if None.
-
-        Returns
-        -------
-        array, shape (query, key, n) or (query, key, n, batch)
-            In the library and the dtype of the table; n is the `num_heads` of a `T5Bias`,
-            the `embedding_size` of a `RelativePE`.
+            The bias of each pair and head; a `RelativePE` has its `embedding_size` for heads.
+            A bias with arrays gives it in their library, and in the dtype of the first one.
 
         Raises
         ------
@@ -255,9 +167,35 @@ class RelativeTable(Bias):
         ValueError
             If a number is not positive, shapes do not fit, or both lengths and positions are given.
         """
+        own = self._arrays()
+        if own and namespace.drop_none(xp=xp, dtype=dtype, device=device):
+            message = "`xp`, `dtype` and `device` must be left out for a bias with its own arrays."
+            raise TypeError(message)
+        places = (q_len, k_len, offset, query_positions, key_positions)
         xp, query, key = resolve_positions(
-            q_len, k_len, offset, query_positions, key_positions, embeddings=self.embeddings
+            *places, xp=xp, device=device, numbers=self._heads(), **own
         )
-        relative = subtract_positions(query, key, xp)
-        checks.signed_integers("query_positions", relative, xp)
-        return heads_on_axis_2(self._rows(relative, xp), xp)
+        dtype = next(iter(own.values())).dtype if own else dtype
+        bias = self._formula(query, key, dtype, xp)
+        return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
+
+    @abstractmethod
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+        """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
+
+    @abstractmethod
+    def _heads(self) -> int:
+        """Return the number of heads."""
+
+    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
+        """Return the bias between positions, in `dtype` unless the bias has one."""
+        bias: Any = self
+        options = {} if self._arrays() else {"dtype": dtype}
+        return bias(query_positions=query, key_positions=key, **options)
+
+    def _between(
+        self, queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
+    ) -> Any:
+        """Return the bias between ranges of positions, in `dtype` unless the bias has one."""
+        query, key = (positions_of_ranges(own, xp, device) for own in (queries, keys))
+        return self._at_positions(query, key, dtype)

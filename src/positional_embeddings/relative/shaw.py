@@ -3,15 +3,16 @@
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
+from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import bounded
 from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber
 from positional_embeddings._core.namespace import Device, Dtype, Namespace
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
-from positional_embeddings.relative.positions import RelativeTable
+from positional_embeddings.relative.positions import Bias, subtract_positions
 
 
 @dataclass(frozen=True, eq=False)
-class RelativePE(RelativeTable):
+class RelativePE(Bias):
     """A learned vector for each relative position, clipped at a distance.
 
     Immutable: `dataclasses.replace` gives a copy with another table. With as many
@@ -73,7 +74,9 @@ class RelativePE(RelativeTable):
     def _heads(self) -> int:
         return self.embedding_size
 
-    def _rows(self, relative: Any, xp: Namespace) -> Any:
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:  # noqa: ARG002
+        relative = subtract_positions(query, key, xp)
+        checks.signed_integers("query_positions", relative, xp)
         most = self.max_distance
         rows = bounded(relative, -most, most, xp) + most
         return take_entries(self.embeddings, rows, 0, xp)

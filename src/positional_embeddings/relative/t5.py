@@ -1,25 +1,17 @@
 """The relative position buckets and the bias of T5."""
 
+from bisect import bisect_left
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import lru_cache
 from math import exp, log, prod
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import bounded, is_chunked, search_sorted
+from positional_embeddings._core import capabilities, checks, namespace
 from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import (
-    ArrayT,
-    Device,
-    Dtype,
-    Namespace,
-    default_integer,
-    device_of,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import ArrayT, Device, Dtype, Namespace
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
-from positional_embeddings.relative.positions import RelativeTable
+from positional_embeddings.relative.positions import Bias, subtract_positions
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
@@ -76,20 +68,19 @@ def relative_position_bucket(
     >>> relative_position_bucket(np.asarray([-200, -64, -8, -1, 0, 1, 64]))
     array([15, 14,  8,  1,  0, 17, 30])
     """
-    xp = namespace_of(relative_position=relative_position)
+    xp = namespace.namespace_of(relative_position=relative_position)
     checks.signed_integers("relative_position", relative_position, xp)
-    num_buckets, max_distance = _check_buckets(bidirectional, num_buckets, max_distance)
-    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
-    index, buckets = _bucket_index(relative_position, limits, xp, bidirectional=bidirectional)
+    num_buckets, max_distance = _check_buckets(
+        num_buckets, max_distance, bidirectional=bidirectional
+    )
+    index, buckets = _bucket_index(
+        relative_position, num_buckets, max_distance, xp, bidirectional=bidirectional
+    )
     bucket: ArrayT = index if buckets is None else take_entries(buckets, index, 0, xp)
     return bucket
 
 
-def _check_buckets(
-    bidirectional: bool,  # noqa: FBT001 - checked here
-    num_buckets: int,
-    max_distance: int,
-) -> tuple[int, int]:
+def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) -> tuple[int, int]:
     """Check the options of the buckets of T5, and return both numbers."""
     bidirectional = checks.boolean("bidirectional", bidirectional)
     num_buckets = checks.positive_integer(
@@ -108,7 +99,7 @@ def _check_buckets(
 
 
 def _bucket_index(
-    relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool
+    relative: Any, num_buckets: int, max_distance: int, xp: Namespace, *, bidirectional: bool
 ) -> tuple[Any, Any | None]:
     """Return indices into an array of buckets, and that array.
 
@@ -116,24 +107,25 @@ def _bucket_index(
     all others take one gather. It is None, and the indices are the buckets themselves,
     where that is not faster.
     """
-    dtype, on = default_integer(xp, device_of(relative)), device_of(relative)
+    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
+    last, on = limits[-1], namespace.device_of(relative)
+    dtype = namespace.default_integer(xp, on)
     relative = xp.astype(relative, dtype, copy=False)
-    last = limits[-1]
-    if is_chunked(relative) or prod(relative.shape) <= 2 * last + 1:
+    if capabilities.is_chunked(relative) or prod(relative.shape) <= 2 * last + 1:
         return _buckets(relative, limits, xp, bidirectional=bidirectional), None
     few = xp.arange(-last, last + 1, dtype=dtype, device=on)
     buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
-    return bounded(relative, -last, last, xp) + last, buckets
+    return capabilities.bounded(relative, -last, last, xp) + last, buckets
 
 
 def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
     """Return the bucket of each relative position, by binary search among the limits."""
-    info, on = xp.iinfo(relative.dtype), device_of(relative)
+    info, on = xp.iinfo(relative.dtype), namespace.device_of(relative)
     # Limits that the dtype cannot hold separate none of its numbers.
     before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
     after = [limit for limit in limits if bidirectional and limit <= info.max]
     starts = xp.asarray([*before, *after], dtype=relative.dtype, device=on)
-    from_query = search_sorted(starts, relative, xp, side="right") - len(before)
+    from_query = capabilities.search_sorted(starts, relative, xp, side="right") - len(before)
     return xp.where(from_query > 0, from_query + len(limits) + 1, -from_query)
 
 
@@ -153,18 +145,12 @@ def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
         about = exact * exp(step / wide * log(max_distance / exact))
         low = max(limits[-1], min(int(about * (1 - _ROUNDING)), 2**64))
         high = min(int(about * (1 + _ROUNDING)) + 1, max_distance, 2**64)
-        while low < high:
-            middle = (low + high) // 2
-            if middle**wide < power:
-                low = middle + 1
-            else:
-                high = middle
-        limits.append(low)
+        limits.append(low + bisect_left(range(low, high), power, key=lambda d: d**wide))
     return tuple(limits)
 
 
 @dataclass(frozen=True, eq=False)
-class T5Bias(RelativeTable):
+class T5Bias(Bias):
     """The relative bias of T5: a number for each head and bucket of distances.
 
     Immutable: `dataclasses.replace` gives a copy with another table.
@@ -222,7 +208,7 @@ class T5Bias(RelativeTable):
     def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
         num_buckets, max_distance = _check_buckets(
-            self.bidirectional, self.num_buckets, self.max_distance
+            self.num_buckets, self.max_distance, bidirectional=self.bidirectional
         )
         checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)
         shapes = {"embeddings": (num_buckets, self.num_heads)}
@@ -231,9 +217,11 @@ class T5Bias(RelativeTable):
     def _heads(self) -> int:
         return self.num_heads
 
-    def _rows(self, relative: Any, xp: Namespace) -> Any:
-        per_direction = self.num_buckets // 2 if self.bidirectional else self.num_buckets
-        limits = bucket_limits(per_direction, self.max_distance)
-        index, buckets = _bucket_index(relative, limits, xp, bidirectional=self.bidirectional)
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:  # noqa: ARG002
+        relative = subtract_positions(query, key, xp)
+        checks.signed_integers("query_positions", relative, xp)
+        index, buckets = _bucket_index(
+            relative, self.num_buckets, self.max_distance, xp, bidirectional=self.bidirectional
+        )
         table = self.embeddings if buckets is None else xp.take(self.embeddings, buckets, axis=0)
         return take_entries(table, index, 0, xp)
