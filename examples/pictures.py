@@ -20,9 +20,7 @@ from positional_embeddings import (
     SlidingWindowMask,
     YaRNScaling,
     alibi_bias,
-    combine_masks,
     create_causal_mask,
-    create_sliding_window_mask,
     cyclic_encoding,
     mask_to_bias,
     sinusoidal_encoding,
@@ -51,7 +49,7 @@ def overview() -> Figure:
     plot_encoding(sinusoidal_encoding(np.arange(100), 64), ax=encoding)
     encoding.set_title("sinusoidal encoding")
 
-    plot_mask(combine_masks(causal, create_sliding_window_mask(32, (7, 0))), ax=window)
+    plot_mask(CausalMask() | SlidingWindowMask(7, 0), 32, ax=window)
     window.set_title("causal mask, window of 8")
 
     plot_bias(alibi_bias(8, 32) + mask_to_bias(causal), head=1, ax=bias)

@@ -17,6 +17,7 @@ TITLES = {
     "attnax": "attnax (JAX)",
     "julia": "PositionalEmbeddings.jl (Julia)",
     "module": "A PyTorch module: PositionalEncoding and LearnedPositionalEncoding",
+    "before": "Version 0.2 of this library",
 }
 NAMED = {  # what the documents name, and the tables must have
     "lean": "pos add_positional_encoding_spec rotatePairs rope_apply_spec startPos θ",
@@ -36,6 +37,11 @@ NAMED = {  # what the documents name, and the tables must have
         "batched_mul batched_transpose softmax Functors"
     ),
     "module": "PositionalEncoding LearnedPositionalEncoding pe embeddings padding_idx Dropout",
+    "before": (
+        "create_prefix_mask create_segment_mask create_sliding_window_mask create_chunked_mask "
+        "create_dilated_mask kerple_bias fire_bias sandwich_bias lengths_from_cumulative "
+        "lengths_from_segment_ids"
+    ),
 }
 
 
@@ -626,3 +632,100 @@ def learned_positions_but_for_padding_idx(of):
 @check("module", "nn.Dropout(p=0.1)")
 def dropped_inputs(of):
     return dropped(of.x, 0.1, seed=1)
+
+
+# Version 0.2 of this library.
+
+
+def hidden_unless(sees, queries, keys):
+    """Return the mask (query, key, 1) of a rule on positions."""
+    return np.asarray([[[not sees(query, key)] for key in keys] for query in queries])
+
+
+def by_pairs(of_pair, queries, keys):
+    """Return the bias (query, key, heads) of a rule on positions."""
+    return np.asarray(
+        [[[of_pair(query, key, h) for h in range(3)] for key in keys] for query in queries]
+    )
+
+
+@check("before", "create_prefix_mask(3, 2)")
+def causal_but_for_a_prefix(_of):
+    return hidden_unless(lambda query, key: key <= query or key < 2, range(3), range(3))
+
+
+@check("before", "create_prefix_mask(2, [1, 3], k_len=4)")
+def causal_but_for_two_prefixes(_of):
+    of_length = [
+        hidden_unless(lambda query, key, n=n: key <= query or key < n, (2, 3), range(4))
+        for n in (1, 3)
+    ]
+    return np.concatenate(of_length, axis=2)
+
+
+def of_one_document(ids):
+    return lambda query, key: ids[query] == ids[key] >= 0
+
+
+@check("before", "create_segment_mask(ids)")
+def documents_apart(of):
+    return hidden_unless(of_one_document(of.ids), range(4), range(4))
+
+
+@check("before", "create_segment_mask(ids[:2], ids)")
+def documents_of_queries_and_keys_apart(of):
+    return hidden_unless(of_one_document(of.ids), range(2), range(4))
+
+
+@check("before", "create_segment_mask(batch_ids, seq_axis=1)")
+def documents_of_a_batch_apart(of):
+    each = [hidden_unless(of_one_document(ids), range(4), range(4)) for ids in of.batch_ids]
+    return np.concatenate(each, axis=2)
+
+
+@check("before", "create_sliding_window_mask(4, (1, None))")
+def one_key_before_and_all_after(_of):
+    return hidden_unless(lambda query, key: key >= query - 1, range(4), range(4))
+
+
+@check("before", "create_chunked_mask(4, 2)")
+def chunks_apart(_of):
+    return hidden_unless(lambda query, key: query // 2 == key // 2, range(4), range(4))
+
+
+@check("before", "create_dilated_mask(4, 2, offset=1)")
+def every_other_key(_of):
+    return hidden_unless(lambda query, key: (query - key) % 2 == 0, range(1, 5), range(4))
+
+
+@check("before", 'kerple_bias(r1, r2, 2, 4, variant="power")')
+def powers_of_distances(of):
+    return by_pairs(lambda i, j, h: -of.r1[h] * abs(i - j) ** of.r2[h], (2, 3), range(4))
+
+
+@check("before", "fire_bias(w1, b1, w2, b2, 4, c=0.1, threshold=2.0)")
+def network_of_distances(of):
+    def of_pair(i, j, h):
+        ratio = math.log(0.1 * abs(i - j) + 1) / math.log(0.1 * max(2.0, i) + 1)
+        hidden = [max(0.0, w * ratio + b) for w, b in zip(of.w1, of.b1, strict=True)]
+        return sum(w * n for w, n in zip(of.w2[h], hidden, strict=True)) + of.b2[h]
+
+    return by_pairs(of_pair, range(4), range(4))
+
+
+@check("before", "sandwich_bias(3, query_positions=np.arange(2), dim=4)")
+def products_of_sinusoids(_of):
+    def of_pair(i, j, h):
+        return 3 / (8 * (h + 1)) * sum(math.cos((i - j) / 100**n) for n in range(2))
+
+    return by_pairs(of_pair, range(2), range(2))
+
+
+@check("before", "lengths_from_cumulative(cumulative)")
+def lengths_between_ends(_of):
+    return np.asarray([2, 0, 3])
+
+
+@check("before", "lengths_from_segment_ids(ids, 3)")
+def counted_documents(_of):
+    return np.asarray([2, 1, 0])

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from positional_embeddings import (
+    PrefixMask,
     RoPE,
+    SegmentMask,
+    SlidingWindowMask,
     T5Bias,
     alibi_bias,
     alibi_slopes,
@@ -16,9 +19,6 @@ from positional_embeddings import (
     combine_masks,
     create_causal_mask,
     create_padding_mask,
-    create_prefix_mask,
-    create_segment_mask,
-    create_sliding_window_mask,
     grid_positions,
     mask_to_bias,
     relative_position_bucket,
@@ -82,9 +82,9 @@ def masks_and_biases():
         "causal": create_causal_mask(4, k_len=6),
         "padding": create_padding_mask([6, 3], 6),
         "both": combine_masks(create_causal_mask(4, k_len=6), create_padding_mask([6, 2], 6)),
-        "window": create_sliding_window_mask(4, (1, 1), k_len=6),
-        "prefix": create_prefix_mask(4, [0, 3], k_len=6, offset=0),
-        "segments": create_segment_mask(ids[:4], ids),
+        "window": SlidingWindowMask(1, 1).dense(4, 6),
+        "prefix": PrefixMask([0, 3]).dense(4, 6, offset=0),
+        "segments": SegmentMask(ids[:4], ids).dense(4, 6),
     }
     bias = rng.standard_normal((4, 6, 3))
     return {name: (mask, None) for name, mask in masks.items()} | {

@@ -42,9 +42,6 @@ from positional_embeddings import (
     compute_frequencies,
     create_causal_mask,
     create_padding_mask,
-    create_prefix_mask,
-    create_segment_mask,
-    create_sliding_window_mask,
     cyclic_encoding,
     fourier_encoding,
     graph_laplacian_encoding,
@@ -233,9 +230,9 @@ def test_encodings_and_masks_are_compiled_whole():
         lambda: sinusoidal_encoding(times, 8, preset="detr", length=50.0),
         lambda: inverse_frequencies(6, xp=torch, dtype=torch.float32),
         lambda: create_padding_mask(sizes, 5),
-        lambda: create_prefix_mask(5, sizes),
-        lambda: create_segment_mask(places // 10),
-        lambda: create_sliding_window_mask(5, (2, 0), xp=torch),
+        lambda: PrefixMask(sizes).dense(5),
+        lambda: SegmentMask(places // 10).dense(len(places)),
+        lambda: SlidingWindowMask(2, 0).dense(5, xp=torch),
     ]
     for call in calls:
         assert compilations(call, ()) == 1

@@ -41,19 +41,12 @@ from positional_embeddings.masks.convert import (
 )
 from positional_embeddings.masks.create import (
     create_causal_mask,
-    create_chunked_mask,
-    create_dilated_mask,
     create_padding_mask,
-    create_prefix_mask,
-    create_segment_mask,
-    create_sliding_window_mask,
 )
 from positional_embeddings.masks.describe import describe_mask
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.packing import (
     cumulative_lengths,
-    lengths_from_cumulative,
-    lengths_from_segment_ids,
     positions_from_mask,
     positions_from_segment_ids,
     segment_ids_from_lengths,
@@ -131,12 +124,7 @@ __all__ = [
     "compute_frequencies",
     "convert_layout",
     "create_causal_mask",
-    "create_chunked_mask",
-    "create_dilated_mask",
     "create_padding_mask",
-    "create_prefix_mask",
-    "create_segment_mask",
-    "create_sliding_window_mask",
     "cumulative_lengths",
     "cyclic_encoding",
     "describe_mask",
@@ -149,8 +137,6 @@ __all__ = [
     "grid_encoding",
     "grid_positions",
     "inverse_frequencies",
-    "lengths_from_cumulative",
-    "lengths_from_segment_ids",
     "log_wavelengths",
     "mask_to_bias",
     "neg_half",

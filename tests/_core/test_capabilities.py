@@ -139,7 +139,7 @@ CALLS = {
     "relative positions": lambda a: pe.relative_positions(a(IDS), a(IDS)),
     "buckets": lambda a: pe.relative_position_bucket(a(50 * IDS - 100)),
     "kerple": lambda a: pe.KERPLEBias(a(np.ones(2)), a(np.ones(2)))(3),
-    "segments": lambda a: pe.create_segment_mask(a(IDS // 2)),
+    "segments": lambda a: pe.SegmentMask(a(IDS // 2)).dense(len(IDS)),
     "positions of a mask": lambda a: pe.positions_from_mask(a(IDS > 2)),
     "padding": lambda a: pe.create_padding_mask(a(IDS), 5),
     "bias of a mask": lambda a: pe.mask_to_bias(a(IDS > 2)),

@@ -6,13 +6,11 @@ from hypothesis import strategies as st
 from backends import peak_memory
 from positional_embeddings import (
     RoPE,
+    SegmentMask,
     combine_masks,
     create_causal_mask,
     create_padding_mask,
-    create_segment_mask,
     cumulative_lengths,
-    lengths_from_cumulative,
-    lengths_from_segment_ids,
     positions_from_mask,
     positions_from_segment_ids,
     scaled_dot_product_attention,
@@ -22,7 +20,6 @@ from positional_embeddings import (
 lengths_strategy = st.lists(st.integers(0, 5), min_size=1, max_size=5).filter(sum)
 
 
-@pytest.mark.needs("sort")
 @given(lengths=lengths_strategy, spare=st.integers(0, 3))
 def test_there_and_back(backend, lengths, spare):
     total = sum(lengths) + spare
@@ -30,25 +27,21 @@ def test_there_and_back(backend, lengths, spare):
     ids = segment_ids_from_lengths(array, total)
     expected = [n for n, length in enumerate(lengths) for _ in range(length)] + [-1] * spare
     np.testing.assert_array_equal(backend.numpy(ids), expected)
-    back = lengths_from_segment_ids(ids, len(lengths))
-    np.testing.assert_array_equal(backend.numpy(back), lengths)
+    counts = np.bincount(backend.numpy(ids) + 1, minlength=len(lengths) + 1)
+    np.testing.assert_array_equal(counts[1:], lengths)
     positions = [p for length in lengths for p in range(length)] + [0] * spare
     np.testing.assert_array_equal(backend.numpy(positions_from_segment_ids(ids)), positions)
     cumulative = cumulative_lengths(array)
     np.testing.assert_array_equal(backend.numpy(cumulative), np.cumsum([0, *lengths]))
-    np.testing.assert_array_equal(backend.numpy(lengths_from_cumulative(cumulative)), lengths)
+    np.testing.assert_array_equal(np.diff(backend.numpy(cumulative)), lengths)
     listed = segment_ids_from_lengths(lengths, xp=backend.xp, device=backend.device)
     np.testing.assert_array_equal(backend.numpy(listed), expected[: sum(lengths)])
 
 
-@pytest.mark.needs("sort")
 def test_batches(backend):
     ids = np.asarray([[0, 2], [0, 2], [1, -1]])
     np.testing.assert_array_equal(
         backend.numpy(positions_from_segment_ids(backend.array(ids))), [[0, 0], [1, 1], [0, 0]]
-    )
-    np.testing.assert_array_equal(
-        backend.numpy(lengths_from_segment_ids(backend.array(ids), 3)), [[2, 0], [1, 0], [0, 2]]
     )
 
 
@@ -74,7 +67,7 @@ def attend(x, mask, positions):
 def test_packed_attention_is_that_of_each_document_alone(lengths, seed):
     x = np.random.default_rng(seed).standard_normal((4, sum(lengths), 2))
     ids = segment_ids_from_lengths(lengths)
-    packed = attend(x, create_segment_mask(ids), positions_from_segment_ids(ids))
+    packed = attend(x, SegmentMask(ids).dense(len(ids)), positions_from_segment_ids(ids))
     start = 0
     for length in filter(None, lengths):
         part = slice(start, start + length)
@@ -89,7 +82,7 @@ def test_nothing_attends_across_a_segment(lengths, seed):
     x = rng.standard_normal((4, sum(lengths), 1))
     ids = segment_ids_from_lengths(lengths)
     changed = np.where(ids == ids[-1], rng.standard_normal(x.shape[1]), x[..., 0])[..., None]
-    mask, positions = create_segment_mask(ids), positions_from_segment_ids(ids)
+    mask, positions = SegmentMask(ids).dense(len(ids)), positions_from_segment_ids(ids)
     before, after = attend(x, mask, positions), attend(changed, mask, positions)
     others = ids != ids[-1]
     np.testing.assert_array_equal(before[:, others], after[:, others])
@@ -111,38 +104,10 @@ def test_left_and_right_padding_agree(lengths, seed):
         np.testing.assert_allclose(left, right, atol=1e-12)
 
 
-@pytest.mark.needs("sort")
-@given(
-    ids=st.lists(st.lists(st.integers(-2, 4), min_size=3, max_size=3), min_size=1, max_size=7),
-    seq_axis=st.sampled_from([0, 1, -1, -2]),
-)
-def test_lengths_of_unsorted_segments_with_gaps(backend, ids, seq_axis):
-    ids = np.asarray(ids)
-    columns = ids if seq_axis in (0, -2) else ids.T
-    expected = [[list(column).count(n) for column in columns.T] for n in range(5)]
-    for dtype in ("int64", "int8"):
-        got = lengths_from_segment_ids(backend.array(ids, dtype), 5, seq_axis=seq_axis)
-        np.testing.assert_array_equal(backend.numpy(got), expected)
-    one = lengths_from_segment_ids(backend.array(ids[:, 0]), 5, seq_axis=-1)
-    np.testing.assert_array_equal(backend.numpy(one), [list(ids[:, 0]).count(n) for n in range(5)])
-
-
-def test_segments_beyond_the_last_are_not_counted_where_they_cannot_be_read(backend):
-    ids = np.asarray([[7, 0], [0, 1], [0, 2]])
-    if not backend.reads_values:
-        got = lengths_from_segment_ids(backend.array(ids), 2)
-        np.testing.assert_array_equal(backend.numpy(got), [[2, 1], [0, 1]])
-    else:
-        with pytest.raises(ValueError, match="`num_segments` must be above"):
-            lengths_from_segment_ids(backend.array(ids), 2)
-
-
 @pytest.mark.parametrize("shape", [(0,), (0, 2), (3, 0)])
 def test_nothing_and_no_batch(shape):
     ids = np.zeros(shape, dtype=int)
     np.testing.assert_array_equal(positions_from_segment_ids(ids), np.zeros(shape))
-    lengths = lengths_from_segment_ids(ids, 2)
-    np.testing.assert_array_equal(lengths, np.zeros((2, *shape[1:])))
 
 
 def test_no_documents(backend):
@@ -172,8 +137,6 @@ def test_many_documents_take_little_memory():
     ids = np.repeat(np.arange(500), 40)
     for call in (
         lambda: segment_ids_from_lengths(lengths, 20_000),
-        lambda: lengths_from_segment_ids(ids, 500),
-        lambda: lengths_from_segment_ids(ids.reshape(10_000, 2), 500),
         lambda: positions_from_segment_ids(ids),
     ):
         assert peak_memory(call) < 10 * ids.nbytes
@@ -187,7 +150,6 @@ def test_dask_takes_a_task_for_each_chunk():
     ids = da.from_array(np.repeat(np.arange(8), 64), chunks=64)
     for made in (
         positions_from_segment_ids(ids),
-        lengths_from_segment_ids(ids, 8),
         segment_ids_from_lengths(da.from_array(np.full(8, 64), chunks=2), 512),
     ):
         assert len(dict(made.__dask_graph__())) < 500
@@ -199,6 +161,3 @@ def test_no_positions_or_no_sequences(backend, shape, seq_axis):
     ids = backend.array(np.zeros(shape, dtype="int64"))
     assert tuple(positions_from_segment_ids(ids, seq_axis=seq_axis).shape) == shape
     assert tuple(positions_from_mask(ids > 0, seq_axis=seq_axis).shape) == shape
-    batch = shape[:seq_axis] if seq_axis else shape[1:]
-    lengths = lengths_from_segment_ids(ids, 3, seq_axis=seq_axis)
-    np.testing.assert_array_equal(backend.numpy(lengths), np.zeros((3, *batch)))

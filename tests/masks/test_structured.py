@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import (
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    PrefixMask,
     SegmentMask,
+    SlidingWindowMask,
     combine_masks,
     create_causal_mask,
-    create_chunked_mask,
-    create_dilated_mask,
-    create_prefix_mask,
-    create_segment_mask,
-    create_sliding_window_mask,
     describe_mask,
 )
 
@@ -45,24 +45,12 @@ def test_structured_masks(backend, kind, q_len, k_len, offset, window, size):
         "device": backend.device,
     }
     mask, allowed = {
-        "window": lambda: (
-            create_sliding_window_mask(q_len, window, **place),
-            lambda i, j: i - left <= j <= i + right,
-        ),
-        "prefix": lambda: (
-            create_prefix_mask(q_len, prefix, **place),
-            lambda i, j: j <= i or j < prefix,
-        ),
-        "chunked": lambda: (
-            create_chunked_mask(q_len, size, **place),
-            lambda i, j: i // size == j // size,
-        ),
-        "dilated": lambda: (
-            create_dilated_mask(q_len, size, **place),
-            lambda i, j: (i - j) % size == 0,
-        ),
-    }[kind]()
-    got = backend.numpy(mask)
+        "window": (SlidingWindowMask(*window), lambda i, j: i - left <= j <= i + right),
+        "prefix": (PrefixMask(prefix), lambda i, j: j <= i or j < prefix),
+        "chunked": (ChunkedMask(size), lambda i, j: i // size == j // size),
+        "dilated": (DilatedMask(size), lambda i, j: (i - j) % size == 0),
+    }[kind]
+    got = backend.numpy(mask.dense(q_len, **place))
     assert got.dtype == bool
     np.testing.assert_array_equal(got[..., 0], element_by_element(q_len, keys, offset, allowed))
 
@@ -70,27 +58,25 @@ def test_structured_masks(backend, kind, q_len, k_len, offset, window, size):
 @given(past=st.integers(0, 5), new=st.integers(1, 4), size=st.integers(1, 4))
 def test_cached_keys_see_the_tail_of_the_full_mask(past, new, size):
     whole = past + new
-    for create, option in (
-        (create_sliding_window_mask, (size, 0)),
-        (create_prefix_mask, min(size, whole)),
-        (create_chunked_mask, size),
-        (create_dilated_mask, size),
+    for mask in (
+        SlidingWindowMask(size, 0),
+        PrefixMask(min(size, whole)),
+        ChunkedMask(size),
+        DilatedMask(size),
     ):
-        np.testing.assert_array_equal(
-            create(new, option, k_len=whole), create(whole, option)[past:]
-        )
+        np.testing.assert_array_equal(mask.dense(new, whole), mask.dense(whole)[past:])
 
 
 def test_a_prefix_for_each_sequence(backend):
     for prefix in (backend.array([0, 2], "uint8"), backend.array([0, 2])):
-        mask = backend.numpy(create_prefix_mask(3, prefix))
+        mask = backend.numpy(PrefixMask(prefix).dense(3))
         np.testing.assert_array_equal(mask[..., 0], create_causal_mask(3)[..., 0])
-        np.testing.assert_array_equal(mask[..., 1], create_prefix_mask(3, 2)[..., 0])
+        np.testing.assert_array_equal(mask[..., 1], PrefixMask(2).dense(3)[..., 0])
     for one in (backend.array(2), backend.array(2, "uint8")):
         np.testing.assert_array_equal(
-            backend.numpy(create_prefix_mask(3, one)), create_prefix_mask(3, np.int64(2))
+            backend.numpy(PrefixMask(one).dense(3)), PrefixMask(np.int64(2)).dense(3)
         )
-    listed = create_prefix_mask(3, [0, 2], xp=backend.xp, device=backend.device)
+    listed = PrefixMask([0, 2]).dense(3, xp=backend.xp, device=backend.device)
     np.testing.assert_array_equal(backend.numpy(listed), mask)
 
 
@@ -99,32 +85,34 @@ def test_a_prefix_for_each_sequence(backend):
     keys=st.lists(st.integers(-1, 2), min_size=1, max_size=5),
 )
 def test_segment_mask(backend, ids, keys):
-    mask = backend.numpy(create_segment_mask(backend.array(ids), backend.array(keys)))
+    mask = SegmentMask(backend.array(ids), backend.array(keys)).dense(len(ids), len(keys))
     expected = [[i != j or i < 0 or j < 0 for j in keys] for i in ids]
-    np.testing.assert_array_equal(mask[..., 0], expected)
-    own = backend.numpy(create_segment_mask(backend.array(ids)))
+    np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
+    own = backend.numpy(SegmentMask(backend.array(ids)).dense(len(ids)))
     expected = [[i != j or i < 0 or j < 0 for j in ids] for i in ids]
     np.testing.assert_array_equal(own[..., 0], expected)
 
 
 def test_segment_mask_of_a_batch(backend):
     ids = np.asarray([[0, 0], [0, 1], [-1, 1]])
-    mask = backend.numpy(create_segment_mask(backend.array(ids)))
+    mask = backend.numpy(SegmentMask(backend.array(ids)).dense(3))
     for b in range(2):
-        np.testing.assert_array_equal(mask[..., b], create_segment_mask(ids[:, b])[..., 0])
+        np.testing.assert_array_equal(mask[..., b], SegmentMask(ids[:, b]).dense(3)[..., 0])
 
 
 @pytest.mark.parametrize("batches", [(1, 3), (3, 1), (3, 3), (1, 1), (3, None), (None, 3)])
-@pytest.mark.parametrize("seq_axis", [0, 1])
-def test_one_sequence_meets_a_batch_of_segments(backend, batches, seq_axis):
+@pytest.mark.parametrize("transposed", [False, True])
+def test_one_sequence_meets_a_batch_of_segments(backend, batches, transposed):
     rng = np.random.default_rng(0)
     query, key = (
         rng.integers(-1, 2, n if batch is None else (n, batch))
         for n, batch in zip((2, 4), batches, strict=True)
     )
-    options = {} if seq_axis == 0 or None in batches else {"seq_axis": 1}
-    given_ids = (backend.array(ids.T if options else ids) for ids in (query, key))
-    got = backend.numpy(create_segment_mask(*given_ids, **options))
+    given_ids = [backend.array(ids.T if transposed else ids) for ids in (query, key)]
+    if transposed:
+        swap = {1: (0,), 2: (1, 0)}
+        given_ids = [backend.xp.permute_dims(ids, swap[ids.ndim]) for ids in given_ids]
+    got = backend.numpy(SegmentMask(*given_ids).dense(2, 4))
     query, key = (ids.reshape(len(ids), -1) for ids in (query, key))
     assert got.shape == (2, 4, max(query.shape[1], key.shape[1]))
     for i, j, b in np.ndindex(got.shape):
@@ -133,27 +121,27 @@ def test_one_sequence_meets_a_batch_of_segments(backend, batches, seq_axis):
 
 
 @pytest.mark.parametrize(
-    "create",
+    "mask",
     [
-        lambda n: create_dilated_mask(n, 3),
-        lambda n: create_sliding_window_mask(n, (None, None)),
-        lambda n: create_sliding_window_mask(n, (5, 5)),
-        lambda n: create_chunked_mask(n, 7),
-        lambda n: create_prefix_mask(n, 4),
-        create_causal_mask,
-        lambda n: create_segment_mask(np.arange(n) // 9),
+        DilatedMask(3),
+        SlidingWindowMask(None, None),
+        SlidingWindowMask(5, 5),
+        ChunkedMask(7),
+        PrefixMask(4),
+        CausalMask(),
+        SegmentMask(np.arange(400) // 9),
     ],
 )
-def test_masks_take_the_memory_of_a_few_masks(create):
-    assert peak_memory(lambda: create(400)) < 4 * 400 * 400
+def test_masks_take_the_memory_of_a_few_masks(mask):
+    assert peak_memory(lambda: mask.dense(400)) < 4 * 400 * 400
 
 
 @given(masks=st.lists(st.integers(0, 3), max_size=4))
 def test_combining_is_a_union(masks):
     made = [
         create_causal_mask(4),
-        create_sliding_window_mask(4, (1, 2)),
-        create_chunked_mask(4, 2),
+        SlidingWindowMask(1, 2).dense(4),
+        ChunkedMask(2).dense(4),
         None,
     ]
     chosen = [made[i] for i in masks]
@@ -197,7 +185,7 @@ def test_picture_of_one_sequence():
 
 @pytest.mark.parametrize("window", [(None, None), (0, None), (None, 0), (0, 0)])
 def test_windows_without_a_bound(backend, window):
-    mask = create_sliding_window_mask(3, window, xp=backend.xp, device=backend.device)
+    mask = SlidingWindowMask(*window).dense(3, xp=backend.xp, device=backend.device)
     left, right = (9 if side is None else side for side in window)
     expected = [[not i - left <= j <= i + right for j in range(3)] for i in range(3)]
     np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
@@ -207,8 +195,8 @@ def test_windows_without_a_bound(backend, window):
 @pytest.mark.parametrize("offset", [-5, 0, 7])
 def test_sizes_beyond_every_position(backend, size, offset):
     options = {"k_len": 4, "offset": offset, "xp": backend.xp, "device": backend.device}
-    chunked = backend.numpy(create_chunked_mask(3, size, **options))
-    dilated = backend.numpy(create_dilated_mask(3, size, **options))
+    chunked = backend.numpy(ChunkedMask(size).dense(3, **options))
+    dilated = backend.numpy(DilatedMask(size).dense(3, **options))
     query, key = offset + np.arange(3)[:, None], np.arange(4)
     np.testing.assert_array_equal(chunked[..., 0], (query < 0) != (key < 0))
     np.testing.assert_array_equal(dilated[..., 0], query != key)
@@ -217,7 +205,7 @@ def test_sizes_beyond_every_position(backend, size, offset):
         ((size, 0), key > query),
         ((0, size), key < query),
     ):
-        mask = backend.numpy(create_sliding_window_mask(3, window, **options))
+        mask = backend.numpy(SlidingWindowMask(*window).dense(3, **options))
         np.testing.assert_array_equal(mask[..., 0], expected)
 
 
@@ -230,7 +218,7 @@ def test_distances_between_the_farthest_positions(backend, end):
     query, key = [offset, offset + 1], range(4)
     for side in (0, 20, farthest - 3, farthest, farthest + 2, 2 * farthest, 8 * farthest):
         for left, right in ((side, None), (None, side), (side, side)):
-            mask = create_sliding_window_mask(2, (left, right), **options)
+            mask = SlidingWindowMask(left, right).dense(2, **options)
             expected = [
                 [
                     (left is not None and i - j > left) or (right is not None and j - i > right)
@@ -240,9 +228,9 @@ def test_distances_between_the_farthest_positions(backend, end):
             ]
             np.testing.assert_array_equal(backend.numpy(mask)[..., 0], expected)
     for size in (5, farthest, 4 * farthest):
-        dilated = backend.numpy(create_dilated_mask(2, size, **options))[..., 0]
+        dilated = backend.numpy(DilatedMask(size).dense(2, **options))[..., 0]
         np.testing.assert_array_equal(dilated, [[(i - j) % size != 0 for j in key] for i in query])
-        chunked = backend.numpy(create_chunked_mask(2, size, **options))[..., 0]
+        chunked = backend.numpy(ChunkedMask(size).dense(2, **options))[..., 0]
         np.testing.assert_array_equal(
             chunked, [[i // size != j // size for j in key] for i in query]
         )

@@ -167,16 +167,14 @@ def length_array(
     lengths: Any,
     xp: Namespace | None,
     device: Device | None,
-    most: int | None = None,
-    most_name: str = "",
     axis: str = "batch",
 ) -> tuple[Namespace, Any]:
-    """Check lengths, from 0 to `most`; return their namespace, and them as default integers."""
+    """Check lengths, 0 or more; return their namespace, and them as default integers."""
     if isinstance(lengths, list | tuple | range):
         xp = namespace_or_numpy(xp)
         numbers = checks.integers(name, lengths)
         dtype = default_integer(xp, device)
-        _check_lengths(name, numbers, most, most_name)
+        _check_lengths(name, numbers, None, "")
         _check_lengths(name, numbers, int(xp.iinfo(dtype).max), f"the largest {dtype_name(dtype)}")
         return xp, xp.asarray(numbers, dtype=dtype, device=device)
     if xp is not None or device is not None:
@@ -188,7 +186,7 @@ def length_array(
         raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape))
     # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
     wide = xp.astype(lengths, default_integer(xp, device_of(lengths)), copy=False)
-    _check_array(name, lengths, wide, most, most_name, xp)
+    _check_array(name, lengths, wide, None, "", xp)
     return xp, wide
 
 
@@ -222,9 +220,3 @@ def sequence_axis(name: str, array: Any, seq_axis: int) -> int:
         hint = f" Pass {name}[0]." if array.ndim == 3 and shape[0] == 1 else ""
         raise wrong_value(name, "have shape (seq,) or (seq, batch)", shape, hint)
     return axes.axis_of("seq_axis", seq_axis, array.ndim, name)
-
-
-def sequence_first(name: str, array: Any, seq_axis: int, xp: Namespace) -> Any:
-    """Return an array with or without a batch as (seq,) or (seq, batch)."""
-    axis = sequence_axis(name, array, seq_axis)
-    return xp.permute_dims(array, (1, 0)) if axis == 1 else array

@@ -4,29 +4,15 @@ import operator
 from functools import reduce
 from typing import Any
 
-from positional_embeddings._core import axes, checks
+from positional_embeddings._core import axes, checks, namespace
 from positional_embeddings._core.capabilities import on_given_device
-from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Dtype,
-    Namespace,
-    default_float,
-    device_of,
-    drop_none,
-    dtype_name,
-    float_dtype,
-    host,
-    is_dtype,
-    namespace_of,
-    select,
-)
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings._core.positions import position_interval
-from positional_embeddings._core.remedies import remedy_for
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
+
+_EXAMPLES = "such as CausalMask() or FunctionMask(function)"
 
 
 def combine_masks(*masks: Array | Mask | None) -> Any:
@@ -77,59 +63,19 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
         return None
     if all(isinstance(mask, Mask) for mask in given.values()):
         return reduce(operator.or_, given.values())
-    xp = namespace_of(**given)
+    xp = namespace.namespace_of(**given)
     for name, mask in given.items():
         checks.mask(name, mask, xp)
-    shapes = {name: tuple(mask.shape) for name, mask in given.items()}
-    ranks = {len(shape) for shape in shapes.values()}
+    arrays = list(given.values())
+    shapes = [tuple(mask.shape) for mask in arrays]
+    ranks = {len(shape) for shape in shapes}
     if ranks == {2, 3}:
-        given = {name: m if m.ndim == 3 else m[:, :, None] for name, m in given.items()}
-    elif len(ranks) > 1:
-        raise _different_axes(shapes)
-    if not checks.shapes_broadcast([tuple(mask.shape) for mask in given.values()]):
-        came = ", ".join(map(str, shapes.values()))
-        raise wrong_value("masks", "have shapes that broadcast", came, _other_readings(shapes))
-    return reduce(operator.or_, given.values())
-
-
-def _different_axes(shapes: dict[str, tuple[Any, ...]]) -> ValueError:
-    """Return the error about masks whose axes could be aligned in more than one way."""
-    most = max(map(len, shapes.values()))
-    name, shape = min(shapes.items(), key=lambda item: len(item[1]))
-    hint = ""
-    if len(shape) >= 2:
-        new = ["None"] * (most - len(shape))
-        first = ", ".join([":", ":", *new])
-        last = ", ".join([*[":"] * (len(shape) - 2), *new])
-        hint = (
-            f" Insert axes of length 1: {name}[{first}] if queries and keys come first, "
-            f"{name}[{last}] if they come last."
-        )
-    requirement = "have as many axes each, or 2 (query, key) and 3 (query, key, batch)"
-    return wrong_value("masks", requirement, ", ".join(map(str, shapes.values())), hint)
-
-
-def _other_readings(shapes: dict[str, tuple[Any, ...]]) -> str:
-    """Return how to pass masks of two axes whose axes may not be (query, key)."""
-    hints = []
-    for name, shape in shapes.items():
-        rest = [(*other, 1)[:3] for key, other in shapes.items() if key != name]
-        if len(shape) != 2 or not checks.shapes_broadcast(rest):
-            continue
-        keys = {other[1] for other in rest} - {1}
-        first, second = shape
-        readings = {
-            f"(key, query), pass {name}.T": (second, first, 1),
-            f"(key, batch), pass {name}[None]": (1, first, second),
-            f"(batch, key), pass {name}.T[None] (of a tokenizer's attention mask "
-            "(attention_mask == 0).T[None])": (1, second, first),
-        }
-        hints += [
-            f" If {name} is {reading}."
-            for reading, read in readings.items()
-            if read[1] in keys and checks.shapes_broadcast([read, *rest])
-        ]
-    return "".join(hints)
+        arrays = [mask if mask.ndim == 3 else mask[:, :, None] for mask in arrays]
+    fit = checks.shapes_broadcast([tuple(mask.shape) for mask in arrays])
+    if not fit or (len(ranks) > 1 and ranks != {2, 3}):
+        what = "broadcast, as (query, key) and (query, key, batch) or with as many axes each"
+        raise wrong_value("masks", what, ", ".join(map(str, shapes)))
+    return reduce(operator.or_, arrays)
 
 
 def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
@@ -164,12 +110,12 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     array([[  0., -inf],
            [  0.,   0.]])
     """
-    xp = namespace_of(mask=mask)
+    xp = namespace.namespace_of(mask=mask)
     checks.mask("mask", mask, xp)
-    on = device_of(mask)
-    dtype = float_dtype(dtype, default_float(xp, on), xp, on)
+    on = namespace.device_of(mask)
+    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, on), xp, on)
     minus_infinity = xp.asarray(-float("inf"), dtype=dtype, device=on)
-    bias: ArrayT = select(mask, minus_infinity, 0.0, xp)
+    bias: ArrayT = namespace.select(mask, minus_infinity, 0.0, xp)
     return bias
 
 
@@ -356,9 +302,9 @@ def to_block_ranges(
     [((0, 4),), ((2, 8),)]
     """
     if not isinstance(mask, Mask):
-        raise _not_a_mask(mask, "be a `Mask`, such as CausalMask()")
+        raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", shown(mask))
     block_size = checks.positive_integer("block_size", block_size)
-    (start, stop), k_len = position_interval(q_len, k_len, offset, host, "cpu")
+    (start, stop), k_len = position_interval(q_len, k_len, offset, namespace.host, "cpu")
     mask._check((start, stop), k_len)
     firsts = range(start, stop, block_size)
     return [mask.key_ranges(first, min(first + block_size, stop), k_len) for first in firsts]
@@ -390,36 +336,19 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     >>> bool((from_attend(to_attend(CausalMask(), 3)) == CausalMask().dense(3)).all())
     True
     """
-    if isinstance(attend, Mask):
-        hint = " A `Mask` is a mask already."
-        raise wrong_type("attend", "be a boolean array", kind_of(attend), hint)
-    xp = namespace_of(attend=attend)
+    xp = namespace.namespace_of(attend=attend)
     given: Any = attend
-    if not is_dtype(given.dtype, "bool", xp):
-        hint = " Pass attend != 0 if 1 marks what may be attended to."
-        raise wrong_type(
-            "attend",
-            "have a boolean dtype, True where a query may attend",
-            dtype_name(given.dtype),
-            hint if is_dtype(given.dtype, "integral", xp) else "",
-        )
+    if not namespace.is_dtype(given.dtype, "bool", xp):
+        what = "have a boolean dtype, True where a query may attend"
+        raise wrong_type("attend", what, namespace.dtype_name(given.dtype))
     shape = tuple(given.shape)
     if given.ndim not in (2, 3, 4) or (given.ndim == 4 and shape[1] != 1):
         what = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
-        hint = " Pass the mask of one head, attend[:, 0]." if given.ndim == 4 else ""
-        raise wrong_value("attend", what, shape, hint)
+        raise wrong_value("attend", what, shape)
     given = given[:, 0, ...] if given.ndim == 4 else given
     given = given[None, ...] if given.ndim == 2 else given
     mask: ArrayT = xp.permute_dims(xp.logical_not(given), (1, 2, 0))
     return mask
-
-
-def _batch_first(
-    mask: Any, q_len: int | None, k_len: int | None, offset: int | None, xp: Any, device: Any
-) -> Any:
-    """Return a `Mask` or an array as (batch, 1, query, key)."""
-    xp, dense = _dense(mask, q_len, k_len, offset, xp, device)
-    return xp.permute_dims(dense, (2, 0, 1))[:, None, ...]
 
 
 def check_lengths_of(mask: Any, **lengths: int | None) -> None:
@@ -429,40 +358,29 @@ def check_lengths_of(mask: Any, **lengths: int | None) -> None:
             raise wrong_type("q_len", "be given for a `Mask`", "None")
         return
     if not hasattr(mask, "shape"):
-        raise _not_a_mask(mask, "be a `Mask` or a boolean array")
-    for name, option in drop_none(**lengths).items():
+        raise wrong_type("mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", shown(mask))
+    for name, option in namespace.drop_none(**lengths).items():
         raise wrong_type(name, "be left out where `mask` is an array", shown(option))
 
 
-def _dense(
-    mask: Any, q_len: Any, k_len: int | None, offset: int | None, xp: Any, device: Any
-) -> tuple[Namespace, Any]:
-    """Return a `Mask` or an array as (query, key, batch), after its namespace."""
-    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    if isinstance(mask, Mask):
-        check_lengths_of(mask, **lengths)
-        dense = mask.dense(**lengths, xp=xp, device=device)
-        return namespace_of(mask=dense), dense
+def _batch_first(
+    mask: Any, q_len: int | None, k_len: int | None, offset: int | None, xp: Any, device: Any
+) -> Any:
+    """Return a `Mask` or an array as (batch, 1, query, key)."""
+    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
     check_lengths_of(mask, **lengths)
-    array_xp = namespace_of(mask=mask)
-    if xp is not None or device is not None:
+    if isinstance(mask, Mask):
+        mask = mask.dense(**lengths, xp=xp, device=device)
+    elif xp is not None or device is not None:
         message = "`xp` and `device` must be left out where `mask` is an array."
         raise TypeError(message)
-    checks.mask("mask", mask, array_xp)
+    xp = namespace.namespace_of(mask=mask)
+    checks.mask("mask", mask, xp)
     if mask.ndim not in (2, 3):
         what = "have shape (query, key) or (query, key, batch)"
         raise wrong_value("mask", what, tuple(mask.shape))
-    return array_xp, mask[:, :, None] if mask.ndim == 2 else mask
-
-
-def _not_a_mask(mask: Any, requirement: str) -> TypeError:
-    """Return the error about what is no mask, and tell how it becomes one."""
-    hint = remedy_for("mask", mask)
-    if isinstance(mask, type) and issubclass(mask, Mask):
-        hint = f" Pass {mask.__name__}(...)."
-    elif callable(mask):
-        hint = " Pass FunctionMask(mask)."
-    return wrong_type("mask", requirement, shown(mask), hint)
+    mask = mask[:, :, None] if mask.ndim == 2 else mask
+    return xp.permute_dims(mask, (2, 0, 1))[:, None, ...]
 
 
 def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
@@ -494,7 +412,7 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     >>> fully_masked_rows(create_causal_mask(3, mask_diagonal=True))[:, 0]
     array([ True, False, False])
     """
-    xp = namespace_of(mask=mask)
+    xp = namespace.namespace_of(mask=mask)
     checks.mask("mask", mask, xp)
     axis = axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
     rows: ArrayT = xp.all(mask, axis=axis)

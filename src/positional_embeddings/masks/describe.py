@@ -1,19 +1,14 @@
 """Masks drawn in characters."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    HostArray,
-    namespace_of,
-    to_host,
-)
+from positional_embeddings._core.namespace import Array, namespace_of, to_host
 from positional_embeddings._core.positions import position_interval
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.ranges import count_positions
+from positional_embeddings.masks.ranges import Ranges, count_positions, shift
 
 # Two at each end.
 _FEWEST_DRAWN = 4
@@ -96,75 +91,53 @@ def describe_mask(
     if checks.positive_integer("most", most) < _FEWEST_DRAWN:
         raise wrong_value("most", f"be {_FEWEST_DRAWN} or more", most)
     batch = checks.non_negative_integer("batch", batch)
-    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
     check_lengths_of(mask, **lengths)
     if isinstance(mask, Mask):
-        (rows, columns), cells, sequences = _of_value(mask, lengths, batch, key_axis, most)
+        if key_axis is not None:
+            raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
+        xp, device = mask._library(None, None)
+        (start, stop), k_len = position_interval(**lengths, xp=xp, device=device)
+        mask._check((start, stop), k_len)
+        shape = (stop - start, k_len)
+        rows, columns = (_select_ends(size, most) for size in shape)
+        hidden = mask._between(shift(rows, start), columns, k_len, xp, device)
+        drawn = (count_positions(rows), count_positions(columns), hidden.shape[2])
+        picture, sequences = one_mask(xp.broadcast_to(hidden, drawn), batch, 1)
     else:
-        (rows, columns), cells, sequences = _of_array(mask, batch, key_axis, most)
-    width = max(5, len(str(rows.size - 1)))
+        xp = namespace_of(mask=mask)
+        checks.mask("mask", mask, xp)
+        picture, sequences = one_mask(mask, batch, key_axis)
+        shape = tuple(picture.shape)
+        rows, columns = (_select_ends(size, most) for size in shape)
+        picture = xp.concat([picture[a:b, :] for a, b in rows], axis=0)
+        picture = xp.concat([picture[:, a:b] for a, b in columns], axis=1)
+    width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
-    lines = [f"{indent}key", *(indent + line for line in _key_numbers(columns.shown)), "query"]
-    hidden = iter(cells.tolist())
-    for i in rows.shown:
-        if i is None:
-            lines.append(":".rjust(width))
-            continue
-        row = iter(next(hidden))
-        cells_of_row = (":" if j is None else "." if next(row) else "#" for j in columns.shown)
-        lines.append(f"{i:{width}d} {''.join(cells_of_row)}")
+    key_numbers = [str(j) for part in columns for j in range(*part)]
+    digits = max(map(len, key_numbers), default=0)
+    key_numbers = _with_gap([j.rjust(digits) for j in key_numbers], columns, ":" * digits)
+    lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
+    hidden_keys = to_host(picture, xp).tolist()
+    cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
+    queries = [i for part in rows for i in range(*part)]
+    drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
+    lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
     which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
-    lines.append(f"# attends   . masked   ({rows.size} queries, {columns.size} keys{which})")
+    lines.append(f"# attends   . masked   ({shape[0]} queries, {shape[1]} keys{which})")
     return "\n".join(line.rstrip() for line in lines)
 
 
-class _Selection(NamedTuple):
-    """Which of some queries or keys are drawn: the first and the last ones."""
-
-    size: int
-    parts: tuple[tuple[int, int], ...]
-
-    @property
-    def shown(self) -> list[int | None]:
-        """Return their indices, None for those that are left out in the middle."""
-        first, *last = (list(range(*part)) for part in self.parts)
-        return [*first, *([None, *last[0]] if last else [])]
-
-
-def _select_ends(size: int, most: int) -> _Selection:
+def _select_ends(size: int, most: int) -> Ranges:
+    """Return the queries or keys that are drawn: all, or the first and the last ones."""
     half = (most - 1) // 2
-    return _Selection(size, ((0, size),) if size <= most else ((0, half), (size - half, size)))
+    return ((0, size),) if size <= most else ((0, half), (size - half, size))
 
 
-def _of_array(
-    mask: Any, batch: int, key_axis: int | None, most: int
-) -> tuple[tuple[_Selection, _Selection], HostArray, int]:
-    """Return which queries and keys of an array are drawn, their mask, and how many there are."""
-    xp = namespace_of(mask=mask)
-    checks.mask("mask", mask, xp)
-    picture, sequences = one_mask(mask, batch, key_axis)
-    rows, columns = (_select_ends(size, most) for size in picture.shape)
-    picture = xp.concat([picture[a:b, :] for a, b in rows.parts], axis=0)
-    picture = xp.concat([picture[:, a:b] for a, b in columns.parts], axis=1)
-    return (rows, columns), to_host(picture, xp), sequences
-
-
-def _of_value(
-    mask: Mask, lengths: dict[str, Any], batch: int, key_axis: int | None, most: int
-) -> tuple[tuple[_Selection, _Selection], HostArray, int]:
-    """Return which queries and keys of a `Mask` are drawn, their mask, and how many there are."""
-    if key_axis is not None:
-        raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-    xp, device = mask._library(None, None)
-    queries, k_len = position_interval(**lengths, xp=xp, device=device)
-    mask._check(queries, k_len)
-    rows, columns = _select_ends(queries[1] - queries[0], most), _select_ends(k_len, most)
-    at_queries = tuple((queries[0] + a, queries[0] + b) for a, b in rows.parts)
-    hidden = mask._between(at_queries, columns.parts, k_len, xp, device)
-    shape = (count_positions(rows.parts), count_positions(columns.parts), hidden.shape[2])
-    hidden = xp.broadcast_to(hidden, shape)
-    picture, sequences = one_mask(hidden, batch, 1)
-    return (rows, columns), to_host(picture, xp), sequences
+def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
+    """Return texts, one for each position in the parts, with a gap between two parts."""
+    first = parts[0][1]
+    return texts if len(parts) == 1 else [*texts[:first], gap, *texts[first:]]
 
 
 def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
@@ -195,10 +168,3 @@ def axis_missing(name: str, array: Any) -> ValueError:
     what = f"be given for `{name}` of {array.ndim} axes"
     what += ", 1 for (query, key, ...), -1 for (..., query, key)"
     return wrong_value("key_axis", what, f"shape {tuple(array.shape)}")
-
-
-def _key_numbers(columns: list[int | None]) -> list[str]:
-    """Return the indices of the keys, written downwards, one line for each digit."""
-    width = max((len(str(j)) for j in columns if j is not None), default=0)
-    texts = [":" * width if j is None else str(j).rjust(width) for j in columns]
-    return ["".join(text[line] for text in texts) for line in range(width)]

@@ -5,7 +5,6 @@ with ``seq_axis=1``.
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 from positional_embeddings._core import checks
@@ -25,7 +24,7 @@ from positional_embeddings._core.namespace import (
     dtype_name,
     namespace_of,
 )
-from positional_embeddings._core.positions import length_array, sequence_axis, sequence_first
+from positional_embeddings._core.positions import length_array, sequence_axis
 
 
 @on_given_device
@@ -72,7 +71,8 @@ def segment_ids_from_lengths(
             raise TypeError(message)
         total_len = sum(checks.integers("lengths", lengths))
     total_len = checks.length_in_memory("total_len", total_len)
-    xp, ends = _cumulative_lengths(lengths, xp, device)
+    ends = cumulative_lengths(lengths, xp=xp, device=device)
+    xp = namespace_of(lengths=ends)
     if is_concretely_true(ends[-1] > total_len):
         raise wrong_value(
             "total_len", f"be the sum of `lengths`, {int(ends[-1])}, or more", total_len
@@ -207,12 +207,6 @@ def cumulative_lengths(
     >>> cumulative_lengths([2, 1, 3])
     array([0, 2, 3, 6])
     """
-    return _cumulative_lengths(lengths, xp, device)[1]
-
-
-def _cumulative_lengths(
-    lengths: Any, xp: Namespace | None, device: Device | None
-) -> tuple[Namespace, Any]:
     xp, real = length_array("lengths", lengths, xp, device)
     start = xp.zeros(1, dtype=real.dtype, device=device_of(real))
     ends = xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
@@ -220,92 +214,4 @@ def _cumulative_lengths(
         most = xp.iinfo(ends.dtype).max
         message = f"`lengths` must add up to at most {most}, which {dtype_name(ends.dtype)} holds."
         raise ValueError(message)
-    return xp, ends
-
-
-def lengths_from_cumulative(cumulative: ArrayT, /) -> ArrayT:
-    """Return the lengths of packed documents from their cumulative sums.
-
-    Parameters
-    ----------
-    cumulative : array of int, shape (documents + 1,)
-        Where each document begins, and where the last one ends.
-
-    Returns
-    -------
-    array of int, shape (documents,)
-        The lengths.
-
-    Raises
-    ------
-    TypeError
-        If `cumulative` is not an array of signed integers.
-    ValueError
-        If it is not one-dimensional, or empty.
-
-    Examples
-    --------
-    >>> lengths_from_cumulative(cumulative_lengths([2, 1, 3]))
-    array([2, 1, 3])
-    """
-    xp = namespace_of(cumulative=cumulative)
-    checks.signed_integers("cumulative", cumulative, xp)
-    if cumulative.ndim != 1 or cumulative.shape[0] == 0:
-        raise wrong_value("cumulative", "have shape (documents + 1,)", tuple(cumulative.shape))
-    lengths: ArrayT = cumulative[1:] - cumulative[:-1]
-    return lengths
-
-
-def lengths_from_segment_ids(
-    segment_ids: ArrayT, /, num_segments: int, *, seq_axis: int = 0
-) -> ArrayT:
-    """Return the lengths of packed documents from the document of each position.
-
-    Parameters
-    ----------
-    segment_ids : array of int, shape (seq,) or (seq, batch)
-        The document of each position, from 0; a negative number is padding.
-    num_segments : int
-        Number of documents, positive; given, because shapes may not depend on values.
-    seq_axis : int, default 0
-        Axis of the sequence: 1 for shape (batch, seq).
-
-    Returns
-    -------
-    array of int, shape (num_segments,) or (num_segments, batch)
-        The lengths.
-
-    Raises
-    ------
-    TypeError
-        If `segment_ids` is not an array of signed integers.
-    ValueError
-        If `segment_ids` does not have one or two axes, or no axis `seq_axis`, or if
-        `num_segments` is not positive, or not above all ids, where these can be read.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> lengths_from_segment_ids(np.asarray([0, 0, 2, -1]), 3)
-    array([2, 0, 1])
-    """
-    xp = namespace_of(segment_ids=segment_ids)
-    checks.signed_integers("segment_ids", segment_ids, xp)
-    num_segments = checks.length_in_memory("num_segments", num_segments)
-    on = device_of(segment_ids)
-    dtype = default_integer(xp, on)
-    ids = sequence_first("segment_ids", segment_ids, seq_axis, xp)
-    ids = xp.astype(ids, dtype, copy=False)
-    if is_concretely_true(xp.any(ids >= num_segments)):
-        raise wrong_value("num_segments", "be above every one of `segment_ids`", num_segments)
-    batch = ids.shape[1:]
-    if 0 in ids.shape:  # dask does not reshape what has no elements
-        return xp.zeros((num_segments, *batch), dtype=dtype, device=on)  # type: ignore[no-any-return]
-    # Number the pairs of document and column; once sorted, those of a pair are a range.
-    columns, pairs = prod(batch), num_segments * prod(batch)
-    pair = ids * columns + xp.arange(columns, dtype=dtype, device=on)
-    pair = xp.where((ids >= 0) & (ids < num_segments), pair, pairs)
-    ordered = xp.sort(xp.reshape(pair, (-1,)))
-    begin = search_sorted(ordered, xp.arange(pairs + 1, dtype=dtype, device=on), xp)
-    lengths: ArrayT = xp.reshape(begin[1:] - begin[:-1], (num_segments, *batch))
-    return lengths
+    return ends

@@ -10,9 +10,7 @@ from positional_embeddings._core.capabilities import is_concretely_true, is_read
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     Array,
-    Device,
     HostArray,
-    Namespace,
     default_integer,
     device_of,
     drop_none,
@@ -21,7 +19,7 @@ from positional_embeddings._core.namespace import (
     is_dtype,
     namespace_of,
 )
-from positional_embeddings._core.positions import check_largest, length_array, sequence_first
+from positional_embeddings._core.positions import check_largest, length_array, sequence_axis
 from positional_embeddings._core.weights import array_field, weight
 from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
 from positional_embeddings.masks.ranges import (
@@ -36,8 +34,27 @@ from positional_embeddings.masks.ranges import (
 Side = Literal["right", "left"]
 
 
+class _ByLength(Mask):
+    """Base of masks by a length of each sequence."""
+
+    lengths: Any
+
+    def _shortest_and_longest(self, k_len: int) -> tuple[int, int]:
+        """Return the least and the largest length, or 0 and `k_len` if the host has none."""
+        lengths = host_values(self.lengths)
+        if lengths is None or lengths.size == 0:
+            return 0, k_len
+        return int(lengths.min()), int(lengths.max())
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
+        check_largest("lengths", self.lengths, k_len, "the number of keys")
+
+    def _batch(self) -> int | None:
+        return _known(self.lengths.shape[0])
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class PaddingMask(Mask):
+class PaddingMask(_ByLength):
     """No query sees the padding of sequences of different lengths.
 
     Parameters
@@ -112,7 +129,16 @@ class PaddingMask(Mask):
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
         if is_readable(given):
-            _check_attention_mask(given, side, xp)
+            token = xp.astype(given, xp.bool)
+            if is_concretely_true(xp.any(given != xp.astype(token, given.dtype))):
+                what = "hold 1 at tokens and 0 at padding"
+                raise wrong_value("attention_mask", what, "other numbers")
+            earlier, later = token[:, :-1], token[:, 1:]
+            misplaced = later & ~earlier if side == "right" else earlier & ~later
+            if is_concretely_true(xp.any(misplaced)):
+                what = f"have its padding on the {side} of each sequence, as `side` says"
+                hint = " SegmentMask(attention_mask.T - 1) has its padding anywhere."
+                raise wrong_value("attention_mask", what, "padding elsewhere", hint)
         dtype = default_integer(xp, device_of(given))
         return cls(xp.sum(xp.astype(given, dtype), axis=1, dtype=dtype), side)
 
@@ -125,23 +151,14 @@ class PaddingMask(Mask):
         return k.values < k.k_len - lengths
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
-        lengths = host_values(self.lengths)
-        if lengths is None or lengths.size == 0:
-            return Reach(((0, k_len),), ())
-        least, most = int(lengths.min()), int(lengths.max())
+        least, most = self._shortest_and_longest(k_len)
         if self.side == "left":
             return Reach(clip(k_len - most, k_len, k_len), clip(k_len - least, k_len, k_len))
         return Reach(clip(0, most, k_len), clip(0, least, k_len))
 
-    def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
-        check_largest("lengths", self.lengths, k_len, "the number of keys")
-
-    def _batch(self) -> int | None:
-        return _known(self.lengths.shape[0])  # type: ignore[union-attr]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PrefixMask(Mask):
+class PrefixMask(_ByLength):
     """A query sees the keys of a prefix, its own position, and earlier ones (prefix LM).
 
     Parameters
@@ -172,7 +189,13 @@ class PrefixMask(Mask):
     lengths: int | Sequence[int] | Array = array_field()
 
     def __post_init__(self) -> None:
-        lengths = prefix_lengths("lengths", self.lengths)
+        lengths: Any = self.lengths
+        if isinstance(lengths, Real):
+            what = "an integer or a sequence of integers"
+            lengths = [checks.integer("lengths", lengths, what)]  # type: ignore[arg-type]
+        elif getattr(lengths, "shape", None) == ():
+            lengths = lengths[None]
+        lengths = length_array("lengths", lengths, None, None)[1]
         checks.set_fields(self, lengths=kept_array(lengths))
 
     def _hides(self, q: Points, k: Points) -> Any:
@@ -180,17 +203,8 @@ class PrefixMask(Mask):
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
-        lengths = host_values(self.lengths)
-        if lengths is None or lengths.size == 0:
-            return Reach(((0, k_len),), clip(0, start + 1, k_len))
-        least, most = int(lengths.min()), int(lengths.max())
+        least, most = self._shortest_and_longest(k_len)
         return Reach(clip(0, max(stop, most), k_len), clip(0, max(start + 1, least), k_len))
-
-    def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
-        check_largest("lengths", self.lengths, k_len, "the number of keys")
-
-    def _batch(self) -> int | None:
-        return _known(self.lengths.shape[0])  # type: ignore[union-attr]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -247,7 +261,7 @@ class SegmentMask(Mask):
         xp = namespace_of(**given)
         for name, ids in given.items():
             checks.signed_integers(name, ids, xp)
-            sequence_first(name, ids, 0, xp)
+            sequence_axis(name, ids, 0)
         checks.set_fields(self, **{name: kept_array(ids) for name, ids in given.items()})
         query, key = self._tables()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
@@ -279,25 +293,19 @@ class SegmentMask(Mask):
         return reach if own.shape[0] == stop - start else Reach(reach.at_most, ())
 
     def _check(self, queries: tuple[int, int], k_len: int) -> None:
-        query, key = self._tables()
-        first, last = self._start(), self._start() + query.shape[0]
+        first, last = self._start(), self._start() + self.ids.shape[0]
         if checks.is_known(last) and not first <= queries[0] <= queries[1] <= last:
             raise wrong_value(
                 "ids",
-                f"have a document for each query, at positions {queries[0]} to {queries[1] - 1}",
-                f"those of {first} to {last - 1}",
-                self._transposed(queries[1] - queries[0]),
+                "have shape (seq,) or (seq, batch), with a document for each query, at positions "
+                f"{queries[0]} to {queries[1] - 1}",
+                f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}",
             )
+        name = "ids" if self.key_ids is None else "key_ids"
+        key = getattr(self, name)
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
-            name = "ids" if self.key_ids is None else "key_ids"
-            what = f"have a document for each of {k_len} keys"
-            raise wrong_value(name, what, key.shape[0], self._transposed(k_len))
-
-    def _transposed(self, needed: int) -> str:
-        """Return a hint if another order of axes would have as many positions as are needed."""
-        if self.ids.ndim == 1 or self.ids.shape[1] < needed:
-            return ""
-        return " Its shape is (seq, batch): pass ids.T if the sequence is on axis 1."
+            what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
+            raise wrong_value(name, what, tuple(key.shape))
 
     def _batch(self) -> int | None:
         sizes = [_known(ids.shape[1]) for ids in self._tables()]
@@ -352,39 +360,6 @@ def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArra
     found = at < len(ordered)
     found[found] = ordered[at[found]] == values[found]
     return at, found
-
-
-def prefix_lengths(
-    name: str,
-    lengths: Any,
-    xp: Namespace | None = None,
-    device: Device | None = None,
-    most: int | None = None,
-) -> Any:
-    """Return the lengths of prefixes, of which one number may be given, as an array."""
-    if isinstance(lengths, Real):
-        what = "an integer or a sequence of integers"
-        lengths = [checks.integer(name, lengths, what)]  # type: ignore[arg-type]
-    elif getattr(lengths, "shape", None) == ():
-        lengths = lengths[None]
-    return length_array(name, lengths, xp, device, most, "the number of keys")[1]
-
-
-def _check_attention_mask(attention_mask: Any, side: Side, xp: Namespace) -> None:
-    """Check the values of a tokenizer's attention mask, if they can be read."""
-    token = xp.astype(attention_mask, xp.bool)
-    ones = xp.astype(token, attention_mask.dtype)
-    if is_concretely_true(xp.any(attention_mask != ones)):
-        raise wrong_value("attention_mask", "hold 1 at tokens and 0 at padding", "other numbers")
-    earlier, later = token[:, :-1], token[:, 1:]
-    misplaced = {"right": xp.any(later & ~earlier), "left": xp.any(earlier & ~later)}
-    if is_concretely_true(misplaced.pop(side)):
-        ((other, too),) = misplaced.items()
-        hint = f" Pass side='{other}'."
-        if is_concretely_true(too):
-            hint = " SegmentMask(attention_mask.T - 1) has its padding anywhere."
-        what = f"have its padding on the {side} of each sequence"
-        raise wrong_value("attention_mask", what, "padding elsewhere", hint)
 
 
 def _listed(name: str, ids: Any) -> HostArray:

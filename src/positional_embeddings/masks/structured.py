@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from math import prod
+from operator import or_
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks
@@ -109,15 +111,12 @@ class SlidingWindowMask(Mask):
     def _hides(self, q: Points, k: Points) -> Any:
         # No two positions are farther apart.
         widest = 2 * farthest_position(q.values.dtype, q.xp)
-        left, right = (None if n is None or n > widest else n for n in (self.left, self.right))
-        if left is None and right is None:
-            # False for each pair.
-            return (q.values != q.values) | (k.values != k.values)
-        if left is None:
-            return k.values > q.values + right
-        if right is None:
-            return k.values < q.values - left
-        return (k.values < q.values - left) | (k.values > q.values + right)
+        hidden = []
+        if self.left is not None and self.left <= widest:
+            hidden.append(k.values < q.values - self.left)
+        if self.right is not None and self.right <= widest:
+            hidden.append(k.values > q.values + self.right)
+        return reduce(or_, hidden) if hidden else (q.values != q.values) | (k.values != k.values)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
