@@ -39,7 +39,7 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*[ones((2, 5, 3, 4))] * 3, bias=ALiBiBias(2), feature_axis=-1, seq_axis=-2)": "`bias` must be for 5 heads, as axis 1 of `q` has, got 2.",
     "scaled_dot_product_attention(*[ones((4, 3))] * 3, mask=PaddingMask([1, 2]))": "`mask` must be for one sequence, since `q` of 2 axes has none for more, got 2.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=PaddingMask([1, 4]))": "`lengths` must be between 0 and the number of keys = 3, got 4 at index 1.",
-    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=SegmentMask([0, 0]))": "`ids` must have a document for each query, at positions 0 to 2, got those of 0 to 1.",
+    "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=SegmentMask([0, 0]))": "`ids` must have shape (seq,) or (seq, batch), with a document for each query, at positions 0 to 2, got shape (2,), of positions 0 to 1.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=NeighbourhoodMask((1, 2), 1))": "`shape` must have a token for each query and key, got (1, 2), 2 tokens, for queries from position 0 to 2 and 3 keys.",
 }
 TYPE_ERRORS = {
