@@ -845,7 +845,7 @@ TYPE_ERRORS = {
     'encode(da, "day", periods="day")': "`periods` must be numbers for the numbers of da['day'], got 'day'.",
     'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype, got <class 'int'>.",
     'encode(da, "day", periods=7, dtype="number")': "`dtype` must be a real floating-point dtype, got 'number'.",
-    'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be numbers for the numbers of da['day'], got np.timedelta64(3,'D'). Pass wavelengths / numpy.timedelta64(1, 'D') for days.",
+    'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be numbers for the numbers of da['day'], got np.timedelta64(3,'D'). Pass days_since(wavelengths).",
     'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be spans such as '36h' or timedeltas for the times of da['time'], got 3.",
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1)': "`rng` must be given for 'random_fourier', got no such option.",
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1, rng=None)': "`rng` must be a non-negative integer, got None of type NoneType.",

@@ -17,6 +17,7 @@ from positional_embeddings.attention.dot_product import (
 )
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.coordinates.cyclic import cyclic_encoding
+from positional_embeddings.coordinates.dates import days_since
 from positional_embeddings.coordinates.fourier import (
     fourier_encoding,
     log_wavelengths,
@@ -139,6 +140,7 @@ __all__ = [
     "create_sliding_window_mask",
     "cumulative_lengths",
     "cyclic_encoding",
+    "days_since",
     "describe_mask",
     "dropout",
     "fire_bias",

@@ -50,7 +50,7 @@ TYPE_ERRORS = {
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=lambda i, j: i - j)": "`mask(q_idx, k_idx)` must have a boolean dtype, True where a query may not attend, got int64. Pass mask(q_idx, k_idx) == 0 if 1 marks what may be attended to.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), bias=lambda *_: 1.0)": "`bias(q_idx, k_idx)` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got float.",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), mask=zeros((3, 3), dtype=int))": "`mask` must have a boolean dtype, True where a query may not attend, got int64. Pass mask == 0 if 1 marks what may be attended to.",
-    "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=foreign('xarray.core.dataarray', 'DataArray'))": "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got xarray.core.dataarray.DataArray. Pass mask.data.",
+    "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=foreign('polars', 'Series'))": "`mask` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got polars.Series. Pass mask.to_numpy().",
     "replace(mha, Wk=[1])": "`Wk` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(Wk).",
     "mha(zeros((8, 3, 5)), zeros((3, 3, 1)))": "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=CausalMask)": "`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",

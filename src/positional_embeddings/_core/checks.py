@@ -23,7 +23,7 @@ from positional_embeddings._core.namespace import (
     is_real_number,
 )
 from positional_embeddings._core.pytrees import register_waiting, wait_for_jax
-from positional_embeddings._core.remedies import remedy_for_span, remedy_for_times
+from positional_embeddings._core.remedies import remedy_for_times
 
 _LARGEST = sys.float_info.max
 
@@ -45,15 +45,13 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
         # To PyTorch, where it compiles, an int may vary from call to call, and an index may not.
         return value if isinstance(value, int) else operator.index(value)
     except TypeError:
-        raise _wrong_kind(name, value, what, "//") from None
+        raise _wrong_kind(name, value, what) from None
 
 
-def _wrong_kind(name: str, value: Any, what: str, division: str = "/") -> TypeError:
+def _wrong_kind(name: str, value: Any, what: str, hint: str = "") -> TypeError:
     """Return the error about a value that is no number of the kind that is asked for."""
-    if getattr(value, "shape", None):
-        return wrong_type(name, f"be {what}", shown(value))
-    came = f"{shown(value)} of type {type(value).__name__}"
-    return wrong_type(name, f"be {what}", came, remedy_for_span(name, value, division))
+    of_type = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
+    return wrong_type(name, f"be {what}", f"{shown(value)}{of_type}", hint)
 
 
 def integers(name: str, values: Sequence[SupportsIndex]) -> list[int]:
@@ -106,21 +104,19 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
 
 def positive_number(name: str, value: Any) -> float:
     """Return a finite number above zero as an int or a float."""
-    if not is_real_number(value):
-        raise _wrong_kind(name, value, "a positive finite number")
-    number = int(value) if isinstance(value, Integral) else float(value)
-    if not 0 < number < _LARGEST:
+    number = finite_number(name, value, "a positive finite number")
+    if number <= 0:
         raise wrong_value(name, "be a positive finite number", shown(number))
     return number
 
 
-def finite_number(name: str, value: Any) -> float:
+def finite_number(name: str, value: Any, what: str = "a finite number") -> float:
     """Return a finite number of any sign as an int or a float."""
     if not is_real_number(value):
-        raise _wrong_kind(name, value, "a finite number")
+        raise _wrong_kind(name, value, what, remedy_for_times(name, value))
     number = int(value) if isinstance(value, Integral) else float(value)
     if not -_LARGEST <= number <= _LARGEST:
-        raise wrong_value(name, "be a finite number", shown(number))
+        raise wrong_value(name, f"be {what}", shown(number))
     return number
 
 
@@ -193,24 +189,20 @@ def mask_or_bias(kind: str, name: str, array: Any, xp: Namespace) -> None:
 def signed_integers(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers that may be negative."""
     if not is_dtype(array.dtype, "signed integer", xp):
-        raise _wrong_dtype(name, array, "a signed integer dtype", "//")
+        raise wrong_type(name, "have a signed integer dtype", dtype_name(array.dtype))
 
 
 def integral(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers."""
     if not is_dtype(array.dtype, "integral", xp):
-        raise _wrong_dtype(name, array, "an integer dtype", "//")
+        raise wrong_type(name, "have an integer dtype", dtype_name(array.dtype))
 
 
 def real(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers or real floating-point numbers."""
     if not (is_real_floating(array.dtype, xp) or is_dtype(array.dtype, "integral", xp)):
-        raise _wrong_dtype(name, array, "an integer or real dtype", "/")
-
-
-def _wrong_dtype(name: str, array: Any, what: str, division: str) -> TypeError:
-    hint = remedy_for_times(name, array, division)
-    return wrong_type(name, f"have {what}", dtype_name(array.dtype), hint)
+        hint = remedy_for_times(name, array)
+        raise wrong_type(name, "have an integer or real dtype", dtype_name(array.dtype), hint)
 
 
 def output(out: Any, x: Any) -> None:
