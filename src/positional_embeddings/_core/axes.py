@@ -5,7 +5,6 @@ Axes are given by number and never guessed from a length.
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import permutations
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings._core.capabilities import (
@@ -278,41 +277,3 @@ def align_axes(
             filled = array[(*(0,) * (len(shape) - len(own)), ...)][(*others, ...)]
     broadcasts(name, tuple(filled.shape), target, meaning, shape)
     return filled
-
-
-def other_order(
-    name: str, shape: tuple[Any, ...], own: Sequence[int], target: tuple[Any, ...]
-) -> str:
-    """Return the sentence that tells of the only other order of axes in which a shape would fit.
-
-    `own` are the axes of queries and keys in `target`. A mask or a bias of two axes has
-    these alone; one of three may be (query, key, batch), for keys on the last axis.
-    """
-    first, last = own
-    if len(shape) == 2:
-        swapped = all(map(fits, shape[::-1], (target[first], target[last])))
-        hint = f"keys on axis 0 and its queries on axis 1? pass {name}.T."
-        return f" {name} has its {hint}" if swapped else ""
-    if len(shape) == 3 < len(target) == last + 1:
-        moved = (shape[2], *(1,) * (len(target) - 3), *shape[:2])
-        new = ", None" * (len(target) - 3)
-        hint = f"(query, key, batch)? pass permute_dims({name}, (2, 0, 1))[:{new}]."
-        return f" {name} is {hint}" if all(map(fits, moved, target)) else ""
-    if len(shape) != len(target):
-        return ""
-    orders = [
-        order
-        for order in permutations(range(len(shape)))
-        if all(fits(shape[axis], n) for axis, n in zip(order, target, strict=True))
-    ]
-    # Axes of length 1 may stand in for one another; queries come before keys.
-    queries_first = [order for order in orders if order[first] < order[last]]
-    for some in (orders, queries_first):
-        places = {tuple(axis if shape[axis] != 1 else None for axis in order) for order in some}
-        if len(places) == 1:
-            order = some[0]
-            return (
-                f" {name} has its queries on axis {order[first]} and its keys on axis "
-                f"{order[last]}? pass permute_dims({name}, {order})."
-            )
-    return ""
