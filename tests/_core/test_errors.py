@@ -29,7 +29,7 @@ VALUE_ERRORS = {
     "describe_mask(zeros((2, 2), dtype=bool), key_axis=2)": "`key_axis` must be 1 or -1, got 2.",
     "cumulative_lengths([2, -3])": "`lengths` must be 0 or more, got -3 at index 1.",
     "cumulative_lengths([2, 10**30])": f"`lengths` must be between 0 and the largest int64 = {2**63 - 1}, got {10**30} at index 1.",
-    "positions_from_mask(zeros((1, 4, 2), dtype=bool))": "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2). Pass mask[0].",
+    "positions_from_mask(zeros((1, 4, 2), dtype=bool))": "`mask` must have shape (seq,) or (seq, batch), got (1, 4, 2).",
     "GlobalMask(zeros((2, 2), int))": "`indices` must have shape (tokens,), got (2, 2).",
     "alibi_bias(4, 3, query_positions=np.arange(3))": "`q_len` must be left out with `query_positions`, got 3.",
     "kerple_bias(ones(3), ones(3), 4, variant='log')": "`variant` must be 'logarithmic' or 'power', got 'log'.",

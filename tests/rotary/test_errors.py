@@ -35,9 +35,9 @@ def hf(layer_type=None, **config):
 
 VALUE_ERRORS = {
     "rope(zeros((64, 3)), out=np.lib.stride_tricks.as_strided(zeros(64), (64, 3), (8, 0)))": "`out` must be an array that can be written to, got one whose elements share memory.",
-    "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64). x has its features on axis 2? pass feature_axis=2 and its seq_axis.",
+    "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64).",
     "RoPE(1024, 64)(zeros((64, 100)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 100). x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
-    "RoPE(1024, 64)(zeros((64, 1024)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024). x has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0. x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
+    "RoPE(1024, 64)(zeros((64, 1024)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024). x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
     "rope(zeros((64, 3)), out=zeros((64, 4)))": "`out` must have the shape of `x`, (64, 3), got (64, 4).",
     "rope(zeros((64, 3)), out=np.frombuffer(bytes(64 * 3 * 8)).reshape(64, 3))": "`out` must be an array that can be written to, got a read-only one.",
     "RoPE(64, 8, seq_axis=0)": "`feature_axis` and `seq_axis` must be two axes, got 0 for both.",

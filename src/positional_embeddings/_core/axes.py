@@ -88,32 +88,13 @@ def distinct_axes(feature_axis: SupportsIndex, seq_axis: SupportsIndex) -> tuple
 
 
 def features(
-    array: Any,
-    size: int,
-    size_name: str,
-    feature: int,
-    seq: int,
-    name: str = "x",
-    hint: str = "",
+    array: Any, size: int, size_name: str, feature: int, name: str = "x", hint: str = ""
 ) -> None:
-    """Check the length of the feature axis, and tell of a layout that would fit."""
+    """Check the length of the feature axis."""
     shape = tuple(array.shape)
-    if shape[feature] == size:
-        return
-    message = (
-        f"`{name}` must have {size} features (`{size_name}`) on axis {feature}, got shape {shape}."
-    )
-    if shape[seq] == size:
-        message += (
-            f" {name} has its sequence on axis {feature} and its features on axis {seq}? "
-            f"pass feature_axis={seq}, seq_axis={feature}."
-        )
-    elif shape.count(size) == 1:
-        message += (
-            f" {name} has its features on axis {shape.index(size)}? "
-            f"pass feature_axis={shape.index(size)} and its seq_axis."
-        )
-    raise ValueError(message + hint)
+    if shape[feature] != size:
+        what = f"have {size} features (`{size_name}`) on axis {feature}"
+        raise wrong_value(name, what, f"shape {shape}", hint)
 
 
 def length(array: Any, axis: int, name: str = "x") -> int:

@@ -218,9 +218,7 @@ def _check_lengths(name: str, lengths: Sequence[int], most: int | None, most_nam
 def sequence_axis(name: str, array: Any, seq_axis: int) -> int:
     """Return the axis of the sequence, counted from 0, of an array with or without a batch."""
     if array.ndim not in (1, 2):
-        shape = tuple(array.shape)
-        hint = f" Pass {name}[0]." if array.ndim == 3 and shape[0] == 1 else ""
-        raise wrong_value(name, "have shape (seq,) or (seq, batch)", shape, hint)
+        raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
     return axes.axis_of("seq_axis", seq_axis, array.ndim, name)
 
 

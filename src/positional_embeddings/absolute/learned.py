@@ -305,7 +305,7 @@ class LearnedPE(WeightedLayer):
         offset = checks.non_negative_integer("offset", offset)
         checks.no_positions_and_offset(positions, offset)
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
-        axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
+        axes.features(x, self.embedding_size, "embedding_size", feature, name)
         if positions is not None:
             own = [feature, *axes.position_axes(positions, x, feature, seq, xp)]
             return slice(0, self.max_len), own

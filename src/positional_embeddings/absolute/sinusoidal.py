@@ -428,7 +428,7 @@ class AbsolutePE(CheckedLayer):
         checks.real_floating(xp, **{name: x})
         offset = checks.non_negative_integer("offset", offset)
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
-        axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
+        axes.features(x, self.embedding_size, "embedding_size", feature, name)
         return self._tables.check(target_of(x, feature, seq, xp, name), positions, offset)
 
     @property

@@ -100,7 +100,9 @@ def grid_cell_encoding(
     """
     xp = namespace_of(points=points)
     checks.real("points", points, xp)
-    _check_coordinates(points)
+    shape = tuple(points.shape)
+    if not shape or checks.differ(shape[0], 2):
+        raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
     lengths = one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("kind", kind, get_args(Kind))
     encode, features = (_theory, 6) if kind == "theory" else (_grid, 4)
@@ -143,13 +145,3 @@ def _frequencies(part: str, *lengths: float) -> str:
     """Return the digits of frequencies: a part of a cycle in each length."""
     with localcontext(DIGITS):
         return " ".join(str(Decimal(part) / Decimal(length)) for length in lengths)
-
-
-def _check_coordinates(points: Any) -> None:
-    shape = tuple(points.shape)
-    if not shape or checks.differ(shape[0], 2):
-        last = len(shape) > 1 and shape[-1] == 2
-        hint = " Pass moveaxis(points, -1, 0) if the coordinates are on its last axis."
-        raise wrong_value(
-            "points", "have shape (2, ...), both coordinates first", shape, hint if last else ""
-        )

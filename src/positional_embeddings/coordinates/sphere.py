@@ -174,15 +174,8 @@ def _checked_latitude(latitude: Any, unit: str, xp: Namespace) -> Any:
         outside = xp.where(beyond, latitude, 0.0)
         farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
         bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
-        raise wrong_value("latitude", f"be from {bounds}", farthest, _hint(farthest, unit))
+        raise wrong_value("latitude", f"be from {bounds}", farthest)
     return xp.where(beyond, float("nan"), latitude)
-
-
-def _hint(latitude: float, unit: str) -> str:
-    """Return the sentence that tells what a latitude beyond a pole may be instead."""
-    if unit == "radians" and abs(latitude) <= 90:
-        return " Pass unit='degrees' if it is in degrees."
-    return " Pass the latitude first, then the longitude."
 
 
 def _encoding(
