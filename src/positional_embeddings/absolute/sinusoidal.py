@@ -254,7 +254,7 @@ class AbsolutePE(checks.CheckedLayer):
         Sine and cosine of each frequency side by side, or all sines and then all
         cosines.
     dropout : float, default 0.0
-        checks.Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
+        Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`: -1 and -2 for
         ``(batch, seq, features)``.

@@ -5,12 +5,12 @@ The libraries are known by attributes, so that none of them is imported.
 
 import re
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import date, datetime, tzinfo
 from typing import Any, NamedTuple
 
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.coordinates.calendar import LENGTHS, elapsed
+from positional_embeddings.coordinates.calendar import LENGTHS, elapsed, is_timedelta
 
 # Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
 _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
@@ -138,11 +138,9 @@ def _zone_of(dates: Any) -> str | None:
 def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     values = [None if is_missing(value) else value for value in objects.flat]
     known = [value for value in values if value is not None]
-    is_right, numpy_type = is_date, "datetime64"
-    if known and _is_span(known[0]):
-        is_right, numpy_type = _is_span, "timedelta64"
+    are_spans = bool(known) and is_timedelta(known[0])
     for value in known:
-        if not is_right(value):
+        if not (is_timedelta(value) if are_spans else is_date(value)):
             raise wrong_type(name, "hold dates alone, or spans of time alone", shown(value))
     zones = sorted({str(getattr(value, "tzinfo", None)) for value in known})
     if len(zones) > 1:
@@ -151,7 +149,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     clock = [_of_numpy(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:
-        times: HostArray = host.asarray(clock, dtype=numpy_type)
+        times: HostArray = host.asarray(clock, dtype="timedelta64" if are_spans else "datetime64")
         # NumPy lets numbers wrap in a unit that is too fine for them.
         pairs = zip(times, clock, strict=True) if len(units) > 1 else ()
         is_exact = all(own is None or time.astype(own.dtype) == own for time, own in pairs)
@@ -203,10 +201,6 @@ def holds_spans(values: Any) -> bool:
 def is_date(value: Any) -> bool:
     """Tell whether a value is a date of Python, pandas or NumPy."""
     return isinstance(value, date | host.datetime64)
-
-
-def _is_span(value: Any) -> bool:
-    return isinstance(value, timedelta | host.timedelta64)
 
 
 def is_missing(value: Any) -> bool:

@@ -1,7 +1,8 @@
 """Encodings of named coordinates: what xarray and the estimators share.
 
-Each class is one encoding: `fit` checks its options against the coordinates, `encode` returns
-blocks of features, feature axis first, and `names` the names of the features in the same order.
+Each class is one encoding: `fit` checks its options against the coordinates, `encode` checks the
+others and returns blocks of features, feature axis first, and `names` the names of the features in
+the same order.
 """
 
 from collections.abc import Sequence
@@ -145,10 +146,7 @@ class Sinusoidal:
         """Check that the coordinates hold numbers."""
         _check_numbers(coordinates, "sinusoidal")
         base, arrangement = options.get("base", 10_000), options.get("arrangement", "interleaved")
-        checks.positive_number("base", base)
-        checks.choice("arrangement", arrangement, ARRANGEMENTS)
-        dim = checks.feature_count("dim", options["dim"])
-        return cls(dim, {"base": base, "arrangement": arrangement})
+        return cls(options["dim"], {"base": base, "arrangement": arrangement})
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate."""
@@ -181,10 +179,9 @@ class Spherical:
         if len(coordinates) != 2:
             came = f"{len(coordinates)} features"
             raise wrong_value("X", "have 2 features, latitude and longitude", came)
-        unit = checks.choice("unit", options["unit"], ("degrees", "radians"))
-        degree = checks.non_negative_integer("degree", options["degree"])
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
-        return cls(degree, unit, order_of_places(options.get("argument", "X"), texts))
+        order = order_of_places(options.get("argument", "X"), texts)
+        return cls(options["degree"], options["unit"], order)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block."""
