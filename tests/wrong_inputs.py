@@ -15,8 +15,6 @@ class Table:
     def to_numpy(self):
         raise NotImplementedError
 
-    data = to_numpy
-
 
 def foreign(package, name):
     """Return an object of a package that need not be installed."""

@@ -17,6 +17,7 @@ from positional_embeddings.attention.dot_product import (
 )
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.coordinates.cyclic import cyclic_encoding
+from positional_embeddings.coordinates.dates import days_since
 from positional_embeddings.coordinates.fourier import (
     fourier_encoding,
     log_wavelengths,
@@ -127,6 +128,7 @@ __all__ = [
     "create_padding_mask",
     "cumulative_lengths",
     "cyclic_encoding",
+    "days_since",
     "describe_mask",
     "dropout",
     "fourier_encoding",

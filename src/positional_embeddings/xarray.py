@@ -13,7 +13,8 @@ from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong
 from positional_embeddings._core.namespace import drop_none, host, is_real_number, namespace_of
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.coordinates.calendar import elapsed
-from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate, Times
+from positional_embeddings.coordinates.dates import Times
+from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate
 from positional_embeddings.masks.mask import Mask
 
 try:

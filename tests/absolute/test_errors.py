@@ -3,7 +3,7 @@
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
-    "LearnedPE(4, 3).vjp(zeros((3, 4)))": "`grad` must have 4 features (`embedding_size`) on axis 0, got shape (3, 4). grad has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0.",
+    "LearnedPE(4, 3).vjp(zeros((3, 4)))": "`grad` must have 4 features (`embedding_size`) on axis 0, got shape (3, 4).",
     "sinusoidal_encoding(zeros(2), 4, preset='detr')": "`length` must be given with the preset 'detr', got None.",
     "sinusoidal_encoding(zeros(2), 4, length=3, full_turns=True)": "`length` must be left out with `full_turns`, got 3.",
     "sinusoidal_encoding(zeros(2), 1, endpoint=True)": "`dim` must be 2 or more with `endpoint`, got 1.",

@@ -248,7 +248,7 @@ class DeviceWithoutHash:
 def test_a_device_needs_no_hash(monkeypatch):
     import array_api_strict as strict
 
-    monkeypatch.setattr(axes, "device_of", lambda _: DeviceWithoutHash())
+    monkeypatch.setattr(axes.namespace, "device_of", lambda _: DeviceWithoutHash())
     monkeypatch.setattr(strict, "asarray", lambda a, **_: np.asarray(a))
     tables = RoPE(4, 3)._tables
     target = axes.target_of(strict.ones((4, 3)), 0, 1, strict)

@@ -1,4 +1,3 @@
-import re
 
 import numpy as np
 import pytest
@@ -178,32 +177,30 @@ def test_other_orders_of_axes_are_refused():
 
 @pytest.mark.parametrize("kind", ["mask", "bias"])
 @pytest.mark.parametrize("lengths", [(3, 5), (5, 5)])
-def test_orders_that_errors_of_attention_offer(kind, lengths):
+def test_scores_of_another_layout_are_moved(kind, lengths):
     rng = np.random.default_rng(0)
     queries, keys = lengths
     q = rng.standard_normal((2, queries, 4, 6))  # (head, query, heads, batch)
     k, v = rng.standard_normal((2, 2, keys, 4, 6))
     given = rng.standard_normal((6, 4, queries, keys))  # (batch, heads, query, key)
     given = given < 0 if kind == "mask" else given
-    with pytest.raises(ValueError, match="permute_dims") as caught:
+    with pytest.raises(ValueError, match="queries on axis 0, keys on axis 1"):
         scaled_dot_product_attention(q, k, v, **{kind: given})
-    line = re.search(r"pass (permute_dims.*)\.$", str(caught.value))[1]
-    read = eval(line, {"permute_dims": np.permute_dims, kind: given})
+    read = np.permute_dims(given, (2, 3, 1, 0))
     got = scaled_dot_product_attention(q, k, v, **{kind: read})
     moved = (np.permute_dims(x, (3, 2, 1, 0)) for x in (q, k, v))
     expected = scaled_dot_product_attention(*moved, **{kind: given}, feature_axis=-1, seq_axis=-2)
     np.testing.assert_allclose(got, np.permute_dims(expected, (3, 2, 1, 0)), atol=1e-14)
 
 
-def test_mask_of_this_library_moved_as_the_error_says():
+def test_mask_of_this_library_in_another_layout():
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 2, 4, 5, 3))  # (batch, heads, seq, head)
     mask = create_padding_mask([2, 5], 5) | create_causal_mask(5)
     layout = {"feature_axis": -1, "seq_axis": -2}
-    with pytest.raises(ValueError, match="permute_dims") as caught:
+    with pytest.raises(ValueError, match="queries on axis 2, keys on axis 3"):
         scaled_dot_product_attention(q, k, v, mask=mask, **layout)
-    line = re.search(r"pass (permute_dims.*)\.$", str(caught.value))[1]
-    read = eval(line, {"permute_dims": np.permute_dims, "mask": mask})
+    read = np.permute_dims(mask, (2, 0, 1))[:, None]
     got = scaled_dot_product_attention(q, k, v, mask=read, **layout)
     moved = (np.permute_dims(x, (3, 2, 1, 0)) for x in (q, k, v))
     expected = scaled_dot_product_attention(*moved, mask=mask[:, :, None, :])

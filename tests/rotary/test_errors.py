@@ -35,9 +35,9 @@ def hf(layer_type=None, **config):
 
 VALUE_ERRORS = {
     "rope(zeros((64, 3)), out=np.lib.stride_tricks.as_strided(zeros(64), (64, 3), (8, 0)))": "`out` must be an array that can be written to, got one whose elements share memory.",
-    "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64). x has its features on axis 2? pass feature_axis=2 and its seq_axis.",
+    "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64).",
     "RoPE(1024, 64)(zeros((64, 100)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 100). x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
-    "RoPE(1024, 64)(zeros((64, 1024)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024). x has its sequence on axis 0 and its features on axis 1? pass feature_axis=1, seq_axis=0. x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
+    "RoPE(1024, 64)(zeros((64, 1024)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 1024). x is for RoPE(64, 1024)? `head_size` comes before `seq_len`.",
     "rope(zeros((64, 3)), out=zeros((64, 4)))": "`out` must have the shape of `x`, (64, 3), got (64, 4).",
     "rope(zeros((64, 3)), out=np.frombuffer(bytes(64 * 3 * 8)).reshape(64, 3))": "`out` must be an array that can be written to, got a read-only one.",
     "RoPE(64, 8, seq_axis=0)": "`feature_axis` and `seq_axis` must be two axes, got 0 for both.",
@@ -110,8 +110,8 @@ TYPE_ERRORS = {
     "RoPE.from_hf_config(5)": "`config` must be a dict or the path of a JSON object, got an object of type int.",
     "RoPE(8, 3, scaling=LinearScaling)": f"`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got {LinearScaling!r}. Pass LinearScaling(factor).",
     "RoPE(8, 3, scaling=lambda *_: [1.0, 2.0, 3.0, 4.0])": "`scaling` must return frequencies and a factor, got [1.0, 2.0, 3.0, 4.0].",
-    "rope.shift(zeros((64, 3)), np.timedelta64(5, 'D'))": "`delta` must have an integer or real dtype, got timedelta64[D]. Pass delta / numpy.timedelta64(1, 'D') for days.",
-    "rope(zeros((64, 7)), positions=week - week[0])": "`positions` must have an integer or real dtype, got timedelta64[D]. Pass positions / numpy.timedelta64(1, 'D') for days.",
+    "rope.shift(zeros((64, 3)), np.timedelta64(5, 'D'))": "`delta` must have an integer or real dtype, got timedelta64[D]. Pass days_since(delta).",
+    "rope(zeros((64, 7)), positions=week - week[0])": "`positions` must have an integer or real dtype, got timedelta64[D]. Pass days_since(positions).",
     "RoPE(8, 3, scaling='ntk')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'ntk'. Pass NTKScaling(factor).",
     "RoPE(8, 3, scaling='dynamic')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'dynamic'. Pass DynamicNTKScaling(factor, original_max_position).",
     "RoPE(8, 3, scaling='llama3')": "`scaling` must be a function from (dim, base, seq_len) to frequencies and a factor, got 'llama3'. Pass Llama3Scaling(factor, low_freq_factor, high_freq_factor, original_max_position).",

@@ -28,10 +28,10 @@ from sklearn.pipeline import make_pipeline
 
 import positional_embeddings.sklearn
 from positional_embeddings import sinusoidal_encoding
+from positional_embeddings.coordinates.dates import times_of
 from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
 from positional_embeddings.coordinates.sphere import spherical_encoding
 from positional_embeddings.sklearn import PositionalEncoder
-from positional_embeddings.sklearn.columns import times_of
 
 ZURICH = ZoneInfo("Europe/Zurich")
 # Both changes of the clock, a leap day, and the ends of years.
@@ -171,10 +171,10 @@ def test_nanoseconds_and_gaps_of_polars_in_a_zone_without_a_name():
     column = pl.Series("time", [1, 86_400 * 10**9]).cast(pl.Datetime("ns", "UTC"))
     features = PositionalEncoder(periods=timedelta(microseconds=1), time_zone=zone)
     np.testing.assert_allclose(features.fit_transform(column), [wave(0.001), wave(0)], atol=1e-12)
-    wall = times_of(column, "time", zone).wall
+    wall = times_of("X", column, zone).wall
     assert wall.tolist() == [7_200 * 10**9 + 1, (86_400 + 7_200) * 10**9]
     gap = pl.DataFrame({"time": [UTC_TIMES[0], None]})
-    with pytest.raises(ValueError, match=r"no missing times, got NaT in column 'time'"):
+    with pytest.raises(ValueError, match=r"^`X\['time'\]` must have no missing times, got NaT\.$"):
         PositionalEncoder(periods="day", time_zone=zone).fit(gap)
 
 
@@ -513,9 +513,7 @@ GAPS = {
 @pytest.mark.parametrize("table", GAPS.values(), ids=GAPS)
 def test_missing_times_are_refused(table):
     """As scikit-learn's own transformers to features do: fill or drop them first."""
-    with pytest.raises(
-        ValueError, match=r"^`X` must have no missing times, got NaT in column 'x0'\.$"
-    ):
+    with pytest.raises(ValueError, match=r"^`X\['x0'\]` must have no missing times, got NaT\.$"):
         PositionalEncoder(periods="day").fit(table)
     assert not PositionalEncoder().__sklearn_tags__().input_tags.allow_nan
     for numbers in ([[1.0], [np.nan]], pd.DataFrame({"a": [1.0, np.nan], "b": CLOCKS[:2]})):
@@ -599,7 +597,7 @@ WRONG = [
         PositionalEncoder(periods=np.timedelta64(1, "D")),
         NUMBERS,
         TypeError,
-        "`periods` must be numbers for the numbers of column 'x0', got np.timedelta64(1,'D'). Pass periods / numpy.timedelta64(1, 'D') for days.",
+        "`periods` must be numbers for the numbers of column 'x0', got np.timedelta64(1,'D'). Pass days_since(periods).",
     ),
     (
         PositionalEncoder("fourier", wavelengths=[2.0**-65]),
@@ -695,7 +693,7 @@ WRONG = [
         PositionalEncoder(periods="day", time_zone="Asia/Tokyo"),
         TIMES,
         ValueError,
-        "`X` must have times with a zone where `time_zone` is given, got times without a zone in column 'time'. Give them theirs, as with pandas.Series.dt.tz_localize.",
+        "`X['time']` must have times with a zone where `time_zone` is given, got times without a zone. Give them theirs, as with pandas.Series.dt.tz_localize.",
     ),
     (
         PositionalEncoder(time_zone="UTC"),
@@ -719,31 +717,31 @@ WRONG = [
         PositionalEncoder(),
         object_array([UTC_TIMES[0], OTHER_ZONE]),
         ValueError,
-        "`X` must have one time zone in a column, got UTC and UTC+01:00 in column 'x0'. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+        "`X['x0']` must have one time zone, got UTC and UTC+01:00. Convert them to one, as with pandas.to_datetime(..., utc=True).",
     ),
     (
         PositionalEncoder(),
         pd.DataFrame({"time": pd.Series([UTC_TIMES[0], CLOCKS[0]], dtype=object)}),
         ValueError,
-        "`X` must have one time zone in a column, got None and UTC in column 'time'. Convert them to one, as with pandas.to_datetime(..., utc=True).",
+        "`X['time']` must have one time zone, got None and UTC. Convert them to one, as with pandas.to_datetime(..., utc=True).",
     ),
     (
         PositionalEncoder(),
         object_array([CLOCKS[0], 3.0]),
         TypeError,
-        "`X` must have columns of one kind, got 3.0 among dates in column 'x0'.",
+        "`X['x0']` must hold dates alone, or spans of time alone, got 3.0.",
     ),
     (
         PositionalEncoder(),
         [[3.0], [CLOCKS[0]]],
         TypeError,
-        "`X` must have columns of one kind, got 3.0 among dates in column 'x0'.",
+        "`X['x0']` must hold dates alone, or spans of time alone, got 3.0.",
     ),
     (
         PositionalEncoder(),
         [[None], [CLOCKS[0]]],
         ValueError,
-        "`X` must have no missing times, got NaT in column 'x0'.",
+        "`X['x0']` must have no missing times, got NaT.",
     ),
     (
         PositionalEncoder(),
@@ -895,7 +893,7 @@ def test_times_of_another_zone_than_that_of_fit_are_refused():
 
 def test_spans_of_time_are_refused():
     spans = pd.DataFrame({"t": pd.timedelta_range("0h", periods=3, freq="6h")})
-    message = "`X` must hold numbers or dates, got spans of time. Pass X / numpy.timedelta64"
+    message = "`X` must hold numbers or dates, got spans of time. Pass days_since"
     for table in (spans, spans.to_numpy(), pl.DataFrame({"t": spans.t.to_numpy()})):
         with pytest.raises(TypeError, match=message):
             PositionalEncoder(periods=24).fit(table)
@@ -956,7 +954,7 @@ FIRST = datetime(1, 1, 1)
     ids=["objects", "polars"],
 )
 def test_a_clock_before_the_first_year_is_refused(table):
-    message = "^`time_zone` must keep the times of `X` within the years 1 to 9999, got datetime.ti"
+    message = r"^`time_zone` must keep the times of `X\['\w+'\]` within the years 1 to 9999, got datetime.ti"
     with pytest.raises(ValueError, match=message):
         PositionalEncoder(periods="day", time_zone=timezone(timedelta(hours=-1))).fit(table)
 
@@ -972,7 +970,9 @@ def test_a_clock_before_the_first_year_is_refused(table):
 )
 def test_dates_that_no_unit_holds_are_refused(dates):
     """NumPy would let them wrap."""
-    message = r"^`X` must have dates that one unit holds, got datetime64\[\w+\] and datetime64"
+    message = (
+        r"^`X\['x0'\]` must have dates that one unit of NumPy holds, got datetime64\[\w+\] and"
+    )
     for table in (dates, object_array(dates)):
         with pytest.raises(ValueError, match=message):
             PositionalEncoder(periods="year").fit(table)

@@ -587,7 +587,7 @@ def test_spans_of_every_unit_are_days(unit):
 @pytest.mark.parametrize("unit", ["Y", "M", "generic"])
 def test_spans_of_no_fixed_length_are_refused(unit):
     spans = np.asarray([[1], [2]]).astype(f"timedelta64[{unit}]")
-    message = r"^`X` must have spans of time of fixed length, got timedelta64.* in column 'x0'\.$"
+    message = r"^`X\['x0'\]` must have spans of time of fixed length, got timedelta64.*\.$"
     with pytest.raises(ValueError, match=message):
         AttentionRegressor().fit(spans, np.arange(2.0))
 

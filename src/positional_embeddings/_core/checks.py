@@ -11,19 +11,11 @@ from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
-from positional_embeddings._core.capabilities import is_read_only, is_writable, repeats_elements
+from positional_embeddings._core import capabilities, namespace
 from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Namespace,
-    device_of,
-    dtype_name,
-    is_complex,
-    is_dtype,
-    is_real_floating,
-    is_real_number,
-)
+from positional_embeddings._core.namespace import Namespace
 from positional_embeddings._core.pytrees import register_waiting, wait_for_jax
-from positional_embeddings._core.remedies import remedy_for_span, remedy_for_times
+from positional_embeddings._core.remedies import remedy_for_times
 
 _LARGEST = sys.float_info.max
 
@@ -45,15 +37,13 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
         # To PyTorch, where it compiles, an int may vary from call to call, and an index may not.
         return value if isinstance(value, int) else operator.index(value)
     except TypeError:
-        raise _wrong_kind(name, value, what, "//") from None
+        raise _wrong_kind(name, value, what) from None
 
 
-def _wrong_kind(name: str, value: Any, what: str, division: str = "/") -> TypeError:
+def _wrong_kind(name: str, value: Any, what: str, hint: str = "") -> TypeError:
     """Return the error about a value that is no number of the kind that is asked for."""
-    if getattr(value, "shape", None):
-        return wrong_type(name, f"be {what}", shown(value))
-    came = f"{shown(value)} of type {type(value).__name__}"
-    return wrong_type(name, f"be {what}", came, remedy_for_span(name, value, division))
+    of_type = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
+    return wrong_type(name, f"be {what}", f"{shown(value)}{of_type}", hint)
 
 
 def integers(name: str, values: Sequence[SupportsIndex]) -> list[int]:
@@ -106,27 +96,25 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
 
 def positive_number(name: str, value: Any) -> float:
     """Return a finite number above zero as an int or a float."""
-    if not is_real_number(value):
-        raise _wrong_kind(name, value, "a positive finite number")
-    number = int(value) if isinstance(value, Integral) else float(value)
-    if not 0 < number < _LARGEST:
+    number = finite_number(name, value, "a positive finite number")
+    if number <= 0:
         raise wrong_value(name, "be a positive finite number", shown(number))
     return number
 
 
-def finite_number(name: str, value: Any) -> float:
+def finite_number(name: str, value: Any, what: str = "a finite number") -> float:
     """Return a finite number of any sign as an int or a float."""
-    if not is_real_number(value):
-        raise _wrong_kind(name, value, "a finite number")
+    if not namespace.is_real_number(value):
+        raise _wrong_kind(name, value, what, remedy_for_times(name, value))
     number = int(value) if isinstance(value, Integral) else float(value)
     if not -_LARGEST <= number <= _LARGEST:
-        raise wrong_value(name, "be a finite number", shown(number))
+        raise wrong_value(name, f"be {what}", shown(number))
     return number
 
 
 def rate(name: str, value: Any) -> float:
     """Return a rate, 0 or more and below 1."""
-    if not is_real_number(value):
+    if not namespace.is_real_number(value):
         raise _wrong_kind(name, value, "a number")
     if not 0 <= value < 1:
         raise wrong_value(name, "be 0 or more and below 1", shown(value))
@@ -155,31 +143,32 @@ def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
     return value
 
 
+def _wrong_dtype(name: str, array: Any, what: str, hint: str = "") -> TypeError:
+    return wrong_type(name, f"have {what}", namespace.dtype_name(array.dtype), hint)
+
+
 def real_floating(xp: Namespace, **arrays: Any) -> None:
     """Check that the named arrays hold real floating-point numbers."""
     for name, array in arrays.items():
-        if not is_real_floating(array.dtype, xp):
-            raise wrong_type(name, "have a real floating-point dtype", dtype_name(array.dtype))
+        if not namespace.is_real_floating(array.dtype, xp):
+            raise _wrong_dtype(name, array, "a real floating-point dtype")
 
 
 def floating(xp: Namespace, **arrays: Any) -> None:
     """Check that the named arrays hold real or complex floating-point numbers."""
     for name, array in arrays.items():
-        if not (is_real_floating(array.dtype, xp) or is_complex(array.dtype)):
-            raise wrong_type(name, "have a floating-point dtype", dtype_name(array.dtype))
+        if not (namespace.is_real_floating(array.dtype, xp) or namespace.is_complex(array.dtype)):
+            raise _wrong_dtype(name, array, "a floating-point dtype")
 
 
 def mask(name: str, array: Any, xp: Namespace) -> None:
     """Check that a mask is boolean, and tell of the polarity if it is not."""
-    if not is_dtype(array.dtype, "bool", xp):
+    if not namespace.is_dtype(array.dtype, "bool", xp):
+        is_integral = namespace.is_dtype(array.dtype, "integral", xp)
         # A tokenizer's attention mask is 1 at tokens.
-        hint = f" Pass {name} == 0 if 1 marks what may be attended to."
-        raise wrong_type(
-            name,
-            "have a boolean dtype, True where a query may not attend",
-            dtype_name(array.dtype),
-            hint if is_dtype(array.dtype, "integral", xp) else "",
-        )
+        hint = f" Pass {name} == 0 if 1 marks what may be attended to." if is_integral else ""
+        what = "a boolean dtype, True where a query may not attend"
+        raise _wrong_dtype(name, array, what, hint)
 
 
 def mask_or_bias(kind: str, name: str, array: Any, xp: Namespace) -> None:
@@ -192,46 +181,42 @@ def mask_or_bias(kind: str, name: str, array: Any, xp: Namespace) -> None:
 
 def signed_integers(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers that may be negative."""
-    if not is_dtype(array.dtype, "signed integer", xp):
-        raise _wrong_dtype(name, array, "a signed integer dtype", "//")
+    if not namespace.is_dtype(array.dtype, "signed integer", xp):
+        raise _wrong_dtype(name, array, "a signed integer dtype")
 
 
 def integral(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers."""
-    if not is_dtype(array.dtype, "integral", xp):
-        raise _wrong_dtype(name, array, "an integer dtype", "//")
+    if not namespace.is_dtype(array.dtype, "integral", xp):
+        raise _wrong_dtype(name, array, "an integer dtype")
 
 
 def real(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers or real floating-point numbers."""
-    if not (is_real_floating(array.dtype, xp) or is_dtype(array.dtype, "integral", xp)):
-        raise _wrong_dtype(name, array, "an integer or real dtype", "/")
-
-
-def _wrong_dtype(name: str, array: Any, what: str, division: str) -> TypeError:
-    hint = remedy_for_times(name, array, division)
-    return wrong_type(name, f"have {what}", dtype_name(array.dtype), hint)
+    is_real = namespace.is_real_floating(array.dtype, xp)
+    if not (is_real or namespace.is_dtype(array.dtype, "integral", xp)):
+        raise _wrong_dtype(name, array, "an integer or real dtype", remedy_for_times(name, array))
 
 
 def output(out: Any, x: Any) -> None:
     """Check that a result like `x` can be written to `out`, where it is given."""
     if out is None:
         return
-    if not is_writable(out):
-        raise wrong_type(
-            "out", "be an array that can be written to", f"{kind_of(out)}: leave it out"
-        )
-    if dtype_name(out.dtype) != dtype_name(x.dtype):
-        raise wrong_type(
-            "out", f"have the dtype of `x`, {dtype_name(x.dtype)}", dtype_name(out.dtype)
-        )
+    writable = "be an array that can be written to"
+    if not capabilities.is_writable(out):
+        raise wrong_type("out", writable, f"{kind_of(out)}: leave it out")
+    dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
+    if out_dtype != dtype:
+        raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
     if tuple(out.shape) != tuple(x.shape):
         raise wrong_value("out", f"have the shape of `x`, {tuple(x.shape)}", tuple(out.shape))
-    if device_of(out) != device_of(x):
-        raise wrong_value("out", f"be on the device of `x`, {device_of(x)}", device_of(out))
-    if is_read_only(out) or repeats_elements(out):
-        what = "a read-only one" if is_read_only(out) else "one whose elements share memory"
-        raise wrong_value("out", "be an array that can be written to", what)
+    device, out_device = namespace.device_of(x), namespace.device_of(out)
+    if out_device != device:
+        raise wrong_value("out", f"be on the device of `x`, {device}", out_device)
+    if capabilities.is_read_only(out):
+        raise wrong_value("out", writable, "a read-only one")
+    if capabilities.repeats_elements(out):
+        raise wrong_value("out", writable, "one whose elements share memory")
 
 
 def within_table(

@@ -8,35 +8,9 @@ from typing import Any
 
 from array_api_compat import is_numpy_namespace
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import (
-    chunks_of,
-    current_device,
-    is_chunked,
-    is_concretely_true,
-    is_readable,
-    is_trained,
-    map_chunks,
-    rechunked,
-    search_sorted,
-)
-from positional_embeddings._core.checks import CheckedLayer
+from positional_embeddings._core import capabilities, checks, namespace
 from positional_embeddings._core.errors import shown, wrong_value
-from positional_embeddings._core.namespace import (
-    Device,
-    Dtype,
-    HostArray,
-    Namespace,
-    default_integer,
-    device_of,
-    dtype_name,
-    float_dtype,
-    namespace_of,
-    namespace_or_numpy,
-    random_generator,
-    select,
-    single_device,
-)
+from positional_embeddings._core.namespace import Device, Dtype, HostArray, Namespace
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -57,7 +31,7 @@ def part() -> Any:
     return field(metadata={"part": True})
 
 
-class WeightedLayer(CheckedLayer):
+class WeightedLayer(checks.CheckedLayer):
     """Base of frozen dataclasses that are equal if their options and their arrays are."""
 
     def __eq__(self, other: object) -> bool:
@@ -92,17 +66,17 @@ def set_weights(
     if given:
         xp, dtype, device = _library_of(given, shapes, xp, dtype, device)
     else:
-        xp = namespace_or_numpy(xp)
+        xp = namespace.namespace_or_numpy(xp)
     if len(given) < len(shapes) or layer.rng is not None:
-        generator = random_generator(layer.rng)
+        generator = namespace.random_generator(layer.rng)
     if len(given) < len(shapes):
-        dtype = float_dtype(dtype, xp.float32, xp, device)
+        dtype = namespace.float_dtype(dtype, xp.float32, xp, device)
         for name, shape in shapes.items():
             # Also for given arrays, so that a seed draws each array the same whatever is given.
             drawn = draw(generator, shape)
             if name not in given:
                 checks.set_fields(layer, **{name: xp.asarray(drawn, dtype=dtype, device=device)})
-    from_seed = not given and is_numpy_namespace(xp) and dtype_name(dtype) == "float32"
+    from_seed = not given and is_numpy_namespace(xp) and namespace.dtype_name(dtype) == "float32"
     seed = int(layer.rng) if from_seed and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)
     return xp
@@ -118,8 +92,8 @@ def set_padded_table(
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
     xp = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
     table = layer.embeddings
-    if not is_trained(table):
-        with current_device(xp, device_of(table)):
+    if not capabilities.is_trained(table):
+        with capabilities.current_device(xp, namespace.device_of(table)):
             table = zero_padding_idx(table, padding_idx, xp)
     checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)
 
@@ -128,7 +102,7 @@ def _library_of(
     given: dict[str, Any], shapes: Shapes, xp: Any, dtype: Any, device: Any
 ) -> tuple[Namespace, Dtype, Device]:
     """Check arrays that were given; return the namespace, dtype and device of the others."""
-    theirs = namespace_of(**given)
+    theirs = namespace.namespace_of(**given)
     checks.real_floating(theirs, **given)
     for name, array in given.items():
         if tuple(array.shape) != shapes[name]:
@@ -137,9 +111,9 @@ def _library_of(
     for option, value in (("dtype", dtype), ("device", device), ("xp", xp)):
         if value is not None and len(given) == len(shapes):
             raise wrong_value(option, "be left out where every array is given", shown(value))
-    if xp is not None and namespace_or_numpy(xp) is not theirs:
+    if xp is not None and namespace.namespace_or_numpy(xp) is not theirs:
         raise wrong_value("xp", "be the library of the given arrays", shown(xp))
-    on = device_of(like) if device is None else device
+    on = namespace.device_of(like) if device is None else device
     return theirs, like.dtype if dtype is None else dtype, on
 
 
@@ -167,11 +141,11 @@ def zero_padding_idx(table: Any, padding_idx: int | None, xp: Namespace, start: 
     """
     if padding_idx is None:
         return table
-    on = device_of(table)
+    on = namespace.device_of(table)
     stop = start + table.shape[1]
-    column = xp.arange(start, stop, dtype=default_integer(xp, on), device=on)
+    column = xp.arange(start, stop, dtype=namespace.default_integer(xp, on), device=on)
     # The table second, for `select` returns the dtype of the first.
-    return select(column != padding_idx, table, 0.0, xp)
+    return namespace.select(column != padding_idx, table, 0.0, xp)
 
 
 def embedding_lookup(
@@ -185,20 +159,22 @@ def embedding_lookup(
     """
     size = table.shape[1]
     indices = checked_indices(name, indices, size, xp)
-    if is_readable(indices):
+    if capabilities.is_readable(indices):
         taken = take_entries(table, indices, 1, xp)
     else:
         inside = (indices >= 0) & (indices < size)
         taken = take_entries(table, xp.where(inside, indices, 0), 1, xp)
-        taken = select(inside, taken, float("nan"), xp)
-    return taken if padding_idx is None else select(indices != padding_idx, taken, 0.0, xp)
+        taken = namespace.select(inside, taken, float("nan"), xp)
+    if padding_idx is None:
+        return taken
+    return namespace.select(indices != padding_idx, taken, 0.0, xp)
 
 
 def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
     """Return the entries of a table along an axis, which becomes the axes of the indices."""
     if indices.ndim == 1:
         return xp.take(table, indices, axis=axis)
-    if indices.ndim > 1 and is_chunked(indices):
+    if indices.ndim > 1 and capabilities.is_chunked(indices):
         return _take_by_chunks(table, indices, axis)
     flat = xp.reshape(indices, (prod(indices.shape),))
     taken = xp.take(table, flat, axis=axis)
@@ -208,18 +184,19 @@ def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
 def _take_by_chunks(table: Any, indices: Any, axis: int) -> Any:
     """Take the entries of each chunk of indices, from all along the axis, in one task."""
     rest = table.ndim - axis - 1
-    table = rechunked(table, {axis: (table.shape[axis],)})
-    lengths = chunks_of(table)
-    chunks = (*lengths[:axis], *chunks_of(indices), *lengths[axis + 1 :])
+    table = capabilities.rechunked(table, {axis: (table.shape[axis],)})
+    lengths = capabilities.chunks_of(table)
+    chunks = (*lengths[:axis], *capabilities.chunks_of(indices), *lengths[axis + 1 :])
     own = (..., *(None,) * (indices.ndim - 1), *(slice(None),) * rest)
     index = (*(None,) * axis, ..., *(None,) * rest)
     take = partial(_take_chunk, axis=axis, rest=rest)
-    return map_chunks(take, table[own], indices[index], chunks=chunks, dtype=table.dtype)
+    dtype = table.dtype
+    return capabilities.map_chunks(take, table[own], indices[index], chunks=chunks, dtype=dtype)
 
 
 def _take_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
-    xp = namespace_of(table=table)
-    indices = xp.asarray(indices, device=device_of(table))
+    xp = namespace.namespace_of(table=table)
+    indices = xp.asarray(indices, device=namespace.device_of(table))
     lacking = (0,) * (indices.ndim - axis - rest - 1)
     table = table[(..., *lacking, *(slice(None),) * rest)]
     return take_entries(table, indices[(*(0,) * axis, ..., *(0,) * rest)], axis, xp)
@@ -228,8 +205,9 @@ def _take_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
 def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
     """Check indices of a table where they can be read; return them in the default integer."""
     checks.integral(name, indices, xp)
-    wide = xp.astype(indices, default_integer(xp, device_of(indices)), copy=False)
-    if is_concretely_true(xp.any((wide < 0) | (wide >= size))):
+    dtype = namespace.default_integer(xp, namespace.device_of(indices))
+    wide = xp.astype(indices, dtype, copy=False)
+    if capabilities.is_concretely_true(xp.any((wide < 0) | (wide >= size))):
         lowest = int(xp.min(wide))
         wrong = lowest if lowest < 0 else int(xp.max(wide))
         raise wrong_value(name, f"be from 0 to {size - 1}", wrong)
@@ -244,9 +222,9 @@ def segment_sum(values: Any, segment_ids: Any, num_segments: int, xp: Namespace)
     """
     order = xp.argsort(segment_ids)
     level = xp.take(values, order, axis=1)
-    on = device_of(segment_ids)
+    on = namespace.device_of(segment_ids)
     edges = xp.arange(num_segments + 1, dtype=segment_ids.dtype, device=on)
-    edges = search_sorted(xp.take(segment_ids, order), edges, xp)
+    edges = capabilities.search_sorted(xp.take(segment_ids, order), edges, xp)
     start, stop = edges[:-1], edges[1:]
     total = xp.zeros((values.shape[0], num_segments), dtype=values.dtype, device=on)
     while level.shape[1] > 0:
@@ -270,11 +248,11 @@ def _same(first: Any, second: Any) -> bool:
     if not (hasattr(first, "shape") and hasattr(second, "shape")):
         return bool(first == second)
     try:
-        xp = namespace_of(first=first, second=second)
+        xp = namespace.namespace_of(first=first, second=second)
     except TypeError:
         return False
-    alike = first.dtype == second.dtype and single_device(first) == single_device(second)
-    if not alike or tuple(first.shape) != tuple(second.shape):
+    described = [(a.dtype, namespace.single_device(a), tuple(a.shape)) for a in (first, second)]
+    if described[0] != described[1]:
         return False
     both_nan = (first != first) & (second != second)  # noqa: PLR0124
     return bool(xp.all((first == second) | both_nan))

@@ -2,14 +2,8 @@
 
 from typing import Any
 
-from positional_embeddings._core import axes, checks
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Namespace,
-    compute_dtype,
-    namespace_of,
-)
+from positional_embeddings._core import axes, checks, namespace
+from positional_embeddings._core.namespace import Array, ArrayT, Namespace
 
 
 def add_positional_encoding(
@@ -56,7 +50,7 @@ def add_positional_encoding(
     >>> add_positional_encoding(x, sinusoidal_encoding(np.arange(3), 4))[:, 1, 0].round(2)
     array([0.84, 0.54, 0.01, 1.  ])
     """
-    xp = namespace_of(x=x, encoding=encoding)
+    xp = namespace.namespace_of(x=x, encoding=encoding)
     checks.real_floating(xp, x=x, encoding=encoding)
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, x)
     return add_wide(x, _align_encoding(encoding, x, feature, seq, xp), xp)
@@ -98,12 +92,12 @@ def add_positional_encoding_vjp(
     >>> bool(np.all(grad_encoding == 2))
     True
     """
-    xp = namespace_of(grad=grad, encoding=encoding)
+    xp = namespace.namespace_of(grad=grad, encoding=encoding)
     checks.real_floating(xp, grad=grad, encoding=encoding)
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, grad, "grad")
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
-    wide = xp.astype(grad, compute_dtype(grad.dtype, xp), copy=False)
+    wide = xp.astype(grad, namespace.compute_dtype(grad.dtype, xp), copy=False)
     total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
     if encoding.ndim == 2:
         total = total[tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))]
@@ -123,7 +117,7 @@ def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace
 
 def add_wide(x: ArrayT, encoding: Any, xp: Namespace) -> ArrayT:
     """Add in float32 if `x` is of half precision, and return the dtype of `x`."""
-    dtype = compute_dtype(x.dtype, xp)
+    dtype = namespace.compute_dtype(x.dtype, xp)
     wide = xp.astype(x, dtype, copy=False) + xp.astype(encoding, dtype, copy=False)
     encoded: ArrayT = xp.astype(wide, x.dtype, copy=False)
     return encoded

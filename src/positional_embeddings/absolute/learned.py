@@ -4,38 +4,16 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import prod
 from typing import Any
 
-from positional_embeddings._core import axes, checks
+from positional_embeddings._core import axes, checks, namespace, weights
 from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber, Rate
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Dtype,
-    Namespace,
-    compute_dtype,
-    default_integer,
-    device_of,
-    drop_none,
-    host,
-    namespace_of,
-)
-from positional_embeddings._core.weights import (
-    WeightedLayer,
-    checked_indices,
-    embedding_lookup,
-    segment_sum,
-    set_padded_table,
-    truncated_normal,
-    weight,
-    zero_padding_idx,
-)
+from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace, host
 from positional_embeddings.absolute.add import add_wide
 from positional_embeddings.layers.dropout import dropout
 
 
 @dataclass(frozen=True, eq=False)
-class LearnedPE(WeightedLayer):
+class LearnedPE(weights.WeightedLayer):
     """Learned positional encoding, added to the features.
 
     Immutable: `dataclasses.replace` gives a copy with another table. Load the table of a
@@ -98,7 +76,7 @@ class LearnedPE(WeightedLayer):
     rng: Any = field(default=None, compare=False)
     feature_axis: int = 0
     seq_axis: int = 1
-    embeddings: Any = weight()
+    embeddings: Any = weights.weight()
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
@@ -108,7 +86,8 @@ class LearnedPE(WeightedLayer):
         feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
         checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis)
         shape = (self.embedding_size, self.max_len)
-        set_padded_table(self, shape, truncated_normal(self.init_std), xp, dtype, device)
+        draw = weights.truncated_normal(self.init_std)
+        weights.set_padded_table(self, shape, draw, xp, dtype, device)
 
     def __call__(
         self, x: ArrayT, /, *, positions: Array | None = None, offset: int = 0, rng: Any = None
@@ -143,7 +122,7 @@ class LearnedPE(WeightedLayer):
             If `x` or `positions` has the wrong shape, a position lies outside the table, or both
             `positions` and `offset` are given. Positions whose values cannot be read give NaN.
         """
-        xp = namespace_of(x=x, **drop_none(positions=positions), embeddings=self.embeddings)
+        xp = self._namespace(positions, x=x)
         encoded = add_wide(x, self._vectors(x, positions, offset, xp), xp)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
@@ -182,9 +161,9 @@ class LearnedPE(WeightedLayer):
         >>> encoding.shape, np.array_equal(x + encoding, pe(x))
         ((1, 3, 4), True)
         """
-        xp = namespace_of(like=like, **drop_none(positions=positions), embeddings=self.embeddings)
+        xp = self._namespace(positions, like=like)
         vectors = self._vectors(like, positions, offset, xp, "like")
-        encoding: ArrayT = xp.astype(vectors, compute_dtype(like.dtype, xp), copy=True)
+        encoding: ArrayT = xp.astype(vectors, namespace.compute_dtype(like.dtype, xp), copy=True)
         return encoding
 
     def vjp(
@@ -212,25 +191,25 @@ class LearnedPE(WeightedLayer):
         TypeError, ValueError
             As the call; positions outside the table whose values cannot be read get no gradient.
         """
-        xp = namespace_of(grad=grad, **drop_none(positions=positions), embeddings=self.embeddings)
+        xp = self._namespace(positions, grad=grad)
         columns, own = self._columns(grad, positions, offset, xp, "grad")
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in own)
-        wide = xp.astype(grad, compute_dtype(grad.dtype, xp), copy=False)
+        wide = xp.astype(grad, namespace.compute_dtype(grad.dtype, xp), copy=False)
         wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
         lengths = tuple(grad.shape[axis] for axis in own[1:])
         flat = xp.permute_dims(wide, (*own, *others))
         flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
         if positions is None:
-            size, kind = self.embedding_size, {"dtype": flat.dtype, "device": device_of(grad)}
-            before = xp.zeros((size, columns.start), **kind)
-            after = xp.zeros((size, self.max_len - columns.stop), **kind)
+            like: dict[str, Any] = {"dtype": flat.dtype, "device": namespace.device_of(grad)}
+            before = xp.zeros((self.embedding_size, columns.start), **like)
+            after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **like)
             total = xp.concat([before, flat, after], axis=1)
         else:
-            indices = checked_indices("positions", positions, self.max_len, xp)
+            indices = weights.checked_indices("positions", positions, self.max_len, xp)
             indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
-            total = segment_sum(flat, indices, self.max_len, xp)
-        total = zero_padding_idx(total, self.padding_idx, xp)
+            total = weights.segment_sum(flat, indices, self.max_len, xp)
+        total = weights.zero_padding_idx(total, self.padding_idx, xp)
         return grad, xp.astype(total, self.embeddings.dtype, copy=False)
 
     def resize(self, max_len: int) -> "LearnedPE":
@@ -266,14 +245,15 @@ class LearnedPE(WeightedLayer):
         max_len = checks.length_in_memory("max_len", max_len)
         if self.padding_idx is not None:
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
-        xp = namespace_of(embeddings=self.embeddings)
-        on, dtype = device_of(self.embeddings), compute_dtype(self.embeddings.dtype, xp)
+        xp = namespace.namespace_of(embeddings=self.embeddings)
+        on, own = namespace.device_of(self.embeddings), self.embeddings.dtype
+        dtype, integer = namespace.compute_dtype(own, xp), namespace.default_integer(xp, on)
         # New position j is at j * (old - 1) / (new - 1) among the old ones.
         steps = max(max_len - 1, 1)
         left, rest = host.divmod(host.arange(max_len) * (self.max_len - 1), steps)
         right = host.minimum(left + 1, self.max_len - 1)
         fraction = xp.asarray(rest / steps, dtype=dtype, device=on)
-        wide, integer = xp.astype(self.embeddings, dtype, copy=False), default_integer(xp, on)
+        wide = xp.astype(self.embeddings, dtype, copy=False)
         before, after = (
             xp.take(wide, xp.asarray(index, dtype=integer, device=on), axis=1)
             for index in (left, right)
@@ -281,8 +261,11 @@ class LearnedPE(WeightedLayer):
         # Zero times infinity would be NaN.
         after = xp.where(fraction > 0, after, 0)
         table = before * (1 - fraction) + after * fraction
-        table = xp.astype(table, self.embeddings.dtype, copy=False)
-        return replace(self, max_len=max_len, embeddings=table)
+        return replace(self, max_len=max_len, embeddings=xp.astype(table, own, copy=False))
+
+    def _namespace(self, positions: Array | None, **arrays: Array) -> Namespace:
+        given = arrays | namespace.drop_none(positions=positions)
+        return namespace.namespace_of(**given, embeddings=self.embeddings)
 
     def _vectors(
         self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
@@ -291,10 +274,10 @@ class LearnedPE(WeightedLayer):
         columns, own = self._columns(x, positions, offset, xp, name)
         if positions is None:
             vectors = self.embeddings[:, columns]
-            vectors = zero_padding_idx(vectors, self.padding_idx, xp, columns.start)
+            vectors = weights.zero_padding_idx(vectors, self.padding_idx, xp, columns.start)
         else:
             table, padding_idx = self.embeddings, self.padding_idx
-            vectors = embedding_lookup("positions", positions, table, xp, padding_idx)
+            vectors = weights.embedding_lookup("positions", positions, table, xp, padding_idx)
         return axes.expand_to_axes(vectors, own, x.ndim, xp)
 
     def _columns(
@@ -305,7 +288,7 @@ class LearnedPE(WeightedLayer):
         offset = checks.non_negative_integer("offset", offset)
         checks.no_positions_and_offset(positions, offset)
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
-        axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
+        axes.features(x, self.embedding_size, "embedding_size", feature, name)
         if positions is not None:
             own = [feature, *axes.position_axes(positions, x, feature, seq, xp)]
             return slice(0, self.max_len), own

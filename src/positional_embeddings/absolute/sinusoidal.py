@@ -6,32 +6,9 @@ from functools import partial
 from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
-from positional_embeddings._core import axes, checks
-from positional_embeddings._core.axes import RowAxis, target_of
-from positional_embeddings._core.checks import (
-    CheckedLayer,
-    FeatureCount,
-    PositionCount,
-    PositiveNumber,
-    Rate,
-)
+from positional_embeddings._core import axes, checks, namespace
 from positional_embeddings._core.errors import shown, wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Dtype,
-    HostArray,
-    Namespace,
-    compute_dtype,
-    default_integer,
-    device_of,
-    drop_none,
-    feature_dtype,
-    host_constant,
-    is_real_floating,
-    namespace_of,
-    widest_float,
-)
+from positional_embeddings._core.namespace import Array, ArrayT, Dtype, HostArray, Namespace
 from positional_embeddings.absolute.add import add_wide
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import (
@@ -156,7 +133,7 @@ def sinusoidal_encoding(
     >>> sinusoidal_encoding(np.arange(1500), 384, preset="whisper").shape
     (384, 1500)
     """
-    xp = namespace_of(positions=positions)
+    xp = namespace.namespace_of(positions=positions)
     checks.real("positions", positions, xp)
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
@@ -170,9 +147,9 @@ def sinusoidal_encoding(
     }
     family = _family(preset, dim, {name: o for name, o in given.items() if o is not None})
     scale = _angle_scale(family, length, preset)
-    dtype = feature_dtype(positions, dtype, xp)
+    dtype = namespace.feature_dtype(positions, dtype, xp)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
-    work = compute_dtype(dtype, xp)
+    work = namespace.compute_dtype(dtype, xp)
     cos, sin = cos_sin(_shifted(positions, family.start, xp), frequencies, work, xp)
     if family.amplitude != 1:
         cos, sin = family.amplitude * cos, family.amplitude * sin
@@ -188,30 +165,20 @@ def arranged(
     xp: Namespace,
     *,
     cos_first: bool = False,
-    axis: RowAxis = 0,
+    axis: axes.RowAxis = 0,
 ) -> Any:
     """Put cosines and sines along an axis of `dim` features; what lacks is zeros."""
-    on, count = device_of(sin), sin.shape[axis]
-    first, second = (cos, sin) if cos_first else (sin, cos)
-    features = range(min(dim, 2 * count))
-    interleaved = arrangement == "interleaved"
-    frequency = [i // 2 if interleaved else i % count for i in features]
-    is_first = [i % 2 == 0 if interleaved else i < count for i in features]
-    padding = dim - len(features)
-
-    def along_axis(values: list[bool]) -> Any:
-        array = xp.asarray(values, dtype=xp.bool, device=on)
-        return array if axis == -1 else array[(..., *(None,) * (sin.ndim - 1))]
-
-    order = xp.asarray(frequency + [0] * padding, dtype=default_integer(xp, on), device=on)
-    both = xp.where(
-        along_axis(is_first + [False] * padding),
-        xp.take(first, order, axis=axis),
-        xp.take(second, order, axis=axis),
-    )
-    if not padding:
-        return both
-    return xp.where(along_axis([True] * len(features) + [False] * padding), both, 0.0)
+    on, count = namespace.device_of(sin), sin.shape[axis]
+    parts = [cos, sin] if cos_first else [sin, cos]
+    order = list(range(2 * count))
+    if arrangement == "interleaved":
+        order = [i // 2 + i % 2 * count for i in order]
+    if dim > 2 * count:
+        like = sin[:1, ...] if axis == 0 else sin[..., :1]
+        parts.append(xp.zeros_like(like))
+        order += [2 * count] * (dim - 2 * count)
+    index = xp.asarray(order[:dim], dtype=namespace.default_integer(xp, on), device=on)
+    return xp.take(xp.concat(parts, axis=axis), index, axis=axis)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -251,7 +218,7 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
     return _full_turn_over(length, "1e-6" if preset == "detr" else "0")
 
 
-@host_constant
+@namespace.host_constant
 def _full_turn_over(length: float, more: str) -> str:
     with localcontext(DIGITS):
         return str(TWO_PI / (Decimal(length) + Decimal(more)))
@@ -260,15 +227,15 @@ def _full_turn_over(length: float, more: str) -> str:
 def _shifted(positions: Any, start: int, xp: Namespace) -> Any:
     if start == 0:
         return positions
-    if is_real_floating(positions.dtype, xp):
-        wide = widest_float(xp, device_of(positions))
+    if namespace.is_real_floating(positions.dtype, xp):
+        wide = namespace.widest_float(xp, namespace.device_of(positions))
     else:
-        wide = default_integer(xp, device_of(positions))
+        wide = namespace.default_integer(xp, namespace.device_of(positions))
     return xp.astype(positions, wide, copy=False) + start
 
 
 @dataclass(frozen=True)
-class AbsolutePE(CheckedLayer):
+class AbsolutePE(checks.CheckedLayer):
     """Sinusoidal position encoding, added to the features.
 
     Immutable, and tied to no library: its table is made for the library, device and dtype of
@@ -315,12 +282,12 @@ class AbsolutePE(CheckedLayer):
     True
     """
 
-    embedding_size: FeatureCount
-    max_len: PositionCount
-    base: PositiveNumber = 10_000
+    embedding_size: checks.FeatureCount
+    max_len: checks.PositionCount
+    base: checks.PositiveNumber = 10_000
     _: KW_ONLY
     arrangement: Annotated[Arrangement, checks.one_of(Arrangement)] = "interleaved"
-    dropout: Rate = 0.0
+    dropout: checks.Rate = 0.0
     feature_axis: int = 0
     seq_axis: int = 1
     _tables: PositionTables = field(init=False, repr=False, compare=False)
@@ -375,7 +342,7 @@ class AbsolutePE(CheckedLayer):
             If `x` or `positions` has the wrong shape, the sequence reaches past the
             table, or both `positions` and `offset` are given.
         """
-        xp = namespace_of(x=x, **drop_none(positions=positions))
+        xp = namespace.namespace_of(x=x, **namespace.drop_none(positions=positions))
         (encoding,) = self._tables.tables_for(self._check(x, positions, offset, xp, "x"))
         encoded = add_wide(x, encoding, xp)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
@@ -416,7 +383,7 @@ class AbsolutePE(CheckedLayer):
         >>> np.array_equal(add_positional_encoding(x, encoding), pe(x, offset=5))
         True
         """
-        xp = namespace_of(like=like, **drop_none(positions=positions))
+        xp = namespace.namespace_of(like=like, **namespace.drop_none(positions=positions))
         request = self._check(like, positions, offset, xp, "like")
         (encoding,) = self._tables.kept_tables_for(request)
         return encoding  # type: ignore[no-any-return]
@@ -428,8 +395,8 @@ class AbsolutePE(CheckedLayer):
         checks.real_floating(xp, **{name: x})
         offset = checks.non_negative_integer("offset", offset)
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
-        axes.features(x, self.embedding_size, "embedding_size", feature, seq, name)
-        return self._tables.check(target_of(x, feature, seq, xp, name), positions, offset)
+        axes.features(x, self.embedding_size, "embedding_size", feature, name)
+        return self._tables.check(axes.target_of(x, feature, seq, xp, name), positions, offset)
 
     @property
     def embeddings(self) -> HostArray:
@@ -438,6 +405,6 @@ class AbsolutePE(CheckedLayer):
 
 
 def _arranged_tables(
-    cos: Any, sin: Any, xp: Namespace, row_axis: RowAxis, *, dim: int, arrangement: str
+    cos: Any, sin: Any, xp: Namespace, row_axis: axes.RowAxis, *, dim: int, arrangement: str
 ) -> tuple[Any]:
     return (arranged(cos, sin, dim, arrangement, xp, axis=row_axis),)

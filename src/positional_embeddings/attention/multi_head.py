@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.axes import length, other_order
+from positional_embeddings._core.axes import length
 from positional_embeddings._core.capabilities import without_autocast
 from positional_embeddings._core.checks import FeatureCount, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
@@ -241,15 +241,11 @@ def _with_heads(
     }
     if not (fits.get(array.ndim) and all(map(checks.fits, shape, scores))):
         by_key = "({}, {}".format(*scores)
-        hint = ""
-        if array.ndim in (3, 4) and name == kind:
-            hint = other_order(name, shape, (0, 1), (*scores, third) if array.ndim == 3 else target)
         raise wrong_value(
             name,
             f"have shape {by_key}), {by_key}, n), with n one of 1, {third} ({axis}) and "
             f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts",
             shape,
-            hint,
         )
     if array.ndim == 2:
         return array[:, :, None, None]

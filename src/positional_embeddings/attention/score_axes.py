@@ -81,12 +81,7 @@ class ScoreLayout(NamedTuple):
         lengths = dict(zip(own, (q_len, k_len), strict=True))
         shape = tuple(lengths.get(axis, n) for axis, n in enumerate(self.shape))
         meaning = f"queries on axis {own[0]}, keys on axis {own[1]}"
-        try:
-            array = axes.align_axes(name, array, own, shape, meaning)
-        except ValueError as error:
-            message = f"{error}{self._hint(name, tuple(array.shape), shape)}"
-            raise ValueError(message) from None
-        return self.to_rows(array, own, xp)
+        return self.to_rows(axes.align_axes(name, array, own, shape, meaning), own, xp)
 
     def align_mask_or_bias(self, kind: str, array: Any, xp: Namespace) -> Any:
         """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows."""
@@ -119,20 +114,6 @@ class ScoreLayout(NamedTuple):
         if checks.differ(size, n):
             raise wrong_value(kind, f"be for {n} {what}, as axis {axis} of `q` has", size)
         return axis
-
-    def _hint(self, name: str, given: tuple[Any, ...], shape: tuple[Any, ...]) -> str:
-        """Return what would make the shape of a mask or a bias fit, if the shape tells it."""
-        if not name.isidentifier():
-            return ""
-        n = self.shape[-2]
-        others = self.shape[: len(given) - 2] if len(given) == len(shape) else ()
-        fits_last = given[len(others) :] == (n, n) and all(map(checks.fits, given, others))
-        if len(shape) > 2 and self.score_axes == (0, 1) and fits_last:
-            return (
-                f" q has its sequence on axis {len(shape) - 2} and its features on axis "
-                f"{len(shape) - 1}? pass feature_axis=-1, seq_axis=-2."
-            )
-        return axes.other_order(name, given, self.score_axes, shape)
 
 
 def score_layout(

@@ -5,21 +5,10 @@ from functools import partial
 from math import frexp, ldexp
 from typing import Any
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.capabilities import exact_remainder
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    Dtype,
-    HostArray,
-    Namespace,
-    compute_dtype,
-    default_integer,
-    feature_dtype,
-    host,
-    host_constant,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import Array, Dtype, HostArray, Namespace, host
 from positional_embeddings.angles.cos_sin import Work, cos_sin_of_phase, integer_limbs, work_for
 from positional_embeddings.coordinates.fourier import (
     each_checked,
@@ -109,15 +98,14 @@ def cyclic_encoding(
     >>> np.array_equal(features[4:, 0], features[4:, 1])  # the same time of year
     True
     """
-    xp = namespace_of(x=x)
+    xp = namespace.namespace_of(x=x)
     checks.real("x", x, xp)
     periods = one_or_each("period", period, wavelength)
     counts = harmonic_counts(harmonics, len(periods))
     count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts)) // 2
-    dtype = feature_dtype(x, dtype, xp)
-    compute = partial(
-        _cos_sin, periods=periods, counts=counts, dtype=compute_dtype(dtype, xp), xp=xp
-    )
+    dtype = namespace.feature_dtype(x, dtype, xp)
+    work = namespace.compute_dtype(dtype, xp)
+    compute = partial(_cos_sin, periods=periods, counts=counts, dtype=work, xp=xp)
     return sines_and_cosines(x, compute, count, "interleaved", dtype, xp)
 
 
@@ -156,7 +144,8 @@ def _cos_sin(
     reduced = _within_half(x, by_row(parts[0]), work)
     rows = [i for i, count in enumerate(counts) for _ in range(count)]
     if len(periods) > 1:
-        index = xp.asarray(rows, dtype=default_integer(xp, work.device), device=work.device)
+        integer = namespace.default_integer(xp, work.device)
+        index = xp.asarray(rows, dtype=integer, device=work.device)
         reduced = xp.take(reduced, index, axis=0)
     harmonic = by_row([float(h) for count in counts for h in range(1, count + 1)])
     period, unit, upper, lower = (by_row([numbers[i] for i in rows]) for numbers in parts)
@@ -193,7 +182,7 @@ def _within_half(x: Any, period: Any, work: Work) -> Any:
     return first
 
 
-@host_constant
+@namespace.host_constant
 def _period_parts(is_double: bool, *periods: float) -> list[list[float]]:  # noqa: FBT001
     """Return periods, units of the first part of a coordinate, and both parts of a quarter."""
     dtype, digits = (host.float64, 53) if is_double else (host.float32, 24)

@@ -6,21 +6,11 @@ from functools import partial
 from math import ldexp
 from typing import Any, Literal
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.namespace import (
-    Array,
-    Dtype,
-    HostArray,
-    Namespace,
-    compute_dtype,
-    feature_dtype,
-    host,
-    host_constant,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import Array, Dtype, HostArray, Namespace, host
 from positional_embeddings._core.remedies import remedy_for
 from positional_embeddings.absolute.sinusoidal import ARRANGEMENTS, Arrangement, arranged
 from positional_embeddings.angles.cos_sin import cos_sin
@@ -105,14 +95,15 @@ def fourier_encoding(
     >>> fourier_encoding(points, preset="nerf").shape
     (20, 3, 1024)
     """
-    xp = namespace_of(x=x)
+    xp = namespace.namespace_of(x=x)
     checks.real("x", x, xp)
     lengths = _wavelengths(wavelengths, preset)
     checks.choice("arrangement", arrangement, ARRANGEMENTS)
-    dtype = feature_dtype(x, dtype, xp)
+    dtype = namespace.feature_dtype(x, dtype, xp)
     count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths)) // 2
     frequencies = Frequencies(_cycles(*lengths))
-    compute = partial(cos_sin, frequencies=frequencies, dtype=compute_dtype(dtype, xp), xp=xp)
+    work = namespace.compute_dtype(dtype, xp)
+    compute = partial(cos_sin, frequencies=frequencies, dtype=work, xp=xp)
     return sines_and_cosines(x, compute, count, arrangement, dtype, xp)
 
 
@@ -211,7 +202,7 @@ def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
     return one_or_each("wavelengths", wavelengths, wavelength)
 
 
-@host_constant
+@namespace.host_constant
 def _cycles(*wavelengths: float) -> str:
     """Return the digits of the cycles to a unit."""
     with localcontext(DIGITS):

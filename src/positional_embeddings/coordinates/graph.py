@@ -2,22 +2,10 @@
 
 from typing import Any, Literal, get_args
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.capabilities import is_concretely_true, without_autocast
 from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    Dtype,
-    Namespace,
-    compute_dtype,
-    default_integer,
-    device_of,
-    feature_dtype,
-    is_dtype,
-    is_real_floating,
-    namespace_of,
-    widest_float,
-)
+from positional_embeddings._core.namespace import Array, Dtype, Namespace
 
 Laplacian = Literal["normalized", "combinatorial"]
 
@@ -104,7 +92,7 @@ def graph_laplacian_encoding(
     array([[ 0.65,  0.27, -0.27, -0.65],
            [ 0.5 , -0.5 , -0.5 ,  0.5 ]])
     """
-    xp = namespace_of(adjacency=adjacency)
+    xp = namespace.namespace_of(adjacency=adjacency)
     nodes = _node_count(adjacency, xp)
     k = checks.feature_count("k", k)
     checks.choice("laplacian", laplacian, get_args(Laplacian))
@@ -114,7 +102,7 @@ def graph_laplacian_encoding(
         raise wrong_type("adjacency", what, kind_of(adjacency), hint)
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
-    dtype = feature_dtype(adjacency, dtype, xp)
+    dtype = namespace.feature_dtype(adjacency, dtype, xp)
     weights = _symmetric_weights(adjacency, xp)
     degrees = xp.sum(weights, axis=-1)
     diagonal = degrees
@@ -123,7 +111,7 @@ def graph_laplacian_encoding(
         root = xp.where(has_edges, 1 / xp.sqrt(xp.where(has_edges, degrees, 1.0)), 0.0)
         weights = weights * root[..., :, None] * root[..., None, :]
         diagonal = xp.astype(has_edges, weights.dtype)
-    identity = xp.eye(nodes, dtype=weights.dtype, device=device_of(weights))
+    identity = xp.eye(nodes, dtype=weights.dtype, device=namespace.device_of(weights))
     # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
     _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
     chosen = vectors[..., 1 : k + 1]
@@ -177,15 +165,15 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
            [1. , 0.5, 0.5],
            [0. , 0. , 0. ]])
     """
-    xp = namespace_of(adjacency=adjacency)
+    xp = namespace.namespace_of(adjacency=adjacency)
     nodes = _node_count(adjacency, xp)
     steps = checks.feature_count("steps", steps)
-    dtype = feature_dtype(adjacency, dtype, xp)
+    dtype = namespace.feature_dtype(adjacency, dtype, xp)
     weights = _weights(adjacency, xp)
     degrees = xp.sum(weights, axis=-1, keepdims=True)
     one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
     # Of the main namespace: `linalg` is an extension that a library need not have.
-    is_diagonal = xp.eye(nodes, dtype=xp.bool, device=device_of(one_step))
+    is_diagonal = xp.eye(nodes, dtype=xp.bool, device=namespace.device_of(one_step))
     probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
     walk = one_step
     with without_autocast(walk):
@@ -199,7 +187,7 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
 
 def _node_count(adjacency: Any, xp: Namespace) -> Any:
     """Return the number of nodes after checking the kind and shape of the weights."""
-    if not is_dtype(adjacency.dtype, "bool", xp):
+    if not namespace.is_dtype(adjacency.dtype, "bool", xp):
         checks.real("adjacency", adjacency, xp)
     shape = tuple(adjacency.shape)
     if len(shape) < 2 or checks.differ(shape[-2], shape[-1]):
@@ -209,7 +197,8 @@ def _node_count(adjacency: Any, xp: Namespace) -> Any:
 
 def _weights(adjacency: Any, xp: Namespace) -> Any:
     """Return the weights in the widest float, after checking those that can be read."""
-    weights = xp.astype(adjacency, widest_float(xp, device_of(adjacency)), copy=False)
+    wide = namespace.widest_float(xp, namespace.device_of(adjacency))
+    weights = xp.astype(adjacency, wide, copy=False)
     what = "have finite weights of 0 or more"
     if is_concretely_true(xp.any(~xp.isfinite(weights))):
         raise wrong_value("adjacency", what, "NaN or infinity")
@@ -222,8 +211,8 @@ def _symmetric_weights(adjacency: Any, xp: Namespace) -> Any:
     """Return the mean of the weights of both directions, which differ by rounding alone."""
     weights = _weights(adjacency, xp)
     opposite = xp.matrix_transpose(weights)
-    narrow = compute_dtype(adjacency.dtype, xp)
-    eps = xp.finfo(narrow if is_real_floating(narrow, xp) else weights.dtype).eps
+    narrow = namespace.compute_dtype(adjacency.dtype, xp)
+    eps = xp.finfo(narrow if namespace.is_real_floating(narrow, xp) else weights.dtype).eps
     allowed = _ROUNDINGS * float(eps) * (weights + opposite)
     if is_concretely_true(xp.any(xp.abs(weights - opposite) > allowed)):
         hint = " Pass adjacency + adjacency.mT for the edges of both directions."
@@ -233,10 +222,10 @@ def _symmetric_weights(adjacency: Any, xp: Namespace) -> Any:
 
 def _with_fixed_signs(vectors: Any, xp: Namespace) -> Any:
     """Give vectors along the last axis the sign that makes the first of their largest positive."""
-    on, nodes = device_of(vectors), vectors.shape[-1]
+    on, nodes = namespace.device_of(vectors), vectors.shape[-1]
     magnitude = xp.abs(vectors)
     is_largest = magnitude >= (1 - _TIE) * xp.max(magnitude, axis=-1, keepdims=True)
-    node = xp.arange(nodes, dtype=default_integer(xp, on), device=on)
+    node = xp.arange(nodes, dtype=namespace.default_integer(xp, on), device=on)
     first = xp.min(xp.where(is_largest, node, nodes), axis=-1, keepdims=True)
     chosen = xp.sum(xp.where(node == first, vectors, 0.0), axis=-1, keepdims=True)
     return xp.where(chosen < 0, -vectors, vectors)

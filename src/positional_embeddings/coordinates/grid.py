@@ -4,20 +4,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.capabilities import on_given_device
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Device,
-    Dtype,
-    Namespace,
-    check_real_dtype,
-    default_float,
-    default_integer,
-    float_dtype,
-    is_dtype,
-    namespace_or_numpy,
-)
+from positional_embeddings._core.namespace import Device, Dtype, Namespace
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 
 # So many coordinates have an encoding that others know.
@@ -61,12 +51,12 @@ def grid_positions(
            [0, 1, 2, 0, 1, 2]])
     """
     sizes = _sizes(shape)
-    xp = namespace_or_numpy(xp)
+    xp = namespace.namespace_or_numpy(xp)
     if dtype is not None:
-        check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
-        if is_dtype(dtype, "integral", xp) and max(sizes) - 1 > xp.iinfo(dtype).max:
+        namespace.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
+        if namespace.is_dtype(dtype, "integral", xp) and max(sizes) - 1 > xp.iinfo(dtype).max:
             raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
-    point = xp.arange(prod(sizes), dtype=default_integer(xp, device), device=device)
+    point = xp.arange(prod(sizes), dtype=namespace.default_integer(xp, device), device=device)
     coordinates = []
     for size in reversed(sizes):
         coordinates.append(xp.remainder(point, size))
@@ -136,12 +126,12 @@ def grid_encoding(
     if len(sizes) > _MOST_COORDINATES:
         raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", tuple(sizes))
     dim = checks.feature_count("dim", dim)
-    xp = namespace_or_numpy(xp)
-    dtype = float_dtype(dtype, default_float(xp, device), xp, device)
+    xp = namespace.namespace_or_numpy(xp)
+    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, device), xp, device)
     channels = 2 * -(-dim // (2 * len(sizes)))
     parts = []
     for axis, size in enumerate(sizes):
-        index = xp.arange(size, dtype=default_integer(xp, device), device=device)
+        index = xp.arange(size, dtype=namespace.default_integer(xp, device), device=device)
         encoding = sinusoidal_encoding(index, channels, base=base, dtype=dtype)
         kept = min(channels, max(0, dim - axis * channels))
         along = [size if i == axis else 1 for i in range(len(sizes))]

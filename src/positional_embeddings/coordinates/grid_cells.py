@@ -4,19 +4,9 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from typing import Any, Literal, get_args
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    Dtype,
-    HostArray,
-    Namespace,
-    device_of,
-    feature_dtype,
-    host_constant,
-    namespace_of,
-    widest_float,
-)
+from positional_embeddings._core.namespace import Array, Dtype, HostArray, Namespace
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.coordinates.fourier import one_or_each, wavelength
@@ -98,14 +88,16 @@ def grid_cell_encoding(
            [0.  , 0.  ],
            [1.  , 1.  ]])
     """
-    xp = namespace_of(points=points)
+    xp = namespace.namespace_of(points=points)
     checks.real("points", points, xp)
-    _check_coordinates(points)
+    shape = tuple(points.shape)
+    if not shape or checks.differ(shape[0], 2):
+        raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
     lengths = one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("kind", kind, get_args(Kind))
     encode, features = (_theory, 6) if kind == "theory" else (_grid, 4)
     checks.feature_count(f"{features} * len(wavelengths)", features * len(lengths))
-    dtype = feature_dtype(points, dtype, xp)
+    dtype = namespace.feature_dtype(points, dtype, xp)
     waves = encode(points, lengths, xp)
     encoding = xp.reshape(waves, (waves.shape[0] * waves.shape[1], *waves.shape[2:]))
     return xp.astype(encoding, dtype, copy=False)
@@ -134,22 +126,12 @@ def _grid(points: Any, lengths: list[float], xp: Namespace) -> Any:
 
 
 def _waves(positions: Any, frequencies: str, xp: Namespace) -> tuple[Any, Any]:
-    wide = widest_float(xp, device_of(positions))
+    wide = namespace.widest_float(xp, namespace.device_of(positions))
     return cos_sin(positions, Frequencies(frequencies), wide, xp)
 
 
-@host_constant
+@namespace.host_constant
 def _frequencies(part: str, *lengths: float) -> str:
     """Return the digits of frequencies: a part of a cycle in each length."""
     with localcontext(DIGITS):
         return " ".join(str(Decimal(part) / Decimal(length)) for length in lengths)
-
-
-def _check_coordinates(points: Any) -> None:
-    shape = tuple(points.shape)
-    if not shape or checks.differ(shape[0], 2):
-        last = len(shape) > 1 and shape[-1] == 2
-        hint = " Pass moveaxis(points, -1, 0) if the coordinates are on its last axis."
-        raise wrong_value(
-            "points", "have shape (2, ...), both coordinates first", shape, hint if last else ""
-        )

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import HostArray, host, namespace_of
+from positional_embeddings._core.namespace import host, namespace_of
 from positional_embeddings.absolute.sinusoidal import ARRANGEMENTS, Arrangement, sinusoidal_encoding
 from positional_embeddings.coordinates.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
 from positional_embeddings.coordinates.cyclic import cyclic_encoding, harmonic_counts
+from positional_embeddings.coordinates.dates import Times
 from positional_embeddings.coordinates.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
 from positional_embeddings.coordinates.spans import (
@@ -26,14 +27,6 @@ from positional_embeddings.coordinates.spans import (
     order_of_places,
 )
 from positional_embeddings.coordinates.sphere import spherical_encoding
-
-
-class Times(NamedTuple):
-    """Times, NumPy datetime64; both are the same without a zone."""
-
-    wall: HostArray
-    utc: HostArray
-    zone: str | None  # whose clock it is; None if not known
 
 
 class Coordinate(NamedTuple):

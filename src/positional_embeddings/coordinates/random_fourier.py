@@ -7,21 +7,10 @@ from math import sqrt
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
-from positional_embeddings._core import axes, checks
+from positional_embeddings._core import axes, checks, namespace
 from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    Dtype,
-    HostArray,
-    compute_dtype,
-    feature_dtype,
-    host,
-    host_constant,
-    is_real_number,
-    namespace_of,
-    random_generator,
-)
+from positional_embeddings._core.namespace import Array, Dtype, HostArray, host
 from positional_embeddings.absolute.sinusoidal import arranged
 from positional_embeddings.angles.cos_sin import (
     MOST_COORDINATES,
@@ -151,7 +140,7 @@ def random_fourier_encoding(
            [1. , 1. , 0.9],
            [0.8, 0.9, 1. ]])
     """
-    xp = namespace_of(x=x)
+    xp = namespace.namespace_of(x=x)
     checks.real("x", x, xp)
     if not x.ndim:
         raise wrong_value("x", "have its coordinates on axis 0", "shape ()", " Pass x[None].")
@@ -161,10 +150,10 @@ def random_fourier_encoding(
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
     digits = _digits(spectrum, dim // 2, rng)
-    dtype = feature_dtype(x, dtype, xp)
+    dtype = namespace.feature_dtype(x, dtype, xp)
     coordinates = [x[i, ...] for i in range(count)]
     frequencies = [Frequencies(of_coordinate) for of_coordinate in digits]
-    work, amplitude = compute_dtype(dtype, xp), sqrt(2 / dim)
+    work, amplitude = namespace.compute_dtype(dtype, xp), sqrt(2 / dim)
     if is_host_array(x) and count <= MOST_COORDINATES:
         features = host.empty((dim, x[0].size), dtype=dtype)
         points = host.reshape(x, (count, x[0].size))
@@ -226,14 +215,14 @@ def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
         what = "be a non-negative integer seed or a numpy.random.Generator"
         hint = " Pass one seed for all points that are compared, such as queries and keys."
         raise wrong_type("rng", what, "None", hint)
-    if isinstance(rng, Integral) and is_real_number(rng):
+    if isinstance(rng, Integral) and namespace.is_real_number(rng):
         return _drawn_from_seed(count, int(rng), *spectrum)
-    return _drawn(spectrum, count, random_generator(rng))
+    return _drawn(spectrum, count, namespace.random_generator(rng))
 
 
-@host_constant
+@namespace.host_constant
 def _drawn_from_seed(count: int, seed: int, *spectrum: Any) -> tuple[str, ...]:
-    return _drawn(_Spectrum(*spectrum), count, random_generator(seed))
+    return _drawn(_Spectrum(*spectrum), count, namespace.random_generator(seed))
 
 
 def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> tuple[str, ...]:

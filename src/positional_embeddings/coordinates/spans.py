@@ -10,7 +10,7 @@ from typing import Any
 
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import is_real_number
-from positional_embeddings._core.remedies import remedy_for_span
+from positional_embeddings._core.remedies import remedy_for_times
 from positional_embeddings.coordinates.calendar import (
     CALENDAR,
     DAY,
@@ -89,7 +89,7 @@ def check_spans(
     for span in checked:
         if not of_times:
             if not is_real_number(span):
-                hint = remedy_for_span(name, span, "/")
+                hint = remedy_for_times(name, span)
                 raise wrong_type(name, f"be numbers for {whose}", shown(span), hint)
             in_range(name, span)
         elif is_timedelta(span):

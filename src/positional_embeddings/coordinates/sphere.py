@@ -6,23 +6,11 @@ from itertools import product
 from math import pi, sqrt
 from typing import Any, Literal, get_args
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.capabilities import is_concretely_true, supports_inplace
 from positional_embeddings._core.errors import shown, wrong_value
 from positional_embeddings._core.memory import block_lengths, cuts
-from positional_embeddings._core.namespace import (
-    Array,
-    Device,
-    Dtype,
-    Namespace,
-    default_float,
-    device_of,
-    float_dtype,
-    host_constant,
-    is_real_floating,
-    namespace_of,
-    widest_float,
-)
+from positional_embeddings._core.namespace import Array, Device, Dtype, Namespace
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, Frequencies
 
@@ -131,42 +119,37 @@ def spherical_encoding(
     >>> spherical_encoding(np.arange(-90, 91)[:, None], np.arange(360), 4).shape
     (25, 181, 360)
     """
-    xp = namespace_of(latitude=latitude, longitude=longitude)
+    xp = namespace.namespace_of(latitude=latitude, longitude=longitude)
     checks.real("latitude", latitude, xp)
     checks.real("longitude", longitude, xp)
-    degree = _check_degree(degree)
+    degree = checks.non_negative_integer("degree", degree)
+    if degree > _HIGHEST_DEGREE:
+        raise wrong_value("degree", f"be at most {_HIGHEST_DEGREE}", shown(degree))
     checks.choice("unit", unit, get_args(Unit))
     shapes = [tuple(latitude.shape), tuple(longitude.shape)]
     if not checks.shapes_broadcast(shapes):
         requirement = f"broadcast against the shape of `latitude`, {shapes[0]}"
         raise wrong_value("longitude", requirement, shapes[1])
-    on = device_of(latitude)
-    dtype = float_dtype(dtype, _default_dtype(latitude, longitude, xp, on), xp, on)
+    on = namespace.device_of(latitude)
+    dtype = namespace.float_dtype(dtype, _default_dtype(latitude, longitude, xp, on), xp, on)
     latitude = _checked_latitude(latitude, unit, xp)
-    longitude = xp.astype(longitude, widest_float(xp, on), copy=False)
+    longitude = xp.astype(longitude, namespace.widest_float(xp, on), copy=False)
     return _encoding(latitude, longitude, degree, unit, dtype, xp)
 
 
-def _check_degree(degree: int) -> int:
-    degree = checks.non_negative_integer("degree", degree)
-    if degree > _HIGHEST_DEGREE:
-        raise wrong_value("degree", f"be at most {_HIGHEST_DEGREE}", shown(degree))
-    return degree
-
-
 def _default_dtype(latitude: Any, longitude: Any, xp: Namespace, on: Device) -> Dtype:
-    kinds = {a.dtype for a in (latitude, longitude) if is_real_floating(a.dtype, xp)}
+    kinds = {a.dtype for a in (latitude, longitude) if namespace.is_real_floating(a.dtype, xp)}
     if len(kinds) == 2:
         return xp.result_type(*kinds)
-    return kinds.pop() if kinds else default_float(xp, on)
+    return kinds.pop() if kinds else namespace.default_float(xp, on)
 
 
 def _checked_latitude(latitude: Any, unit: str, xp: Namespace) -> Any:
     """Return latitudes in the widest float, NaN for those beyond a pole that cannot be read."""
-    on = device_of(latitude)
-    wide = widest_float(xp, on)
+    on = namespace.device_of(latitude)
+    wide = namespace.widest_float(xp, on)
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
-    own = latitude.dtype if is_real_floating(latitude.dtype, xp) else wide
+    own = latitude.dtype if namespace.is_real_floating(latitude.dtype, xp) else wide
     pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=on)
     latitude, pole = xp.astype(latitude, wide, copy=False), xp.astype(pole, wide, copy=False)
     beyond = xp.abs(latitude) > pole
@@ -174,15 +157,8 @@ def _checked_latitude(latitude: Any, unit: str, xp: Namespace) -> Any:
         outside = xp.where(beyond, latitude, 0.0)
         farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
         bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
-        raise wrong_value("latitude", f"be from {bounds}", farthest, _hint(farthest, unit))
+        raise wrong_value("latitude", f"be from {bounds}", farthest)
     return xp.where(beyond, float("nan"), latitude)
-
-
-def _hint(latitude: float, unit: str) -> str:
-    """Return the sentence that tells what a latitude beyond a pole may be instead."""
-    if unit == "radians" and abs(latitude) <= 90:
-        return " Pass unit='degrees' if it is in degrees."
-    return " Pass the latitude first, then the longitude."
 
 
 def _encoding(
@@ -196,7 +172,8 @@ def _encoding(
         return xp.concat([xp.astype(values, dtype, copy=False) for values in degrees], axis=0)
     pairs = zip(latitude.shape, longitude.shape, strict=True)
     shape = tuple(n if m == 1 else m for n, m in pairs)
-    encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=device_of(latitude))
+    on = namespace.device_of(latitude)
+    encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=on)
     lengths = block_lengths(shape, range(ndim), _BLOCK)
     for block in product(*(cuts(n, lengths[axis]) for axis, n in enumerate(shape))):
         north, east = _part(latitude, block), _part(longitude, block)
@@ -231,7 +208,7 @@ def _legendre_functions(latitude: Any, degree: int, unit: str, xp: Namespace) ->
     Those of the next degree are the part of that degree in the product of the harmonics with the
     place, a unit vector: no step makes errors grow, and none divides by a small number.
     """
-    on, wide = device_of(latitude), latitude.dtype
+    on, wide = namespace.device_of(latitude), latitude.dtype
     cos, sin = _cos_sin_of_multiples(latitude, 1, unit, xp)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
     nothing = 0 * cosine
@@ -249,7 +226,7 @@ def _legendre_functions(latitude: Any, degree: int, unit: str, xp: Namespace) ->
         yield values
 
 
-@host_constant
+@namespace.host_constant
 def _weights(degree: int) -> list[list[float]]:
     """Return the weights of the same, the next lower and the next higher order, by order."""
     n, orders = degree, range(degree + 1)
@@ -272,13 +249,13 @@ def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, xp: Namespace) ->
     angle = xp.where(xp.abs(angle) < farthest, angle, float("nan"))
     quadrant = xp.round(angle / 90)
     cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, xp)
-    multiples = xp.arange(highest + 1, dtype=wide, device=device_of(angle))
+    multiples = xp.arange(highest + 1, dtype=wide, device=namespace.device_of(angle))
     multiples = multiples[(..., *(None,) * angle.ndim)]
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     return add_quadrants(cos, sin, multiples * quadrant, xp)
 
 
-@host_constant
+@namespace.host_constant
 def _multiples(highest: int, unit: str) -> str:
     """Return the digits of 0 to `highest` cycles in a full circle."""
     circle = Decimal(360) if unit == "degrees" else TWO_PI

@@ -2,15 +2,9 @@
 
 from typing import Any
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    ArrayT,
-    compute_dtype,
-    device_of,
-    host,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import ArrayT, host
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
@@ -50,7 +44,7 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     >>> dropout(np.ones(3), 0.5)
     array([1., 1., 1.])
     """
-    xp = namespace_of(x=x)
+    xp = namespace.namespace_of(x=x)
     checks.real_floating(xp, x=x)
     rate = checks.rate("rate", rate)
     draw = getattr(rng, "random", rng)
@@ -58,11 +52,11 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
         raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
     if rng is None or rate == 0:
         return x
-    dtype = compute_dtype(x.dtype, xp)
+    dtype = namespace.compute_dtype(x.dtype, xp)
     drawn = draw(tuple(x.shape))
     if isinstance(drawn, host.ndarray):
-        drawn = xp.asarray(drawn, dtype=dtype, device=device_of(x))
-    namespace_of(x=x, rng=drawn)
+        drawn = xp.asarray(drawn, dtype=dtype, device=namespace.device_of(x))
+    namespace.namespace_of(x=x, rng=drawn)
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
     scaled = xp.astype(x, dtype, copy=False) / (1 - rate)

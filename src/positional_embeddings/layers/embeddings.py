@@ -4,26 +4,10 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from math import prod, sqrt
 from typing import Annotated, Any
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace, weights
 from positional_embeddings._core.capabilities import without_autocast
-from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_value
-from positional_embeddings._core.namespace import (
-    ArrayT,
-    Device,
-    Dtype,
-    Namespace,
-    compute_dtype,
-    namespace_of,
-)
-from positional_embeddings._core.weights import (
-    WeightedLayer,
-    embedding_lookup,
-    normal,
-    set_padded_table,
-    set_weights,
-    weight,
-)
+from positional_embeddings._core.namespace import ArrayT, Device, Dtype, Namespace
 
 Size = int | tuple[int, int]
 
@@ -39,7 +23,7 @@ def _pair(name: str, size: Any) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenEmbedding(WeightedLayer):
+class TokenEmbedding(weights.WeightedLayer):
     """A vector for each token of a vocabulary.
 
     Immutable: `dataclasses.replace` gives a copy with another table. The table of a
@@ -83,13 +67,13 @@ class TokenEmbedding(WeightedLayer):
     ((8, 2, 2), False)
     """
 
-    vocab_size: LengthInMemory
-    d_model: FeatureCount
+    vocab_size: checks.LengthInMemory
+    d_model: checks.FeatureCount
     _: KW_ONLY
     padding_idx: int | None = None
-    init_std: PositiveNumber = 0.02
+    init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
-    embeddings: Any = weight()
+    embeddings: Any = weights.weight()
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
@@ -97,7 +81,7 @@ class TokenEmbedding(WeightedLayer):
     def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
         shape = (self.d_model, self.vocab_size)
-        set_padded_table(self, shape, normal(self.init_std), xp, dtype, device)
+        weights.set_padded_table(self, shape, weights.normal(self.init_std), xp, dtype, device)
 
     def __call__(self, ids: ArrayT, /) -> ArrayT:
         """Return the vectors of tokens.
@@ -119,13 +103,14 @@ class TokenEmbedding(WeightedLayer):
         ValueError
             If a token is out of range. Tokens whose values cannot be read give NaN.
         """
-        xp = namespace_of(ids=ids, embeddings=self.embeddings)
-        vectors: ArrayT = embedding_lookup("ids", ids, self.embeddings, xp, self.padding_idx)
+        xp = namespace.namespace_of(ids=ids, embeddings=self.embeddings)
+        table, padding_idx = self.embeddings, self.padding_idx
+        vectors: ArrayT = weights.embedding_lookup("ids", ids, table, xp, padding_idx)
         return vectors
 
 
 @dataclass(frozen=True, eq=False)
-class PatchEmbedding(WeightedLayer):
+class PatchEmbedding(weights.WeightedLayer):
     """A vector for each patch of an image: a convolution whose stride is its kernel.
 
     Immutable: `dataclasses.replace` gives a copy with other weights.
@@ -169,12 +154,12 @@ class PatchEmbedding(WeightedLayer):
 
     image_size: Annotated[Size, _pair]
     patch_size: Annotated[Size, _pair]
-    num_channels: FeatureCount
-    d_model: FeatureCount
+    num_channels: checks.FeatureCount
+    d_model: checks.FeatureCount
     _: KW_ONLY
     rng: Any = field(default=None, compare=False)
-    kernel: Any = weight()
-    bias: Any = weight()
+    kernel: Any = weights.weight()
+    bias: Any = weights.weight()
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
@@ -190,7 +175,7 @@ class PatchEmbedding(WeightedLayer):
             return generator.standard_normal(shape) * (std if len(shape) > 1 else 0.0)
 
         shapes = {"kernel": (self.d_model, self.num_channels, *patch), "bias": (self.d_model,)}
-        set_weights(self, shapes, draw, xp, dtype, device)
+        weights.set_weights(self, shapes, draw, xp, dtype, device)
 
     @property
     def num_patches(self) -> int:
@@ -218,14 +203,15 @@ class PatchEmbedding(WeightedLayer):
         ValueError
             If `images` has the wrong shape.
         """
-        xp = namespace_of(images=images, kernel=self.kernel, bias=self.bias)
+        xp = namespace.namespace_of(images=images, kernel=self.kernel, bias=self.bias)
         checks.real_floating(xp, images=images)
         (height, width), patch = self._sizes
         if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, height, width):
             wanted = f"have shape ({self.num_channels}, {height}, {width}, batch)"
             raise wrong_value("images", wanted, tuple(images.shape))
         dtype = xp.result_type(
-            compute_dtype(images.dtype, xp), compute_dtype(self.kernel.dtype, xp)
+            namespace.compute_dtype(images.dtype, xp),
+            namespace.compute_dtype(self.kernel.dtype, xp),
         )
         kernel, bias, wide = (
             xp.astype(array, dtype, copy=False) for array in (self.kernel, self.bias, images)

@@ -372,13 +372,13 @@ class RoPE(CheckedLayer):
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
         if is_complex(x.dtype):
             half = checks.positive_integer("head_size", self.head_size, even=True) // 2
-            axes.features(x, half, "head_size / 2", feature, seq, name)
+            axes.features(x, half, "head_size / 2", feature, name)
         elif x.shape[feature] != self.head_size:
             swapped = x.shape[feature] == self.seq_len and x.shape[seq] <= self.head_size
             sizes = f"RoPE({self.seq_len}, {self.head_size})"
             hint = f" {name} is for {sizes}? `head_size` comes before `seq_len`."
             hint = hint if swapped else ""
-            axes.features(x, self.head_size, "head_size", feature, seq, name, hint)
+            axes.features(x, self.head_size, "head_size", feature, name, hint)
         return target_of(x, feature, seq, xp, name)
 
     def _rotates_few(self, x: Any) -> bool:

@@ -19,15 +19,14 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     widest_float,
 )
-from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate, Times
+from positional_embeddings.coordinates.dates import Times, holds_spans, times_of
+from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate
 from positional_embeddings.sklearn.columns import (
     as_table,
     check_no_text,
     column_of,
     columns_of_dates,
-    holds_spans,
     time_zone_of,
-    times_of,
 )
 
 EncodingName = Literal["auto", "cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
@@ -271,8 +270,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_no_text(table)
         of_dates = columns_of_dates(table)
         if any(holds_spans(column_of(table, j)) for j in range(len(of_dates))):
-            remedy = " Pass X / numpy.timedelta64(1, 'D') for days."
-            raise wrong_type("X", "hold numbers or dates", "spans of time", remedy)
+            hint = " Pass days_since(X)."
+            raise wrong_type("X", "hold numbers or dates", "spans of time", hint)
         if any(of_dates):
             return self._mixed_columns(table, of_dates, zone, reset=reset)
         if zone is not None:
@@ -289,11 +288,22 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
         names = _check_feature_names_in(self)
         return [
-            times_of(column_of(table, j), names[j], zone, allow_missing=self.missing == "pass")
+            self._times_of(column_of(table, j), names[j], zone)
             if of_dates[j]
             else self._numbers_of(column_of(table, j), names[j])
             for j in range(len(of_dates))
         ]
+
+    def _times_of(self, column: Any, name: str, zone: Any) -> Times:
+        name = f"X[{name!r}]"
+        times = times_of(name, column, zone)
+        if self.missing == "error" and host.isnat(times.wall).any():
+            raise wrong_value(name, "have no missing times", "NaT")
+        if zone is not None and times.zone is None:
+            hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
+            what = "have times with a zone where `time_zone` is given"
+            raise wrong_value(name, what, "times without a zone", hint)
+        return times
 
     def _numbers_of(self, column: Any, name: str) -> Any:
         options = {"dtype": [host.float64, host.float32], "ensure_all_finite": self._finite()}
