@@ -22,6 +22,7 @@ IMAGES = RNG.standard_normal((3, 4, 4, 2))
 WEIGHTS = [RNG.standard_normal((8, 8)) for _ in range(4)]
 LENGTHS, IDS = np.asarray([4, 2]), np.asarray([0, 0, 1, 1, 1])
 POSITIONS = np.arange(6)
+DATES = np.arange(5).astype("datetime64[D]")
 POINTS = RNG.uniform(-3, 3, (2, 5))
 HIDDEN = np.tril(np.ones((4, 4), dtype=bool), -1)
 PATH = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
@@ -87,6 +88,7 @@ CALLS = {
     "create_padding_mask": lambda a, _: pe.create_padding_mask(a(LENGTHS), 4),
     "cumulative_lengths": lambda a, _: pe.cumulative_lengths(a(LENGTHS)),
     "cyclic_encoding": lambda a, _: pe.cyclic_encoding(a(POINTS[0]), 7.0, 2),
+    "days_since": lambda a, _: pe.cyclic_encoding(a(pe.days_since(DATES)), 7.0),
     "describe_mask": lambda a, _: pe.describe_mask(a(HIDDEN)),
     "dropout": lambda a, _: pe.dropout(a(X), 0.5, rng=np.random.default_rng(0)),
     "fourier_encoding": lambda a, _: pe.fourier_encoding(a(POINTS), [1.0, 4.0]),

@@ -843,7 +843,7 @@ TYPE_ERRORS = {
     'encode(da, "time", "sinusoidal", dim_size=64)': "`options` must be among embedding_size, base, arrangement, unit, origin and dtype for 'sinusoidal', got 'dim_size'.",
     'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of da['time'], got 365.25.",
     'encode(da, "day", periods="day")': "`periods` must be numbers for the numbers of da['day'], got 'day'.",
-    'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype, got <class 'int'>.",
+    'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype of the library, got dtype('int64').",
     'encode(da, "day", periods=7, dtype="number")': "`dtype` must be a real floating-point dtype, got 'number'.",
     'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be numbers for the numbers of da['day'], got np.timedelta64(3,'D'). Pass days_since(wavelengths).",
     'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be spans such as '36h' or timedeltas for the times of da['time'], got 3.",

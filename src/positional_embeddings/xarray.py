@@ -337,7 +337,10 @@ def _plan(
 ) -> tuple[Callable[..., Any], list[str], Any]:
     """Return the function of an encoding, its labels and its dtype, after checking its options."""
     dtype = options.pop("dtype", None)
-    dtype = None if dtype is None else host.dtype(dtype)
+    try:
+        dtype = None if dtype is None else host.dtype(dtype)
+    except TypeError:
+        raise wrong_type("dtype", "be a real floating-point dtype", shown(dtype)) from None
     known = _OPTIONS[encoding]
     for name in options:
         if name not in known:

@@ -5,6 +5,10 @@ import numpy as np
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "days_since(week, 'yesterday')": "`origin` must be a date such as '1970-01-01', got 'yesterday'.",
+    "days_since(week, week)": "`origin` must be one date, got numpy.ndarray of shape (7,).",
+    "days_since(np.timedelta64(1, 'M'))": "`x` must have spans of time of fixed length, got timedelta64[M].",
+    "days_since([np.datetime64(1, 'as'), week[0]])": "`x` must have dates that one unit of NumPy holds, got datetime64[D] and datetime64[as].",
     "grid_positions(())": "`shape` must have one coordinate or more, got ().",
     "grid_positions((300, 10), dtype=np.int8)": f"`dtype` must hold the coordinates to 299, got {np.int8!r}.",
     "random_fourier_encoding(zeros(()), 4, rng=0)": "`x` must have its coordinates on axis 0, got shape (). Pass x[None].",
@@ -44,6 +48,10 @@ VALUE_ERRORS = {
     "cyclic_encoding(zeros(3), [24, 7], [1])": "`harmonics` must be an integer, or one for each of 2 periods, got 1 of them.",
 }
 TYPE_ERRORS = {
+    "days_since(zeros(2))": "`x` must hold dates alone, or spans of time alone, got 0.0.",
+    "days_since('2024-01-01')": "`x` must hold dates alone, or spans of time alone, got '2024-01-01'.",
+    "days_since([week[0], week[1] - week[0]])": "`x` must hold dates alone, or spans of time alone, got np.timedelta64(1,'D').",
+    "days_since(week, week[1] - week[0])": "`origin` must be NumPy datetime64, got numpy.ndarray of dtype timedelta64[D].",
     "fourier_encoding([1.0], [2.0])": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(x).",
     "fourier_encoding(week, [2.0])": "`x` must have an integer or real dtype, got datetime64[D]. Pass days_since(x).",
     "fourier_encoding(zeros(3))": "`wavelengths` or `preset` must be given, got neither.",

@@ -1,4 +1,4 @@
-"""Where features, sequence and batch are in an array, and what tables have to know of it.
+"""Where features, sequence and batch are in an array, and what tables need to know of it.
 
 Axes are given by number and never guessed from a length.
 """

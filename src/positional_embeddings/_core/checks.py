@@ -22,7 +22,7 @@ _LARGEST = sys.float_info.max
 # Features, heads and other things that Python's own lists are made of.
 _MOST_FEATURES = 2**20
 
-# Positions, of which 64-bit integers count no more.
+# Positions: 64-bit integers count no further.
 _MOST_POSITIONS = 2**63
 
 # Rows, columns or positions of an array: more than any memory holds.
@@ -162,7 +162,7 @@ def floating(xp: Namespace, **arrays: Any) -> None:
 
 
 def mask(name: str, array: Any, xp: Namespace) -> None:
-    """Check that a mask is boolean, and tell of the polarity if it is not."""
+    """Check that a mask is boolean, and name the polarity if it is not."""
     if not namespace.is_dtype(array.dtype, "bool", xp):
         is_integral = namespace.is_dtype(array.dtype, "integral", xp)
         # A tokenizer's attention mask is 1 at tokens.

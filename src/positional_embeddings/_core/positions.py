@@ -73,7 +73,7 @@ def positions_of_ranges(
 ) -> Any:
     """Return the positions from each start to before its stop as one array.
 
-    What is made of pairs of them has so many numbers each, such as heads. Their dtype is the
+    What is made of pairs of them has this many numbers for each, such as heads. The dtype is the
     default integer unless another one is given.
     """
     dtype = namespace.default_integer(xp, device) if dtype is None else dtype
@@ -101,7 +101,7 @@ def resolve_positions(
 ) -> tuple[Namespace, Any, Any]:
     """Return the namespace and the positions of queries and keys, from lengths or from arrays.
 
-    What is made of them has so many `numbers` for each pair, such as heads.
+    `numbers` counts the numbers for each pair of positions, such as heads.
     The namespace is that of the positions and the learned `parameters`; without any, `xp`.
     """
     if query_positions is not None:

@@ -35,7 +35,7 @@ def _flatten(layer: Any) -> tuple[tuple[Any, ...], Any]:
         return (), layer
     # Equal, and with one hash, if the options are; what is known of the arrays goes with them.
     rest = object.__new__(type(layer))
-    # A seed tells of the arrays that were drawn, not of others.
+    # A seed belongs to the arrays that were drawn from it, not to others.
     seed = {"rng": None} if "rng" in layer.__dict__ else {}
     rest.__dict__.update(layer.__dict__ | dict.fromkeys(names) | derived | seed)
     return tuple(getattr(layer, name) for name in names), rest

@@ -101,7 +101,7 @@ class LearnedPE(weights.WeightedLayer):
             on `feature_axis` and positions on `seq_axis`.
         positions : array, optional
             Integers from 0 to `max_len` - 1 in any order, of shape (seq,), or with all axes of `x`
-            but that of the features, each of the length in `x` or 1.
+            but the feature axis, each of the length in `x` or 1.
         offset : int, default 0
             Position of the first element if `positions` is None.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional

@@ -22,7 +22,7 @@ from positional_embeddings.layers.dropout import dropout
 Arrangement = Literal["interleaved", "concatenated"]
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
 
-# So far a start and a position may add up.
+# Farthest `start` from 0.
 _FARTHEST_START = 2**60
 ARRANGEMENTS = ("interleaved", "concatenated")
 
@@ -94,8 +94,8 @@ def sinusoidal_encoding(
         amplitude :math:`\sqrt{2/\mathrm{dim}}`. "detr": positions from 1 and a
         `length` (needed), to which DETR adds 1e-6.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of real positions, or the
-        library's default for integer ones.
+        Real floating-point dtype of the result. If None, the dtype of real positions, or
+        the library's default for integer ones.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def arranged(
     cos_first: bool = False,
     axis: axes.RowAxis = 0,
 ) -> Any:
-    """Put cosines and sines along an axis of `dim` features; what lacks is zeros."""
+    """Put cosines and sines along an axis of `dim` features, and zeros after the last."""
     on, count = namespace.device_of(sin), sin.shape[axis]
     parts = [cos, sin] if cos_first else [sin, cos]
     order = list(range(2 * count))
@@ -239,7 +239,7 @@ class AbsolutePE(checks.CheckedLayer):
     """Sinusoidal position encoding, added to the features.
 
     Immutable, and tied to no library: its table is made for the library, device and dtype of
-    each `x`, and kept, as that of `RoPE` is.
+    each `x`, and kept, as in `RoPE`.
 
     Parameters
     ----------

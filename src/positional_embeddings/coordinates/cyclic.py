@@ -43,8 +43,8 @@ def cyclic_encoding(
     harmonics : int, or list, tuple or 1-D NumPy array of ints, default 1
         Number of harmonics of every period, or of each, 1 to 1024.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of a real `x`, or the
-        library's default for integers.
+        Real floating-point dtype of the result. If None, the dtype of a real `x`,
+        or the library's default for integers.
 
     Returns
     -------

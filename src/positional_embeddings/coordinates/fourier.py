@@ -52,8 +52,8 @@ def fourier_encoding(
     arrangement : {"interleaved", "concatenated"}, default "interleaved"
         Sine and cosine of each wavelength side by side, or all sines and then all cosines.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of a real `x`, or the
-        library's default for integers.
+        Real floating-point dtype of the result. If None, the dtype of a real `x`,
+        or the library's default for integers.
 
     Returns
     -------

@@ -39,8 +39,8 @@ def graph_laplacian_encoding(
         With the weights :math:`A` and the degrees :math:`D`, which are their sums,
         :math:`I - D^{-1/2} A D^{-1/2}` or :math:`D - A`.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of real weights, or the library's
-        default for others.
+        Real floating-point dtype of the result. If None, the dtype of real weights, or the
+        library's default for others.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def graph_laplacian_encoding(
         ``linalg.eigh``, as dask.
     ValueError
         If `adjacency` is not square, `k` or `laplacian` is out of range, or, if its values can
-        be read, a weight is negative or not finite, or differs from that of the opposite
+        be read, a weight is negative or not finite, or differs from the weight of the opposite
         direction.
 
     Notes
@@ -132,8 +132,8 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     steps : int
         Number of features, positive.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of real weights, or the library's
-        default for others.
+        Real floating-point dtype of the result. If None, the dtype of real weights, or the
+        library's default for others.
 
     Returns
     -------

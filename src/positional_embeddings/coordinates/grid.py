@@ -97,7 +97,7 @@ def grid_encoding(
         index :math:`p` and :math:`\theta_i = \mathrm{base}^{-2i/c}`. They follow one another,
         and only the first `dim` of all are kept: if `dim` is not a multiple of :math:`2n`, the
         last coordinate has fewer features than the others, and may have none. Angles are exact,
-        as those of `sinusoidal_encoding`.
+        as in `sinusoidal_encoding`.
 
     Raises
     ------

@@ -38,8 +38,8 @@ def grid_cell_encoding(
         "theory": waves along three directions 120 degrees apart, whose sum is a hexagonal
         pattern. "grid": waves along both coordinates.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of real points, or the library's
-        default for integer ones.
+        Real floating-point dtype of the result. If None, the dtype of real points, or the
+        library's default for integer ones.
 
     Returns
     -------

@@ -25,7 +25,7 @@ Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
 # Frequencies in cycles stay below the range of a float32, also those of a few heavy tails.
 _HIGHEST = 2.0**100
 _SHORTEST = 2.0**-50
-# A period has so many length scales at most: the Poisson variates then fit 64 bits.
+# Shortest length scale in periods: the Poisson variates then fit 64 bits.
 _SHORTEST_OF_A_PERIOD = 2.0**-30
 # Below, the tails of the frequencies are too heavy for floating-point numbers.
 _LEAST_NU = 0.1
@@ -89,8 +89,8 @@ def random_fourier_encoding(
         Seed or source of the frequencies. Points that are compared, such as queries and keys,
         need the same seed; a generator gives other frequencies in each call.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of real coordinates, or the
-        library's default for integer ones.
+        Real floating-point dtype of the result. If None, the dtype of real coordinates, or
+        the library's default for integer ones.
 
     Returns
     -------
@@ -241,7 +241,7 @@ def _harmonics(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
     """Draw integer frequencies, in cycles per period: (frequency, coordinate).
 
     The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
-    function, which is Skellam's distribution: that of the difference of two Poisson variates
+    function, which is Skellam's distribution, of the difference of two Poisson variates
     of mean a / 2.
     """
     mean = (1 / _array(spectrum.length_scales)) ** 2 / 2

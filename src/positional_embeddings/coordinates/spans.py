@@ -26,7 +26,7 @@ _UNITS |= {unit: unit for unit in ("s", "ms", "us", "ns", "ps", "fs", "as")}
 # Beyond, a span is labelled by its days, with as many digits as `%g` has.
 _LARGEST_COUNT = 999_999
 
-# A text of a span is a number and a unit, that of an offset of pandas may lack the number.
+# A span as text is a number and a unit; an offset of pandas may lack the number.
 _TEXT = re.compile(r"(\d{1,8}(?:\.\d+)?)?([A-Za-z]+)(?:-[A-Z]{3})?")
 _OF_TEXT = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}
 _OF_TEXT |= {"d": "days", "W": "weeks", "ms": "milliseconds", "us": "microseconds"}

@@ -45,8 +45,8 @@ def spherical_encoding(
         Unit of both coordinates. In degrees a place has the same features, to the bit, at
         longitudes 180 and -180; in radians the floats next to :math:`\pm\pi` are two places.
     dtype : dtype, optional
-        Real floating-point dtype of the result. If None, that of real coordinates, or the
-        library's default for integer ones.
+        Real floating-point dtype of the result. If None, the dtype of real coordinates, or
+        the library's default for integer ones.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def _legendre_functions(latitude: Any, degree: int, unit: str, xp: Namespace) ->
     for n in range(1, degree + 1):
         weights = xp.asarray(_weights(n), dtype=wide, device=on)
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
-        # Order -1 is that of 1 with the other sign.
+        # Order -1 is order 1 with the other sign.
         before = -values[1:2, ...] if n > 1 else nothing
         padded = xp.concat([before, values, nothing, nothing], axis=0)
         along = cosine * (same * padded[1 : n + 2, ...])

@@ -120,7 +120,7 @@ class PatchEmbedding(weights.WeightedLayer):
     image_size : int or tuple of int
         Height and width of an image, positive, at most 2**20; an int for both.
     patch_size : int or tuple of int
-        Height and width of a patch, divisors of those of the image.
+        Height and width of a patch, divisors of the image's.
     num_channels, d_model : int
         Numbers of channels and of features, positive, at most 2**20.
     rng : int or numpy.random.Generator, optional
