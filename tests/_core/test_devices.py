@@ -70,7 +70,7 @@ def test_result_is_on_the_device_that_is_asked_for(two_devices, call):
 
 
 @pytest.mark.only_on("cupy")
-def test_every_device_has_windows_of_its_own(two_devices):
+def test_every_device_has_pages_of_its_own(two_devices):
     cupy, _ = two_devices
     x = np.random.default_rng(0).standard_normal((8, 5))
     rope = pe.RoPE(8, 16)
@@ -80,10 +80,11 @@ def test_every_device_has_windows_of_its_own(two_devices):
                 got = rope(cupy.asarray(x))
                 assert got.device == device
                 np.testing.assert_allclose(got.get(), rope(x), atol=1e-12)
-    for kind, windows in rope._tables._device_windows.items():
-        for table in windows[0].tables:
-            assert str(table.device) == kind[1]
-    assert len({kind[1] for kind in rope._tables._device_windows}) == 2
+    kept = {kind[3]: page for kind, (page, *_) in rope._tables._pages.items() if len(kind) > 2}
+    for device, page in kept.items():
+        for table in page.tables:
+            assert str(table.device) == device
+    assert len(kept) == 2
 
 
 @pytest.mark.only_on("cupy")

@@ -30,20 +30,20 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
     rope = RoPE(8, 5)
     x = backend.array(np.ones((8, 5)))
     rope(x)
-    kept = {kind[0] for kind in rope._tables._device_windows}
+    kept = {kind[2] for kind in rope._tables._pages if len(kind) > 2}
     assert kept == ({backend.xp} if backend.name.startswith(("strict", "cupy")) else set())
 
 
 def test_few_tables_are_kept(monkeypatch):
     import array_api_strict as strict
 
-    monkeypatch.setattr(tables, "MOST_KINDS", 3)
+    monkeypatch.setattr(tables, "MAX_KINDS", 3)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     for device in info.devices():
         for dtype in info.dtypes(device=device, kind="real floating"):
             x = strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
             assert rope(x).device == device
-    assert len(rope._tables._device_windows) == 3
+    assert len(rope._tables._pages) == 3
     x = np.ones((4, 3))
     np.testing.assert_array_equal(rope(x), RoPE(4, 3)(x))
 
@@ -90,13 +90,13 @@ def computed(monkeypatch):
     return asked
 
 
-def windows(rope):
-    (kept,) = rope._tables._windows.values()
-    return [(window.start, window.stop) for window in kept]
+def pages(rope):
+    (kept,) = rope._tables._pages.values()
+    return [(page.start, page.stop) for page in kept]
 
 
-def test_windows_are_where_the_positions_are(computed):
-    """One token of a million positions makes a short window, wherever it is."""
+def test_pages_are_where_the_positions_are(computed):
+    """One token of a million positions makes a short page, wherever it is."""
     rope, x = RoPE(4, 1_000_000), np.ones((4, 3))
     for offset, expected in (
         (0, [(0, 4096)]),
@@ -110,7 +110,7 @@ def test_windows_are_where_the_positions_are(computed):
         rope(x, offset=offset)
         assert computed == expected
         computed.clear()
-    assert windows(rope) == [
+    assert pages(rope) == [
         (98_304, 102_400),
         (999_424, 1_000_000),
         (8192, 12_288),
@@ -118,32 +118,32 @@ def test_windows_are_where_the_positions_are(computed):
     ]
 
 
-def test_a_window_takes_the_place_of_those_within_it():
+def test_a_page_takes_the_place_of_those_within_it():
     rope = RoPE(4, 40_000, layout="interleaved")
     for offset, length, expected in (
         (4096, 5000, [(4096, 12_288)]),
         (0, 5000, [(0, 8192), (4096, 12_288)]),
-        (0, 9000, [(0, 16_384)]),  # twice as long as that which began there
-        (9000, 9000, [(8192, 20_480), (0, 16_384)]),
-        (0, 10, [(0, 16_384), (8192, 20_480)]),
-        (0, 20_000, [(0, 32_768)]),
+        (0, 9000, [(0, 12_288)]),
+        (9000, 9000, [(8192, 20_480), (0, 12_288)]),
+        (0, 10, [(0, 12_288), (8192, 20_480)]),
+        (0, 20_000, [(0, 20_480)]),
     ):
         rope(np.ones((4, length)), offset=offset)
-        assert windows(rope) == expected
+        assert pages(rope) == expected
 
 
-def test_few_windows_are_kept(monkeypatch):
-    monkeypatch.setattr(tables, "MOST_WINDOWS", 4)
+def test_few_pages_are_kept(monkeypatch):
+    monkeypatch.setattr(tables, "MAX_PAGES", 4)
     rope, x = RoPE(2, 2**40), np.asarray([[1.0], [0.0]])
     for i in range(10):
         rope(x, offset=i * 2**20)
-    assert windows(rope) == [(i * 2**20, i * 2**20 + 4096) for i in (9, 8, 7, 6)]
+    assert pages(rope) == [(i * 2**20, i * 2**20 + 4096) for i in (9, 8, 7, 6)]
     rope(x, offset=6 * 2**20)
     np.testing.assert_allclose(rope(x)[:, 0], [1, 0])
-    assert [start // 2**20 for start, _ in windows(rope)] == [0, 6, 9, 8]
+    assert [start // 2**20 for start, _ in pages(rope)] == [0, 6, 9, 8]
 
 
-def test_replaced_windows_do_not_stay_in_memory():
+def test_replaced_pages_do_not_stay_in_memory():
     size = 65_536
     rope = RoPE(64, size, fused=False, layout="interleaved")
     rope(np.zeros((64, 1, 0)))
@@ -161,7 +161,7 @@ def test_replaced_windows_do_not_stay_in_memory():
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 20_000), st.integers(0, 20_000)), max_size=8)
 )
-def test_windows_are_no_wider_than_a_whole_table(asked):
+def test_pages_are_no_longer_than_a_whole_table(asked):
     import array_api_strict as strict
 
     rope, whole = RoPE(2, 20_000), RoPE(2, 20_000)
@@ -171,11 +171,11 @@ def test_windows_are_no_wider_than_a_whole_table(asked):
         rotated = np.asarray(rope(strict.asarray(x) if on_device else x, offset=start))
         np.testing.assert_array_equal(rotated[0], whole.cos[0, start:stop])
         np.testing.assert_array_equal(rotated[1], whole.sin[0, start:stop])
-        for kept in (*rope._tables._device_windows.values(), *rope._tables._windows.values()):
-            assert sum(window.stop - window.start for window in kept) <= 20_000
+        for kept in rope._tables._pages.values():
+            assert sum(page.stop - page.start for page in kept) <= 20_000
 
 
-def test_threads_make_windows():
+def test_threads_make_pages():
     whole = RoPE(8, 100_000)
     rope = RoPE(8, 100_000)
     offsets = np.random.default_rng(0).integers(0, 99_000, 400).tolist()
@@ -187,10 +187,10 @@ def test_threads_make_windows():
     with ThreadPoolExecutor(8) as pool:
         for offset, got in zip(offsets, pool.map(rotated, offsets), strict=True):
             np.testing.assert_array_equal(got[:4], whole.cos[:, offset : offset + 1000])
-    assert sum(stop - start for start, stop in windows(rope)) <= 100_000
+    assert sum(stop - start for start, stop in pages(rope)) <= 100_000
 
 
-def test_every_window_has_the_same_numbers(computed):
+def test_every_page_has_the_same_numbers(computed):
     rope, x = RoPE(6, 10_000), np.ones((6, 1), dtype=np.float32)
     tokens = {offset: rope(x, offset=offset) for offset in range(0, 10_000, 97)}
     assert computed == [(0, 4096), (4096, 8192), (8192, 10_000)]
@@ -211,20 +211,18 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
     for array in (x, np.asfortranarray(x)):
         got = features_first(array, positions=positions)
         np.testing.assert_allclose(got, expected, atol=1e-6 if dtype == "float32" else 4e-15)
-    (first, inner) = features_first._tables._windows, features_inner._tables._windows
-    ((first_kind, (first_window,)), *_), ((inner_kind, (inner_window,)),) = (
-        first.items(),
-        inner.items(),
-    )
-    assert first_kind[:2] == (dtype, 0)
-    assert inner_kind[:2] == (dtype, -1)
-    assert first_window.tables[0].shape[1] == inner_window.tables[0].shape[0] == 700
+    for rope, order in ((features_first, "C"), (features_inner, "F")):
+        ((precision, first_order), (page,)), *_ = rope._tables._pages.items()
+        assert (precision, first_order) == (dtype, order)
+        for table in page.tables:
+            assert table.shape == (4, 700)
+            assert table.flags[f"{order}_CONTIGUOUS"]
 
 
 def test_threads_share_a_layer(monkeypatch):
     import array_api_strict as strict
 
-    monkeypatch.setattr(tables, "MOST_KINDS", 2)
+    monkeypatch.setattr(tables, "MAX_KINDS", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [
         strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
@@ -269,7 +267,8 @@ def test_every_stream_has_tables_of_its_own(backend):
             got = rope(x)
         stream.synchronize()
         np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
-    assert {kind[2] for kind in rope._tables._device_windows} == {(s.ptr, 0) for s in streams}
+    kept = {kind[4] for kind in rope._tables._pages if len(kind) > 2}
+    assert kept == {(s.ptr, 0) for s in streams}
 
 
 SIZES = {"flat": (), "sections": (3, 5, 8)}
@@ -323,12 +322,12 @@ def test_positions_outside_the_table_are_computed():
     for positions in ([-1, 5, 7], [2**40, 1, 2]):
         expected = exact_rotation(x, positions)
         np.testing.assert_allclose(rope(x, positions=np.asarray(positions)), expected, atol=1e-15)
-    assert not rope._tables._windows
+    assert not rope._tables._pages
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
-    """Each makes a window of a page, and none covers all of them."""
+    """Each makes a short page, and none covers all of them."""
     rope = RoPE(8, 2**40)
     positions = [5, 2**39, 4096, 2**40 - 1]
     x = np.asarray(np.random.default_rng(0).standard_normal((8, 4)), order=order)
@@ -336,8 +335,8 @@ def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
     np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
     for i, position in enumerate(positions):
         np.testing.assert_array_equal(got[:, [i]], rope(x[:, [i]], offset=position))
-    for kept in rope._tables._windows.values():
-        assert {stop - start for start, stop, _ in kept} == {4096}
+    for kept in rope._tables._pages.values():
+        assert {page.stop - page.start for page in kept} == {4096}
 
 
 def test_many_positions_far_apart_are_computed():
@@ -346,13 +345,13 @@ def test_many_positions_far_apart_are_computed():
     x = np.random.default_rng(0).standard_normal((8, 65))
     got = rope(x, positions=positions)
     np.testing.assert_allclose(got, exact_rotation(x, positions.tolist()), atol=1e-14)
-    assert not rope._tables._windows
+    assert not rope._tables._pages
     sections = RoPE(8, 2**40, sections=(2, 2))
     got = sections(x, positions=np.stack([positions, positions]))
     np.testing.assert_allclose(got, exact_rotation(x, positions.tolist()), atol=1e-14)
 
 
-def test_many_sequences_far_apart_keep_their_windows(computed):
+def test_many_sequences_far_apart_keep_their_pages(computed):
     """A step of each of eight sequences computes no columns that are there."""
     rope, x = RoPE(8, 2**20), np.ones((8, 1))
     offsets = [i * 100_000 for i in range(8)]
@@ -377,6 +376,8 @@ def test_computed_positions_take_bounded_memory():
 def test_nothing_to_rotate_makes_no_doubled_tables():
     rope = RoPE(8, 100, fused=False)
     rope(np.zeros((8, 3, 0)))
-    assert [doubled for *_, doubled in rope._tables._windows] == [False]
+    ((page,),) = rope._tables._pages.values()
+    assert "doubled" not in vars(page)
     rope(np.zeros((8, 3)))
-    assert [doubled for *_, doubled in rope._tables._windows] == [False, True]
+    cos, sin = page.tables
+    np.testing.assert_array_equal(vars(page)["doubled"], [[*cos, *cos], [*-sin, *sin]])

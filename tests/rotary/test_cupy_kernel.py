@@ -335,7 +335,7 @@ def test_what_has_no_kernel(library):
     assert dispatch.kernel_for(x) is None
     x = library.array(np.zeros((8, 5), "float32"))
     with pytest.raises(TypeError, match="and bfloat16 on CuPy"):
-        dispatch.kernel_for(x, library.array(np.zeros((8, 5), "float64")), demanded=True)
+        dispatch.kernel_for(x, library.array(np.zeros((8, 5), "float64")), fused=True)
 
 
 def test_angles_of_another_precision(library):

@@ -116,7 +116,7 @@ def _placement(
     return None if order == tuple(sorted(order)) else order, index
 
 
-RowAxis: TypeAlias = Literal[0, -1]
+Order: TypeAlias = Literal["C", "F"]
 
 
 class Target(NamedTuple):
@@ -130,8 +130,8 @@ class Target(NamedTuple):
     shape: tuple[Any, ...]
     feature: int
     seq: int
-    # -1 if features have the smaller stride: tables are (*position, row); else 0: (row, *position).
-    row_axis: RowAxis
+    # Of tables (frequency, *position) in memory: "F" if features have a smaller stride than seq.
+    order: Order
     is_cached: bool
     is_compiling: bool
     name: str
@@ -140,16 +140,19 @@ class Target(NamedTuple):
 
     def from_host(self, tables: Iterable[Any], *, copy: bool | None = None) -> tuple[Any, ...]:
         """Return NumPy tables in the target's library."""
-        if self.xp is host:
-            return tuple(tables)
         options = {"dtype": self.dtype, "device": self.device, "copy": copy}
         return tuple(self.xp.asarray(table, **options) for table in tables)
 
-    def expand(self, tables: Iterable[Any], position_axes: tuple[int, ...]) -> tuple[Any, ...]:
-        """Return tables with axes that broadcast against the target."""
-        inner = self.row_axis == -1
-        own = (*position_axes, self.feature) if inner else (self.feature, *position_axes)
-        return tuple([expand_to_axes(table, own, len(self.shape), self.xp) for table in tables])
+    def expand(self, tables: Sequence[Any], position_axes: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return tables with axes that broadcast against the target, in its library.
+
+        They are (frequency, *position), of NumPy or of the library.
+        """
+        own, ndim = (self.feature, *position_axes), len(self.shape)
+        is_foreign = self.xp is not host and capabilities.is_host_array(tables[0])
+        xp = host if is_foreign else self.xp
+        expanded = tuple([expand_to_axes(table, own, ndim, xp) for table in tables])
+        return self.from_host(expanded) if is_foreign else expanded
 
 
 def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") -> Target:
@@ -166,7 +169,7 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
         tuple(x.shape),
         feature,
         seq,
-        _row_axis(capabilities.strides_of(x), feature, seq),
+        _order(capabilities.strides_of(x), feature, seq),
         capabilities.caches_tables(x),
         capabilities.is_compiling(x),
         name,
@@ -174,9 +177,9 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
     )
 
 
-def _row_axis(strides: tuple[int, ...] | None, feature: int, seq: int) -> RowAxis:
+def _order(strides: tuple[int, ...] | None, feature: int, seq: int) -> Order:
     inner = feature > seq if strides is None else strides[feature] < strides[seq]
-    return -1 if inner else 0
+    return "F" if inner else "C"
 
 
 @lru_cache(maxsize=256)
@@ -184,10 +187,10 @@ def _host_target(
     dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], feature: int, seq: int, name: str
 ) -> Target:
     """Return the target of a NumPy array: it takes a third of a step of one token otherwise."""
-    row_axis = _row_axis(tuple(map(abs, strides)), feature, seq)
+    order = _order(tuple(map(abs, strides)), feature, seq)
     compute = namespace.compute_dtype(dtype, host)
     precision = "float32" if compute == host.float32 else "float64"
-    integer, where = namespace.default_integer(host, "cpu"), (shape, feature, seq, row_axis)
+    integer, where = namespace.default_integer(host, "cpu"), (shape, feature, seq, order)
     return Target(host, "cpu", compute, integer, precision, *where, True, False, name)  # noqa: FBT003
 
 

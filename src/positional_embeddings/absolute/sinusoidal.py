@@ -158,27 +158,19 @@ def sinusoidal_encoding(
 
 
 def arranged(
-    cos: Any,
-    sin: Any,
-    dim: int,
-    arrangement: str,
-    xp: Namespace,
-    *,
-    cos_first: bool = False,
-    axis: axes.RowAxis = 0,
+    cos: Any, sin: Any, dim: int, arrangement: str, xp: Namespace, *, cos_first: bool = False
 ) -> Any:
-    """Put cosines and sines along an axis of `dim` features, and zeros after the last."""
-    on, count = namespace.device_of(sin), sin.shape[axis]
+    """Put cosines and sines along a first axis of `dim` features, and zeros after the last."""
+    on, count = namespace.device_of(sin), sin.shape[0]
     parts = [cos, sin] if cos_first else [sin, cos]
     order = list(range(2 * count))
     if arrangement == "interleaved":
         order = [i // 2 + i % 2 * count for i in order]
     if dim > 2 * count:
-        like = sin[:1, ...] if axis == 0 else sin[..., :1]
-        parts.append(xp.zeros_like(like))
+        parts.append(xp.zeros_like(sin[:1, ...]))
         order += [2 * count] * (dim - 2 * count)
     index = xp.asarray(order[:dim], dtype=namespace.default_integer(xp, on), device=on)
-    return xp.take(xp.concat(parts, axis=axis), index, axis=axis)
+    return xp.take(xp.concat(parts, axis=0), index, axis=0)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -385,7 +377,7 @@ class AbsolutePE(checks.CheckedLayer):
         """
         xp = namespace.namespace_of(like=like, **namespace.drop_none(positions=positions))
         request = self._check(like, positions, offset, xp, "like")
-        (encoding,) = self._tables.kept_tables_for(request)
+        (encoding,) = self._tables.copies_for(request)
         return encoding  # type: ignore[no-any-return]
 
     def _check(
@@ -405,6 +397,6 @@ class AbsolutePE(checks.CheckedLayer):
 
 
 def _arranged_tables(
-    cos: Any, sin: Any, xp: Namespace, row_axis: axes.RowAxis, *, dim: int, arrangement: str
+    cos: Any, sin: Any, xp: Namespace, *, dim: int, arrangement: str
 ) -> tuple[Any]:
-    return (arranged(cos, sin, dim, arrangement, xp, axis=row_axis),)
+    return (arranged(cos, sin, dim, arrangement, xp),)

@@ -6,7 +6,6 @@ from functools import cache
 from math import pi, prod
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.axes import RowAxis
 from positional_embeddings._core.capabilities import compiles_kernels
 from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import (
@@ -51,26 +50,25 @@ def unit_phasors(
     start: int,
     stop: int,
     factor: float = 1.0,
-    frequency_axis: RowAxis = 0,
 ) -> Iterator[HostArray]:
     """Yield cosine + i sine of the positions `start` to `stop` - 1, block after block.
 
-    Each is a complex128 NumPy array (frequency, block), or (block, frequency) with a
-    `frequency_axis` of -1. A position's phasor is that of its place in the block, rotated by
-    that of the block: two short exact tables, and one multiplication for each number. `start`
-    is a multiple of the block's length, so that a position's numbers are always the same.
+    Each is a complex128 NumPy array (frequency, block). The phasor of a position is the phasor
+    of its place in the block times the phasor of the block: two short exact tables, and one
+    multiplication for each number. `start` is a multiple of the block's length, so that a
+    position's numbers are always the same.
     """
 
     def exact(positions: HostArray) -> HostArray:
-        cos, sin = cos_sin(positions, frequencies, host.float64, host, frequency_axis=-1)
-        return cos + 1j * sin
+        cos, sin = cos_sin(positions, frequencies, host.float64, host)
+        phasors: HostArray = host.ascontiguousarray((cos + 1j * sin).T)
+        return phasors
 
     dtype = host.int32 if stop < 2**31 else host.int64
     within = exact(host.arange(min(BLOCK, stop - start), dtype=dtype))
     blocks = factor * exact(host.arange(start, stop, BLOCK, dtype=dtype))
     for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
-        phasors = whole * within[: stop - begin]
-        yield phasors if frequency_axis == -1 else phasors.T
+        yield (whole * within[: stop - begin]).T
 
 
 class Work(NamedTuple):
@@ -95,11 +93,13 @@ def cos_sin(
     dtype: Dtype,
     xp: Namespace,
     factor: float = 1.0,
-    frequency_axis: RowAxis = 0,
+    *,
+    coordinates: Sequence[int] | None = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
 
-    With a `frequency_axis` of -1 they are (*positions.shape, frequency).
+    With `coordinates`, the coordinate of each frequency, the first axis of the positions is
+    that of the coordinates.
 
     Position times frequency is computed in exact parts and reduced to within an eighth of a
     cycle before the one rounding that counts, so that the error does not grow with the
@@ -107,9 +107,9 @@ def cos_sin(
     """
     if compiles_kernels(positions):
         of_kernel = frequency_parts(frequencies, xp, device_of(positions))
-        return cos_sin_by_kernel(positions, of_kernel, dtype, xp, factor, frequency_axis)
+        return cos_sin_by_kernel(positions[None, ...], of_kernel, dtype, xp, factor)
     work = work_for(positions, xp)
-    parts = _phase_in_parts(positions, frequencies, work, frequency_axis)
+    parts = _phase_in_parts(positions, frequencies, work, coordinates)
     return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, work, factor)
 
 
@@ -132,7 +132,7 @@ def cos_sin_of_sum(
     medium: Any = 0.0
     fine: Any = 0.0
     for positions, of_positions in zip(coordinates, frequencies, strict=True):
-        further = _phase_in_parts(positions, of_positions, work, 0)
+        further = _phase_in_parts(positions, of_positions, work)
         fine = fine + further[2]
         carry = xp.round(grid * fine) / grid
         fine = fine - carry
@@ -278,7 +278,10 @@ def _steps() -> tuple[HostArray, ...]:
 
 
 def _phase_in_parts(
-    positions: Any, frequencies: Frequencies, work: Work, frequency_axis: int
+    positions: Any,
+    frequencies: Frequencies,
+    work: Work,
+    coordinates: Sequence[int] | None = None,
 ) -> tuple[Any, Any, Any]:
     """Return the phase in cycles, without whole ones, in two exact parts and a small one.
 
@@ -287,28 +290,31 @@ def _phase_in_parts(
     dropped as soon as they come.
     """
     xp, (grid, bits) = work.xp, work.grid
-    others = (None,) * positions.ndim
-    first = frequency_axis == 0
-    of_frequencies = (slice(None), *others) if first else (*others, slice(None))
-    of_positions = (None, ...) if first else (..., None)
+    others = (None,) * (positions.ndim - (coordinates is not None))
+    index = None
+    if coordinates is not None:
+        index = xp.asarray(coordinates, dtype=work.integer, device=work.device)
 
-    def by_frequency(rows: Sequence[Sequence[float]]) -> list[Any]:
+    def of_positions(numbers: Any) -> Any:
+        return numbers[None, ...] if index is None else xp.take(numbers, index, axis=0)
+
+    def of_frequencies(rows: Sequence[Sequence[float]]) -> list[Any]:
         arrays = (xp.asarray(row, dtype=work.dtype, device=work.device) for row in rows)
-        return [array[of_frequencies] for array in arrays]
+        return [array[(slice(None), *others)] for array in arrays]
 
     limbs, rest = _limbs(positions, frequencies.highest(), bits, work)
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
     for numbers, exponent in limbs:
-        limb = numbers[of_positions]
-        upper, middle, lower = by_frequency(frequencies.fractional_parts(grid, exponent))
+        limb = of_positions(numbers)
+        upper, middle, lower = of_frequencies(frequencies.fractional_parts(grid, exponent))
         coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
         medium = _fractional(medium + _fractional(limb * middle, xp), xp)
         fine = fine + limb * lower
     if rest is not None:
-        (whole_frequency,) = by_frequency([frequencies.in_cycles()])
-        fine = fine + rest[of_positions] * whole_frequency
+        (whole_frequency,) = of_frequencies([frequencies.in_cycles()])
+        fine = fine + of_positions(rest) * whole_frequency
     return coarse, medium, fine
 
 

@@ -160,21 +160,10 @@ class Frequencies:
         return cls(_digits_of(tuple(radians), scale))
 
     @classmethod
-    def merge(
-        cls, parts: "Sequence[Frequencies]", indices: Sequence[Sequence[int]]
-    ) -> "Frequencies":
-        """Merge several `Frequencies`, each of which goes to the indices given for it."""
-        merged = {
-            index: frequency
-            for part, of_part in zip(parts, indices, strict=True)
-            for index, frequency in zip(of_part, part._digits.split(), strict=True)  # noqa: SLF001
-        }
-        return cls(" ".join(merged[index] for index in range(len(merged))))
-
-    def take(self, indices: Sequence[int]) -> "Frequencies":
-        """Return the frequencies at some indices."""
-        digits = self._digits.split()
-        return Frequencies(" ".join(digits[index] for index in indices))
+    def merge(cls, parts: "Sequence[Frequencies]", sources: Sequence[int]) -> "Frequencies":
+        """Merge several `Frequencies`, each next one from the part of the number in `sources`."""
+        digits = [iter(part._digits.split()) for part in parts]  # noqa: SLF001
+        return cls(" ".join(next(digits[source]) for source in sources))
 
     def in_radians(self) -> list[float]:
         """Return the frequencies in radians per position, rounded."""

@@ -7,10 +7,10 @@ lower ones is small, and rounding it costs nothing. So positions are exact over 
 
 from decimal import Decimal
 from functools import cache
-from math import pi
+from math import pi, prod
 from typing import Any
 
-from positional_embeddings._core.axes import RowAxis
+from positional_embeddings._core.axes import Order
 from positional_embeddings._core.namespace import (
     Device,
     Dtype,
@@ -73,38 +73,28 @@ def frequency_parts(frequencies: Frequencies, xp: Namespace, on: Device) -> Any:
 
 
 def cos_sin_by_kernel(
-    positions: Any,
-    parts: Any,
-    dtype: Dtype,
-    xp: Namespace,
-    factor: float,
-    frequency_axis: RowAxis,
-    *,
-    per_frequency: bool = False,
+    positions: Any, parts: Any, dtype: Dtype, xp: Namespace, factor: float, order: Order = "C"
 ) -> tuple[Any, Any]:
-    """Return cosine and sine as `cos_sin` does, in one launch.
+    """Return cosine and sine as `cos_sin` does, in one launch, in an order in memory.
 
-    With `per_frequency` the positions have a first axis of the frequencies.
+    The first axis of the positions is that of the frequencies, or of length 1.
     """
-    first, on = frequency_axis == 0, device_of(positions)
-    others = (None,) * (positions.ndim - per_frequency)
-    of_frequencies = (slice(None), *others) if first else (*others, slice(None))
-    if not per_frequency:
-        positions = positions[(None, ...) if first else (..., None)]
-    elif not first:
-        positions = xp.permute_dims(positions, (*range(1, positions.ndim), 0))
     integral = is_dtype(positions.dtype, "integral", xp)
     if not integral:
         positions = xp.astype(positions, xp.float64, copy=False)
-    counted = list(positions.shape)
-    counted[frequency_axis] = parts.shape[1]
-    cos, sin = (xp.empty(tuple(counted), dtype=dtype, device=on) for _ in range(2))
-    rows = [parts[row, :][of_frequencies] for row in range(parts.shape[0])]
-    if integral:
-        kernel_of(xp, integral=True)(positions, *rows[:3], factor, cos, sin)
-    else:
-        kernel_of(xp, integral=False)(positions, *rows, factor, cos, sin)
-    return cos, sin
+    count, shape = parts.shape[1], positions.shape[1:]
+    flat = xp.reshape(positions, (positions.shape[0], prod(shape)))
+    rows = [parts[row, :, None] for row in range(3 if integral else 5)]
+    cos, sin = (
+        xp.empty((count, prod(shape)), dtype=dtype, device=device_of(positions), order=order)
+        for _ in range(2)
+    )
+    operands = [flat, *rows, cos, sin]
+    if order == "F":  # neighbouring threads write neighbours
+        operands = [array.T for array in operands]
+    *inputs, out_cos, out_sin = operands
+    kernel_of(xp, integral=integral)(*inputs, factor, out_cos, out_sin)
+    return xp.reshape(cos, (count, *shape)), xp.reshape(sin, (count, *shape))
 
 
 @cache

@@ -59,14 +59,6 @@ def joined(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> An
     return xp.where(is_first, xp.take(first, pairs, axis=axis), xp.take(second, pairs, axis=axis))
 
 
-def double_tables(cos: Any, sin: Any, xp: Namespace, axis: int) -> tuple[Any, Any]:
-    """Return [cos, cos] and [-sin, sin], tables for all features of the half layout.
-
-    ``x * [cos, cos] + [second, first] * [-sin, sin]`` rotates x = [first, second].
-    """
-    return xp.concat([cos, cos], axis=axis), xp.concat([-sin, sin], axis=axis)
-
-
 def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     """Return the negated second half of the features, followed by the first half.
 

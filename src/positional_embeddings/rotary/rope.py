@@ -29,20 +29,19 @@ from positional_embeddings._core.namespace import (
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.rotary.hf_config import rope_arguments
-from positional_embeddings.rotary.kernels.dispatch import check_installed
-from positional_embeddings.rotary.layouts import Layout, double_tables
+from positional_embeddings.rotary.kernels.dispatch import check_installed, kernel_for
+from positional_embeddings.rotary.layouts import Layout
 from positional_embeddings.rotary.rotate import (
-    find_kernel,
-    is_few,
     rotate,
     rotate_with_doubled,
+    use_doubled_tables,
 )
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies, scaling_to_pass
 from positional_embeddings.rotary.sections import (
     SectionFrequencies,
     SectionOrder,
     checked_sections,
-    pairs_of_sections,
+    coordinates_of_pairs,
     restarting_frequencies,
 )
 
@@ -52,8 +51,8 @@ class RoPE(CheckedLayer):
     """Rotary position embeddings for queries and keys.
 
     Immutable, and tied to no library: tables of cosine and sine are made for the library,
-    device and dtype of each `x`. It keeps them: a few windows of positions for each, together
-    no wider than `seq_len`; pickles and copies start without. With CuPy each stream has tables
+    device and dtype of each `x`. It keeps them: a few pages of positions for each, together
+    no longer than `seq_len`; pickles and copies start without. With CuPy each stream has tables
     of its own, so that any number of streams may share a layer; before a graph is captured on
     one, call the layer there once.
 
@@ -173,12 +172,10 @@ class RoPE(CheckedLayer):
         if self.fused:
             check_installed()
         frequencies, factor = self._frequencies()
-        pairs = None
+        coordinates = None
         if self.sections is not None:
-            pairs = pairs_of_sections(self.sections, self.section_order)
-        tables = PositionTables(
-            frequencies, self.seq_len, "seq_len", None, pairs, factor, double_tables
-        )
+            coordinates = coordinates_of_pairs(self.sections, self.section_order)
+        tables = PositionTables(frequencies, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
 
     @property
@@ -264,8 +261,9 @@ class RoPE(CheckedLayer):
         target = self._check(x, xp)
         checks.output(out, x)
         request = self._tables.check(target, positions, offset)
-        kernel = find_kernel(x, out, self.fused)
-        doubled = kernel is None and out is None and not inverse and self._rotates_few(x)
+        kernel = kernel_for(x, out, fused=self.fused)
+        doubled = kernel is None and out is None and not inverse
+        doubled = doubled and use_doubled_tables(x, target.feature, self.rotary_dim, self.layout)
         cos, sin = self._tables.tables_for(request, doubled=doubled)
         if doubled:
             return rotate_with_doubled(x, cos, sin, target.feature, xp)
@@ -324,7 +322,7 @@ class RoPE(CheckedLayer):
         xp = namespace_of(like=like, **drop_none(positions=positions))
         target = self._check(like, xp, "like")
         request = self._tables.check(target, positions, offset)
-        cos, sin = self._tables.kept_tables_for(request)
+        cos, sin = self._tables.copies_for(request)
         return cos, sin
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
@@ -363,7 +361,7 @@ class RoPE(CheckedLayer):
             request = self._tables.check(target, delta, 0, "delta")
             cos, sin = self._tables.tables_for(request)
         cos, sin = self._without_factor(cos, sin, 1)
-        kernel = find_kernel(x, None, self.fused)
+        kernel = kernel_for(x, fused=self.fused)
         return rotate(x, cos, sin, target.feature, self.layout, xp, kernel=kernel)
 
     def _check(self, x: Any, xp: Namespace, name: str = "x") -> Target:
@@ -380,9 +378,6 @@ class RoPE(CheckedLayer):
             hint = hint if swapped else ""
             axes.features(x, self.head_size, "head_size", feature, name, hint)
         return target_of(x, feature, seq, xp, name)
-
-    def _rotates_few(self, x: Any) -> bool:
-        return self._rotated_features == self.head_size and is_few(x, self.layout)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""

@@ -34,13 +34,13 @@ from positional_embeddings._core.namespace import (
     is_complex,
     namespace_of,
 )
+from positional_embeddings.angles.tables import double_tables
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,
     Layout,
     check_even,
     cut_along,
-    double_tables,
     features_of_pairs,
     halves,
     joined,
@@ -143,7 +143,7 @@ def apply_rope(
     if cosine.shape != sine.shape and any(map(checks.differ, cosine.shape, sine.shape)):
         shape = tuple(m if n == 1 else n for n, m in zip(cosine.shape, sine.shape, strict=True))
         cosine, sine = xp.broadcast_to(cosine, shape), xp.broadcast_to(sine, shape)
-    kernel = find_kernel(x, out, None)
+    kernel = kernel_for(x, out)
     return rotate(x, cosine, -sine if inverse else sine, axis, layout, xp, kernel=kernel, out=out)
 
 
@@ -194,14 +194,6 @@ _FEW = 2**16
 Block = tuple[slice, ...]
 
 
-def find_kernel(x: Any, out: Any, fused: bool | None) -> Any:  # noqa: FBT001
-    """Return the compiled kernel that rotates `x` into `out`, None if there is none.
-
-    With a `fused` of True there must be one, with False none is asked for.
-    """
-    return None if fused is False else kernel_for(x, out, demanded=fused)
-
-
 def rotate(
     x: ArrayT,
     cos: Any,
@@ -228,7 +220,7 @@ def rotate(
     if out is None and kernel is None and rotated == x.shape[axis]:
         if is_pair and 8 * prod(cos.shape) <= prod(x.shape):
             return xp.astype(x * _phasors(cos, sin, x.dtype, xp), x.dtype, copy=False)  # type: ignore[no-any-return]
-        if is_few(x, layout):
+        if use_doubled_tables(x, axis, rotated, layout):
             return rotate_with_doubled(x, *double_tables(cos, sin, xp, axis), axis, xp)
     target = xp.empty_like(x) if out is None else out
     if kernel is not None:
@@ -243,10 +235,11 @@ def rotate(
     return target  # type: ignore[no-any-return]
 
 
-def is_few(x: Any, layout: str) -> bool:
+def use_doubled_tables(x: Any, axis: int, rotary_dim: int | None, layout: str) -> bool:
     """Tell whether doubled tables are the fastest way to rotate `x`, if no kernel does."""
-    few = layout == "half" and is_host_array(x) and 0 < x.size <= _FEW
-    return few and x.dtype in (host.float32, host.float64)
+    if layout != "half" or not is_host_array(x) or rotary_dim not in (None, x.shape[axis]):
+        return False
+    return 0 < x.size <= _FEW and x.dtype in (host.float32, host.float64)
 
 
 def rotate_with_doubled(x: ArrayT, cos: Any, sin: Any, axis: int, xp: Namespace) -> ArrayT:
@@ -271,15 +264,9 @@ def _rotate_blocks(
 ) -> None:
     """Rotate real pairs, a block of them at a time."""
     before: Any = None
-    items = _row_items(x, out, axis, cos.shape[axis], layout)
     for block, table_block in _blocks(x, cos, axis):
         at_first, at_second = _features(block, axis, cos.shape[axis], layout)
         first, second = x[at_first], x[at_second]
-        if items is not None:
-            rows = first, second
-            first, second = (xp.empty_like(part) for part in rows)
-            _copy_rows(rows[0], first, axis, items, xp)
-            _copy_rows(rows[1], second, axis, items, xp)
         if (table_block, first.shape) != before:
             c, s = (_repeated(table[table_block], first, xp) for table in (cos, sin))
             before = table_block, first.shape
@@ -292,32 +279,8 @@ def _rotate_blocks(
         if rotated_first.dtype != x.dtype:
             rotated_first = xp.astype(rotated_first, x.dtype)
             rotated_second = xp.astype(rotated_second, x.dtype)
-        if items is not None:
-            _copy_rows(rotated_first, out[at_first], axis, items, xp)
-            _copy_rows(rotated_second, out[at_second], axis, items, xp)
-        else:
-            out[at_first] = rotated_first
-            out[at_second] = rotated_second
-
-
-def _row_items(x: Any, out: Any, axis: int, pairs: int, layout: str) -> Any:
-    """Return a dtype that holds half a row of features, None if rows are copied as they are.
-
-    NumPy takes ten times as long for each number of short rows; as one item each it copies
-    them into a block without gaps, which it goes through as one long row.
-    """
-    large = is_host_array(x) and pairs <= HOST_BLOCK < x.size
-    if layout != "half" or not large:
-        return None
-    if any(array.strides[axis] != array.itemsize for array in (x, out)):
-        return None
-    return {8: host.int64, 16: host.complex128}.get(pairs * x.itemsize)
-
-
-def _copy_rows(source: Any, target: Any, axis: int, items: Any, xp: Namespace) -> None:
-    """Copy rows of features as items."""
-    first, second = (xp.moveaxis(array, axis, -1).view(items) for array in (source, target))
-    second[...] = first
+        out[at_first] = rotated_first
+        out[at_second] = rotated_second
 
 
 def _repeated(table: Any, block: Any, xp: Namespace) -> Any:
@@ -395,7 +358,7 @@ def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
     xp = namespace_of(x=x)
     on, dtype = device_of(x), compute_dtype(x.dtype, xp)
     cos, sin = (xp.asarray(table, dtype=dtype, device=on) for table in (cos, sin))
-    return rotate(x, cos, sin, axis, layout, xp, kernel=find_kernel(x, None, None))
+    return rotate(x, cos, sin, axis, layout, xp, kernel=kernel_for(x))
 
 
 def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:

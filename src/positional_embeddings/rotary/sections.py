@@ -26,27 +26,24 @@ def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
     return pairs
 
 
-def pairs_of_sections(sections: Sequence[int], order: str) -> tuple[tuple[int, ...], ...]:
-    """Return the pairs that each coordinate rotates."""
-    if order == "contiguous":
-        starts = [sum(sections[:c]) for c in range(len(sections))]
-        return tuple(tuple(range(s, s + n)) for s, n in zip(starts, sections, strict=True))
+def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]:
+    """Return the coordinate that rotates each pair."""
     count, total = len(sections), sum(sections)
-    # The first coordinate has what the others, one pair of each at a time, leave.
-    others = [tuple(range(c, sections[c] * count, count)) for c in range(1, count)]
-    taken = {pair for pairs in others for pair in pairs}
-    if max(taken, default=0) >= total:
+    if order == "contiguous":
+        return tuple(c for c, n in enumerate(sections) for _ in range(n))
+    if max((c + (sections[c] - 1) * count for c in range(1, count)), default=0) >= total:
         raise wrong_value(
             "sections",
             "have as many pairs for the first coordinate as for any other in strided order",
             tuple(sections),
         )
-    return (tuple(pair for pair in range(total) if pair not in taken), *others)
+    # The first coordinate has what the others, one pair of each at a time, leave.
+    return tuple(i % count if i // count < sections[i % count] else 0 for i in range(total))
 
 
 def restarting_frequencies(
     sections: Sequence[int], order: str, base: float, scale: float
 ) -> Frequencies:
     """Return frequencies with a full range for each coordinate."""
-    pairs = pairs_of_sections(sections, order)
-    return Frequencies.merge([geometric_frequencies(2 * n, base, scale) for n in sections], pairs)
+    parts = [geometric_frequencies(2 * n, base, scale) for n in sections]
+    return Frequencies.merge(parts, coordinates_of_pairs(sections, order))

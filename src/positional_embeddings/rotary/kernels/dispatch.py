@@ -41,15 +41,17 @@ def check_installed() -> None:
         raise ImportError(message)
 
 
-def kernel_for(x: Any, out: Any = None, *, demanded: bool | None = None) -> Kernel | None:
+def kernel_for(x: Any, out: Any = None, *, fused: bool | None = None) -> Kernel | None:
     """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
 
-    If one is demanded, there must be one, except for complex numbers.
+    None if `fused` is False. If it is True there must be one, except for complex numbers.
     """
+    if fused is False:
+        return None
     kernel, unfit = _kernel_of(x), x
     if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out)):
         kernel, unfit = None, out
-    if kernel is None and demanded and not is_complex(unfit.dtype):
+    if kernel is None and fused and not is_complex(unfit.dtype):
         raise _no_kernel(unfit)
     return kernel
 
