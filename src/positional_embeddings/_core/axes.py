@@ -62,14 +62,12 @@ def distinct_axes(feature_axis: SupportsIndex, seq_axis: SupportsIndex) -> tuple
     return feature, seq
 
 
-def features(
-    array: Any, size: int, size_name: str, feature: int, name: str = "x", hint: str = ""
-) -> None:
+def features(array: Any, size: int, size_name: str, feature: int, name: str = "x") -> None:
     """Check the length of the feature axis."""
     shape = tuple(array.shape)
     if shape[feature] != size:
         what = f"have {size} features (`{size_name}`) on axis {feature}"
-        raise wrong_value(name, what, f"shape {shape}", hint)
+        raise wrong_value(name, what, f"shape {shape}")
 
 
 def length(array: Any, axis: int, name: str = "x") -> int:
@@ -101,7 +99,9 @@ def position_axes(
 def expand_to_axes(table: Any, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:
     """Move axis i of a table to `axes[i]` of `ndim` axes, with length 1 on all others."""
     order, index = _placement(tuple(axes), ndim)
-    if order is not None:
+    if order == (1, 0):
+        table = table.T
+    elif order is not None:
         table = xp.permute_dims(table, order)
     return table[index]
 
@@ -126,15 +126,16 @@ class Target(NamedTuple):
     device: Any
     dtype: Any  # to compute in
     integer: Any  # dtype of positions
-    precision: str  # of tables on the host
     shape: tuple[Any, ...]
     feature: int
     seq: int
-    # Of tables (frequency, *position) in memory: "F" if features have a smaller stride than seq.
-    order: Order
-    is_cached: bool
     is_compiling: bool
     name: str
+    precision: str  # of tables of NumPy
+    # Of tables (frequency, *position) in memory: "F" if features have a smaller stride than seq.
+    order: Order
+    # Library, device and stream that tables are kept for, if these are not NumPy's.
+    keeper: tuple[Any, ...] = ()
     # Lengths of the chunks of the sequence, None if the array is not computed chunk by chunk.
     seq_chunks: tuple[int, ...] | None = None
 
@@ -160,19 +161,23 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
     if xp is host:
         return _host_target(x.dtype, x.shape, x.strides, feature, seq, name)
     on, dtype = namespace.device_of(x), namespace.compute_dtype(x.dtype, xp)
+    # CuPy copies tables without waiting, in the order of its current stream: another stream
+    # gets tables of its own. CuPy's devices have no hash.
+    is_kept = capabilities.caches_tables(x)
+    keeper = (xp, str(on), capabilities.current_stream(xp)) if is_kept else ()
     return Target(
         xp,
         on,
         dtype,
         namespace.default_integer(xp, on),
-        "float32" if dtype == xp.float32 else "float64",
         tuple(x.shape),
         feature,
         seq,
-        _order(capabilities.strides_of(x), feature, seq),
-        capabilities.caches_tables(x),
         capabilities.is_compiling(x),
         name,
+        "float32" if dtype == xp.float32 else "float64",
+        _order(capabilities.strides_of(x), feature, seq),
+        keeper,
         capabilities.chunks_of(x)[seq] if capabilities.is_chunked(x) else None,
     )
 
@@ -189,9 +194,10 @@ def _host_target(
     """Return the target of a NumPy array: it takes a third of a step of one token otherwise."""
     order = _order(tuple(map(abs, strides)), feature, seq)
     compute = namespace.compute_dtype(dtype, host)
+    integer = namespace.default_integer(host, "cpu")
     precision = "float32" if compute == host.float32 else "float64"
-    integer, where = namespace.default_integer(host, "cpu"), (shape, feature, seq, order)
-    return Target(host, "cpu", compute, integer, precision, *where, True, False, name)  # noqa: FBT003
+    where = shape, feature, seq
+    return Target(host, "cpu", compute, integer, *where, False, name, precision, order)  # noqa: FBT003
 
 
 def positions_from(offset: int, count: int, target: Target) -> Any:

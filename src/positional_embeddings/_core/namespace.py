@@ -244,6 +244,7 @@ def default_integer(xp: Namespace, on: Device) -> Dtype:
     return xp.__array_namespace_info__().default_dtypes(device=on)["integral"]
 
 
+@lru_cache(maxsize=256, typed=True)
 def is_complex(dtype: Dtype) -> bool:
     """Tell whether `dtype` holds complex floating-point numbers."""
     return dtype_name(dtype) in ("complex64", "complex128")

@@ -44,7 +44,7 @@ _BLOCK = 2**16
 
 # From cosine, sine and their namespace to tables.
 Arrange: TypeAlias = Callable[[Any, Any, Namespace], tuple[Any, ...]]
-# Precision and order of pages of NumPy, and the library, device and stream of others.
+# Precision, order in memory, and what `Target.keeper` has.
 Kind: TypeAlias = tuple[Any, ...]
 
 
@@ -171,8 +171,7 @@ class PositionTables:
     def tables_of_number(self, number: float, target: Target) -> tuple[Any, ...]:
         """Return the tables of one position for all of an array."""
         if target.is_compiling:
-            shape = (*self.coordinates, axes.length(target, target.seq, target.name))
-            positions = axes.repeated_position(number, shape, target)
+            positions = axes.repeated_position(number, (*self.coordinates, 1), target)
             return self.tables_for(Request(target, positions, None, (target.seq,)))
         position = host.asarray([number], dtype=host.int64 if isinstance(number, int) else None)
         dtype = getattr(host, target.precision)
@@ -195,7 +194,7 @@ class PositionTables:
 
     def _slice(self, start: int, stop: int, target: Target, *, doubled: bool) -> tuple[Any, ...]:
         """Return the tables of `start` to before `stop`, on the device if it keeps any."""
-        kind = _kind_of(target)
+        kind = target.precision, target.order, *target.keeper
         page = self._find(kind, start, stop) or self._add(kind, start, stop, target)
         tables = page.doubled if doubled else page.tables
         return tuple([t[:, start - page.start : stop - page.start] for t in tables])
@@ -214,11 +213,11 @@ class PositionTables:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
         start = min(start, self.size - 1) // PAGE * PAGE
         stop = min(max(start + PAGE, -(-stop // PAGE) * PAGE), self.size)
-        if target is None or target.xp is host or not target.is_cached:
-            tables = self._make(start, stop, *kind)
+        if target is not None and target.keeper:
+            of_numpy = self._slice(start, stop, target._replace(keeper=()), doubled=False)
+            tables = target.from_host(of_numpy, copy=True)
         else:
-            near = self._slice(start, stop, target._replace(xp=host), doubled=False)
-            tables = target.from_host(near, copy=True)
+            tables = self._make(start, stop, *kind)
         new = Page(start, stop, tables)
         others = self._pages.pop(kind, ())
         pages = [new, *(p for p in others if p.start < start or stop < p.stop)]
@@ -259,7 +258,7 @@ class PositionTables:
         """Return the tables of a few positions that are far apart, None if they are many."""
         if self.sections is not None or values.size > MAX_PAGES:
             return None
-        target = target._replace(xp=host)
+        target = target._replace(keeper=())
         columns = [self._slice(p, p + 1, target, doubled=doubled) for p in values.ravel().tolist()]
         tables = (host.concat(parts, axis=1) for parts in zip(*columns, strict=True))
         return tuple([host.reshape(t, (len(t), *values.shape)) for t in tables])
@@ -357,16 +356,6 @@ def _stacked_tables(layer: PositionTables, target: Target, positions: Any) -> An
     dtype = getattr(xp, dtype_name(target.dtype))
     target = target._replace(xp=xp, device=on, dtype=dtype, integer=default_integer(xp, on))
     return xp.stack(layer._compute(positions, target))  # noqa: SLF001
-
-
-def _kind_of(target: Target) -> Kind:
-    """Return which pages a target uses: those of NumPy if its library keeps none."""
-    kind = target.precision, target.order
-    if target.xp is host or not target.is_cached:
-        return kind
-    # CuPy copies tables without waiting, in the order of its current stream: another stream
-    # gets tables of its own. CuPy's devices have no hash.
-    return *kind, target.xp, str(target.device), current_stream(target.xp)
 
 
 def _evict(kept: dict[Any, Any]) -> None:

@@ -40,7 +40,7 @@ def halves(x: Any, axis: int, layout: str) -> tuple[Any, Any]:
     return x[(*before, first, ...)], x[(*before, second, ...)]
 
 
-def joined(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
+def join_pairs(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
     """Put the first and the second features of all pairs together; undoes `halves`."""
     half, is_half = first.shape[axis], layout == "half"
     known = all(checks.is_known(n) for n in first.shape)
@@ -98,7 +98,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     axis = axes.axis_of("axis", axis, x.ndim)
     check_even(x, axis)
     first, second = halves(x, axis, "half")
-    negated: ArrayT = joined(-second, first, axis, "half", xp)
+    negated: ArrayT = join_pairs(-second, first, axis, "half", xp)
     return negated
 
 
@@ -143,7 +143,7 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
         return x
     pairs, rest = cut_along(x, axis, even)
     first, second = halves(pairs, axis, "interleaved")
-    rotated: ArrayT = joined(-second, first, axis, "interleaved", xp)
+    rotated: ArrayT = join_pairs(-second, first, axis, "interleaved", xp)
     if rest is not None:
         rotated = xp.concat([rotated, rest], axis=axis)
     return rotated

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Annotated, Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.axes import Target, target_of
+from positional_embeddings._core.axes import Target
 from positional_embeddings._core.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import read_only
@@ -36,7 +36,7 @@ from positional_embeddings.rotary.rotate import (
     rotate_with_doubled,
     use_doubled_tables,
 )
-from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies, scaling_to_pass
+from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.sections import (
     SectionFrequencies,
     SectionOrder,
@@ -178,10 +178,6 @@ class RoPE(CheckedLayer):
         tables = PositionTables(frequencies, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
 
-    @property
-    def _rotated_features(self) -> int:
-        return self.head_size if self.rotary_dim is None else self.rotary_dim
-
     def _frequencies(self) -> tuple[Frequencies, float]:
         """Return the frequencies of the pairs, and the factor on cosine and sine."""
         if self.sections is not None and self.section_frequencies == "restart":
@@ -191,18 +187,14 @@ class RoPE(CheckedLayer):
             return restarting_frequencies(
                 self.sections, self.section_order, self.base, self.scale
             ), 1.0
-        if self.scaling is None:
-            return geometric_frequencies(self._rotated_features, self.base, self.scale), 1.0
-        scaling: Any = self.scaling
-        if not callable(scaling) or isinstance(scaling, type):
-            raise wrong_type(
-                "scaling",
-                "be a function from (dim, base, seq_len) to frequencies and a factor",
-                shown(scaling),
-                scaling_to_pass(scaling),
-            )
-        sizes = self._rotated_features, self.base, self.seq_len
-        frequencies, factor = scaled_frequencies(scaling, *sizes)
+        rotary_dim, scaling = self.rotary_dim or self.head_size, self.scaling
+        if scaling is None:
+            return geometric_frequencies(rotary_dim, self.base, self.scale), 1.0
+        given: Any = scaling
+        if not callable(given) or isinstance(given, type):
+            what = "be a function such as LinearScaling(4.0), or None"
+            raise wrong_type("scaling", what, shown(scaling))
+        frequencies, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
         return Frequencies.from_radians(frequencies, self.scale), factor
 
     def __call__(
@@ -259,10 +251,11 @@ class RoPE(CheckedLayer):
         inverse = checks.boolean("inverse", inverse)
         xp = namespace_of(x=x, **drop_none(positions=positions, out=out))
         target = self._check(x, xp)
-        checks.output(out, x)
         request = self._tables.check(target, positions, offset)
+        if out is not None:
+            checks.output(out, x)
         kernel = kernel_for(x, out, fused=self.fused)
-        doubled = kernel is None and out is None and not inverse
+        doubled = kernel is None and out is None and not inverse and xp is host
         doubled = doubled and use_doubled_tables(x, target.feature, self.rotary_dim, self.layout)
         cos, sin = self._tables.tables_for(request, doubled=doubled)
         if doubled:
@@ -368,16 +361,14 @@ class RoPE(CheckedLayer):
         """Check what is to be rotated, and return what its tables have to know of it."""
         checks.floating(xp, **{name: x})
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
+        size, size_name = self.head_size, "head_size"
         if is_complex(x.dtype):
-            half = checks.positive_integer("head_size", self.head_size, even=True) // 2
-            axes.features(x, half, "head_size / 2", feature, name)
-        elif x.shape[feature] != self.head_size:
-            swapped = x.shape[feature] == self.seq_len and x.shape[seq] <= self.head_size
-            sizes = f"RoPE({self.seq_len}, {self.head_size})"
-            hint = f" {name} is for {sizes}? `head_size` comes before `seq_len`."
-            hint = hint if swapped else ""
-            axes.features(x, self.head_size, "head_size", feature, name, hint)
-        return target_of(x, feature, seq, xp, name)
+            size, size_name = (
+                checks.positive_integer("head_size", size, even=True) // 2,
+                "head_size / 2",
+            )
+        axes.features(x, size, size_name, feature, name)
+        return axes.target_of(x, feature, seq, xp, name)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""

@@ -43,7 +43,7 @@ from positional_embeddings.rotary.layouts import (
     cut_along,
     features_of_pairs,
     halves,
-    joined,
+    join_pairs,
 )
 
 
@@ -220,7 +220,7 @@ def rotate(
     if out is None and kernel is None and rotated == x.shape[axis]:
         if is_pair and 8 * prod(cos.shape) <= prod(x.shape):
             return xp.astype(x * _phasors(cos, sin, x.dtype, xp), x.dtype, copy=False)  # type: ignore[no-any-return]
-        if use_doubled_tables(x, axis, rotated, layout):
+        if is_host_array(x) and use_doubled_tables(x, axis, rotated, layout):
             return rotate_with_doubled(x, *double_tables(cos, sin, xp, axis), axis, xp)
     target = xp.empty_like(x) if out is None else out
     if kernel is not None:
@@ -236,8 +236,8 @@ def rotate(
 
 
 def use_doubled_tables(x: Any, axis: int, rotary_dim: int | None, layout: str) -> bool:
-    """Tell whether doubled tables are the fastest way to rotate `x`, if no kernel does."""
-    if layout != "half" or not is_host_array(x) or rotary_dim not in (None, x.shape[axis]):
+    """Tell whether doubled tables rotate a NumPy array fastest, if no kernel does."""
+    if layout != "half" or rotary_dim not in (None, x.shape[axis]):
         return False
     return 0 < x.size <= _FEW and x.dtype in (host.float32, host.float64)
 
@@ -370,6 +370,8 @@ def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Names
     else:
         wide = xp.astype(rotated, cos.dtype, copy=False)
         first, second = halves(wide, axis, layout)
-        rotated = joined(first * cos - second * sin, second * cos + first * sin, axis, layout, xp)
+        rotated = join_pairs(
+            first * cos - second * sin, second * cos + first * sin, axis, layout, xp
+        )
         rotated = xp.astype(rotated, x.dtype, copy=False)
     return rotated if rest is None else xp.concat([rotated, rest], axis=axis)

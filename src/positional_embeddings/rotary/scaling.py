@@ -6,8 +6,8 @@ float64 NumPy array (dim / 2,), and the attention factor that multiplies cosine 
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from math import inf, isfinite
 from typing import Annotated, Any, Protocol
 
@@ -407,19 +407,6 @@ def _scaled_frequencies(
     with host.errstate(over="ignore", invalid="ignore"):  # an error below
         scaled = SCALINGS[name](*options)(dim, base, seq_len)
     return checked_scaling(scaled, dim)
-
-
-def scaling_to_pass(given: Any) -> str:
-    """Return the hint what to pass instead of a name, a class or a dict."""
-    if isinstance(given, Mapping):
-        return " RoPE.from_hf_config reads it from a model's configuration."
-    name = given if isinstance(given, str) else getattr(given, "__name__", "")
-    name = name.lower().removesuffix("scaling").replace("dynamicntk", "dynamic")
-    scaling = SCALINGS.get(name)
-    if scaling is None:
-        return ""
-    needed = [field.name for field in fields(scaling) if field.default is MISSING]
-    return f" Pass {scaling.__name__}({', '.join(needed)})."
 
 
 def type_of(scaling: Scaling | None) -> str:

@@ -16,7 +16,6 @@ from typing import Any
 
 from array_api_compat import is_cupy_array, is_numpy_array
 
-from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import kind_of
 from positional_embeddings._core.forks import finished_before_forks, register_at_fork
 from positional_embeddings._core.namespace import Dtype, dtype_name, host, is_complex
@@ -57,7 +56,7 @@ def kernel_for(x: Any, out: Any = None, *, fused: bool | None = None) -> Kernel 
 
 
 def _kernel_of(x: Any) -> Kernel | None:
-    if is_host_array(x):
+    if type(x) is host.ndarray:
         return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
     rotates = is_cupy_array(x) and dtype_name(x.dtype) in cupy_kernel.DTYPES
     return cupy_kernel.rotate_cupy if rotates else None
