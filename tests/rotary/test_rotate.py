@@ -187,14 +187,14 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
     x = np.ones((8, 10))
     table = np.ones((4, 10))
     assert len(list(rotate._blocks(x, table, 0))) > 1
-    monkeypatch.setattr(rotate, "on_the_host", lambda _: False)
+    monkeypatch.setattr(capabilities, "on_the_host", lambda _: False)
     assert len(list(rotate._blocks(x, table, 0))) == 1
 
 
 def test_blocks_without_strides(monkeypatch):
     """A library that does not tell how its arrays lie in memory is taken for one in C order."""
     monkeypatch.setattr(rotate, "HOST_BLOCK", 8)
-    monkeypatch.setattr(rotate, "strides_of", lambda _: None)
+    monkeypatch.setattr(capabilities, "strides_of", lambda _: None)
     x = RNG.standard_normal((8, 50, 2))
     np.testing.assert_allclose(RoPE(8, 50, fused=False)(x), loop(x, 0, 1, "half", 4), atol=1e-12)
     out = np.empty_like(x)

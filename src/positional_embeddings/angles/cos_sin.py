@@ -6,20 +6,10 @@ from functools import cache
 from math import pi, prod
 from typing import Any, NamedTuple
 
+from positional_embeddings._core import namespace
 from positional_embeddings._core.capabilities import compiles_kernels
 from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.namespace import (
-    ArrayT,
-    Dtype,
-    HostArray,
-    Namespace,
-    default_integer,
-    device_of,
-    dtype_name,
-    host,
-    is_dtype,
-    widest_float,
-)
+from positional_embeddings._core.namespace import ArrayT, Dtype, HostArray, Namespace, host
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 
@@ -106,7 +96,7 @@ def cos_sin(
     position.
     """
     if compiles_kernels(positions):
-        of_kernel = frequency_parts(frequencies, xp, device_of(positions))
+        of_kernel = frequency_parts(frequencies, xp, namespace.device_of(positions))
         return cos_sin_by_kernel(positions[None, ...], of_kernel, dtype, xp, factor)
     work = work_for(positions, xp)
     parts = _phase_in_parts(positions, frequencies, work, coordinates)
@@ -178,14 +168,14 @@ def fill_cos_sin_of_sum(
 
 def work_for(positions: Any, xp: Namespace) -> Work:
     """Return what the angles of positions are computed in."""
-    on = device_of(positions)
+    on = namespace.device_of(positions)
     return Work(
         xp,
         on,
-        widest_float(xp, on),
-        default_integer(xp, on),
-        dtype_name(positions.dtype),
-        is_dtype(positions.dtype, "integral", xp),
+        namespace.widest_float(xp, on),
+        namespace.default_integer(xp, on),
+        namespace.dtype_name(positions.dtype),
+        namespace.is_dtype(positions.dtype, "integral", xp),
     )
 
 

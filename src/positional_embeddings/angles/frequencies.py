@@ -10,18 +10,9 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-from positional_embeddings._core import checks
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import (
-    Device,
-    Dtype,
-    Namespace,
-    float_dtype,
-    host,
-    host_constant,
-    namespace_or_numpy,
-    widest_float,
-)
+from positional_embeddings._core.namespace import Device, Dtype, Namespace, host
 
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)
@@ -70,8 +61,8 @@ def inverse_frequencies(
     """
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
-    xp = namespace_or_numpy(xp)
-    dtype = float_dtype(dtype, widest_float(xp, device), xp, device)
+    xp = namespace.namespace_or_numpy(xp)
+    dtype = namespace.float_dtype(dtype, namespace.widest_float(xp, device), xp, device)
     return xp.asarray(_rounded(dim, base), dtype=dtype, device=device)
 
 
@@ -122,8 +113,8 @@ def compute_frequencies(
     dim = checks.feature_count("dim", dim)
     seq_len = checks.length_in_memory("seq_len", seq_len)
     numbers = _rounded(dim, checks.positive_number("base", base))
-    xp = namespace_or_numpy(xp)
-    dtype = float_dtype(dtype, widest_float(xp, device), xp, device)
+    xp = namespace.namespace_or_numpy(xp)
+    dtype = namespace.float_dtype(dtype, namespace.widest_float(xp, device), xp, device)
     frequencies = host.asarray(numbers, dtype=host.float64)
     angles = frequencies[:, None] * host.arange(seq_len, dtype=host.float64)
     return xp.asarray(angles, dtype=dtype, device=device)
@@ -201,17 +192,17 @@ class Frequencies:
         return _in_fixed_point(self._digits)
 
 
-@host_constant
+@namespace.host_constant
 def _rounded(dim: int, base: float) -> list[float]:
     return [float(frequency) for frequency in _radians(dim, base)]
 
 
-@host_constant
+@namespace.host_constant
 def _geometric_digits(dim: int, base: float, scale: float | str, endpoint: bool) -> str:  # noqa: FBT001
     return _digits(_radians(dim, base, endpoint=endpoint), scale)
 
 
-@host_constant
+@namespace.host_constant
 def _digits_of(radians: tuple[float, ...], scale: float | str) -> str:
     return _digits([Decimal(frequency) for frequency in radians], scale)
 
@@ -234,17 +225,17 @@ def _digits(radians: Sequence[Decimal], scale: float | str) -> str:
         return " ".join(str(frequency * factor) for frequency in radians)
 
 
-@host_constant
+@namespace.host_constant
 def _in_cycles(digits: str) -> list[float]:
     return [float(cycles) for cycles in digits.split()]
 
 
-@host_constant
+@namespace.host_constant
 def _highest(digits: str) -> float:
     return max(map(abs, _in_cycles(digits)))
 
 
-@host_constant
+@namespace.host_constant
 def _fractional_parts(digits: str, grid: int, exponent: int) -> list[list[float]]:
     with localcontext(DIGITS):
         cycles = [Decimal(cycles) * Decimal(2) ** exponent for cycles in digits.split()]
@@ -256,7 +247,7 @@ def _fractional_parts(digits: str, grid: int, exponent: int) -> list[list[float]
     return [[c / grid for c in coarse], [m / grid**2 for m in medium], fine]
 
 
-@host_constant
+@namespace.host_constant
 def _in_fixed_point(digits: str) -> list[list[float]]:
     parts = []
     with localcontext(DIGITS):

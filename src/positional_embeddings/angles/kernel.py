@@ -10,15 +10,9 @@ from functools import cache
 from math import pi, prod
 from typing import Any
 
+from positional_embeddings._core import namespace
 from positional_embeddings._core.axes import Order
-from positional_embeddings._core.namespace import (
-    Device,
-    Dtype,
-    Namespace,
-    device_of,
-    host,
-    is_dtype,
-)
+from positional_embeddings._core.namespace import Device, Dtype, Namespace, host
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 
 _PREAMBLE = """
@@ -79,15 +73,14 @@ def cos_sin_by_kernel(
 
     The first axis of the positions is that of the frequencies, or of length 1.
     """
-    integral = is_dtype(positions.dtype, "integral", xp)
+    integral = namespace.is_dtype(positions.dtype, "integral", xp)
     if not integral:
         positions = xp.astype(positions, xp.float64, copy=False)
-    count, shape = parts.shape[1], positions.shape[1:]
+    count, shape, on = parts.shape[1], positions.shape[1:], namespace.device_of(positions)
     flat = xp.reshape(positions, (positions.shape[0], prod(shape)))
     rows = [parts[row, :, None] for row in range(3 if integral else 5)]
     cos, sin = (
-        xp.empty((count, prod(shape)), dtype=dtype, device=device_of(positions), order=order)
-        for _ in range(2)
+        xp.empty((count, prod(shape)), dtype=dtype, device=on, order=order) for _ in range(2)
     )
     operands = [flat, *rows, cos, sin]
     if order == "F":  # neighbouring threads write neighbours

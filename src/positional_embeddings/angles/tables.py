@@ -12,21 +12,12 @@ from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings._core import axes, capabilities, checks
+from positional_embeddings._core import axes, capabilities, checks, namespace
 from positional_embeddings._core.axes import Order, Target
 from positional_embeddings._core.capabilities import compiles_kernels, current_stream
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.memory import cuts, read_only
-from positional_embeddings._core.namespace import (
-    Array,
-    HostArray,
-    Namespace,
-    default_integer,
-    device_of,
-    dtype_name,
-    host,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import Array, HostArray, Namespace, host
 from positional_embeddings.angles.cos_sin import cos_sin, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
@@ -350,11 +341,12 @@ def double_tables(cos: Any, sin: Any, xp: Namespace, axis: int = 0) -> tuple[Any
 
 def _stacked_tables(layer: PositionTables, target: Target, positions: Any) -> Any:
     """Return the tables of a chunk of positions, an array of NumPy or CuPy, as one array."""
-    xp = namespace_of(positions=positions)
+    xp = namespace.namespace_of(positions=positions)
     positions = positions[(0,) * (2 - len(layer.coordinates))]
-    on = device_of(positions)
-    dtype = getattr(xp, dtype_name(target.dtype))
-    target = target._replace(xp=xp, device=on, dtype=dtype, integer=default_integer(xp, on))
+    on = namespace.device_of(positions)
+    dtype = getattr(xp, namespace.dtype_name(target.dtype))
+    integer = namespace.default_integer(xp, on)
+    target = target._replace(xp=xp, device=on, dtype=dtype, integer=integer)
     return xp.stack(layer._compute(positions, target))  # noqa: SLF001
 
 

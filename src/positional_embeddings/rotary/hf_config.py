@@ -53,7 +53,7 @@ def rope_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of the `RoPE` that a configuration describes."""
     config = read_config(config)
-    model_type = _model_type(config)
+    model_type = config.get("model_type")
     _check_rotates(config, model_type)
     try:
         if layout is None:
@@ -86,6 +86,9 @@ def _arguments(
     longest = _first(config, _LENGTHS)
     if longest is not None:
         checks.position_count(_LENGTHS[0], longest)
+    elif seq_len is None:
+        message = f"`seq_len` must be given, as the configuration has no {_LENGTHS[0]!r}."
+        raise ValueError(message)
     share = parameters["partial_rotary_factor"]
     _check_share(config, model_type, kind, share)
     if kind == "proportional":
@@ -97,7 +100,7 @@ def _arguments(
         rotary_dim = checks.positive_integer(what, int(head_size * share), even=True)
     return {
         "head_size": head_size,
-        "seq_len": _longest(config) if seq_len is None else seq_len,
+        "seq_len": longest if seq_len is None else seq_len,
         "base": parameters["rope_theta"],
         "rotary_dim": None if rotary_dim == head_size else rotary_dim,
         "scaling": _scaling(kind, parameters, config),
@@ -123,14 +126,16 @@ def _sections(parameters: Values, model_type: str | None) -> dict[str, Any]:
 
 def _check_share(config: Values, model_type: str | None, kind: str, share: float) -> None:
     """Refuse shares of rotated features that the model's code does not read."""
-    known = model_type in hf_models.HALF | hf_models.INTERLEAVED
-    for key, readers, given in (
-        ("partial_rotary_factor", hf_models.SHARE, share != 1 and kind != "proportional"),
-        ("rotary_dim", hf_models.ROTARY_DIM, "rotary_dim" in config),
-    ):
-        if known and given and model_type not in readers:
-            message = f"`{key}` must be left out for {model_type!r}, which rotates all features."
-            raise ValueError(message)
+    if model_type not in hf_models.HALF | hf_models.INTERLEAVED:
+        return
+    key = None
+    if share != 1 and kind != "proportional" and model_type not in hf_models.SHARE:
+        key = "partial_rotary_factor"
+    elif "rotary_dim" in config and model_type not in hf_models.ROTARY_DIM:
+        key = "rotary_dim"
+    if key is not None:
+        message = f"`{key}` must be left out for {model_type!r}, which rotates all features."
+        raise ValueError(message)
 
 
 def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
@@ -145,7 +150,10 @@ def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, An
     text = config.get("text_config")
     if text is not None and not isinstance(text, Mapping):
         raise wrong_type("text_config", "be a dict", f"{text!r}")
-    return _without_none({"model_type": config.get("model_type")} | dict(text or config))
+    config = _without_none({"model_type": config.get("model_type")} | dict(text or config))
+    if not isinstance(config.get("model_type", ""), str):
+        raise wrong_type("model_type", "be a string", f"{config['model_type']!r}")
+    return config
 
 
 def from_file(name: str | PathLike[str]) -> Any:
@@ -166,14 +174,6 @@ def from_json(text: bytes, where: str) -> Any:
 
 def _without_none(values: Values) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
-
-
-def _model_type(config: Values) -> str | None:
-    """Return the type of the model, if it is given."""
-    model_type = config.get("model_type")
-    if not (model_type is None or isinstance(model_type, str)):
-        raise wrong_type("model_type", "be a string", f"{model_type!r}")
-    return model_type
 
 
 def _layout(config: Values, model_type: str | None) -> str:
@@ -228,7 +228,7 @@ def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None
 
 def _parameters(config: Values, model_type: str | None, layer_type: str | None) -> dict[str, Any]:
     """Return the rotary parameters of a layer, with defaults, without None."""
-    given = _given_parameters(config)
+    given = _read_parameters(config)
     _check_numbers(config)
     base, share = _first(config, _BASES), _first(config, _SHARES)
     by_layer = _by_layer(config, model_type, given, base)
@@ -269,7 +269,7 @@ def _left_out(what: str, model_type: str | None) -> ValueError:
     return ValueError(message)
 
 
-def _given_parameters(config: Values) -> Values:
+def _read_parameters(config: Values) -> Values:
     """Return the rotary parameters as the configuration has them."""
     for key in ("rope_scaling", "rope_parameters"):
         given = config.get(key, {})
@@ -282,7 +282,7 @@ def _given_parameters(config: Values) -> Values:
 
 def layer_types(config: Values) -> list[str]:
     """Return the types of layers that have rotary parameters of their own, if there are such."""
-    return sorted(_by_layer(config, _model_type(config), _given_parameters(config), None))
+    return sorted(_by_layer(config, config.get("model_type"), _read_parameters(config), None))
 
 
 def _check_numbers(values: Values) -> None:
@@ -341,15 +341,6 @@ def _head_size(config: Values, layer_type: str | None) -> int:
     heads = checks.feature_count("num_attention_heads", heads)
     hidden = checks.feature_count("hidden_size", _needed(config, "hidden_size", "n_embd"))
     return checks.quotient("hidden_size", hidden, "num_attention_heads", heads)
-
-
-def _longest(config: Values) -> Any:
-    """Return the number of positions of a configuration."""
-    longest = _first(config, _LENGTHS)
-    if longest is None:
-        message = f"`seq_len` must be given, as the configuration has no {_LENGTHS[0]!r}."
-        raise ValueError(message)
-    return longest
 
 
 def _needed(values: Values, *keys: str) -> Any:

@@ -2,17 +2,9 @@
 
 from typing import Any, Literal, get_args
 
-from positional_embeddings._core import axes, checks
+from positional_embeddings._core import axes, checks, namespace
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Namespace,
-    default_integer,
-    device_of,
-    dtype_name,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import Array, ArrayT, Namespace
 
 Layout = Literal["half", "interleaved"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
@@ -50,9 +42,9 @@ def join_pairs(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -
         shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
         return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
     # dask can neither concatenate nor reshape arrays of unknown lengths, nor reshape empty ones.
-    on, features = device_of(first), range(2 * half)
+    on, features = namespace.device_of(first), range(2 * half)
     pairs = [i % half if is_half else i // 2 for i in features]
-    pairs = xp.asarray(pairs, dtype=default_integer(xp, on), device=on)
+    pairs = xp.asarray(pairs, dtype=namespace.default_integer(xp, on), device=on)
     is_first = [i < half if is_half else i % 2 == 0 for i in features]
     is_first = xp.asarray(is_first, dtype=xp.bool, device=on)
     is_first = is_first[(..., *(None,) * (first.ndim - axis - 1))]
@@ -93,7 +85,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> neg_half(np.asarray([1, 2, 3, 4]))
     array([-3, -4,  1,  2])
     """
-    xp = namespace_of(x=x)
+    xp = namespace.namespace_of(x=x)
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
     check_even(x, axis)
@@ -135,7 +127,7 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> rotate_pairs(np.asarray([1, 2, 3, 4, 5]))
     array([-2,  1, -4,  3,  5])
     """
-    xp = namespace_of(x=x)
+    xp = namespace.namespace_of(x=x)
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
     even = axes.length(x, axis) // 2 * 2
@@ -156,7 +148,7 @@ def check_even(x: Array, axis: int) -> None:
 
 
 def _check_negatable(x: Array) -> None:
-    name = dtype_name(x.dtype)
+    name = namespace.dtype_name(x.dtype)
     if name.startswith(("bool", "uint", "datetime64", "object", "str", "bytes")):
         raise wrong_type("x", "have a dtype with negative numbers", name)
 
@@ -212,7 +204,7 @@ def convert_layout(
     >>> convert_layout(np.asarray([0, 2, 1, 3]), "half", "interleaved", axis=0)
     array([0, 1, 2, 3])
     """
-    xp = namespace_of(array=array)
+    xp = namespace.namespace_of(array=array)
     checks.choice("source", source, LAYOUTS)
     checks.choice("target", target, LAYOUTS)
     axis = axes.axis_of("axis", axis, array.ndim, "array")
@@ -230,8 +222,8 @@ def convert_layout(
     if source == target:
         return array
     order = [h * head_size + i for h in range(heads) for i in _order(head_size, rotated, target)]
-    on = device_of(array)
-    index: Any = xp.asarray(order, dtype=default_integer(xp, on), device=on)
+    on = namespace.device_of(array)
+    index: Any = xp.asarray(order, dtype=namespace.default_integer(xp, on), device=on)
     converted: ArrayT = xp.take(array, index, axis=axis)
     return converted
 

@@ -10,22 +10,12 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 from typing import Annotated, Any
 
-from positional_embeddings._core import axes, checks
+from positional_embeddings._core import axes, checks, namespace
 from positional_embeddings._core.axes import Target
 from positional_embeddings._core.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import read_only
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    HostArray,
-    Namespace,
-    drop_none,
-    host,
-    is_complex,
-    is_real_number,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import Array, ArrayT, HostArray, Namespace, host
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.rotary.hf_config import rope_arguments
@@ -249,7 +239,7 @@ class RoPE(CheckedLayer):
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
-        xp = namespace_of(x=x, **drop_none(positions=positions, out=out))
+        xp = namespace.namespace_of(x=x, **namespace.drop_none(positions=positions, out=out))
         target = self._check(x, xp)
         request = self._tables.check(target, positions, offset)
         if out is not None:
@@ -312,7 +302,7 @@ class RoPE(CheckedLayer):
         ``apply_rope(k, cos, sin, layout=rope.layout, rotary_dim=rope.rotary_dim)``.
         """
         offset = checks.non_negative_integer("offset", offset)
-        xp = namespace_of(like=like, **drop_none(positions=positions))
+        xp = namespace.namespace_of(like=like, **namespace.drop_none(positions=positions))
         target = self._check(like, xp, "like")
         request = self._tables.check(target, positions, offset)
         cos, sin = self._tables.copies_for(request)
@@ -342,8 +332,8 @@ class RoPE(CheckedLayer):
         ValueError
             If `x` or `delta` has the wrong shape, or a number is beyond 2**60 positions.
         """
-        number = is_real_number(delta) or not hasattr(delta, "shape")
-        xp = namespace_of(x=x, **({} if number else {"delta": delta}))
+        number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
+        xp = namespace.namespace_of(x=x, **({} if number else {"delta": delta}))
         target = self._check(x, xp)
         if number:
             cos, sin = self._tables.tables_of_number(_shift_number(delta), target)
@@ -362,7 +352,7 @@ class RoPE(CheckedLayer):
         checks.floating(xp, **{name: x})
         feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
         size, size_name = self.head_size, "head_size"
-        if is_complex(x.dtype):
+        if namespace.is_complex(x.dtype):
             size, size_name = (
                 checks.positive_integer("head_size", size, even=True) // 2,
                 "head_size / 2",

@@ -6,34 +6,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import (
-    chunks_of,
-    is_chunked,
-    is_host_array,
-    map_chunks,
-    on_the_host,
-    rechunked,
-    shares_memory,
-    strides_of,
-    supports_inplace,
-)
+from positional_embeddings._core import axes, capabilities, checks, memory, namespace
 from positional_embeddings._core.errors import shown, wrong_value
-from positional_embeddings._core.memory import (
-    block_lengths,
-    cuts,
-)
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Namespace,
-    compute_dtype,
-    device_of,
-    drop_none,
-    host,
-    is_complex,
-    namespace_of,
-)
+from positional_embeddings._core.namespace import Array, ArrayT, Namespace, host
 from positional_embeddings.angles.tables import double_tables
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
 from positional_embeddings.rotary.layouts import (
@@ -129,7 +104,7 @@ def apply_rope(
     >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1, out=x) is x
     True
     """
-    xp = namespace_of(x=x, cos=cos, sin=sin, **drop_none(out=out))
+    xp = namespace.namespace_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
     checks.floating(xp, x=x)
     checks.real_floating(xp, cos=cos, sin=sin)
     checks.choice("layout", layout, LAYOUTS)
@@ -137,7 +112,7 @@ def apply_rope(
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     pairs = _pairs_to_rotate(x, axis, rotary_dim)
     checks.output(out, x)
-    dtype = compute_dtype(x.dtype, xp)
+    dtype = namespace.compute_dtype(x.dtype, xp)
     cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), dtype, copy=False)
     sine = xp.astype(_align_table("sin", sin, x, axis, pairs), dtype, copy=False)
     if cosine.shape != sine.shape and any(map(checks.differ, cosine.shape, sine.shape)):
@@ -149,9 +124,9 @@ def apply_rope(
 
 def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
     """Return the number of pairs that are rotated."""
-    features = axes.length(x, axis) * (2 if is_complex(x.dtype) else 1)
+    features = axes.length(x, axis) * (2 if namespace.is_complex(x.dtype) else 1)
     if rotary_dim is None:
-        if not is_complex(x.dtype):
+        if not namespace.is_complex(x.dtype):
             check_even(x, axis)
         return features // 2
     rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
@@ -209,18 +184,18 @@ def rotate(
 
     `out` has been checked; it may be `x`.
     """
-    if not supports_inplace(x, cos, sin):
-        rotated_whole = _rotate_chunks if is_chunked(x) else _rotate_traced
+    if not capabilities.supports_inplace(x, cos, sin):
+        rotated_whole = _rotate_chunks if capabilities.is_chunked(x) else _rotate_traced
         whole: ArrayT = rotated_whole(x, cos, sin, axis, layout, xp)
         return whole if out is None else _write_to(out, whole)
-    if out is not None and any(shares_memory(out, array) for array in (x, cos, sin)):
+    if out is not None and any(capabilities.shares_memory(out, array) for array in (x, cos, sin)):
         return _write_to(out, rotate(x, cos, sin, axis, layout, xp, kernel=kernel))
-    is_pair = is_complex(x.dtype)
+    is_pair = namespace.is_complex(x.dtype)
     rotated = cos.shape[axis] * (1 if is_pair else 2)
     if out is None and kernel is None and rotated == x.shape[axis]:
         if is_pair and 8 * prod(cos.shape) <= prod(x.shape):
             return xp.astype(x * _phasors(cos, sin, x.dtype, xp), x.dtype, copy=False)  # type: ignore[no-any-return]
-        if is_host_array(x) and use_doubled_tables(x, axis, rotated, layout):
+        if capabilities.is_host_array(x) and use_doubled_tables(x, axis, rotated, layout):
             return rotate_with_doubled(x, *double_tables(cos, sin, xp, axis), axis, xp)
     target = xp.empty_like(x) if out is None else out
     if kernel is not None:
@@ -276,16 +251,13 @@ def _rotate_blocks(
         rotated_first -= second * s
         rotated_second = second * c
         rotated_second += first * s
-        if rotated_first.dtype != x.dtype:
-            rotated_first = xp.astype(rotated_first, x.dtype)
-            rotated_second = xp.astype(rotated_second, x.dtype)
         out[at_first] = rotated_first
         out[at_second] = rotated_second
 
 
 def _repeated(table: Any, block: Any, xp: Namespace) -> Any:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
-    if table.shape == block.shape or not is_host_array(block):
+    if table.shape == block.shape or not capabilities.is_host_array(block):
         return table
     repeated = xp.empty_like(block, dtype=table.dtype)
     repeated[...] = table
@@ -314,18 +286,18 @@ def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
     """
     shape = (*x.shape[:axis], table.shape[axis], *x.shape[axis + 1 :])
     most = HOST_BLOCK
-    if prod(shape) > most and not on_the_host(x):
+    if prod(shape) > most and not capabilities.on_the_host(x):
         most = ACCELERATOR_BLOCK
     if prod(shape) <= most:
         yield tuple([slice(0, n) for n in shape]), ...
         return
-    strides = strides_of(x)
+    strides = capabilities.strides_of(x)
     order = list(range(x.ndim))
     if strides is not None:
         order.sort(key=lambda a: -strides[a])
-    lengths = block_lengths(shape, order, most)
+    lengths = memory.block_lengths(shape, order, most)
     order.sort(key=lambda a: table.shape[a] == 1)
-    for parts in product(*(cuts(shape[a], lengths[a]) for a in order)):
+    for parts in product(*(memory.cuts(shape[a], lengths[a]) for a in order)):
         part_of = dict(zip(order, parts, strict=True))
         block = tuple(part_of[a] for a in range(len(shape)))
         ones = [n == 1 for n in table.shape]
@@ -343,20 +315,22 @@ def _features(
 
 def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
     """Rotate each chunk in one task; the features become one chunk."""
-    chunks = chunks_of(x)
+    chunks = capabilities.chunks_of(x)
     others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
     if not all(checks.is_known(n) for lengths in others.values() for n in lengths):
         return _rotate_traced(x, cos, sin, axis, layout, xp)
-    x = rechunked(x, {axis: (x.shape[axis],)})
-    tables = (rechunked(table, others | {axis: (table.shape[axis],)}) for table in (cos, sin))
+    x = capabilities.rechunked(x, {axis: (x.shape[axis],)})
+    chunks = capabilities.chunks_of(x)
+    others[axis] = (cos.shape[axis],)
+    tables = (capabilities.rechunked(table, others) for table in (cos, sin))
     rotate_chunk = partial(_rotate_chunk, axis=axis, layout=layout)
-    return map_chunks(rotate_chunk, x, *tables, chunks=chunks_of(x), dtype=x.dtype)
+    return capabilities.map_chunks(rotate_chunk, x, *tables, chunks=chunks, dtype=x.dtype)
 
 
 def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
     """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
-    xp = namespace_of(x=x)
-    on, dtype = device_of(x), compute_dtype(x.dtype, xp)
+    xp = namespace.namespace_of(x=x)
+    on, dtype = namespace.device_of(x), namespace.compute_dtype(x.dtype, xp)
     cos, sin = (xp.asarray(table, dtype=dtype, device=on) for table in (cos, sin))
     return rotate(x, cos, sin, axis, layout, xp, kernel=kernel_for(x))
 
@@ -364,8 +338,8 @@ def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
 def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
     """Rotate everything in one expression, which JAX and dask fuse."""
     pairs = cos.shape[axis]
-    rotated, rest = cut_along(x, axis, pairs if is_complex(x.dtype) else 2 * pairs)
-    if is_complex(x.dtype):
+    rotated, rest = cut_along(x, axis, pairs if namespace.is_complex(x.dtype) else 2 * pairs)
+    if namespace.is_complex(x.dtype):
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
         wide = xp.astype(rotated, cos.dtype, copy=False)

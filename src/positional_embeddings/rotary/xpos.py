@@ -2,15 +2,8 @@
 
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.namespace import (
-    Array,
-    Dtype,
-    device_of,
-    feature_dtype,
-    namespace_of,
-    widest_float,
-)
+from positional_embeddings._core import checks, namespace
+from positional_embeddings._core.namespace import Array, Dtype
 
 
 def xpos_scale(
@@ -68,15 +61,15 @@ def xpos_scale(
     array([[1.   , 0.286],
            [1.   , 0.643]])
     """
-    xp = namespace_of(positions=positions)
+    xp = namespace.namespace_of(positions=positions)
     checks.real("positions", positions, xp)
     dim = checks.feature_count("dim", dim, even=True)
     scale_base = checks.positive_number("scale_base", scale_base)
     gamma = checks.positive_number("gamma", gamma)
     center = checks.finite_number("center", center)
-    on = device_of(positions)
-    dtype = feature_dtype(positions, dtype, xp)
-    work = widest_float(xp, on)
+    on = namespace.device_of(positions)
+    dtype = namespace.feature_dtype(positions, dtype, xp)
+    work = namespace.widest_float(xp, on)
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
     zeta = xp.asarray(zetas, dtype=work, device=on)[(slice(None), *(None,) * positions.ndim)]
     power = (xp.astype(positions, work, copy=False) - center) / scale_base
