@@ -59,7 +59,6 @@ class Request(NamedTuple):
 
     target: Target
     positions: Any  # None for those from `start` to before `stop`
-    values: HostArray | None  # of integer positions, if they can be read
     position_axes: tuple[int, ...]
     start: int = 0
     stop: int = 0
@@ -124,17 +123,15 @@ class PositionTables:
         """Check where an array is; `name` is what the caller calls the positions."""
         if positions is not None:
             checks.no_positions_and_offset(positions, offset)
-            own = self._position_axes(positions, target, name)
-            integers = capabilities.integers_on_host(positions, target.xp)
-            return Request(target, positions, integers, own)
+            return Request(target, positions, self._position_axes(positions, target, name))
         count = axes.length(target, target.seq, target.name)
         checks.within_table(count, offset, self.size, self.size_name, target.seq, target.name)
         if target.is_compiling or target.seq_chunks is not None:
             # Computed in the graph, which then serves every offset, and holds no tables.
             shape = (*self.coordinates, count)
             counted = axes.positions_from(offset, count, target)
-            return Request(target, target.xp.broadcast_to(counted, shape), None, (target.seq,))
-        return Request(target, None, None, (target.seq,), offset, offset + count)
+            return Request(target, target.xp.broadcast_to(counted, shape), (target.seq,))
+        return Request(target, None, (target.seq,), offset, offset + count)
 
     def tables_for(self, request: Request, *, doubled: bool = False) -> tuple[Any, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
@@ -146,7 +143,7 @@ class PositionTables:
         if request.positions is None:
             tables = self._slice(request.start, request.stop, target, doubled=doubled)
         else:
-            tables = self._look_up(request.values, target, doubled=doubled)
+            tables = self._look_up(request.positions, target, doubled=doubled)
             if tables is None:
                 tables = self._compute(request.positions, target)
                 tables = double_tables(tables[0], tables[1], target.xp) if doubled else tables
@@ -163,7 +160,7 @@ class PositionTables:
         """Return the tables of one position for all of an array."""
         if target.is_compiling:
             positions = axes.repeated_position(number, (*self.coordinates, 1), target)
-            return self.tables_for(Request(target, positions, None, (target.seq,)))
+            return self.tables_for(Request(target, positions, (target.seq,)))
         position = host.asarray([number], dtype=host.int64 if isinstance(number, int) else None)
         dtype = getattr(host, target.precision)
         tables = cos_sin(position, self.frequencies, dtype, host, self.factor)
@@ -226,9 +223,10 @@ class PositionTables:
         return _join(blocks, stop - start, order, getattr(host, precision))
 
     def _look_up(
-        self, values: HostArray | None, target: Target, *, doubled: bool
+        self, positions: Any, target: Target, *, doubled: bool
     ) -> tuple[HostArray, ...] | None:
         """Return the tables of integer positions from pages, None if that does not pay."""
+        values = capabilities.integers_on_host(positions, target.xp)
         if values is None or values.size == 0:
             return None
         low, high = int(values.min()), int(values.max())
@@ -256,8 +254,10 @@ class PositionTables:
 
     def _entries(self, table: HostArray, index: HostArray, order: Order) -> HostArray:
         """Return the entries of a NumPy table at some columns; `index` may have coordinates."""
-        # Each is the faster one for its order in memory, and keeps it.
-        entries = host.take(table, index, axis=1) if order == "C" else table[:, index]
+        if order == "C":
+            entries = table.take(index, axis=1)
+        else:  # in its order in memory
+            entries = table.T.take(index, axis=0).transpose(index.ndim, *range(index.ndim))
         if self.sections is None:
             return entries
         sections = self.sections * (len(table) // len(self.sections))  # of a doubled table, too
