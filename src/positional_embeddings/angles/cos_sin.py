@@ -95,11 +95,15 @@ def cos_sin(
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
-    if compiles_kernels(positions):
-        of_kernel = frequency_parts(frequencies, xp, namespace.device_of(positions))
-        return cos_sin_by_kernel(positions[None, ...], of_kernel, dtype, xp, factor)
     work = work_for(positions, xp)
-    parts = _phase_in_parts(positions, frequencies, work, coordinates)
+    index = None
+    if coordinates is not None:
+        index = xp.asarray(coordinates, dtype=work.integer, device=work.device)
+    if compiles_kernels(positions):
+        of_kernel = frequency_parts(frequencies, xp, work.device)
+        own = by_frequency(positions, index, xp)
+        return cos_sin_by_kernel(own, of_kernel, dtype, xp, factor)
+    parts = _phase_in_parts(positions, frequencies, work, index)
     return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, work, factor)
 
 
@@ -271,7 +275,7 @@ def _phase_in_parts(
     positions: Any,
     frequencies: Frequencies,
     work: Work,
-    coordinates: Sequence[int] | None = None,
+    index: Any = None,
 ) -> tuple[Any, Any, Any]:
     """Return the phase in cycles, without whole ones, in two exact parts and a small one.
 
@@ -280,13 +284,7 @@ def _phase_in_parts(
     dropped as soon as they come.
     """
     xp, (grid, bits) = work.xp, work.grid
-    others = (None,) * (positions.ndim - (coordinates is not None))
-    index = None
-    if coordinates is not None:
-        index = xp.asarray(coordinates, dtype=work.integer, device=work.device)
-
-    def of_positions(numbers: Any) -> Any:
-        return numbers[None, ...] if index is None else xp.take(numbers, index, axis=0)
+    others = (None,) * (positions.ndim if index is None else positions.ndim - 1)
 
     def of_frequencies(rows: Sequence[Sequence[float]]) -> list[Any]:
         arrays = (xp.asarray(row, dtype=work.dtype, device=work.device) for row in rows)
@@ -297,15 +295,23 @@ def _phase_in_parts(
     medium: Any = 0.0
     fine: Any = 0.0
     for numbers, exponent in limbs:
-        limb = of_positions(numbers)
+        limb = by_frequency(numbers, index, xp)
         upper, middle, lower = of_frequencies(frequencies.fractional_parts(grid, exponent))
         coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
         medium = _fractional(medium + _fractional(limb * middle, xp), xp)
         fine = fine + limb * lower
     if rest is not None:
         (whole_frequency,) = of_frequencies([frequencies.in_cycles()])
-        fine = fine + of_positions(rest) * whole_frequency
+        fine = fine + by_frequency(rest, index, xp) * whole_frequency
     return coarse, medium, fine
+
+
+def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
+    """Return numbers of positions with a first axis of frequencies, of length 1 without index.
+
+    The index is an array of the coordinate of each frequency.
+    """
+    return numbers[None, ...] if index is None else xp.take(numbers, index, axis=0)
 
 
 def _limbs(

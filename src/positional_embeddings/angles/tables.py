@@ -18,14 +18,14 @@ from positional_embeddings._core.capabilities import compiles_kernels, current_s
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.memory import cuts, read_only
 from positional_embeddings._core.namespace import Array, HostArray, Namespace, host
-from positional_embeddings.angles.cos_sin import cos_sin, unit_phasors
+from positional_embeddings.angles.cos_sin import by_frequency, cos_sin, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
 PAGE = 4096
 MAX_PAGES = 64  # of one kind
-MAX_KINDS = 8  # kinds of pages: dtype, order in memory, library, device and stream
+MAX_KINDS = 16  # of dtype, order in memory, library, device and stream
 # Integer positions are looked up in one page if their span is at most this number of times as
 # long as their number (several coordinates: this number of page lengths), a few others one by one.
 _SPARSE = 4
@@ -320,14 +320,14 @@ class PositionTables:
         kind = xp, str(target.device), current_stream(xp)
         kept = self._kernel_parts.get(kind)
         if kept is None:
-            index = xp.asarray(self.sections or (), dtype=target.integer, device=target.device)
+            index = None
+            if self.sections is not None:
+                index = xp.asarray(self.sections, dtype=target.integer, device=target.device)
             parts = frequency_parts(self.frequencies, xp, target.device)
             kept = self._kernel_parts[kind] = parts, index
             _evict(self._kernel_parts)
         parts, index = kept
-        positions = positions[None, ...]
-        if self.sections is not None:
-            positions = xp.take(positions[0, ...], index, axis=0)
+        positions = by_frequency(positions, index, xp)
         return cos_sin_by_kernel(positions, parts, target.dtype, xp, self.factor, target.order)
 
 
