@@ -273,13 +273,14 @@ class PositionTables:
             return self._compute_chunks(positions, target)
         xp = target.xp
         shape = positions.shape[len(self.coordinates) :]
-        if compiles_kernels(positions):
-            return self._arranged(*self._by_kernel(positions, target), xp)
-        if xp is not host or 0 in shape:
-            cos, sin = self._cos_sin(positions, target)
-            tables = self._arranged(cos, sin, xp)
-            has_strides = capabilities.strides_of(tables[0]) is not None
-            return _rows_innermost(tables, xp) if has_strides and target.order == "F" else tables
+        by_kernel = compiles_kernels(positions)
+        if by_kernel or xp is not host or 0 in shape:
+            make = self._by_kernel if by_kernel else self._cos_sin
+            tables = self._arranged(*make(positions, target), xp)
+            has_order = target.order == "C" or (by_kernel and self.arrange is None)
+            if has_order or capabilities.strides_of(tables[0]) is None:
+                return tables
+            return _rows_innermost(tables, xp)
         # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
         flat = xp.reshape(positions, (*self.coordinates, count))
