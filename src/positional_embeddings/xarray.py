@@ -9,7 +9,7 @@ from math import nan, prod
 from typing import Any, Literal
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings._core.namespace import drop_none, host, is_real_number, namespace_of
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.coordinates.calendar import elapsed
@@ -393,7 +393,7 @@ def _attributes(coordinate: Any) -> str:
 def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
     """Return the coordinates that `dim` names, after checking what they hold."""
     if not isinstance(da, xr.DataArray | xr.Dataset):
-        raise wrong_type("da", "be an xarray.DataArray or an xarray.Dataset", kind_of(da))
+        raise wrong_type("da", "be an xarray.DataArray or an xarray.Dataset", type_name(da))
     is_pair = isinstance(dim, list | tuple)
     if encoding == "spherical":
         if not is_pair or len(dim) != 2 or dim[0] == dim[1]:

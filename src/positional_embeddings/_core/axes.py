@@ -89,7 +89,7 @@ def position_axes(
     axes = (seq,) if len(shape) == 1 else others
     lengths = [x.shape[axis] for axis in axes]
     too_few = shape == (1,) and lengths != [1]
-    if too_few or len(shape) != len(axes) or not all(map(checks.fits, shape, lengths)):
+    if too_few or len(shape) != len(axes) or not all(map(checks.broadcasts_to, shape, lengths)):
         rest = tuple(x.shape[axis] for axis in others)
         or_rest = f" or {rest}, with 1 where it broadcasts" if len(rest) > 1 else ""
         raise wrong_value(name, f"have shape ({x.shape[seq]},){or_rest}", shape)

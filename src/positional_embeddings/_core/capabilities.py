@@ -71,7 +71,7 @@ _LIBRARIES = {
     "cubed": _Capabilities(is_chunked=True),
 }
 
-# Axes of pairs are cut as those of so many pairs are.
+# (query, key) axes are chunked as the axes of a 2**17 x 2**17 array would be.
 _MANY = 2**17
 
 
@@ -192,19 +192,19 @@ def is_chunked(x: Any) -> bool:
     return _row_of(x).is_chunked
 
 
-def count_for_pairs(
-    start: int, stop: int, numbers: int, dtype: Dtype, on: Device, xp: Namespace
+def chunked_arange(
+    start: int, stop: int, values_per_pair: int, dtype: Dtype, on: Device, xp: Namespace
 ) -> Any:
-    """Return the integers from `start` to before `stop`, for an array of pairs of such.
+    """Return the integers from `start` to before `stop`, to make an array of pairs of.
 
-    Libraries that compute by chunks cut both, so that a chunk of so many numbers for each pair
-    is of the size that the library is set to: one chunk each would make one of all pairs.
+    Libraries that compute by chunks cut both axes of the pairs, so that a chunk with
+    `values_per_pair`, such as heads, has the size that the library is set to: one chunk for
+    each axis would make one chunk of all pairs.
     """
     options = {"dtype": dtype, "device": on}
     if is_dask_namespace(xp) or xp.__name__ in ("cubed", "cubed.array_api"):
-        # Of many pairs, so that both axes of theirs are cut alike.
-        many = xp.empty((_MANY, _MANY, max(1, numbers)), dtype=dtype, chunks=("auto", "auto", -1))
-        options["chunks"] = many.chunks[0][0]
+        shape = _MANY, _MANY, max(1, values_per_pair)
+        options["chunks"] = xp.empty(shape, dtype=dtype, chunks=("auto", "auto", -1)).chunks[0][0]
     return xp.arange(start, stop, **options)
 
 

@@ -12,7 +12,7 @@ from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from positional_embeddings._core import capabilities, namespace
-from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings._core.namespace import Namespace
 from positional_embeddings._core.pytrees import register_waiting, wait_for_jax
 from positional_embeddings._core.remedies import remedy_for_times
@@ -204,7 +204,7 @@ def output(out: Any, x: Any) -> None:
         return
     writable = "be an array that can be written to"
     if not capabilities.is_writable(out):
-        raise wrong_type("out", writable, f"{kind_of(out)}: leave it out")
+        raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
     dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
     if out_dtype != dtype:
         raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
@@ -245,7 +245,7 @@ def broadcasts(
     given: tuple[Any, ...] | None = None,
 ) -> None:
     """Check that each axis of `shape` is that of `target`, or 1; `given` is what came."""
-    if len(shape) != len(target) or not all(map(fits, shape, target)):
+    if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
         raise wrong_value(
             name,
             f"have shape {target} ({meaning}), with 1 where it broadcasts",
@@ -258,14 +258,14 @@ def is_known(size: Any) -> bool:
     return size is not None and size == size  # noqa: PLR0124 - NaN is not itself
 
 
-def differ(size: Any, target: Any) -> bool:
+def known_to_differ(size: Any, target: Any) -> bool:
     """Tell whether two lengths differ; one that is not known differs from none."""
     return is_known(size) and is_known(target) and size != target
 
 
-def fits(size: Any, target: Any) -> bool:
+def broadcasts_to(size: Any, target: Any) -> bool:
     """Tell whether a length broadcasts to another."""
-    return size in (1, target) or not differ(size, target)
+    return size in (1, target) or not known_to_differ(size, target)
 
 
 def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
@@ -283,7 +283,7 @@ def position_count(name: str, value: SupportsIndex) -> int:
     return positive_integer(name, value, most=_MOST_POSITIONS)
 
 
-def length_in_memory(name: str, value: SupportsIndex) -> int:
+def axis_length(name: str, value: SupportsIndex) -> int:
     """Return the length of an axis of an array as an int."""
     return positive_integer(name, value, most=_MOST_IN_MEMORY)
 
@@ -291,7 +291,7 @@ def length_in_memory(name: str, value: SupportsIndex) -> int:
 # Types of fields of a `CheckedLayer`.
 FeatureCount: TypeAlias = Annotated[int, feature_count]
 PositionCount: TypeAlias = Annotated[int, position_count]
-LengthInMemory: TypeAlias = Annotated[int, length_in_memory]
+AxisLength: TypeAlias = Annotated[int, axis_length]
 PositiveNumber: TypeAlias = Annotated[float, positive_number]
 OptionalPositiveNumber: TypeAlias = Annotated[float | None, optional(positive_number)]
 Rate: TypeAlias = Annotated[float, rate]

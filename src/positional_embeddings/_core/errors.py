@@ -21,7 +21,7 @@ def _message(name: str, requirement: str, got: Any, hint: str) -> str:
     return f"`{name}` must {requirement}, got {came}.{hint}"
 
 
-def kind_of(value: Any) -> str:
+def type_name(value: Any) -> str:
     """Return the type of a value as a user knows it, such as numpy.ndarray."""
     if value is None:
         return "None"
@@ -34,9 +34,9 @@ def shown(value: Any) -> str:
     """Return a value as a message prints it: an array by kind and shape, and nothing long."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape:
-        return f"{kind_of(value)} of shape {tuple(shape)}"
+        return f"{type_name(value)} of shape {tuple(shape)}"
     try:
         text = repr(value)
     except ValueError:  # an integer of more digits than Python prints
-        return f"{kind_of(value)} of more digits than can be printed"
+        return f"{type_name(value)} of more digits than can be printed"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

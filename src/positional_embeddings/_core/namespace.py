@@ -19,7 +19,7 @@ from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
 from array_api_compat import device as _device
 
 from positional_embeddings._core.adapters import adapted
-from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings._core.forks import finished_before_forks
 from positional_embeddings._core.remedies import remedy_for
 
@@ -78,7 +78,7 @@ def namespace_of(**arrays: Any) -> Namespace:
         return _namespace(*arrays.values())
     except TypeError:
         *names, last = (f"`{name}`" for name in arrays)
-        kinds = ", ".join(f"{kind_of(array)} for `{name}`" for name, array in arrays.items())
+        kinds = ", ".join(f"{type_name(array)} for `{name}`" for name, array in arrays.items())
         message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
         raise TypeError(message) from None
 
@@ -93,13 +93,13 @@ def _check_array(name: str, array: Any) -> None:
     unfit = next((kind for kind in (library, *_names_of_types(array)) if kind in _UNFIT), None)
     if unfit is not None:
         reason, line = _UNFIT[unfit]
-        came = f"{kind_of(array)}: {reason}"
+        came = f"{type_name(array)}: {reason}"
         raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
     if not is_array_api_obj(array):
         raise wrong_type(
             name,
             "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)",
-            kind_of(array),
+            type_name(array),
             remedy_for(name, array),
         )
     if library in _NEEDING_ELEMENTS and 0 in array.shape:

@@ -78,7 +78,7 @@ def positions_of_ranges(
     """
     dtype = namespace.default_integer(xp, device) if dtype is None else dtype
     if len(ranges) == 1:
-        return capabilities.count_for_pairs(*ranges[0], numbers, dtype, device, xp)
+        return capabilities.chunked_arange(*ranges[0], numbers, dtype, device, xp)
     starts, stops = host.asarray(ranges, dtype=host.int64).reshape(len(ranges), 2).T
     lengths = stops - starts
     ends = host.cumulative_sum(lengths)

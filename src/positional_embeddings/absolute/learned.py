@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from positional_embeddings._core import axes, checks, namespace, weights
-from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber, Rate
+from positional_embeddings._core.checks import AxisLength, FeatureCount, PositiveNumber, Rate
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace, host
 from positional_embeddings.absolute.add import add_wide
@@ -68,7 +68,7 @@ class LearnedPE(weights.WeightedLayer):
     """
 
     embedding_size: FeatureCount
-    max_len: LengthInMemory
+    max_len: AxisLength
     _: KW_ONLY
     init_std: PositiveNumber = 0.02
     padding_idx: int | None = None
@@ -242,7 +242,7 @@ class LearnedPE(weights.WeightedLayer):
         >>> pe.resize(5).embeddings
         array([[0. , 0.5, 1. , 2.5, 4. ]])
         """
-        max_len = checks.length_in_memory("max_len", max_len)
+        max_len = checks.axis_length("max_len", max_len)
         if self.padding_idx is not None:
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         xp = namespace.namespace_of(embeddings=self.embeddings)

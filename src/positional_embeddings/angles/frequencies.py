@@ -111,7 +111,7 @@ def compute_frequencies(
            [0.  , 0.01, 0.02]])
     """
     dim = checks.feature_count("dim", dim)
-    seq_len = checks.length_in_memory("seq_len", seq_len)
+    seq_len = checks.axis_length("seq_len", seq_len)
     numbers = _rounded(dim, checks.positive_number("base", base))
     xp = namespace.namespace_or_numpy(xp)
     dtype = namespace.float_dtype(dtype, namespace.widest_float(xp, device), xp, device)

@@ -237,9 +237,9 @@ def _with_heads(
     fits = {
         2: shape[2:] == (),
         3: shape[2:] in ((1,), (third,), (heads * batch,)),
-        4: all(map(checks.fits, shape[2:], (heads, batch))),
+        4: all(map(checks.broadcasts_to, shape[2:], (heads, batch))),
     }
-    if not (fits.get(array.ndim) and all(map(checks.fits, shape, scores))):
+    if not (fits.get(array.ndim) and all(map(checks.broadcasts_to, shape, scores))):
         by_key = "({}, {}".format(*scores)
         raise wrong_value(
             name,

@@ -111,7 +111,7 @@ class ScoreLayout(NamedTuple):
         if self.is_merged and self.split is not None:
             n = self.split[kind == "mask"]
             what += " in heads * batch"
-        if checks.differ(size, n):
+        if checks.known_to_differ(size, n):
             raise wrong_value(kind, f"be for {n} {what}, as axis {axis} of `q` has", size)
         return axis
 
@@ -129,13 +129,13 @@ def score_layout(
         if array.ndim != q.ndim:
             got = f"shape {tuple(array.shape)}"
             raise wrong_value(name, f"have as many axes as `q`, {q.ndim}", got)
-    if checks.differ(k.shape[feature], q.shape[feature]):
+    if checks.known_to_differ(k.shape[feature], q.shape[feature]):
         raise wrong_value(
             "k",
             f"have the features of `q`, {q.shape[feature]} on axis {feature}",
             f"shape {tuple(k.shape)}",
         )
-    if any(checks.differ(k.shape[a], v.shape[a]) for a in range(k.ndim) if a != feature):
+    if any(checks.known_to_differ(k.shape[a], v.shape[a]) for a in range(k.ndim) if a != feature):
         raise wrong_value(
             "v",
             f"have the shape of `k` but for its features on axis {feature}",
@@ -144,7 +144,7 @@ def score_layout(
     shape = list(q.shape)
     split = None
     rows = [axis for axis in range(q.ndim) if axis not in (feature, seq)]
-    differing = [axis for axis in rows if checks.differ(k.shape[axis], q.shape[axis])]
+    differing = [axis for axis in rows if checks.known_to_differ(k.shape[axis], q.shape[axis])]
     grouped = [axis for axis in differing if 1 not in (q.shape[axis], k.shape[axis])]
     for axis in differing:
         n, m = q.shape[axis], k.shape[axis]

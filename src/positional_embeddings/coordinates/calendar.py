@@ -7,7 +7,7 @@ from datetime import timedelta
 from math import gcd
 from typing import Any
 
-from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.
@@ -183,7 +183,7 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
     dtype = getattr(times, "dtype", None)
     if not isinstance(times, host.ndarray | host.generic) or times.dtype.kind != "M":
         of_dtype = "" if dtype is None else f" of dtype {dtype}"
-        raise wrong_type(name, "be NumPy datetime64", f"{kind_of(times)}{of_dtype}")
+        raise wrong_type(name, "be NumPy datetime64", f"{type_name(times)}{of_dtype}")
     times = host.asarray(times)
     missing = host.isnat(times)
     unit, count = host.datetime_data(times.dtype)

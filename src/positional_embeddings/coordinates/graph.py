@@ -4,7 +4,7 @@ from typing import Any, Literal, get_args
 
 from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.capabilities import is_concretely_true, without_autocast
-from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
+from positional_embeddings._core.errors import type_name, wrong_type, wrong_value
 from positional_embeddings._core.namespace import Array, Dtype, Namespace
 
 Laplacian = Literal["normalized", "combinatorial"]
@@ -99,7 +99,7 @@ def graph_laplacian_encoding(
     if not hasattr(getattr(xp, "linalg", None), "eigh"):
         what = "be an array of a library with `linalg.eigh`"
         hint = " Pass adjacency.compute()." if hasattr(adjacency, "compute") else ""
-        raise wrong_type("adjacency", what, kind_of(adjacency), hint)
+        raise wrong_type("adjacency", what, type_name(adjacency), hint)
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
     dtype = namespace.feature_dtype(adjacency, dtype, xp)
@@ -190,7 +190,7 @@ def _node_count(adjacency: Any, xp: Namespace) -> Any:
     if not namespace.is_dtype(adjacency.dtype, "bool", xp):
         checks.real("adjacency", adjacency, xp)
     shape = tuple(adjacency.shape)
-    if len(shape) < 2 or checks.differ(shape[-2], shape[-1]):
+    if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
     return shape[-1]
 

@@ -148,5 +148,5 @@ def _sizes(shape: Any) -> list[int]:
     sizes = [checks.positive_integer("shape", n) for n in shape]
     if not sizes:
         raise wrong_value("shape", "have one coordinate or more", "()")
-    checks.length_in_memory("prod(shape)", prod(sizes))
+    checks.axis_length("prod(shape)", prod(sizes))
     return sizes

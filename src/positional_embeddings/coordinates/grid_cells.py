@@ -91,7 +91,7 @@ def grid_cell_encoding(
     xp = namespace.namespace_of(points=points)
     checks.real("points", points, xp)
     shape = tuple(points.shape)
-    if not shape or checks.differ(shape[0], 2):
+    if not shape or checks.known_to_differ(shape[0], 2):
         raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
     lengths = one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("kind", kind, get_args(Kind))

@@ -67,7 +67,7 @@ class TokenEmbedding(weights.WeightedLayer):
     ((8, 2, 2), False)
     """
 
-    vocab_size: checks.LengthInMemory
+    vocab_size: checks.AxisLength
     d_model: checks.FeatureCount
     _: KW_ONLY
     padding_idx: int | None = None

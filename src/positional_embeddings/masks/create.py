@@ -121,7 +121,7 @@ def create_padding_mask(
     array([[1, 1, 0, 0],
            [1, 0, 0, 0]])
     """
-    max_len = checks.length_in_memory("max_len", max_len)
+    max_len = checks.axis_length("max_len", max_len)
     mask = PaddingMask(lengths, side).dense(1, max_len, xp=xp, device=device)
     if not checks.boolean("batch_first", batch_first):
         return mask

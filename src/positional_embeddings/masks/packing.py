@@ -70,7 +70,7 @@ def segment_ids_from_lengths(
             message = "`total_len` must be given where `lengths` is an array."
             raise TypeError(message)
         total_len = sum(checks.integers("lengths", lengths))
-    total_len = checks.length_in_memory("total_len", total_len)
+    total_len = checks.axis_length("total_len", total_len)
     ends = cumulative_lengths(lengths, xp=xp, device=device)
     xp = namespace_of(lengths=ends)
     if is_concretely_true(ends[-1] > total_len):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
+from positional_embeddings._core.errors import type_name, wrong_type, wrong_value
 from positional_embeddings._core.forks import finished_before_forks
 from positional_embeddings._core.namespace import HostArray, host, namespace_of, to_host
 
@@ -24,7 +24,7 @@ def axes_to_draw_on(ax: Any) -> Any:
     if ax is None:
         return plt.subplots(layout="constrained")[1]
     if not isinstance(ax, plt.Axes):
-        raise wrong_type("ax", "be a matplotlib.axes.Axes or None", kind_of(ax))
+        raise wrong_type("ax", "be a matplotlib.axes.Axes or None", type_name(ax))
     return ax
 
 
@@ -47,7 +47,7 @@ def encoding_on_host(encoding: Any) -> HostArray:
 def check_label(label: Any) -> None:
     """Check the label of an axis."""
     if not isinstance(label, str):
-        raise wrong_type("label", 'be text, such as "time (years)"', kind_of(label))
+        raise wrong_type("label", 'be text, such as "time (years)"', type_name(label))
 
 
 def finite_vector(name: str, array: Any, count: int) -> HostArray:

@@ -5,7 +5,7 @@ from math import pi
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import kind_of, wrong_type, wrong_value
+from positional_embeddings._core.errors import type_name, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.plotting.axes import axes_to_draw_on
 from positional_embeddings.rotary.rope import RoPE
@@ -185,12 +185,12 @@ def _by_label(ropes: Any) -> Mapping[str, RoPE]:
         return {"": ropes}
     what = "be a RoPE, or a mapping of labels to RoPEs"
     if not isinstance(ropes, Mapping):
-        raise wrong_type("ropes", what, kind_of(ropes))
+        raise wrong_type("ropes", what, type_name(ropes))
     if not ropes:
         raise wrong_value("ropes", "not be empty", "no RoPE")
     for label, rope in ropes.items():
         if not (isinstance(label, str) and isinstance(rope, RoPE)):
-            raise wrong_type("ropes", what, f"{kind_of(rope)} at {label!r}")
+            raise wrong_type("ropes", what, f"{type_name(rope)} at {label!r}")
     # Matplotlib leaves labels that begin with "_" out of its legends.
     return {f" {label}" if label.startswith("_") else label: ropes[label] for label in ropes}
 

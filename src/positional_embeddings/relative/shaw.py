@@ -5,7 +5,7 @@ from typing import Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.capabilities import bounded
-from positional_embeddings._core.checks import FeatureCount, LengthInMemory, PositiveNumber
+from positional_embeddings._core.checks import AxisLength, FeatureCount, PositiveNumber
 from positional_embeddings._core.namespace import Device, Dtype, Namespace
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
 from positional_embeddings.relative.positions import Bias, subtract_positions
@@ -56,7 +56,7 @@ class RelativePE(Bias):
            [-1., -1.,  0.]])
     """
 
-    max_distance: LengthInMemory
+    max_distance: AxisLength
     embedding_size: FeatureCount
     _: KW_ONLY
     init_std: PositiveNumber = 0.02

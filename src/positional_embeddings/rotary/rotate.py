@@ -115,7 +115,7 @@ def apply_rope(
     dtype = namespace.compute_dtype(x.dtype, xp)
     cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), dtype, copy=False)
     sine = xp.astype(_align_table("sin", sin, x, axis, pairs), dtype, copy=False)
-    if cosine.shape != sine.shape and any(map(checks.differ, cosine.shape, sine.shape)):
+    if cosine.shape != sine.shape and any(map(checks.known_to_differ, cosine.shape, sine.shape)):
         shape = tuple(m if n == 1 else n for n, m in zip(cosine.shape, sine.shape, strict=True))
         cosine, sine = xp.broadcast_to(cosine, shape), xp.broadcast_to(sine, shape)
     kernel = kernel_for(x, out)
@@ -163,8 +163,8 @@ def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**14
 ACCELERATOR_BLOCK = 2**22
-# Up to so many numbers, products of whole arrays with doubled tables are faster than of halves.
-_FEW = 2**16
+# Up to this size, products of whole arrays with doubled tables are faster than of halves.
+_MAX_DOUBLED = 2**16
 
 Block = tuple[slice, ...]
 
@@ -214,7 +214,7 @@ def use_doubled_tables(x: Any, axis: int, rotary_dim: int | None, layout: str) -
     """Tell whether doubled tables rotate a NumPy array fastest, if no kernel does."""
     if layout != "half" or rotary_dim not in (None, x.shape[axis]):
         return False
-    return 0 < x.size <= _FEW and x.dtype in (host.float32, host.float64)
+    return 0 < x.size <= _MAX_DOUBLED and x.dtype in (host.float32, host.float64)
 
 
 def rotate_with_doubled(x: ArrayT, cos: Any, sin: Any, axis: int, xp: Namespace) -> ArrayT:

@@ -11,7 +11,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.errors import kind_of, shown, wrong_type, wrong_value
+from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings._core.namespace import (
     HostArray,
     device_of,
@@ -313,7 +313,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     def _check_library(self, X: Any) -> None:
         """Check that queries have the library and the device of the samples."""
-        fitted, on = kind_of(self._empty), device_of(self._empty)
+        fitted, on = type_name(self._empty), device_of(self._empty)
         try:
             namespace_of(X=X, fitted=self._empty)
             is_same = device_of(X) == on
@@ -322,7 +322,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if not is_same:
             message = (
                 f"X passed to {type(self).__name__}.predict() must use the same namespace and "
-                f"device as in fit(), {fitted} on {on}, got {kind_of(X)} on {device_of(X)}."
+                f"device as in fit(), {fitted} on {on}, got {type_name(X)} on {device_of(X)}."
             )
             raise ValueError(message)
 

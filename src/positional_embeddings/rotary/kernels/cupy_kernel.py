@@ -46,7 +46,7 @@ __device__ Vector<U, n> load(const U* from) {
 extern "C" __global__ void positional_embeddings_rotate_vectors(
     const T* x, T* out, const C* cos, const C* sin, const Plan plan) {
   const Axis &v = plan.vectors, &r = plan.rows, &g = plan.groups, &same = plan.repeats;
-  // Of the blocks along x, so many follow each other along the vectors.
+  // This number of blocks along x follow each other along the vectors.
   const unsigned parts = plan.parts, block = blockIdx.x / parts, part = blockIdx.x - block * parts;
   const Index i = static_cast<Index>(part) * blockDim.x + threadIdx.x;
   const Index j = static_cast<Index>(block) * blockDim.y + threadIdx.y;
@@ -92,7 +92,7 @@ _VECTOR = 16  # bytes that a thread loads or stores at a time
 _THREADS = 256  # of a block
 _DEEPEST = 64  # threads of a block along z
 _BLOCKS = 65535  # along y and z of a grid
-# So many threads keep a large GPU busy, as 132 multiprocessors of 2,048. With more to do, each
+# Threads that keep a large GPU busy, such as 132 multiprocessors of 2,048. With more to do, each
 # rotates some repeats: the angles of a pair of float16 are as many bytes as the pair, read and
 # written, and would come from the cache again for each of them.
 _BUSY = 2**18

@@ -16,7 +16,7 @@ from typing import Any
 
 from array_api_compat import is_cupy_array, is_numpy_array
 
-from positional_embeddings._core.errors import kind_of
+from positional_embeddings._core.errors import type_name
 from positional_embeddings._core.forks import finished_before_forks, register_at_fork
 from positional_embeddings._core.namespace import Dtype, dtype_name, host, is_complex
 from positional_embeddings.rotary.kernels import cupy_kernel
@@ -69,7 +69,7 @@ def _no_kernel(unfit: Any) -> Exception:
     return TypeError(
         "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and "
         "float64, and bfloat16 on CuPy, aligned and in the machine's byte order, `out` like `x`, "
-        f"got {kind_of(unfit)} of {unfit.dtype}; fused=None rotates it without one."
+        f"got {type_name(unfit)} of {unfit.dtype}; fused=None rotates it without one."
     )
 
 
