@@ -36,10 +36,10 @@ HEADERS = ("complex.cuh", "carray.cuh", "atomics.cuh", "math_constants.h")
 ARRAY, INDEXER, NUMBER = 1, 2, 3
 # The arrays (T: of the dtype to compute in) and numbers of the kernels of an attention.
 ATTENTION = {
-    "masked_scores": ("T", "bool", "T", "T", NUMBER, NUMBER, NUMBER, NUMBER, "T"),
+    "masked_scores": ("T", "bool", "T", "T", *[NUMBER] * 5, "T"),
     "exp_below": ("T", "T", NUMBER, "T"),
     "share": ("T", "T", "T"),
-    "weighted_without_zeros": ("T", "T", "T", NUMBER, NUMBER, NUMBER, "T"),
+    "weighted_without_zeros": ("T", "T", "T", "T", *[NUMBER] * 4, "T"),
 }
 # Integer positions or real ones, and the dtype of the tables.
 ANGLES = tuple(product((True, False), ("float32", "float64")))

@@ -224,17 +224,12 @@ def test_what_is_masked_reaches_no_output(backend, garbage, hide, softcap):
 
 
 def test_what_is_attended_to_does_reach_the_output(backend):
-    """A value that is not finite comes through feature by feature, as in the plain loop."""
+    """A query that attends to a value that is not finite gets NaN."""
     q, k, v, mask = oracles.partly_infinite(np.random.default_rng(0))
     output = scaled_dot_product_attention(*map(backend.array, (q, k, v)), mask=backend.array(mask))
     got = backend.numpy(output)[..., 0]
     assert np.isfinite(got[:, 0]).all()
-    assert np.isnan(got[0, 1:]).all()
-    assert (got[1, 1:] == np.inf).all()
-    assert (got[2, 1:] == -np.inf).all()
-    assert got[3, 1] == np.inf
-    assert np.isnan(got[3, 2])
-    assert np.isfinite(got[4]).all()
+    assert np.isnan(got[:, 1:]).all()
 
 
 def test_half_precision_is_computed_in_float32(backend):

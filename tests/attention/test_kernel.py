@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import ALiBiBias, attention_weights, scaled_dot_product_attention
-from positional_embeddings.attention import kernel, online_softmax
+from positional_embeddings.attention import at_once, kernel, softmax
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, KEYS, HEAD = 4, 7, 3
@@ -31,7 +31,8 @@ def plain_loop(q, k, v, mask, bias, softcap):
         elif len(seen):
             powers = np.exp(scores - scores.max())
             weights[at][seen] = powers / powers.sum()
-            output[at] = sum(weights[at][j] * v[own][j] for j in seen)
+            finite = np.isfinite(v[own][seen]).all()
+            output[at] = sum(weights[at][j] * v[own][j] for j in seen) if finite else np.nan
     return weights, output
 
 
@@ -95,12 +96,13 @@ class KernelInPython:
         return self.compute(**dict(zip(self.names, arguments, strict=True)))
 
     @staticmethod
-    def masked_scores(product, hidden, bias, key, queries, keys, features, infinity):
+    def masked_scores(product, hidden, bias, key, queries, keys, features, softcap, infinity):
         assert key.shape == (*product.shape[:-2], keys, features)
         assert product.shape[-2:] == (queries, keys)
         wrong = ~np.isfinite(key).all(axis=-1)[..., None, :] & ~np.isfinite(product)
-        scores = np.where(wrong, np.nan, product + bias)
-        return np.where(hidden | (bias == -infinity), -infinity, scores)
+        scores = np.where(wrong, np.nan, product)
+        capped = scores if softcap == infinity else softcap * np.tanh(scores / softcap)
+        return np.where(hidden | (bias == -infinity), -infinity, capped + bias)
 
     @staticmethod
     def exp_below(score, highest, least):
@@ -111,9 +113,11 @@ class KernelInPython:
         return power / np.maximum(total, 1.0)
 
     @staticmethod
-    def weighted_without_zeros(product, weights, values, queries, keys, features):
+    def weighted_without_zeros(product, products, weights, values, queries, keys, features, nan):
+        assert product is products
         assert weights.shape == (*product.shape[:-2], queries, keys)
         assert values.shape == (*product.shape[:-2], keys, features)
+        values = np.where(np.isfinite(values).all(axis=-1, keepdims=True), values, nan)
         terms = weights[..., None] * values[..., None, :, :]
         return np.where(weights[..., None] == 0, 0.0, terms).sum(axis=-2)
 
@@ -121,7 +125,8 @@ class KernelInPython:
 @pytest.fixture
 def with_kernels(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
-    monkeypatch.setattr(online_softmax, "compiles_kernels", lambda _: True)
+    for module in (at_once, softmax):
+        monkeypatch.setattr(module, "compiles_kernels", lambda _: True)
     yield
     kernel.kernel_by_name.cache_clear()
 

@@ -30,8 +30,8 @@ from positional_embeddings import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import online_softmax
-from positional_embeddings.attention.blocks import Visibility, plan_blocks
+from positional_embeddings.attention import blocks
+from positional_embeddings.attention.plan import plan
 
 HEADS, HEAD = 2, 3
 # From (batch, heads, seq, head) to other layouts, with their axes of features and sequence.
@@ -87,7 +87,7 @@ def test_a_mask_value_is_its_array_in_every_layout(backend, data, k_len, layout)
     own = [backend.array(in_layout(array, layout)) for array in arrays]
     axes = {"feature_axis": feature, "seq_axis": seq, "offset": offset}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(online_softmax, "HOST_BLOCK", most if not compiled(backend) else 2**18)
+        patch.setattr(blocks, "HOST_BLOCK", most if not compiled(backend) else 2**18)
         got = scaled_dot_product_attention(*own, mask=mask, block_size=block_size, **axes)
     close(backend, got, in_layout(expected, layout))
 
@@ -276,7 +276,7 @@ def test_gradients_flow_through_the_blocks_that_are_left(backend):
 @pytest.mark.only_on("torch", "jax")
 def test_windows_come_in_blocks_without_writing_to_arrays(backend, monkeypatch):
     """Where a library records gradients or traces, if most scores are left out."""
-    monkeypatch.setattr(online_softmax, "HOST_BLOCK", 64)
+    monkeypatch.setattr(blocks, "HOST_BLOCK", 64)
     asked = count_blocks(monkeypatch)
     q, k, v = np.random.default_rng(0).standard_normal((3, 2, 64))
     own = [backend.array(x) for x in (q, k, v)]
@@ -294,38 +294,33 @@ def test_blocks_cover_what_is_visible(data, n):
     mask, hides = data.draw(masks(n))
     size = data.draw(st.none() | st.integers(1, 9))
     most = data.draw(st.sampled_from([16, 64, 1024]))
-    q_block = min(size or data.draw(st.integers(1, 32)), isqrt(most))
-    visibility = data.draw(st.sampled_from([None, visibility_of(mask, n)]))
+    q_block = size or min(data.draw(st.integers(1, 32)), isqrt(most))
+    reach = data.draw(st.sampled_from([(None, ()), reach_of(mask, n)]))
     visible = ~element_by_element(hides, n, n, 0)
     met = np.zeros((n, n), dtype=int)
-    for at_queries, key_blocks in plan_blocks(n, n, size, q_block, most, visibility):
+    for at_queries, key_blocks in plan(n, n, size, q_block, most, *reach):
         for keys, is_masked in key_blocks:
-            for at in keys:
-                assert 0 <= at.start < at.stop <= n
-                for queries in at_queries:
-                    met[queries, at] += 1
-                    assert is_masked or visible[queries, at].all()
-            assert size is None or count(keys) <= size
-        assert size is None or count(at_queries) <= size
+            for start, stop in keys.ranges:
+                assert 0 <= start < stop <= n
+                for queries in at_queries.ranges:
+                    met[slice(*queries), start:stop] += 1
+                    assert is_masked or visible[slice(*queries), start:stop].all()
+            assert size is None or keys.size <= size
+        assert size is None or at_queries.size <= size
     assert set(np.unique(met)) <= {0, 1}
     assert (met == 1)[visible.any(axis=2)].all()
 
 
-def visibility_of(mask, n):
-    return Visibility(lambda queries: mask._reach(queries, n), mask._wide_queries())
-
-
-def count(at):
-    return sum(part.stop - part.start for part in at)
+def reach_of(mask, n):
+    return lambda queries: mask._reach(queries, n), mask._wide_queries()
 
 
 def scores_of(mask, n):
     """Return how many scores are computed, and how many of them with a mask."""
-    plan = plan_blocks(n, n, None, 512, 2**18, visibility_of(mask, n))
     together = masked = 0
-    for queries, key_blocks in plan:
+    for queries, key_blocks in plan(n, n, None, 256, 2**18, *reach_of(mask, n)):
         for keys, is_masked in key_blocks:
-            scores = count(queries) * count(keys)
+            scores = queries.size * keys.size
             together += scores
             masked += scores * is_masked
     return together, masked
@@ -354,7 +349,7 @@ def count_blocks(monkeypatch):
     between = Mask._between
 
     def counted(self, queries, keys, *options):
-        asked.append((*queries, keys))
+        asked.append((*queries.ranges, keys.ranges))
         return between(self, queries, keys, *options)
 
     monkeypatch.setattr(Mask, "_between", counted)

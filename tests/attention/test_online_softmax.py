@@ -21,7 +21,8 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings._core import threads as _threads
-from positional_embeddings.attention import online_softmax
+from positional_embeddings.attention import blocks, products
+from positional_embeddings.attention.scores import Scores
 
 sizes = st.integers(1, 7)
 
@@ -71,7 +72,7 @@ def test_blocks_of_any_size_are_the_plain_loop(
         return backend.array(np.moveaxis(array.reshape(*array.shape[:2], 2, 3), (0, 1), at))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(online_softmax, "HOST_BLOCK", most)
+        patch.setattr(blocks, "HOST_BLOCK", most)
         got = scaled_dot_product_attention(
             *(expand_to_axes(array, axes) for array in (q, k, v)),
             mask=None if mask is None else expand_to_axes(mask, score_axes),
@@ -322,12 +323,8 @@ def test_no_more_than_a_block_exists(order, hidden):
 def test_hidden_blocks_are_passed_over(monkeypatch):
     """Under a causal mask about half of the scores are never computed."""
     computed = []
-    scores = online_softmax._masked_scores
-    monkeypatch.setattr(
-        online_softmax,
-        "_masked_scores",
-        lambda *args: computed.append(scores(*args)) or computed[-1],
-    )
+    scores = Scores.of
+    monkeypatch.setattr(Scores, "of", lambda *args: computed.append(scores(*args)) or computed[-1])
     x = np.ones((2, 100))
     scaled_dot_product_attention(x, x, x, mask=lambda i, j: j > i, block_size=10)
     assert len(computed) == 55
@@ -590,7 +587,7 @@ def test_products_of_a_library_that_copies_what_is_transposed(
     monkeypatch, heads, q_len, block_size
 ):
     """As CuPy's do: keys are not transposed for queries that are fewer than the features."""
-    monkeypatch.setattr(online_softmax, "multiplies_copies", lambda _: True)
+    monkeypatch.setattr(products, "multiplies_copies", lambda _: True)
     monkeypatch.setattr(Multiplied, "steps", ())
     rng = np.random.default_rng(0)
     (of_q, of_k), mask = HEADS[heads], rng.random((q_len, 40)) < 0.4

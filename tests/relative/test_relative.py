@@ -26,6 +26,7 @@ from positional_embeddings import (
 )
 from positional_embeddings._core.capabilities import on_the_host
 from positional_embeddings._core.namespace import device_of
+from positional_embeddings._core.positions import span_of
 from positional_embeddings.relative.t5 import bucket_limits
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
@@ -210,7 +211,7 @@ def test_alibi_between_ranges_is_that_between_positions(backend, queries, start,
         backend.array(np.concatenate([np.arange(*own) for own in ranges]))
         for ranges in (queries, keys)
     ]
-    got = bias._between(queries, keys, xp.float32, xp, device_of(positions[0]))
+    got = bias._between(span_of(*queries), span_of(*keys), xp.float32, xp, device_of(positions[0]))
     assert got.dtype == xp.float32
     expected = bias(query_positions=positions[0], key_positions=positions[1], dtype=xp.float32)
     np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))

@@ -1,7 +1,7 @@
 """Positions of queries and keys, and lengths of sequences, as arrays."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, capabilities, checks, namespace
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
@@ -85,6 +85,53 @@ def positions_of_ranges(
     # Each range is shifted from where it is among all of them.
     positions = host.arange(ends[-1]) + host.repeat(starts - (ends - lengths), lengths)
     return xp.asarray(positions, dtype=dtype, device=device)
+
+
+# More ranges of an array are gathered by their indices.
+_FEW_RANGES = 8
+
+
+class Span(NamedTuple):
+    """Queries or keys, by ascending ranges or by a start that only a trace knows."""
+
+    ranges: tuple[tuple[int, int], ...] | None  # None if the start is traced
+    size: Any  # how many there are
+    start: Any = None  # 0-d array of int, with no ranges
+
+    def shifted(self, by: int) -> "Span":
+        """Return the span moved by a number of positions."""
+        if self.ranges is None:
+            return self._replace(start=self.start + by)
+        return self._replace(ranges=tuple((a + by, b + by) for a, b in self.ranges))
+
+    def positions(
+        self, xp: Namespace, device: Device | None, numbers: int = 1, dtype: Dtype | None = None
+    ) -> Any:
+        """Return all positions as one array; see `positions_of_ranges`."""
+        if self.ranges is not None:
+            return positions_of_ranges(self.ranges, xp, device, numbers, dtype)
+        dtype = namespace.default_integer(xp, device)
+        return self.start + xp.arange(self.size, dtype=dtype, device=device)
+
+    def take(self, array: Any, axis: int, xp: Namespace) -> Any:
+        """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
+        size = 0 if array is None else array.shape[axis]
+        if (
+            array is None
+            or (size == 1 and self.size != 0)
+            or not checks.known_to_differ(self.size, size)
+        ):
+            return array
+        if self.ranges is None or len(self.ranges) > _FEW_RANGES:
+            return xp.take(array, self.positions(xp, namespace.device_of(array)), axis=axis)
+        after = (slice(None),) * (-1 - axis)
+        parts = [array[(..., slice(start, stop), *after)] for start, stop in self.ranges]
+        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
+
+
+def span_of(*ranges: tuple[int, int]) -> Span:
+    """Return the span of ascending ranges, an empty one if there is none."""
+    return Span(ranges or ((0, 0),), sum(stop - start for start, stop in ranges))
 
 
 def resolve_positions(

@@ -1,200 +1,241 @@
-"""Which blocks of queries and keys an attention computes the scores of.
+"""Attention in blocks: an online softmax over the keys that each block of queries sees."""
 
-A `Mask` leaves out the keys that no query of a block sees, and is not evaluated for those that
-all of them see.
-"""
+from collections.abc import Sequence
+from itertools import product
+from math import isqrt, log
+from typing import Any, NamedTuple
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
-
-from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.namespace import Namespace, device_of
-from positional_embeddings._core.positions import positions_of_ranges
-from positional_embeddings.masks.ranges import (
-    Ranges,
-    Reach,
-    complement,
-    count_positions,
-    intersect,
+from positional_embeddings._core.capabilities import (
+    is_concretely_true,
+    on_the_host,
+    records_gradients,
+    strides_of,
+    supports_inplace,
 )
+from positional_embeddings._core.memory import block_lengths, cuts
+from positional_embeddings._core.namespace import without_warnings
+from positional_embeddings._core.positions import Span, span_of
+from positional_embeddings._core.threads import workers_for
+from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
+from positional_embeddings.attention.products import multiply
+from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
+from positional_embeddings.attention.softmax import OnlineSoftmax
 
-ALL = slice(None)
+# Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
+HOST_BLOCK = 2**18
+ACCELERATOR_BLOCK = 2**24
 
-# Some queries or some keys: those of one slice, or of several, ascending.
-Indices: TypeAlias = tuple[slice, ...]
+# Scores up to this bound need no maximum subtracted before exp, which saves a tenth of the
+# time of an attention in blocks, ...
+_SMALL_SCORE = 25.0
 
-# Fixed time of a block, as that of so many scores.
-_BLOCK_COST = 2**15
-# Queries are cut in half if both halves together take at most this part of the time.
-_WORTH_CUTTING = 0.9
-# More slices are gathered by their indices.
-_FEW_SLICES = 8
-# Blocks without a mask begin and end at multiples of so many keys: BLAS multiplies parts of other
-# lengths several per cent more slowly.
-_KEY_MULTIPLE = 64
-# Rows of scores that begin so many numbers apart fall on the same lines of a core's cache: BLAS
-# takes a quarter longer.
-_SLOW_MULTIPLE = 512
+# ... if no value is larger than this: weighted by exp(_SMALL_SCORE) it might overflow.
+_LARGE = 2.0**64
 
-
-class KeyBlock(NamedTuple):
-    """Keys whose scores are computed together."""
-
-    keys: Indices
-    is_masked: bool  # whether a query may not see some of them
+Slices = tuple[slice, ...]
 
 
-class QueryBlock(NamedTuple):
-    """Queries whose scores are computed together, and the keys that they meet."""
+class KeysAndValues(NamedTuple):
+    """Keys and values, from which blocks are cut."""
 
-    queries: Indices
-    key_blocks: tuple[KeyBlock, ...]
-
-    @property
-    def scores(self) -> int:
-        """Return the number of scores of each row."""
-        keys = sum(_count(block.keys) for block in self.key_blocks)
-        return _count(self.queries) * keys
+    key: Any  # finite if a mask or a bias may hide some, as the values are
+    value: Any
+    nonfinite: Any  # True for a key that was not finite, or its value, (..., 1, key); None if none
+    max_square: Any  # squared length of the longest key; None if scores may be large
+    headroom: float  # how far weights stay below 1: sums of them are at most 1 / 2
+    in_place: bool  # whether arrays may be written part by part
 
 
-class Visibility(NamedTuple):
-    """What a mask tells of the keys that queries see."""
-
-    reach: Callable[[Ranges], Reach]  # from indices of queries to the keys that they see
-    # Queries that see many more keys than those beside them, and get blocks of their own.
-    wide: Ranges
+def most_scores(query: Any) -> int:
+    """Return how many scores a block has at most, on the device of the queries."""
+    return HOST_BLOCK if on_the_host(query) else ACCELERATOR_BLOCK
 
 
-def plan_blocks(
-    q_len: int,
-    k_len: int,
-    block_size: int | None,
-    q_block: int,
-    most: int,
-    visibility: Visibility | None,
+def rows_of(query: Any, key: Any) -> tuple[Any, ...]:
+    """Return the lengths of the axes before those of the scores."""
+    pairs = zip(query.shape[:-2], key.shape[:-2], strict=True)
+    return tuple(m if n == 1 else n for n, m in pairs)
+
+
+def plan_of(
+    scores: Scores, q_len: int, k_len: int, size: int | None, most: int
 ) -> list[QueryBlock]:
-    """Return blocks of `block_size` queries and keys at most, or of about `most` scores."""
-    if visibility is None:
-        at_queries = cuts(q_len, q_block)
-        at_keys = cuts(k_len, min(k_len, block_size or most // q_block))
-        key_blocks = tuple(KeyBlock((at,), is_masked=True) for at in at_keys)
-        return [QueryBlock((at,), key_blocks) for at in at_queries]
-    # Half as many queries: the band of keys that only some of them see is as wide as they are many.
-    size = block_size or max(1, q_block // 2)
-    wide = intersect(visibility.wide, ((0, q_len),))
-    blocks = []
-    for ranges in (wide, complement(wide, q_len)):
-        for portion in _portions(ranges, size):
-            for queries, seen in _cut_queries(portion, visibility.reach(portion), visibility):
-                # A quarter more, rather than a small block at the end.
-                longest = block_size or 5 * most // (4 * count_positions(queries))
-                blocks.append(QueryBlock(slices_of(queries), _key_blocks(seen, k_len, longest)))
-    return blocks
+    """Return the blocks of queries, each with its blocks of keys."""
+    q_block = min(q_len, size or isqrt(most))
+    if not scores.has_reach:
+        return plan(q_len, k_len, size, q_block, most, None, ())
+    # Half as many: the band of keys that only some of them see is as wide as they are many.
+    q_block = max(1, q_block // 2)
+    return plan(q_len, k_len, size, q_block, most, scores.reach, scores.wide_queries())
 
 
-def _portions(ranges: Ranges, size: int) -> list[Ranges]:
-    """Cut ranges into portions of `size` positions each, the last one of fewer."""
-    portions: list[list[tuple[int, int]]] = []
-    room = 0
-    for start, stop in ranges:
-        done = start
-        while done < stop:
-            if room == 0:
-                portions.append([])
-                room = size
-            end = min(stop, done + room)
-            portions[-1].append((done, end))
-            room -= end - done
-            done = end
-    return [tuple(portion) for portion in portions]
+def attend_in_blocks(
+    scores: Scores,
+    query: Any,
+    key: Any,
+    value: Any,
+    block_size: int | None,
+    *,
+    partial: bool = False,
+) -> Any:
+    """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
+    With `partial` its features are followed by the total of the weights and by the maximum of
+    the scores that they are relative to, so that `merge_partial` can add further keys.
+    """
+    xp, most = scores.xp, most_scores(query)
+    rows, q_len, k_len = rows_of(query, key), query.shape[-2], key.shape[-2]
+    q_block = min(q_len, block_size or isqrt(most))
+    k_block = min(k_len, block_size or most // q_block)
+    in_place = supports_inplace(query, key, value)
+    lengths = block_lengths(rows, range(len(rows)), max(1, most // (q_block * k_block)))
+    if not in_place:
+        lengths = dict(enumerate(rows))
+    groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
+    query_blocks = plan_of(scores, q_len, k_len, block_size, most)
+    keys = keys_and_values(scores, key, value, in_place=in_place)
+    if not in_place:
+        parts = []
+        for block in query_blocks:
+            part = _attend_rows(scores, query, keys, groups, block, partial=partial)[0]
+            parts += _split(part, block)
+        return xp.concat([part for _, part in sorted(parts, key=lambda at: at[0].start)], axis=-2)
 
-def _cut_queries(
-    queries: Ranges, seen: Reach, visibility: Visibility
-) -> list[tuple[Ranges, Reach]]:
-    """Return parts of a block of queries, halved if that leaves out enough keys."""
-    if count_positions(queries) > 1:
-        halves = [(half, visibility.reach(half)) for half in _halves(queries)]
-        apart = sum(_cost(*half) for half in halves)
-        if apart <= _WORTH_CUTTING * _cost(queries, seen):
-            return [part for half in halves for part in _cut_queries(*half, visibility)]
-    return [(queries, seen)]
+    shape = (*rows, q_len, value.shape[-1] + (2 if partial else 0))
+    output = xp.empty(shape, dtype=scores.dtype, device=scores.device)
 
+    def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
+        block, some = piece
+        parts = _attend_rows(scores, query, keys, some, block, partial=partial)
+        for group, part in zip(some, parts, strict=True):
+            for queries, means in _split(part, block):
+                output[(*group, queries, slice(None))] = means
 
-def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
-    """Cut one range in the middle, and several between two of them."""
-    if len(ranges) > 1:
-        return ranges[: len(ranges) // 2], ranges[len(ranges) // 2 :]
-    ((start, stop),) = ranges
-    middle = (start + stop) // 2
-    return ((start, middle),), ((middle, stop),)
-
-
-def _cost(queries: Ranges, seen: Reach) -> int:
-    return count_positions(queries) * count_positions(seen.at_most) + _BLOCK_COST
-
-
-def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
-    """Return blocks of the keys that are seen, apart if all queries see all of them."""
-    common = intersect(seen.at_most, seen.at_least)
-    if common != seen.at_most:
-        inner = (
-            (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
-            for start, stop in common
+    with workers_for(output) as workers:
+        # A piece computes its masks once for all its groups: no more pieces than threads need.
+        shares = -(-workers.count // max(1, len(query_blocks)))
+        # Causal masks have the most keys last: first, so that no thread waits for one at the end.
+        last_first = reversed(query_blocks)
+        workers.do(
+            work, [(block, groups[i::shares]) for block in last_first for i in range(shares)]
         )
-        # A few keys are not worth a block of their own.
-        common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
-    rest = intersect(seen.at_most, complement(common, k_len))
-    blocks = []
-    for ranges, is_masked in ((common, False), (rest, True)):
-        blocks += [KeyBlock(keys, is_masked) for keys in _pack(ranges, longest)]
-    return tuple(blocks)
+    return output
 
 
-def _pack(ranges: Ranges, longest: int) -> list[Indices]:
-    """Cut ranges into equal parts of at most `longest` keys, and put short ones together."""
-    packs: list[list[slice]] = []
-    room = 0
-    for start, stop in ranges:
-        for part in cuts(stop - start, _key_length(stop - start, longest)):
-            size = part.stop - part.start
-            if size > room:
-                packs.append([])
-                room = longest
-            packs[-1].append(slice(start + part.start, start + part.stop))
-            room -= size
-    return [tuple(pack) for pack in packs]
+def _split(part: Any, block: QueryBlock) -> list[tuple[slice, Any]]:
+    """Return what a block of queries has computed for each range of them."""
+    split, start = [], 0
+    for at in block.queries.ranges or ():
+        stop = start + at[1] - at[0]
+        split.append((slice(*at), part[..., start:stop, :]))
+        start = stop
+    return split
 
 
-def _key_length(size: int, longest: int) -> int:
-    """Return the length of equal parts of at most `longest` keys, a little more for speed."""
-    length = -(-size // -(-size // longest))
-    longer = length + _KEY_MULTIPLE
-    return longer if length % _SLOW_MULTIPLE == 0 and longer <= longest else length
+def keys_and_values(scores: Scores, key: Any, value: Any, *, in_place: bool) -> KeysAndValues:
+    """Return the keys and values to cut blocks from."""
+    xp = scores.xp
+    key, value = (_features_contiguous(x, scores, in_place=in_place) for x in (key, value))
+    max_square, nonfinite = None, None
+    if on_the_host(key) and is_concretely_true(
+        (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
+    ):
+        with without_warnings():
+            max_square = xp.max(xp.vecdot(key, key))
+    # If the sums of squares are finite, so are the keys.
+    known = max_square is not None and is_concretely_true(xp.isfinite(max_square))
+    if scores.may_hide and not known:
+        (key, value, nonfinite), max_square = without_nonfinite(key, value, xp), None
+    if scores.bias is not None:
+        max_square = None
+    return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]), in_place)
 
 
-def slice_sequence(array: Any, axis: int, at: Indices, xp: Namespace) -> Any:
-    """Return some queries or keys of an array, or None, on axis -1 or -2."""
-    if array is None or at == (ALL,):
+def _attend_rows(
+    scores: Scores,
+    query: Any,
+    all_keys: KeysAndValues,
+    groups: Sequence[Slices],
+    block: QueryBlock,
+    *,
+    partial: bool,
+) -> list[Any]:
+    """Return the output of a block of queries, one for each group of rows.
+
+    Hidden blocks of keys are skipped, but for the last one if gradients are recorded: the
+    zeros of a query that attends to nothing have a gradient, too.
+    """
+    xp, key_blocks, required = scores.xp, block.key_blocks, None
+    if records_gradients(query):
+        key_blocks = key_blocks or (KeyBlock(span_of((0, 1)), is_masked=True),)
+        required = key_blocks[-1]
+    states = [_start(scores, query, all_keys, group, block.queries) for group in groups]
+    for key_block in key_blocks:
+        keys = key_block.keys
+        mask, bias = scores.mask_and_bias(block.queries, keys, is_masked=key_block.is_masked)
+        # A mask that all groups share is checked for hidden keys once.
+        is_shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
+        for i, (group, (own_query, state)) in enumerate(zip(groups, states, strict=True)):
+            if i == 0 or not is_shared:
+                hidden, own_bias = scores.hidden_and_bias(
+                    slice_broadcast(mask, group), slice_broadcast(bias, group)
+                )
+                visible = _is_visible(hidden, scores)
+            if not visible and key_block is not required:
+                continue
+            key, value = (
+                keys.take(slice_broadcast(x, group), -2, xp) for x in (all_keys.key, all_keys.value)
+            )
+            nonfinite = keys.take(slice_broadcast(all_keys.nonfinite, group), -1, xp)
+            products = multiply(own_query, xp.matrix_transpose(key), xp)
+            found = scores.of(products, nonfinite, hidden, own_bias)
+            states[i] = own_query, state.update(found, value, all_keys.headroom, xp)
+            del products, found  # so that the next ones take the same memory, which is in the cache
+    outputs = [state.means(xp) for _, state in states]
+    if not partial:
+        return outputs
+    return [
+        xp.concat([output, state.total, state.maximum(xp)], axis=-1)
+        for output, (_, state) in zip(outputs, states, strict=True)
+    ]
+
+
+def _is_visible(hidden: Any, scores: Scores) -> bool:
+    """Tell whether some query may attend to some key.
+
+    Blocks that a mask has planned are seldom hidden: a device is not waited for.
+    """
+    if hidden is None or (scores.has_reach and not on_the_host(hidden)):
+        return True
+    return not is_concretely_true(scores.xp.all(hidden))
+
+
+def _start(
+    scores: Scores, query: Any, keys: KeysAndValues, group: Slices, queries: Span
+) -> tuple[Any, OnlineSoftmax]:
+    """Return the scaled queries of a block, and their state before the first key."""
+    xp = scores.xp
+    query = queries.take(slice_broadcast(query, group), -2, xp)
+    query = _features_contiguous(query, scores, in_place=keys.in_place) * scores.scale
+    shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
+    like = {"dtype": scores.dtype, "device": scores.device}
+    sums = (xp.zeros((*shape, n), **like) for n in (keys.value.shape[-1], 1))
+    if keys.max_square is not None:
+        bound = xp.max(xp.vecdot(query, query)) * keys.max_square
+        if is_concretely_true(bound <= _SMALL_SCORE**2):
+            return query, OnlineSoftmax(None, *sums)
+    return query, OnlineSoftmax(xp.full((*shape, 1), -float("inf"), **like), *sums)
+
+
+def _features_contiguous(array: Any, scores: Scores, *, in_place: bool) -> Any:
+    """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
+    xp = scores.xp
+    array = xp.astype(array, scores.dtype, copy=False)
+    strides = strides_of(array)
+    if strides is None or not in_place:
         return array
-    after = (ALL,) * (-1 - axis)
-    if len(at) > _FEW_SLICES:
-        positions = positions_of_ranges(ranges_of(at, array.shape[axis]), xp, device_of(array))
-        return xp.take(array, positions, axis=axis)
-    parts = [array[(..., part, *after)] for part in at]
-    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
-
-
-def ranges_of(at: Indices, size: int) -> Ranges:
-    """Return slices of so many queries or keys as ranges."""
-    return tuple((0, size) if part.stop is None else (part.start, part.stop) for part in at)
-
-
-def slices_of(ranges: Ranges) -> Indices:
-    """Return ranges as slices, an empty one if there is none."""
-    return tuple(slice(start, stop) for start, stop in ranges) or (slice(0, 0),)
-
-
-def _count(at: Indices) -> int:
-    counted: int = sum(part.stop - part.start for part in at)
-    return counted
+    rows = xp.empty(array.shape, dtype=scores.dtype, device=scores.device)
+    if strides[-1] == strides_of(rows)[-1]:  # type: ignore[index]
+        return array
+    rows[...] = array
+    return rows

@@ -1,40 +1,41 @@
 """Scaled dot-product attention and its weights."""
 
-from math import sqrt
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
 
 from positional_embeddings._core import axes, checks
 from positional_embeddings._core.capabilities import (
     is_chunked,
-    is_compiling,
-    on_the_host,
+    loops_of,
     supports_inplace,
     without_autocast,
 )
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
-    Array,
-    ArrayT,
-    Namespace,
-    compute_dtype,
-    device_of,
-    dtype_name,
-    namespace_of,
+from positional_embeddings._core.namespace import Array, ArrayT
+from positional_embeddings._core.positions import span_of
+from positional_embeddings.attention.at_once import all_keys, attend_at_once, weights_at_once
+from positional_embeddings.attention.blocks import (
+    attend_in_blocks,
+    most_scores,
+    plan_of,
+    rows_of,
 )
-from positional_embeddings._core.positions import position_interval
-from positional_embeddings.attention.blocks import Visibility
-from positional_embeddings.attention.chunked import Terms, attend_by_chunks
-from positional_embeddings.attention.online_softmax import AttentionInputs, attend, softmax_weights
-from positional_embeddings.attention.score_axes import (
-    ScoreFunction,
-    ScoreLayout,
-    by_block,
-    given_arrays,
-    score_layout,
-)
+from positional_embeddings.attention.chunks import attend_by_chunks, chunks_are_known
+from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
+from positional_embeddings.attention.plan import KeyBlock
+from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.ranges import Ranges, Reach, shift
 from positional_embeddings.relative.positions import Bias
+
+# Scores of a block in a loop: few enough for any device, whose memory a trace does not know.
+LOOP_BLOCK = 2**22
+
+# Scores are few if the keys have this many times as many numbers.
+_FEW = 8
+
+# Without writing to arrays blocks are worth it if they skip scores in this ratio.
+_MIN_SKIP_RATIO = 4
 
 
 def scaled_dot_product_attention(
@@ -143,10 +144,10 @@ def scaled_dot_product_attention(
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
-    If a query attends to a key that is not finite, its output is NaN; if it attends to a
-    value that is not finite, that value is in its output, unless its weight rounds to 0.
-    Without mask and bias the plain formula decides: such a value with a weight of 0 gives
-    NaN, a score of minus infinity has no weight, and a query with no other score gets zeros.
+    If a query attends to a key or a value that is not finite, its output is NaN. Where nothing
+    hides a key the plain formula decides: such a value is in the output of its feature, with a
+    weight of 0 as NaN, a score of minus infinity has no weight, and a query with no other score
+    gets zeros.
 
     References
     ----------
@@ -180,18 +181,17 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    arrays, terms = {"q": q, "k": k, "v": v}, {"mask": mask, "bias": bias}
-    options = scale, softcap, offset, block_size, enable_gqa
-    checked = _check(arrays, terms, feature_axis, seq_axis, *options)
-    layout, xp = checked.layout, checked.xp
-    inputs = _prepare(q, k, v, mask, bias, checked)
-    output = None
-    if is_chunked(q):
-        given = Terms(mask, bias, layout, q, checked.start, checked.block_size)
-        output = attend_by_chunks(inputs, given, xp)
-    if output is None:
-        with without_autocast(q):
-            output = attend(inputs, checked.block_size, xp)
+    axes_and_gqa = enable_gqa, feature_axis, seq_axis
+    scores = scores_of({"q": q, "k": k, "v": v}, mask, bias, scale, softcap, offset, *axes_and_gqa)
+    if block_size is not None:
+        block_size = checks.positive_integer("block_size", block_size)
+        for name, array in (("q", q), ("k", k)):
+            for axis in range(array.ndim):
+                axes.length(array, axis, name)
+    layout, xp = scores.layout, scores.xp
+    rows = [layout.to_rows(array, (layout.seq, layout.feature), xp) for array in (q, k, v)]
+    with without_autocast(q):
+        output = choose(scores, *rows, block_size=block_size)(scores, *rows)
     output = layout.from_rows(output, (layout.seq, layout.feature), xp)
     return xp.astype(output, q.dtype, copy=False)  # type: ignore[no-any-return]
 
@@ -267,138 +267,57 @@ def attention_weights(
     >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    arrays, terms = {"q": q, "k": k}, {"mask": mask, "bias": bias}
-    options = scale, softcap, offset, None, enable_gqa
-    checked = _check(arrays, terms, feature_axis, seq_axis, *options)
-    layout, xp = checked.layout, checked.xp
-    inputs = _prepare(q, k, None, mask, bias, checked)
+    axes_and_gqa = enable_gqa, feature_axis, seq_axis
+    scores = scores_of({"q": q, "k": k}, mask, bias, scale, softcap, offset, *axes_and_gqa)
+    layout, xp = scores.layout, scores.xp
+    query, key = (layout.to_rows(x, (layout.seq, layout.feature), xp) for x in (q, k))
     with without_autocast(q):
-        weights = softmax_weights(inputs, xp)
+        weights = weights_at_once(scores, query, key)
     weights = layout.from_rows(weights, layout.score_axes, xp)
     return xp.astype(weights, q.dtype, copy=False)  # type: ignore[no-any-return]
 
 
-class _Checked(NamedTuple):
-    """The checked arguments of an attention."""
+def choose(
+    scores: Scores, query: Any, key: Any, value: Any, *, block_size: int | None
+) -> Callable[..., Any]:
+    """Return how to compute: at once, in blocks, in loops of the library, or chunk by chunk.
 
-    xp: Namespace
-    layout: ScoreLayout
-    scale: float
-    softcap: float | None
-    block_size: int | None
-    start: int  # position of the first query, for a `Mask` or a `Bias`
-
-
-def _check(
-    arrays: dict[str, Any],
-    terms: dict[str, Any],
-    feature_axis: int,
-    seq_axis: int,
-    scale: float | None,
-    softcap: float | None,
-    offset: int | None,
-    block_size: int | None,
-    enable_gqa: Any,
-) -> _Checked:
-    """Check all arguments; `arrays` are q, k and perhaps v, `terms` mask and bias."""
-    q, k = arrays["q"], arrays["k"]
-    _check_kinds(terms)
-    given = given_arrays(**terms)
-    xp = namespace_of(**arrays, **given)
-    checks.real_floating(xp, **arrays)
-    for name, array in arrays.items():
-        if dtype_name(array.dtype) != dtype_name(q.dtype):
-            required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
-            raise wrong_type(name, required, dtype_name(array.dtype))
-    for name in terms.keys() & given.keys():
-        checks.mask_or_bias(name, name, given[name], xp)
-    enable_gqa = checks.boolean("enable_gqa", enable_gqa)
-    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
-    if scale is None:
-        scale = 1 / sqrt(max(axes.length(q, feature, "q"), 1))
-    scale = checks.positive_number("scale", scale)
-    if softcap is not None:
-        softcap = checks.positive_number("softcap", softcap)
-    if block_size is not None:
-        block_size = checks.positive_integer("block_size", block_size)
-        for name, array in (("q", q), ("k", k)):
-            for axis in range(array.ndim):
-                axes.length(array, axis, name)
-    if any(map(callable, terms.values())):
-        axes.length(q, seq, "q")
-    layout = score_layout(arrays, terms, feature, seq, enable_gqa=enable_gqa)
-    start = _first_position(q, terms, layout, offset, xp)
-    if isinstance(terms["mask"], Mask) and 0 not in (q.shape[seq], layout.k_len):
-        terms["mask"]._check((start, start + q.shape[seq]), layout.k_len)
-    return _Checked(xp, layout, scale, softcap, block_size, start)
+    A decoding step has many scores, but few compared with the keys, which blocks would copy.
+    """
+    given = (term for term in (scores.mask, scores.bias) if hasattr(term, "shape"))
+    if is_chunked(query) and chunks_are_known(query, key, value, *given):
+        return partial(attend_by_chunks, block_size=block_size)
+    loops = loops_of(query, scores.xp)
+    most = most_scores(query) if loops is None else LOOP_BLOCK
+    q_len, k_len, keys = query.shape[-2], key.shape[-2], all_keys(key)
+    if scores.has_reach and 0 not in (q_len, k_len):
+        seen = scores.reach(((0, q_len),))
+        keys = KeyBlock(span_of(*seen.at_most), is_masked=seen.at_least != seen.at_most)
+    at_once = partial(attend_at_once, keys=keys)
+    rows = rows_of(query, key)
+    count = _count((*rows, q_len, keys.keys.size))
+    are_few = count <= max(most, _count(key.shape) // _FEW)
+    if not are_few and loops is None and not supports_inplace(query, key, value):
+        are_few = not _skips_most(scores, q_len, k_len, most)
+    if (are_few and block_size is None) or 0 in (count, value.shape[-1]):
+        return at_once
+    if loops is None:
+        return partial(attend_in_blocks, block_size=block_size)
+    size = block_size or block_size_of_loops(most, prod(rows))
+    if size >= max(q_len, k_len):  # no loop: a sharded sequence stays so
+        return at_once
+    return partial(attend_in_loops, size=size, loops=loops)
 
 
-def _check_kinds(terms: dict[str, Any]) -> None:
-    """Check that a `Mask` and a `Bias` are given as what they are, and not as classes."""
-    for name, other, rest in (("mask", Bias, "bias"), ("bias", Mask, "mask")):
-        term = terms[name]
-        if isinstance(term, type) and issubclass(term, Mask | Bias):
-            kind = term.__name__
-            raise wrong_type(name, f"be a {name}", f"the class {kind}", f" Pass {kind}(...).")
-        if isinstance(term, other):
-            raise wrong_type(name, f"be a {name}", shown(term), f" Pass it as `{rest}`.")
+def _count(shape: tuple[Any, ...]) -> Any:
+    """Return how many elements a shape holds, NaN if a lazy library does not know."""
+    return float("nan") if None in shape else prod(shape)
 
 
-def _first_position(
-    q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, xp: Namespace
-) -> int:
-    """Return the position of the first query, 0 if nothing asks for it."""
-    if not any(isinstance(term, Mask | Bias) for term in terms.values()):
-        if offset is not None:
-            what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
-            raise wrong_value("offset", what, offset)
-        return 0
-    if offset is not None:
-        offset = checks.integer("offset", offset)
-    lengths = q.shape[layout.seq], layout.k_len
-    if 0 in lengths:
-        return 0
-    return position_interval(*lengths, offset, xp, device_of(q))[0][0]
-
-
-def _prepare(q: Any, k: Any, v: Any, mask: Any, bias: Any, checked: _Checked) -> AttentionInputs:
-    """Return what to compute with, with axes (..., sequence, feature) and (..., query, key)."""
-    xp, layout = checked.xp, checked.layout
-    dtype, device = compute_dtype(q.dtype, xp), device_of(q)
-    on_host, in_place = on_the_host(q), supports_inplace(q, k, k if v is None else v)
-    visibility = None
-    # PyTorch would compile for each length anew, whose blocks differ.
-    if isinstance(mask, Mask) and not is_compiling(q):
-        visibility = _visibility(mask, checked.start, layout.k_len)
-    mask, bias = (
-        None if given is None else by_block(kind, given, layout, q, checked.start, device, xp)
-        for kind, given in (("mask", mask), ("bias", bias))
-    )
-    last = (layout.seq, layout.feature)
-    query, key, value = (
-        None if array is None else layout.to_rows(array, last, xp) for array in (q, k, v)
-    )
-    return AttentionInputs(
-        query,
-        key,
-        value,
-        mask=mask,
-        bias=bias,
-        visibility=visibility,
-        scale=checked.scale,
-        softcap=checked.softcap,
-        dtype=dtype,
-        device=device,
-        on_host=on_host,
-        in_place=in_place,
-        may_hide=mask is not None or bias is not None,
-    )
-
-
-def _visibility(mask: Mask, start: int, k_len: int) -> Visibility:
-    """Return what a mask tells of queries, the first of which has position `start`."""
-
-    def reach(queries: Ranges) -> Reach:
-        return mask._reach(shift(queries, start), k_len)
-
-    return Visibility(reach, shift(mask._wide_queries(), -start))
+def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:
+    """Tell whether blocks skip so many scores that they are worth being traced one by one."""
+    if not scores.has_reach:
+        return False
+    blocks = plan_of(scores, q_len, k_len, None, most)
+    count: int = sum(block.scores for block in blocks)
+    return _MIN_SKIP_RATIO * count <= q_len * k_len

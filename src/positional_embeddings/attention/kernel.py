@@ -12,26 +12,36 @@ from positional_embeddings._core.namespace import Namespace
 # Raw arrays are indexed as if flat: `i` counts the elements (..., query, key) of the scores, and
 # (..., query, feature) of the output.
 _SCORES = """
-score = product + bias;
-if (hidden || bias == -infinity) {
-  score = -infinity;
-} else if (!isfinite(product)) {
+score = product;
+if (!isfinite(product)) {
   const long long first = (i / keys / queries * keys + i % keys) * features;
   for (long long at = 0; at < features; at++) {
     if (!isfinite(key[first + at])) score = infinity - infinity;
   }
 }
+// Of a smaller score tanh would only round; infinity is no cap.
+if (fabs(score) > softcap * 2.3e-10) score = softcap * tanh(score / softcap);
+score = hidden || bias == -infinity ? -infinity : score + bias;
 """
 
-# Without the values of no weight: 0 * infinity is NaN.
+# Without the values of no weight: 0 * infinity is NaN. NaN in all features if one is not finite.
 _OUTPUT = """
+const long long query = i / features;
+bool finite = true;
+for (long long at = 0; at < features; at++) {
+  if (!isfinite(products[query * features + at])) finite = false;
+}
 output = product;
-if (!isfinite(product)) {
-  const long long query = i / features, first = query / queries * keys * features + i % features;
+if (!finite) {
+  const long long first = query / queries * keys * features;
   double sum = 0;
-  for (long long at = 0; at < keys; at++) {
-    const double weight = weights[query * keys + at];
-    if (weight != 0) sum += weight * static_cast<double>(values[first + at * features]);
+  for (long long key = 0; key < keys; key++) {
+    const double weight = weights[query * keys + key];
+    if (weight == 0) continue;
+    sum += weight * static_cast<double>(values[first + key * features + i % features]);
+    for (long long at = 0; at < features; at++) {
+      if (!isfinite(values[first + key * features + at])) sum = nan;
+    }
   }
   output = sum;
 }
@@ -43,7 +53,7 @@ KERNELS = {
     "masked_scores": (
         (
             "T product, bool hidden, T bias, raw T key, int64 queries, int64 keys, int64 features, "
-            "T infinity"
+            "T softcap, T infinity"
         ),
         "T score",
         _SCORES,
@@ -56,14 +66,19 @@ KERNELS = {
     # A finite maximum has a weight of 1 before the division.
     "share": ("T power, T total", "T weight", "weight = power / (total < 1 ? 1 : total);"),
     "weighted_without_zeros": (
-        "T product, raw T weights, raw T values, int64 queries, int64 keys, int64 features",
+        (
+            "T product, raw T products, raw T weights, raw T values, int64 queries, int64 keys, "
+            "int64 features, T nan"
+        ),
         "T output",
         _OUTPUT,
     ),
 }
 
 
-def masked_scores(products: Any, key: Any, mask: Any, bias: Any, xp: Namespace) -> Any:
+def masked_scores(
+    products: Any, key: Any, mask: Any, bias: Any, softcap: float | None, xp: Namespace
+) -> Any:
     """Return the scores from the scaled products, minus infinity where a key is hidden.
 
     That is by the mask or a bias of minus infinity, either of which may be None. They are NaN for
@@ -74,8 +89,10 @@ def masked_scores(products: Any, key: Any, mask: Any, bias: Any, xp: Namespace) 
     key = xp.broadcast_to(key, (*rows, keys, features))
     hidden = False if mask is None else mask
     bias = 0.0 if bias is None else bias
+    infinity = float("inf")
+    softcap = infinity if softcap is None else softcap
     kernel = kernel_by_name("masked_scores", xp)
-    return kernel(products, hidden, bias, key, queries, keys, features, float("inf"))
+    return kernel(products, hidden, bias, key, queries, keys, features, softcap, infinity)
 
 
 def softmax(scores: Any, xp: Namespace) -> Any:
@@ -87,12 +104,15 @@ def softmax(scores: Any, xp: Namespace) -> Any:
 
 
 def weighted_without_zeros(products: Any, weights: Any, values: Any, xp: Namespace) -> Any:
-    """Return ``weights @ values`` from this product, without the values that have no weight."""
+    """Return ``weights @ values`` from this product, without the values that have no weight.
+
+    It is NaN in all features if a value that has a weight is not finite.
+    """
     *rows, queries, features = products.shape
     keys = weights.shape[-1]
     values = xp.broadcast_to(values, (*rows, keys, features))
     kernel = kernel_by_name("weighted_without_zeros", xp)
-    return kernel(products, weights, values, queries, keys, features)
+    return kernel(products, products, weights, values, queries, keys, features, float("nan"))
 
 
 @cache

@@ -1,37 +1,26 @@
-"""Loops of a library over blocks of equal length, for attention that is traced and compiled.
+"""Attention by loops of a library over blocks of equal length, where it traces and compiles.
 
 A loop of Python would be unrolled: as long to compile as there are blocks, and with the memory of
 all of them. In a loop of the library the blocks have one shape, and begin where the trace counts.
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from positional_embeddings._core.capabilities import Loops
 from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import Namespace, default_integer
-from positional_embeddings.attention.blocks import Indices, Visibility
+from positional_embeddings._core.positions import Span
+from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
+from positional_embeddings.attention.products import multiply
+from positional_embeddings.attention.scores import Scores
+from positional_embeddings.attention.softmax import OnlineSoftmax
 
 # Shorter blocks than so many queries or keys are not worth a step of a loop.
 _LEAST = 128
 _MULTIPLE = 64
 
 
-class Stretch(NamedTuple):
-    """Queries or keys one after another, of which a trace knows the number alone."""
-
-    start: Any  # 0-d array of int
-    size: int
-
-    def indices(self, xp: Namespace, device: Any) -> Any:
-        """Return the indices of all of them."""
-        dtype = default_integer(xp, device)
-        return self.start + xp.arange(self.size, dtype=dtype, device=device)
-
-
-# Not a union in annotations of functions within functions, which PyTorch cannot compile.
-Block: TypeAlias = Indices | Stretch
-
-
-class LoopPlan(NamedTuple):
+class _LoopPlan(NamedTuple):
     """Blocks of equal length, and which blocks of keys each block of queries visits.
 
     What equal blocks leave over of queries or of keys is a shorter block of its own, the last.
@@ -49,24 +38,89 @@ def block_size_of_loops(most: int, rows: int) -> int:
     return max(_LEAST, int((most / rows) ** 0.5) // _MULTIPLE * _MULTIPLE)
 
 
-def plan_loops(q_len: int, k_len: int, size: int, visibility: Visibility | None) -> LoopPlan:
+def _plan_loops(q_len: int, k_len: int, size: int, scores: Scores) -> _LoopPlan:
     """Return blocks of at most `size` queries and keys, without those that a mask hides."""
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     whole = k_len // k_block
     keys, visits_rest = [], []
     for at in cuts(q_len, q_block):
-        queries = ((at.start, at.stop),)
-        seen = visibility.reach(queries).at_most if visibility else ((0, k_len),)
+        seen = scores.reach(((at.start, at.stop),)).at_most
         some = {j for start, stop in seen for j in range(start // k_block, -(-stop // k_block))}
         keys.append(sorted(some - {whole}))
         visits_rest.append(whole in some)
     longest = max(map(len, keys))
     visited = [[j < len(some) for j in range(longest)] for some in keys]
     filled = [some + [0] * (longest - len(some)) for some in keys]
-    return LoopPlan(q_block, k_block, filled, visited, visits_rest)
+    return _LoopPlan(q_block, k_block, filled, visited, visits_rest)
 
 
-def in_blocks(array: Any, axis: int, length: int, xp: Namespace) -> tuple[Any, Any]:
+def attend_in_loops(
+    scores: Scores, query: Any, key: Any, value: Any, size: int, loops: Loops
+) -> Any:
+    """Return the output, by loops of the library over blocks of `size` queries and keys."""
+    xp, device = scores.xp, scores.device
+    plan = _plan_loops(query.shape[-2], key.shape[-2], size, scores)
+    keys = keys_and_values(scores, key, value, in_place=False)
+    parts = [
+        (None, None) if array is None else _in_blocks(array, axis, plan.k_block, xp)
+        for array, axis in ((keys.key, -2), (keys.value, -2), (keys.nonfinite, -1))
+    ]
+    wholes, rests = zip(*parts, strict=True)
+    integer = default_integer(xp, device)
+    numbers = xp.asarray(plan.keys, dtype=integer, device=device)
+    visited, visits_rest = (
+        xp.asarray(some, dtype=xp.bool, device=device) for some in (plan.visited, plan.visits_rest)
+    )
+    rest_start = xp.asarray(wholes[0].shape[0] * plan.k_block, dtype=integer, device=device)
+    rest_keys = Span(None, rests[0].shape[-2], rest_start)
+
+    def of_queries(query: Any, start: Any, which: Any, visits: Any, visits_the_rest: Any) -> Any:
+        queries = Span(None, query.shape[-2], start)
+        query = xp.astype(query, scores.dtype, copy=False) * scores.scale
+
+        def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
+            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
+            products = multiply(query, xp.matrix_transpose(key), xp)
+            found = scores.of(products, nonfinite, mask, bias)
+            return state.update(found, value, keys.headroom, xp)
+
+        def visit(state: OnlineSoftmax, element: Any) -> Any:
+            number, visits, *arrays = element
+            at = Span(None, plan.k_block, number * plan.k_block)
+            return loops.cond(visits, lambda s: update(s, at, *arrays), lambda s: s, state), None
+
+        taken = [None if whole is None else xp.take(whole, which, axis=0) for whole in wholes]
+        state = _state_like(query, keys, xp)
+        state, _ = loops.scan(visit, state, (which, visits, *taken))
+        if rest_keys.size:
+            last = lambda s: update(s, rest_keys, *rests)  # noqa: E731
+            state = loops.cond(visits_the_rest, last, lambda s: s, state)
+        return state.means(xp)
+
+    whole, rest = _in_blocks(query, -2, plan.q_block, xp)
+    count = whole.shape[0]
+    starts = xp.arange(count + 1, dtype=integer, device=device) * plan.q_block
+    elements = (whole, starts[:-1], numbers[:count, :], visited[:count, :], visits_rest[:count])
+    _, output = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
+    output = _from_blocks(output, xp)
+    if rest.shape[-2] == 0:
+        return output
+    last = of_queries(rest, starts[-1], numbers[-1, :], visited[-1, :], visits_rest[-1])
+    return xp.concat([output, last], axis=-2)
+
+
+def _state_like(query: Any, keys: KeysAndValues, xp: Namespace) -> OnlineSoftmax:
+    """Return the state before the first key, sharded over devices as the products will be."""
+    product = multiply(query[..., :1], xp.matrix_transpose(keys.key[..., :1, :1]), xp)
+    weighted = multiply(product, keys.value[..., :1, :], xp)
+    # Zeros that inherit the products' sharding.
+    sums, total = (
+        xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in (weighted, product)
+    )
+    return OnlineSoftmax(total - float("inf"), sums, total)
+
+
+def _in_blocks(array: Any, axis: int, length: int, xp: Namespace) -> tuple[Any, Any]:
     """Return the whole blocks of an array on axis -1 or -2, first (block, ...), and the rest."""
     size = array.shape[axis]
     whole = size // length
@@ -79,7 +133,7 @@ def in_blocks(array: Any, axis: int, length: int, xp: Namespace) -> tuple[Any, A
     return xp.permute_dims(blocks, (at, *others)), array[(..., slice(whole * length, size), *after)]
 
 
-def from_blocks(blocks: Any, xp: Namespace) -> Any:
+def _from_blocks(blocks: Any, xp: Namespace) -> Any:
     """Return blocks (block, ..., query, feature) as one array (..., query, feature)."""
     last = blocks.ndim - 1
     moved = xp.permute_dims(blocks, (*range(1, last - 1), 0, last - 1, last))

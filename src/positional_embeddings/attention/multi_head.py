@@ -21,7 +21,7 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings._core.weights import WeightedLayer, normal, set_weights, weight
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.attention.score_axes import (
+from positional_embeddings.attention.scores import (
     ScoreFunction,
     call_score_function,
     given_arrays,
@@ -220,7 +220,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             return _with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
 
         def by_head(q_idx: Any, k_idx: Any) -> Any:
-            name, array = call_score_function(kind, given, q_idx, k_idx, xp, x=x)
+            name, array = call_score_function(kind, given, q_idx, k_idx, xp)
             target = (q_idx.shape[0], k_idx.shape[1], self.num_heads, batch)
             return _with_heads(kind, name, array, target, xp)
 

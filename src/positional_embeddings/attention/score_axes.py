@@ -1,6 +1,5 @@
 """Layout of attention scores: axes of queries, keys, features and heads, and masks by block."""
 
-from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -8,29 +7,13 @@ from positional_embeddings._core import axes, checks
 from positional_embeddings._core.capabilities import (
     chunks_of,
     is_chunked,
-    many_chunks,
     rechunked,
     reshaped,
 )
 from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import (
-    Namespace,
-    compute_dtype,
-    device_of,
-    drop_none,
-    namespace_of,
-)
-from positional_embeddings._core.positions import positions_of_ranges
-from positional_embeddings.attention.blocks import ranges_of, slice_sequence
-from positional_embeddings.attention.loops import Block, Stretch
-from positional_embeddings.attention.online_softmax import BlockFunction
+from positional_embeddings._core.namespace import Namespace
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.ranges import shift
 from positional_embeddings.relative.positions import Bias
-
-# Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
-# their positions.
-ScoreFunction = Callable[[Any, Any], Any]
 
 
 class ScoreLayout(NamedTuple):
@@ -196,122 +179,3 @@ def _with_sequences_and_heads(
     for kind in told:
         layout.check_sequences_or_heads(kind, sizes[kind])
     return layout
-
-
-def by_block(
-    kind: str, given: Any, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
-) -> BlockFunction:
-    """Return the function that gives the mask or the bias of a block, (..., query, key).
-
-    `start` is the position of the first query.
-    """
-    if isinstance(given, Mask):
-        return _of_mask(given, layout, q, start, device, xp)
-    if isinstance(given, Bias):
-        return _of_bias(given, layout, q, start, device, xp)
-    if callable(given):
-        return _of_function(kind, given, layout, q, device, xp)
-    return of_array(layout.align(kind, given, q.shape[layout.seq], layout.k_len, xp), xp)
-
-
-def _of_mask(
-    mask: Mask, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
-) -> BlockFunction:
-    def block(queries: Block, keys: Block) -> Any:
-        if isinstance(queries, Stretch) or isinstance(keys, Stretch):
-            q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
-            hidden = mask._at_positions(q_idx + start, k_idx, layout.k_len, xp, device)
-            return layout.align_mask_or_bias("mask", hidden, xp)
-        positions = shift(ranges_of(queries, q.shape[layout.seq]), start)
-        ranges = ranges_of(keys, layout.k_len)
-        hidden = mask._between(positions, ranges, layout.k_len, xp, device)
-        return layout.align_mask_or_bias("mask", hidden, xp)
-
-    return block
-
-
-def _of_bias(
-    bias: Bias, layout: ScoreLayout, q: Any, start: int, device: Any, xp: Namespace
-) -> BlockFunction:
-    dtype = compute_dtype(q.dtype, xp)
-
-    def block(queries: Block, keys: Block) -> Any:
-        if isinstance(queries, Stretch) or isinstance(keys, Stretch):
-            q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
-            between = bias._at_positions(q_idx + start, k_idx, dtype)
-            return layout.align_mask_or_bias("bias", between, xp)
-        positions = shift(ranges_of(queries, q.shape[layout.seq]), start)
-        between = bias._between(positions, ranges_of(keys, layout.k_len), dtype, xp, device)
-        return layout.align_mask_or_bias("bias", between, xp)
-
-    return block
-
-
-def _of_function(
-    kind: str, function: ScoreFunction, layout: ScoreLayout, q: Any, device: Any, xp: Namespace
-) -> BlockFunction:
-    def block(queries: Block, keys: Block) -> Any:
-        q_idx, k_idx = _indices(queries, keys, layout, q, device, xp)
-        with many_chunks(xp):
-            pair = q_idx[:, None], k_idx[None, :]
-            name, array = call_score_function(kind, function, *pair, xp, q=q)
-        return layout.align(name, array, q_idx.shape[0], k_idx.shape[0], xp)
-
-    return block
-
-
-def of_array(aligned: Any, xp: Namespace) -> BlockFunction:
-    """Return the function that cuts blocks from an array (..., query, key)."""
-
-    def block(queries: Block, keys: Block) -> Any:
-        part = aligned
-        for axis, at in ((-2, queries), (-1, keys)):
-            if part.shape[axis] == 1:
-                continue
-            if isinstance(at, Stretch):
-                part = xp.take(part, at.indices(xp, device_of(part)), axis=axis)
-            else:
-                part = slice_sequence(part, axis, at, xp)
-        return part
-
-    return block
-
-
-def _indices(
-    queries: Block,
-    keys: Block,
-    layout: ScoreLayout,
-    q: Any,
-    device: Any,
-    xp: Namespace,
-) -> tuple[Any, Any]:
-    """Return the indices of the queries and of the keys of a block."""
-    q_idx, k_idx = (
-        at.indices(xp, device)
-        if isinstance(at, Stretch)
-        else positions_of_ranges(ranges_of(at, size), xp, device)
-        for at, size in ((queries, q.shape[layout.seq]), (keys, layout.k_len))
-    )
-    return q_idx, k_idx
-
-
-def given_arrays(**given: Any) -> dict[str, Any]:
-    """Return the masks and biases that are arrays, and those of values, by name."""
-    arrays: dict[str, Any] = {}
-    for name, value in drop_none(**given).items():
-        if isinstance(value, Mask | Bias):
-            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
-            arrays |= {f"{name}.{key}": array for key, array in own.items()}
-        elif not callable(value):
-            arrays[name] = value
-    return arrays
-
-
-def call_score_function(
-    kind: str, function: ScoreFunction, q_idx: Any, k_idx: Any, xp: Namespace, **like: Any
-) -> tuple[str, Any]:
-    """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
-    namespace_of(**like, **{name: array})
-    checks.mask_or_bias(kind, name, array, xp)
-    return name, array

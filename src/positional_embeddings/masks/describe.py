@@ -5,10 +5,10 @@ from typing import Any
 from positional_embeddings._core import checks
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import Array, namespace_of, to_host
-from positional_embeddings._core.positions import position_interval
+from positional_embeddings._core.positions import position_interval, span_of
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.ranges import Ranges, count_positions, shift
+from positional_embeddings.masks.ranges import Ranges
 
 # Two at each end.
 _FEWEST_DRAWN = 4
@@ -101,8 +101,9 @@ def describe_mask(
         mask._check((start, stop), k_len)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        hidden = mask._between(shift(rows, start), columns, k_len, xp, device)
-        drawn = (count_positions(rows), count_positions(columns), hidden.shape[2])
+        at_queries, at_keys = span_of(*rows).shifted(start), span_of(*columns)
+        hidden = mask._between(at_queries, at_keys, k_len, xp, device)
+        drawn = (at_queries.size, at_keys.size, hidden.shape[2])
         picture, sequences = one_mask(xp.broadcast_to(hidden, drawn), batch, 1)
     else:
         xp = namespace_of(mask=mask)

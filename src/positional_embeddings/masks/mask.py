@@ -34,10 +34,11 @@ from positional_embeddings._core.namespace import (
     namespace_or_numpy,
 )
 from positional_embeddings._core.positions import (
+    Span,
     check_length,
     position_array,
     position_interval,
-    positions_of_ranges,
+    span_of,
 )
 from positional_embeddings._core.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
@@ -200,7 +201,7 @@ class Mask(WeightedLayer, ABC):
         xp, device = self._library(xp, device)
         queries, keys = position_interval(q_len, k_len, offset, xp, device)
         self._check(queries, keys)
-        hidden = self._between((queries,), ((0, keys),), keys, xp, device)
+        hidden = self._between(span_of(queries), span_of((0, keys)), keys, xp, device)
         shape = (queries[1] - queries[0], keys)
         if tuple(hidden.shape[:2]) == shape:
             return hidden
@@ -315,24 +316,16 @@ class Mask(WeightedLayer, ABC):
             raise TypeError(message)
         return namespace_of(**own), device_of(array)
 
-    def _between(
-        self, queries: Ranges, keys: Ranges, k_len: int, xp: Namespace, device: Device
-    ) -> Any:
-        """Return the mask between ranges of positions, (query, key, batch), or 1 on an axis."""
+    def _between(self, queries: Span, keys: Span, k_len: int, xp: Namespace, device: Device) -> Any:
+        """Return the mask between positions, (query, key, batch), or 1 on an axis."""
         batch = self._batch() or 1
-        q = positions_of_ranges(queries, xp, device, batch)[:, None, None]
-        k = positions_of_ranges(keys, xp, device, batch)[None, :, None]
+        q = queries.positions(xp, device, batch)[:, None, None]
+        k = keys.positions(xp, device, batch)[None, :, None]
         with many_chunks(xp):
             return self._hides(
-                Points(q, xp, device, k_len, queries), Points(k, xp, device, k_len, keys, 1)
+                Points(q, xp, device, k_len, queries.ranges),
+                Points(k, xp, device, k_len, keys.ranges, 1),
             )
-
-    def _at_positions(self, query: Any, key: Any, k_len: int, xp: Namespace, device: Device) -> Any:
-        """Return the mask between arrays of positions, (query, key, batch), or 1 on an axis."""
-        return self._hides(
-            Points(query[:, None, None], xp, device, k_len),
-            Points(key[None, :, None], xp, device, k_len),
-        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

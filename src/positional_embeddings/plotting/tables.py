@@ -14,7 +14,7 @@ from positional_embeddings._core.namespace import (
     host,
     namespace_of,
 )
-from positional_embeddings._core.positions import position_interval
+from positional_embeddings._core.positions import position_interval, span_of
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.describe import axis_missing, one_mask
 from positional_embeddings.masks.mask import Mask
@@ -428,9 +428,9 @@ def _cells_of_bias(
     step = max(_MOST_AT_ONCE // (k_len * bias._heads()), 1)
     cells: list[HostArray] = []
     for first in range(0, len(middles), step):
-        queries = [(middle, middle + 1) for middle in middles[first : first + step]]
+        queries = span_of(*((middle, middle + 1) for middle in middles[first : first + step]))
         dtype = default_float(xp, device)
-        band = bias._between(queries, ((0, k_len),), dtype, xp, device)[:, :, head]
+        band = bias._between(queries, span_of((0, k_len)), dtype, xp, device)[:, :, head]
         cells.append(axes.block_means(axes.on_host("bias", band), (1, columns)))
     return shape, host.concat(cells)
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.checks import FeatureCount
 from positional_embeddings._core.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings._core.positions import Span
 from positional_embeddings.relative import positions
-from positional_embeddings.relative.positions import Bias, Ranges
+from positional_embeddings.relative.positions import Bias
 
 
 def alibi_slopes(
@@ -159,9 +160,9 @@ class ALiBiBias(Bias):
         return xp.astype(bias, dtype, copy=False)
 
     def _between(
-        self, queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
+        self, queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
     ) -> Any:
-        relative = positions.relative_positions_of_ranges(queries, keys, dtype, xp, device)
+        relative = positions.relative_positions_of_spans(queries, keys, dtype, xp, device)
         return _sloped(relative, self.num_heads, xp, causal=self.causal)
 
 

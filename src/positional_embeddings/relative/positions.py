@@ -1,22 +1,14 @@
 """Relative positions, and what the biases by them share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.capabilities import many_chunks, on_given_device
 from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace
-from positional_embeddings._core.positions import (
-    position_array,
-    positions_of_ranges,
-    resolve_positions,
-)
+from positional_embeddings._core.positions import Span, position_array, resolve_positions
 from positional_embeddings._core.weights import WeightedLayer
-
-# Pairs (start, stop) of whole positions.
-Ranges: TypeAlias = Sequence[tuple[int, int]]
 
 
 def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> ArrayT:
@@ -91,20 +83,20 @@ def real_relative_positions(
     return xp.astype(relative, namespace.compute_dtype(dtype, xp), copy=False), dtype
 
 
-def relative_positions_of_ranges(
-    queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
+def relative_positions_of_spans(
+    queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
 ) -> Any:
-    """Return key minus query for positions from each start to before its stop, in a real dtype."""
-    # What a real dtype holds exactly needs no integers first.
-    farthest = max(abs(edge) for edges in (*queries, *keys) for edge in edges)
-    exact = farthest < 1 / float(xp.finfo(dtype).eps)
-    kind = dtype if exact else namespace.default_integer(xp, device)
-    (start, stop), *others = queries
-    if stop - start == 1 and not others:
-        moved = tuple((first - start, last - start) for first, last in keys)
-        relative = positions_of_ranges(moved, xp, device, dtype=kind)[None, :]
-    else:
-        query, key = (positions_of_ranges(own, xp, device, dtype=kind) for own in (queries, keys))
+    """Return key minus query in a real dtype."""
+    kind, relative = namespace.default_integer(xp, device), None
+    if queries.ranges is not None and keys.ranges is not None:
+        # What a real dtype holds exactly needs no integers first.
+        farthest = max(abs(edge) for edges in (*queries.ranges, *keys.ranges) for edge in edges)
+        kind = dtype if farthest < 1 / float(xp.finfo(dtype).eps) else kind
+        if queries.size == 1:
+            start = queries.ranges[0][0]
+            relative = keys.shifted(-start).positions(xp, device, dtype=kind)[None, :]
+    if relative is None:
+        query, key = (span.positions(xp, device, dtype=kind) for span in (queries, keys))
         with many_chunks(xp):
             relative = key[None, :] - query[:, None]
     return xp.astype(relative, dtype, copy=False)
@@ -187,15 +179,11 @@ class Bias(WeightedLayer, ABC):
     def _heads(self) -> int:
         """Return the number of heads."""
 
-    def _at_positions(self, query: Any, key: Any, dtype: Dtype) -> Any:
+    def _between(
+        self, queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
+    ) -> Any:
         """Return the bias between positions, in `dtype` unless the bias has one."""
         bias: Any = self
+        query, key = (span.positions(xp, device) for span in (queries, keys))
         options = {} if self._arrays() else {"dtype": dtype}
         return bias(query_positions=query, key_positions=key, **options)
-
-    def _between(
-        self, queries: Ranges, keys: Ranges, dtype: Dtype, xp: Namespace, device: Device | None
-    ) -> Any:
-        """Return the bias between ranges of positions, in `dtype` unless the bias has one."""
-        query, key = (positions_of_ranges(own, xp, device) for own in (queries, keys))
-        return self._at_positions(query, key, dtype)

@@ -1,0 +1,84 @@
+"""Attention from all scores at once."""
+
+from typing import Any
+
+from positional_embeddings._core.capabilities import (
+    compiles_kernels,
+    is_concretely_true,
+    is_readable,
+)
+from positional_embeddings._core.namespace import without_warnings
+from positional_embeddings._core.positions import Span
+from positional_embeddings.attention import kernel
+from positional_embeddings.attention.plan import KeyBlock
+from positional_embeddings.attention.products import multiply
+from positional_embeddings.attention.scores import Scores, without_nonfinite
+from positional_embeddings.attention.softmax import softmax
+
+
+def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBlock) -> Any:
+    """Return the output, (..., query, feature), from some keys, which hold all that are seen.
+
+    Where keys may be hidden, they are first taken for finite. If the products are, so is all
+    that they were computed from. In a decoding step they are much smaller than the keys and the
+    values, so that checking them is cheaper; both are checked together, at one wait for a device.
+    Kernels need no such check.
+    """
+    xp = scores.xp
+    key, value = (keys.keys.take(array, -2, xp) for array in (key, value))
+    query, key, mask, bias = _operands(scores, query, key, keys)
+    value = xp.astype(value, scores.dtype, copy=False)
+    if mask is None and bias is None:
+        weights = softmax(scores.of(_products(query, key, xp), None, None, None), xp)
+        return multiply(weights, value, xp)
+    if compiles_kernels(query):
+        weights = _weights_by_kernels(scores, query, key, mask, bias)
+        return kernel.weighted_without_zeros(multiply(weights, value, xp), weights, value, xp)
+    hidden, bias = scores.hidden_and_bias(mask, bias)
+    if is_readable(query):
+        with without_warnings():
+            products = _products(query, key, xp)
+            total = xp.sum(products)
+            output = multiply(softmax(scores.of(products, None, hidden, bias), xp), value, xp)
+            is_finite = xp.isfinite(total + xp.sum(output))
+        if is_concretely_true(is_finite):
+            return output
+    key, value, nonfinite = without_nonfinite(key, value, xp)
+    weights = softmax(scores.of(_products(query, key, xp), nonfinite, hidden, bias), xp)
+    return multiply(weights, value, xp)
+
+
+def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
+    """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
+    xp, nonfinite = scores.xp, None
+    query, key, mask, bias = _operands(scores, query, key, all_keys(key))
+    if scores.may_hide and compiles_kernels(query):
+        return _weights_by_kernels(scores, query, key, mask, bias)
+    mask, bias = scores.hidden_and_bias(mask, bias)
+    if scores.may_hide:
+        key, _, nonfinite = without_nonfinite(key, key, xp)
+    return softmax(scores.of(_products(query, key, xp), nonfinite, mask, bias), xp)
+
+
+def all_keys(key: Any) -> KeyBlock:
+    """Return all keys as one block."""
+    return KeyBlock(Span(((0, key.shape[-2]),), key.shape[-2]), is_masked=True)
+
+
+def _operands(scores: Scores, query: Any, key: Any, keys: KeyBlock) -> tuple[Any, Any, Any, Any]:
+    """Return the scaled queries and the keys to compute with, the mask and the bias."""
+    xp, q_len = scores.xp, query.shape[-2]
+    query, key = (xp.astype(array, scores.dtype, copy=False) for array in (query, key))
+    queries = Span(((0, q_len),), q_len)
+    mask, bias = scores.mask_and_bias(queries, keys.keys, is_masked=keys.is_masked)
+    return query * scores.scale, key, mask, bias
+
+
+def _products(query: Any, key: Any, xp: Any) -> Any:
+    return multiply(query, xp.matrix_transpose(key), xp)
+
+
+def _weights_by_kernels(scores: Scores, query: Any, key: Any, mask: Any, bias: Any) -> Any:
+    bias = None if bias is None else scores.bias_to_add(bias)
+    products, xp = _products(query, key, scores.xp), scores.xp
+    return softmax(kernel.masked_scores(products, key, mask, bias, scores.softcap, xp), xp)

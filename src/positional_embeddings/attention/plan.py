@@ -1,0 +1,159 @@
+"""Which blocks of queries and keys an attention computes the scores of.
+
+A `Mask` leaves out the keys that no query of a block sees, and is not evaluated for those that
+all of them see.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from positional_embeddings._core.memory import cuts
+from positional_embeddings._core.positions import Span, span_of
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    Reach,
+    complement,
+    count_positions,
+    intersect,
+)
+
+# Fixed cost of a block, in scores.
+_BLOCK_COST = 2**15
+# Queries are cut in half if both halves together take at most this part of the time.
+_WORTH_CUTTING = 0.9
+# Blocks without a mask begin and end at multiples of so many keys: BLAS multiplies parts of other
+# lengths several per cent more slowly.
+_KEY_MULTIPLE = 64
+# Rows of scores that begin so many numbers apart fall on the same lines of a core's cache: BLAS
+# takes a quarter longer.
+_SLOW_MULTIPLE = 512
+
+
+class KeyBlock(NamedTuple):
+    """Keys whose scores are computed together."""
+
+    keys: Span
+    is_masked: bool  # whether a query may not see some of them
+
+
+class QueryBlock(NamedTuple):
+    """Queries whose scores are computed together, and the keys that they meet."""
+
+    queries: Span
+    key_blocks: tuple[KeyBlock, ...]
+
+    @property
+    def scores(self) -> int:
+        """Return the number of scores of each row."""
+        count: int = self.queries.size * sum(block.keys.size for block in self.key_blocks)
+        return count
+
+
+def plan(
+    q_len: int,
+    k_len: int,
+    block_size: int | None,
+    q_block: int,
+    most: int,
+    reach: Callable[[Ranges], Reach] | None,
+    wide: Ranges,
+) -> list[QueryBlock]:
+    """Return blocks of `block_size` queries and keys at most, or of about `most` scores.
+
+    `reach` says which keys some queries see, None if any may see any. Queries that are `wide` see
+    many more keys than those beside them, and get blocks of their own.
+    """
+    if reach is None:
+        at_keys = cuts(k_len, min(k_len, block_size or most // q_block))
+        key_blocks = tuple(KeyBlock(span_of((at.start, at.stop)), is_masked=True) for at in at_keys)
+        return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
+    wide = intersect(wide, ((0, q_len),))
+    blocks = []
+    for ranges in (wide, complement(wide, q_len)):
+        for portion in _portions(ranges, block_size or q_block):
+            for queries, seen in _cut_queries(portion, reach(portion), reach):
+                # A quarter more, rather than a small block at the end.
+                longest = block_size or 5 * most // (4 * count_positions(queries))
+                blocks.append(QueryBlock(span_of(*queries), _key_blocks(seen, k_len, longest)))
+    return blocks
+
+
+def _portions(ranges: Ranges, size: int) -> list[Ranges]:
+    """Cut ranges into portions of `size` positions each, the last one of fewer."""
+    portions: list[list[tuple[int, int]]] = []
+    room = 0
+    for start, stop in ranges:
+        done = start
+        while done < stop:
+            if room == 0:
+                portions.append([])
+                room = size
+            end = min(stop, done + room)
+            portions[-1].append((done, end))
+            room -= end - done
+            done = end
+    return [tuple(portion) for portion in portions]
+
+
+def _cut_queries(
+    queries: Ranges, seen: Reach, reach: Callable[[Ranges], Reach]
+) -> list[tuple[Ranges, Reach]]:
+    """Return parts of a block of queries, halved if that leaves out enough keys."""
+    if count_positions(queries) > 1:
+        halves = [(half, reach(half)) for half in _halves(queries)]
+        apart = sum(_cost(*half) for half in halves)
+        if apart <= _WORTH_CUTTING * _cost(queries, seen):
+            return [part for half in halves for part in _cut_queries(*half, reach)]
+    return [(queries, seen)]
+
+
+def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
+    """Cut one range in the middle, and several between two of them."""
+    if len(ranges) > 1:
+        return ranges[: len(ranges) // 2], ranges[len(ranges) // 2 :]
+    ((start, stop),) = ranges
+    middle = (start + stop) // 2
+    return ((start, middle),), ((middle, stop),)
+
+
+def _cost(queries: Ranges, seen: Reach) -> int:
+    return count_positions(queries) * count_positions(seen.at_most) + _BLOCK_COST
+
+
+def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
+    """Return blocks of the keys that are seen, apart if all queries see all of them."""
+    common = intersect(seen.at_most, seen.at_least)
+    if common != seen.at_most:
+        inner = (
+            (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
+            for start, stop in common
+        )
+        # A few keys are not worth a block of their own.
+        common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
+    rest = intersect(seen.at_most, complement(common, k_len))
+    blocks = []
+    for ranges, is_masked in ((common, False), (rest, True)):
+        blocks += [KeyBlock(keys, is_masked) for keys in _pack(ranges, longest)]
+    return tuple(blocks)
+
+
+def _pack(ranges: Ranges, longest: int) -> list[Span]:
+    """Cut ranges into equal parts of at most `longest` keys, and put short ones together."""
+    packs: list[list[tuple[int, int]]] = []
+    room = 0
+    for start, stop in ranges:
+        for part in cuts(stop - start, _key_length(stop - start, longest)):
+            size = part.stop - part.start
+            if size > room:
+                packs.append([])
+                room = longest
+            packs[-1].append((start + part.start, start + part.stop))
+            room -= size
+    return [span_of(*pack) for pack in packs]
+
+
+def _key_length(size: int, longest: int) -> int:
+    """Return the length of equal parts of at most `longest` keys, a little more for speed."""
+    length = -(-size // -(-size // longest))
+    longer = length + _KEY_MULTIPLE
+    return longer if length % _SLOW_MULTIPLE == 0 and longer <= longest else length

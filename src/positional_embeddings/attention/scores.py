@@ -1,0 +1,268 @@
+"""The scores of queries and keys: their product, softcap, bias and mask, all checked once."""
+
+from collections.abc import Callable
+from math import sqrt
+from typing import Any, NamedTuple
+
+from positional_embeddings._core import axes, checks
+from positional_embeddings._core.capabilities import (
+    fill_in_place,
+    is_compiling,
+    is_concretely_true,
+    many_chunks,
+    on_the_host,
+)
+from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.namespace import (
+    Namespace,
+    compute_dtype,
+    device_of,
+    dtype_name,
+    namespace_of,
+)
+from positional_embeddings._core.positions import Span, position_interval
+from positional_embeddings.attention.score_axes import ScoreLayout, score_layout
+from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
+from positional_embeddings.relative.positions import Bias
+
+# Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
+# their positions.
+ScoreFunction = Callable[[Any, Any], Any]
+
+# Above this, tanh would only round small scores.
+_LARGE_SOFTCAP = 2.0**64
+
+
+class Scores(NamedTuple):
+    """What makes scores of queries and keys, with axes (..., query, key)."""
+
+    layout: ScoreLayout
+    mask: Any  # a `Mask`, a function, or an array (..., query, key)
+    bias: Any  # a `Bias`, a function, or an array (..., query, key)
+    scale: float
+    softcap: float | None
+    offset: int  # position of the first query, for a `Mask` or a `Bias`
+    has_reach: bool  # whether the mask says which keys the queries see
+    xp: Namespace
+    dtype: Any  # to compute in
+    device: Any
+    # The rows and the keys of a part of all scores.
+    rows: tuple[slice, ...] | None = None
+    keys: tuple[int, int] | None = None
+
+    @property
+    def may_hide(self) -> bool:
+        """Return whether a key may be hidden from a query."""
+        return self.mask is not None or self.bias is not None
+
+    def reach(self, queries: Ranges) -> Reach:
+        """Return which keys some queries see."""
+        k_len = self.layout.k_len
+        own = (0, k_len) if self.keys is None else self.keys
+        if not self.has_reach:
+            return Reach(((0, own[1] - own[0]),), ())
+        seen = self.mask._reach(shift(queries, self.offset), k_len)
+        if self.keys is None:
+            return seen  # type: ignore[no-any-return]
+        return Reach(*(shift(intersect(ranges, (own,)), -own[0]) for ranges in seen))
+
+    def wide_queries(self) -> Ranges:
+        """Return queries that see many more keys than those beside them."""
+        return shift(self.mask._wide_queries(), -self.offset) if self.has_reach else ()
+
+    def mask_and_bias(
+        self, queries: Span, keys: Span, *, is_masked: bool = True
+    ) -> tuple[Any, Any]:
+        """Return the mask, if some keys are masked, and the bias, (..., query, key) or None."""
+        mask = self._between("mask", self.mask, queries, keys) if is_masked else None
+        return mask, self._between("bias", self.bias, queries, keys)
+
+    def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
+        xp, layout, device = self.xp, self.layout, self.device
+        if isinstance(given, Mask | Bias):
+            q_pos = queries.shifted(self.offset)
+            k_pos = keys if self.keys is None else keys.shifted(self.keys[0])
+            if isinstance(given, Mask):
+                found = given._between(q_pos, k_pos, layout.k_len, xp, device)
+            else:
+                found = given._between(q_pos, k_pos, self.dtype, xp, device)
+            found = layout.align_mask_or_bias(name, found, xp)
+            return found if self.rows is None else slice_broadcast(found, self.rows)
+        if callable(given):
+            q_idx, k_idx = (span.positions(xp, device) for span in (queries, keys))
+            with many_chunks(xp):
+                name, found = call_score_function(name, given, q_idx[:, None], k_idx[None, :], xp)
+            return layout.align(name, found, q_idx.shape[0], k_idx.shape[0], xp)
+        return keys.take(queries.take(given, -2, xp), -1, xp)
+
+    def hidden_and_bias(self, mask: Any, bias: Any) -> tuple[Any, Any]:
+        """Return the mask with what a bias of minus infinity hides, None if nothing, and the bias.
+
+        Whether that is nothing is asked to save time only: a device is not waited for.
+        """
+        if bias is not None:
+            bias = self.bias_to_add(bias)
+            masked = bias == -float("inf")
+            mask = masked if mask is None else mask | masked
+        if mask is not None and on_the_host(mask) and is_concretely_true(~self.xp.any(mask)):
+            mask = None
+        return mask, bias
+
+    def bias_to_add(self, bias: Any) -> Any:
+        """Return a bias in the dtype of the scores; what is finite stays so."""
+        xp, dtype = self.xp, self.dtype
+        if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
+            # Its large numbers neither hide a key nor outweigh all others.
+            largest = xp.finfo(dtype).max
+            too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
+            bias = xp.where(too_large, xp.sign(bias) * largest, bias)
+        return xp.astype(bias, dtype, copy=False)
+
+    def of(self, products: Any, nonfinite: Any, mask: Any, bias: Any) -> Any:
+        """Return the scores from the products of scaled queries and keys, which it may overwrite.
+
+        A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
+        """
+        xp, scores = self.xp, products
+        if nonfinite is not None:
+            scores = xp.where(nonfinite, float("nan"), scores)
+        if self.softcap is not None:
+            scores = _soft_capped(scores, self.softcap, xp)
+        if bias is not None:
+            scores = scores + bias
+        return scores if mask is None else fill_in_place(scores, mask, -float("inf"), xp)
+
+
+def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
+    """Return ``softcap * tanh(scores / softcap)``."""
+    if softcap > float(xp.finfo(scores.dtype).max):
+        return scores
+    capped = softcap * xp.tanh(scores / softcap)
+    if softcap < _LARGE_SOFTCAP:
+        return capped
+    # A score divided by a large cap may underflow; the cap changes no such score.
+    return xp.where(xp.abs(scores) < softcap * 2.0**-32, scores, capped)
+
+
+def without_nonfinite(key: Any, value: Any, xp: Namespace) -> tuple[Any, Any, Any]:
+    """Return keys and values with 0 for what is not finite, and which had such, None if none.
+
+    0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
+    """
+    finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
+    finite = xp.all(finite_key, axis=-1) & xp.all(finite_value, axis=-1)
+    if is_concretely_true(xp.all(finite)):
+        return key, value, None
+    key, value = xp.where(finite_key, key, 0.0), xp.where(finite_value, value, 0.0)
+    return key, value, ~finite[..., None, :]
+
+
+def slice_broadcast(array: Any, where: tuple[slice, ...]) -> Any:
+    """Slice the first axes of an array, or None, but for those of length 1, which broadcast."""
+    if array is None:
+        return None
+    own = (slice(None) if n == 1 else at for n, at in zip(array.shape, where, strict=False))
+    return array[(*own, ...)]
+
+
+def scores_of(
+    arrays: dict[str, Any],
+    mask: Any,
+    bias: Any,
+    scale: float | None,
+    softcap: float | None,
+    offset: int | None,
+    enable_gqa: Any,
+    feature_axis: int,
+    seq_axis: int,
+) -> Scores:
+    """Check all arguments, of which `arrays` are q, k and perhaps v; return their scores."""
+    q, terms = arrays["q"], {"mask": mask, "bias": bias}
+    _check_kinds(mask, bias)
+    given = given_arrays(**terms)
+    xp = namespace_of(**arrays, **given)
+    checks.real_floating(xp, **arrays)
+    for name, array in arrays.items():
+        if array.dtype != q.dtype:
+            required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
+            raise wrong_type(name, required, dtype_name(array.dtype))
+    for name in terms.keys() & given.keys():
+        checks.mask_or_bias(name, name, given[name], xp)
+    enable_gqa = checks.boolean("enable_gqa", enable_gqa)
+    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
+    if scale is None:
+        scale = 1 / sqrt(max(axes.length(q, feature, "q"), 1))
+    scale = checks.positive_number("scale", scale)
+    if softcap is not None:
+        softcap = checks.positive_number("softcap", softcap)
+    if callable(mask) or callable(bias):
+        axes.length(q, seq, "q")
+    layout = score_layout(arrays, terms, feature, seq, enable_gqa=enable_gqa)
+    offset = _first_position(q, terms, layout, offset, xp)
+    q_len, k_len = q.shape[seq], layout.k_len
+    if isinstance(mask, Mask) and 0 not in (q_len, k_len):
+        mask._check((offset, offset + q_len), k_len)
+    for name in terms.keys() & given.keys():
+        terms[name] = layout.align(name, given[name], q_len, k_len, xp)
+    return Scores(
+        layout,
+        **terms,
+        scale=scale,
+        softcap=softcap,
+        offset=offset,
+        # PyTorch would compile for each length anew, whose blocks differ.
+        has_reach=isinstance(mask, Mask) and not is_compiling(q),
+        xp=xp,
+        dtype=compute_dtype(q.dtype, xp),
+        device=device_of(q),
+    )
+
+
+def _check_kinds(mask: Any, bias: Any) -> None:
+    """Check that a `Mask` and a `Bias` are given as what they are, and not as classes."""
+    for name, term, other, rest in (("mask", mask, Bias, "bias"), ("bias", bias, Mask, "mask")):
+        if isinstance(term, type) and issubclass(term, Mask | Bias):
+            kind = term.__name__
+            raise wrong_type(name, f"be a {name}", f"the class {kind}", f" Pass {kind}(...).")
+        if isinstance(term, other):
+            raise wrong_type(name, f"be a {name}", shown(term), f" Pass it as `{rest}`.")
+
+
+def _first_position(
+    q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, xp: Namespace
+) -> int:
+    """Return the position of the first query, 0 if nothing asks for it."""
+    if not any(isinstance(term, Mask | Bias) for term in terms.values()):
+        if offset is not None:
+            what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
+            raise wrong_value("offset", what, offset)
+        return 0
+    if offset is not None:
+        offset = checks.integer("offset", offset)
+    lengths = q.shape[layout.seq], layout.k_len
+    if 0 in lengths:
+        return 0
+    return position_interval(*lengths, offset, xp, device_of(q))[0][0]
+
+
+def given_arrays(**given: Any) -> dict[str, Any]:
+    """Return the masks and biases that are arrays, and the arrays of others, by name."""
+    arrays: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mask | Bias):
+            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
+            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        elif value is not None and not callable(value):
+            arrays[name] = value
+    return arrays
+
+
+def call_score_function(
+    kind: str, function: ScoreFunction, q_idx: Any, k_idx: Any, xp: Namespace
+) -> tuple[str, Any]:
+    """Call a mask or bias function, check its result, and return it after its name in messages."""
+    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
+    namespace_of(q_idx=q_idx, **{name: array})
+    checks.mask_or_bias(kind, name, array, xp)
+    return name, array

@@ -1,0 +1,68 @@
+"""The softmax of scores, at once or from one block of keys to the next."""
+
+from typing import Any, NamedTuple
+
+from positional_embeddings._core.capabilities import bounded, compiles_kernels, exp_in_place
+from positional_embeddings._core.namespace import Namespace
+from positional_embeddings.attention import kernel
+from positional_embeddings.attention.products import weighted_sums
+
+_INF = float("inf")
+
+
+def softmax(scores: Any, xp: Namespace) -> Any:
+    """Return the softmax along the last axis, zeros where all scores are minus infinity."""
+    if 0 in scores.shape:
+        return scores
+    if compiles_kernels(scores):
+        return kernel.softmax(scores, xp)
+    highest = xp.max(scores, axis=-1, keepdims=True)
+    # A finite maximum has a weight of 1 before the division.
+    powers = xp.exp(scores - bounded(highest, float(xp.finfo(scores.dtype).min), None, xp))
+    return powers / bounded(xp.sum(powers, axis=-1, keepdims=True), 1.0, None, xp)
+
+
+class OnlineSoftmax(NamedTuple):
+    """Running maximum of the scores of each query, and sums weighted by exp(score - maximum).
+
+    Algorithm 3 of Milakov and Gimelshein (2018). The maximum is kept `headroom` above the
+    highest score, so that no sum of values near the largest float overflows.
+    """
+
+    running_max: Any  # (..., query, 1); None if scores are so small that 0 does
+    sums: Any  # (..., query, n): of the weighted values
+    total: Any  # (..., query, 1): of the weights
+
+    def update(self, scores: Any, values: Any, headroom: float, xp: Namespace) -> "OnlineSoftmax":
+        """Return the state after a block of keys; `scores` may be overwritten."""
+        if self.running_max is None:
+            weights = exp_in_place(scores, xp)
+            sums, total = weighted_sums(weights, values, xp)
+            return OnlineSoftmax(None, self.sums + sums, self.total + total)
+        highest = xp.max(scores, axis=-1, keepdims=True) + headroom
+        running_max = xp.maximum(self.running_max, highest)
+        finite_max = bounded(running_max, float(xp.finfo(scores.dtype).min), None, xp)
+        decay = xp.exp(self.running_max - finite_max)
+        weights = exp_in_place(scores - finite_max, xp)
+        sums, total = weighted_sums(weights, values, xp)
+        return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
+
+    def maximum(self, xp: Namespace) -> Any:
+        """Return the maximum that the sums are relative to, minus infinity if no key was seen."""
+        maximum = xp.zeros_like(self.total) if self.running_max is None else self.running_max
+        return xp.where(self.total == 0, -_INF, maximum)
+
+    def means(self, xp: Namespace) -> Any:
+        """Return the weighted means of the values, zeros if every key was hidden."""
+        return self.sums / xp.where(self.total == 0, 1.0, self.total)
+
+
+def merge_partial(parts: Any, xp: Namespace) -> Any:
+    """Return one partial output from those of several keys, (..., query, part, feature + 2)."""
+    means, total, maximum = parts[..., :-2], parts[..., -2:-1], parts[..., -1:]
+    highest = xp.max(maximum, axis=-2, keepdims=True)
+    weights = total * xp.exp(maximum - xp.where(highest == -_INF, 0.0, highest))
+    total = xp.sum(weights, axis=-2, keepdims=True)
+    # Divided first: a sum of several large values might overflow.
+    weighted = weights / xp.where(total == 0, 1.0, total) * means
+    return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), total, highest], axis=-1)
