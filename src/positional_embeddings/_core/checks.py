@@ -260,7 +260,7 @@ def is_known(size: Any) -> bool:
 
 def known_to_differ(size: Any, target: Any) -> bool:
     """Tell whether two lengths differ; one that is not known differs from none."""
-    return is_known(size) and is_known(target) and size != target
+    return size != target and is_known(size) and is_known(target)
 
 
 def broadcasts_to(size: Any, target: Any) -> bool:

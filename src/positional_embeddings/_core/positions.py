@@ -115,12 +115,10 @@ class Span(NamedTuple):
 
     def take(self, array: Any, axis: int, xp: Namespace) -> Any:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
-        size = 0 if array is None else array.shape[axis]
-        if (
-            array is None
-            or (size == 1 and self.size != 0)
-            or not checks.known_to_differ(self.size, size)
-        ):
+        if array is None:
+            return None
+        size = array.shape[axis]
+        if not checks.known_to_differ(self.size, size) or (size == 1 and self.size != 0):
             return array
         if self.ranges is None or len(self.ranges) > _FEW_RANGES:
             return xp.take(array, self.positions(xp, namespace.device_of(array)), axis=axis)

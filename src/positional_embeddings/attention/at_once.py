@@ -25,7 +25,7 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     Kernels need no such check.
     """
     xp = scores.xp
-    key, value = (keys.keys.take(array, -2, xp) for array in (key, value))
+    key, value = keys.keys.take(key, -2, xp), keys.keys.take(value, -2, xp)
     query, key, mask, bias = _operands(scores, query, key, keys)
     value = xp.astype(value, scores.dtype, copy=False)
     if mask is None and bias is None:
@@ -68,7 +68,8 @@ def all_keys(key: Any) -> KeyBlock:
 def _operands(scores: Scores, query: Any, key: Any, keys: KeyBlock) -> tuple[Any, Any, Any, Any]:
     """Return the scaled queries and the keys to compute with, the mask and the bias."""
     xp, q_len = scores.xp, query.shape[-2]
-    query, key = (xp.astype(array, scores.dtype, copy=False) for array in (query, key))
+    query = xp.astype(query, scores.dtype, copy=False)
+    key = xp.astype(key, scores.dtype, copy=False)
     queries = Span(((0, q_len),), q_len)
     mask, bias = scores.mask_and_bias(queries, keys.keys, is_masked=keys.is_masked)
     return query * scores.scale, key, mask, bias

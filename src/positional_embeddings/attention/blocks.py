@@ -51,10 +51,10 @@ def most_scores(query: Any) -> int:
     return HOST_BLOCK if on_the_host(query) else ACCELERATOR_BLOCK
 
 
-def rows_of(query: Any, key: Any) -> tuple[Any, ...]:
+def rows_of(query: Any, key: Any) -> list[Any]:
     """Return the lengths of the axes before those of the scores."""
     pairs = zip(query.shape[:-2], key.shape[:-2], strict=True)
-    return tuple(m if n == 1 else n for n, m in pairs)
+    return [m if n == 1 else n for n, m in pairs]
 
 
 def plan_of(

@@ -58,8 +58,9 @@ def attend_by_chunks(
     return outputs[0] if len(outputs) == 1 else scores.xp.concat(outputs, axis=rows)
 
 
-def chunks_are_known(*arrays: Any) -> bool:
-    """Tell whether all chunks of chunked arrays have a known length, and none is empty."""
+def chunks_are_known(*given: Any) -> bool:
+    """Tell whether all chunks of arrays have a known length, and none is empty."""
+    arrays = [array for array in given if hasattr(array, "chunks")]
     lengths = (n for array in arrays for axis in chunks_of(array) for n in axis)
     return all(checks.is_known(n) and n > 0 for n in lengths)
 

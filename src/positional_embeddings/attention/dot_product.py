@@ -270,7 +270,7 @@ def attention_weights(
     axes_and_gqa = enable_gqa, feature_axis, seq_axis
     scores = scores_of({"q": q, "k": k}, mask, bias, scale, softcap, offset, *axes_and_gqa)
     layout, xp = scores.layout, scores.xp
-    query, key = (layout.to_rows(x, (layout.seq, layout.feature), xp) for x in (q, k))
+    query, key = [layout.to_rows(x, (layout.seq, layout.feature), xp) for x in (q, k)]
     with without_autocast(q):
         weights = weights_at_once(scores, query, key)
     weights = layout.from_rows(weights, layout.score_axes, xp)
@@ -284,8 +284,7 @@ def choose(
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    given = (term for term in (scores.mask, scores.bias) if hasattr(term, "shape"))
-    if is_chunked(query) and chunks_are_known(query, key, value, *given):
+    if is_chunked(query) and chunks_are_known(query, key, value, scores.mask, scores.bias):
         return partial(attend_by_chunks, block_size=block_size)
     loops = loops_of(query, scores.xp)
     most = most_scores(query) if loops is None else LOOP_BLOCK

@@ -28,8 +28,7 @@ class _LoopPlan(NamedTuple):
 
     q_block: int
     k_block: int
-    keys: list[list[int]]  # for each block of queries, which whole blocks of keys, all as many
-    visited: list[list[bool]]  # which of them are not there to fill up the list
+    keys: list[list[int]]  # for each block of queries, which whole blocks of keys, and then -1
     visits_rest: list[bool]  # whether it visits the keys left over
 
 
@@ -49,9 +48,8 @@ def _plan_loops(q_len: int, k_len: int, size: int, scores: Scores) -> _LoopPlan:
         keys.append(sorted(some - {whole}))
         visits_rest.append(whole in some)
     longest = max(map(len, keys))
-    visited = [[j < len(some) for j in range(longest)] for some in keys]
-    filled = [some + [0] * (longest - len(some)) for some in keys]
-    return _LoopPlan(q_block, k_block, filled, visited, visits_rest)
+    filled = [some + [-1] * (longest - len(some)) for some in keys]
+    return _LoopPlan(q_block, k_block, filled, visits_rest)
 
 
 def attend_in_loops(
@@ -68,13 +66,11 @@ def attend_in_loops(
     wholes, rests = zip(*parts, strict=True)
     integer = default_integer(xp, device)
     numbers = xp.asarray(plan.keys, dtype=integer, device=device)
-    visited, visits_rest = (
-        xp.asarray(some, dtype=xp.bool, device=device) for some in (plan.visited, plan.visits_rest)
-    )
+    visits_rest = xp.asarray(plan.visits_rest, dtype=xp.bool, device=device)
     rest_start = xp.asarray(wholes[0].shape[0] * plan.k_block, dtype=integer, device=device)
     rest_keys = Span(None, rests[0].shape[-2], rest_start)
 
-    def of_queries(query: Any, start: Any, which: Any, visits: Any, visits_the_rest: Any) -> Any:
+    def of_queries(query: Any, start: Any, which: Any, visits_the_rest: Any) -> Any:
         queries = Span(None, query.shape[-2], start)
         query = xp.astype(query, scores.dtype, copy=False) * scores.scale
 
@@ -85,13 +81,15 @@ def attend_in_loops(
             return state.update(found, value, keys.headroom, xp)
 
         def visit(state: OnlineSoftmax, element: Any) -> Any:
-            number, visits, *arrays = element
+            number, *arrays = element
             at = Span(None, plan.k_block, number * plan.k_block)
-            return loops.cond(visits, lambda s: update(s, at, *arrays), lambda s: s, state), None
+            visited = loops.cond(number >= 0, lambda s: update(s, at, *arrays), lambda s: s, state)
+            return visited, None
 
-        taken = [None if whole is None else xp.take(whole, which, axis=0) for whole in wholes]
+        index = xp.maximum(which, 0)
+        taken = [None if whole is None else xp.take(whole, index, axis=0) for whole in wholes]
         state = _state_like(query, keys, xp)
-        state, _ = loops.scan(visit, state, (which, visits, *taken))
+        state, _ = loops.scan(visit, state, (which, *taken))
         if rest_keys.size:
             last = lambda s: update(s, rest_keys, *rests)  # noqa: E731
             state = loops.cond(visits_the_rest, last, lambda s: s, state)
@@ -100,12 +98,12 @@ def attend_in_loops(
     whole, rest = _in_blocks(query, -2, plan.q_block, xp)
     count = whole.shape[0]
     starts = xp.arange(count + 1, dtype=integer, device=device) * plan.q_block
-    elements = (whole, starts[:-1], numbers[:count, :], visited[:count, :], visits_rest[:count])
+    elements = (whole, starts[:-1], numbers[:count, :], visits_rest[:count])
     _, output = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
     output = _from_blocks(output, xp)
     if rest.shape[-2] == 0:
         return output
-    last = of_queries(rest, starts[-1], numbers[-1, :], visited[-1, :], visits_rest[-1])
+    last = of_queries(rest, starts[-1], numbers[-1, :], visits_rest[-1])
     return xp.concat([output, last], axis=-2)
 
 

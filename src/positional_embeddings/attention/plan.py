@@ -70,29 +70,12 @@ def plan(
     wide = intersect(wide, ((0, q_len),))
     blocks = []
     for ranges in (wide, complement(wide, q_len)):
-        for portion in _portions(ranges, block_size or q_block):
+        for portion in _pack(ranges, block_size or q_block):
             for queries, seen in _cut_queries(portion, reach(portion), reach):
                 # A quarter more, rather than a small block at the end.
                 longest = block_size or 5 * most // (4 * count_positions(queries))
                 blocks.append(QueryBlock(span_of(*queries), _key_blocks(seen, k_len, longest)))
     return blocks
-
-
-def _portions(ranges: Ranges, size: int) -> list[Ranges]:
-    """Cut ranges into portions of `size` positions each, the last one of fewer."""
-    portions: list[list[tuple[int, int]]] = []
-    room = 0
-    for start, stop in ranges:
-        done = start
-        while done < stop:
-            if room == 0:
-                portions.append([])
-                room = size
-            end = min(stop, done + room)
-            portions[-1].append((done, end))
-            room -= end - done
-            done = end
-    return [tuple(portion) for portion in portions]
 
 
 def _cut_queries(
@@ -133,12 +116,12 @@ def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
     rest = intersect(seen.at_most, complement(common, k_len))
     blocks = []
     for ranges, is_masked in ((common, False), (rest, True)):
-        blocks += [KeyBlock(keys, is_masked) for keys in _pack(ranges, longest)]
+        blocks += [KeyBlock(span_of(*keys), is_masked) for keys in _pack(ranges, longest)]
     return tuple(blocks)
 
 
-def _pack(ranges: Ranges, longest: int) -> list[Span]:
-    """Cut ranges into equal parts of at most `longest` keys, and put short ones together."""
+def _pack(ranges: Ranges, longest: int) -> list[Ranges]:
+    """Cut ranges into equal parts of at most `longest` positions, and put short ones together."""
     packs: list[list[tuple[int, int]]] = []
     room = 0
     for start, stop in ranges:
@@ -149,11 +132,11 @@ def _pack(ranges: Ranges, longest: int) -> list[Span]:
                 room = longest
             packs[-1].append((start + part.start, start + part.stop))
             room -= size
-    return [span_of(*pack) for pack in packs]
+    return [tuple(pack) for pack in packs]
 
 
 def _key_length(size: int, longest: int) -> int:
-    """Return the length of equal parts of at most `longest` keys, a little more for speed."""
+    """Return the length of equal parts of at most `longest`, a little more for speed."""
     length = -(-size // -(-size // longest))
     longer = length + _KEY_MULTIPLE
     return longer if length % _SLOW_MULTIPLE == 0 and longer <= longest else length

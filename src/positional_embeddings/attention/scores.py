@@ -75,8 +75,11 @@ class Scores(NamedTuple):
         self, queries: Span, keys: Span, *, is_masked: bool = True
     ) -> tuple[Any, Any]:
         """Return the mask, if some keys are masked, and the bias, (..., query, key) or None."""
-        mask = self._between("mask", self.mask, queries, keys) if is_masked else None
-        return mask, self._between("bias", self.bias, queries, keys)
+        mask = self.mask if is_masked else None
+        return (
+            None if mask is None else self._between("mask", mask, queries, keys),
+            None if self.bias is None else self._between("bias", self.bias, queries, keys),
+        )
 
     def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
         xp, layout, device = self.xp, self.layout, self.device
@@ -184,7 +187,7 @@ def scores_of(
     xp = namespace_of(**arrays, **given)
     checks.real_floating(xp, **arrays)
     for name, array in arrays.items():
-        if array.dtype != q.dtype:
+        if dtype_name(array.dtype) != dtype_name(q.dtype):
             required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
             raise wrong_type(name, required, dtype_name(array.dtype))
     for name in terms.keys() & given.keys():
@@ -193,7 +196,8 @@ def scores_of(
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
     if scale is None:
         scale = 1 / sqrt(max(axes.length(q, feature, "q"), 1))
-    scale = checks.positive_number("scale", scale)
+    else:
+        scale = checks.positive_number("scale", scale)
     if softcap is not None:
         softcap = checks.positive_number("softcap", softcap)
     if callable(mask) or callable(bias):
@@ -233,7 +237,8 @@ def _first_position(
     q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, xp: Namespace
 ) -> int:
     """Return the position of the first query, 0 if nothing asks for it."""
-    if not any(isinstance(term, Mask | Bias) for term in terms.values()):
+    mask, bias = terms["mask"], terms["bias"]
+    if not isinstance(mask, Mask) and not isinstance(bias, Bias):
         if offset is not None:
             what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
             raise wrong_value("offset", what, offset)
