@@ -29,7 +29,7 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     query, key, mask, bias = _operands(scores, query, key, keys)
     value = xp.astype(value, scores.dtype, copy=False)
     if mask is None and bias is None:
-        weights = softmax(scores.of(_products(query, key, xp), None, None, None), xp)
+        weights = softmax(scores.of(scores.products(query, key), None, None, None), xp)
         return multiply(weights, value, xp)
     if compiles_kernels(query):
         weights = _weights_by_kernels(scores, query, key, mask, bias)
@@ -37,14 +37,14 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     hidden, bias = scores.hidden_and_bias(mask, bias)
     if is_readable(query):
         with without_warnings():
-            products = _products(query, key, xp)
+            products = scores.products(query, key)
             total = xp.sum(products)
             output = multiply(softmax(scores.of(products, None, hidden, bias), xp), value, xp)
             is_finite = xp.isfinite(total + xp.sum(output))
         if is_concretely_true(is_finite):
             return output
     key, value, nonfinite = without_nonfinite(key, value, xp)
-    weights = softmax(scores.of(_products(query, key, xp), nonfinite, hidden, bias), xp)
+    weights = softmax(scores.of(scores.products(query, key), nonfinite, hidden, bias), xp)
     return multiply(weights, value, xp)
 
 
@@ -57,7 +57,7 @@ def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
     mask, bias = scores.hidden_and_bias(mask, bias)
     if scores.may_hide:
         key, _, nonfinite = without_nonfinite(key, key, xp)
-    return softmax(scores.of(_products(query, key, xp), nonfinite, mask, bias), xp)
+    return softmax(scores.of(scores.products(query, key), nonfinite, mask, bias), xp)
 
 
 def all_keys(key: Any) -> KeyBlock:
@@ -75,11 +75,7 @@ def _operands(scores: Scores, query: Any, key: Any, keys: KeyBlock) -> tuple[Any
     return query * scores.scale, key, mask, bias
 
 
-def _products(query: Any, key: Any, xp: Any) -> Any:
-    return multiply(query, xp.matrix_transpose(key), xp)
-
-
 def _weights_by_kernels(scores: Scores, query: Any, key: Any, mask: Any, bias: Any) -> Any:
     bias = None if bias is None else scores.bias_to_add(bias)
-    products, xp = _products(query, key, scores.xp), scores.xp
+    products, xp = scores.products(query, key), scores.xp
     return softmax(kernel.masked_scores(products, key, mask, bias, scores.softcap, xp), xp)

@@ -17,7 +17,6 @@ from positional_embeddings._core.namespace import without_warnings
 from positional_embeddings._core.positions import Span, span_of
 from positional_embeddings._core.threads import workers_for
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
-from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax
 
@@ -187,17 +186,10 @@ def _attend_rows(
                 keys.take(slice_broadcast(x, group), -2, xp) for x in (all_keys.key, all_keys.value)
             )
             nonfinite = keys.take(slice_broadcast(all_keys.nonfinite, group), -1, xp)
-            products = multiply(own_query, xp.matrix_transpose(key), xp)
-            found = scores.of(products, nonfinite, hidden, own_bias)
+            found = scores.of(scores.products(own_query, key), nonfinite, hidden, own_bias)
             states[i] = own_query, state.update(found, value, all_keys.headroom, xp)
-            del products, found  # so that the next ones take the same memory, which is in the cache
-    outputs = [state.means(xp) for _, state in states]
-    if not partial:
-        return outputs
-    return [
-        xp.concat([output, state.total, state.maximum(xp)], axis=-1)
-        for output, (_, state) in zip(outputs, states, strict=True)
-    ]
+            del found  # so that the next ones take the same memory, which is in the cache
+    return [state.partial(xp) if partial else state.means(xp) for _, state in states]
 
 
 def _is_visible(hidden: Any, scores: Scores) -> bool:

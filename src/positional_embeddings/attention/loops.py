@@ -76,8 +76,7 @@ def attend_in_loops(
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
             mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
-            products = multiply(query, xp.matrix_transpose(key), xp)
-            found = scores.of(products, nonfinite, mask, bias)
+            found = scores.of(scores.products(query, key), nonfinite, mask, bias)
             return state.update(found, value, keys.headroom, xp)
 
         def visit(state: OnlineSoftmax, element: Any) -> Any:
@@ -88,7 +87,7 @@ def attend_in_loops(
 
         index = xp.maximum(which, 0)
         taken = [None if whole is None else xp.take(whole, index, axis=0) for whole in wholes]
-        state = _state_like(query, keys, xp)
+        state = _state_like(scores, query, keys)
         state, _ = loops.scan(visit, state, (which, *taken))
         if rest_keys.size:
             last = lambda s: update(s, rest_keys, *rests)  # noqa: E731
@@ -107,9 +106,10 @@ def attend_in_loops(
     return xp.concat([output, last], axis=-2)
 
 
-def _state_like(query: Any, keys: KeysAndValues, xp: Namespace) -> OnlineSoftmax:
+def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
-    product = multiply(query[..., :1], xp.matrix_transpose(keys.key[..., :1, :1]), xp)
+    xp = scores.xp
+    product = scores.products(query[..., :1], keys.key[..., :1, :1])
     weighted = multiply(product, keys.value[..., :1, :], xp)
     # Zeros that inherit the products' sharding.
     sums, total = (

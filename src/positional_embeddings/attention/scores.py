@@ -21,6 +21,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import Span, position_interval
+from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.score_axes import ScoreLayout, score_layout
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
@@ -122,8 +123,12 @@ class Scores(NamedTuple):
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
         return xp.astype(bias, dtype, copy=False)
 
+    def products(self, query: Any, key: Any) -> Any:
+        """Return the products of scaled queries and keys, (..., query, key)."""
+        return multiply(query, self.xp.matrix_transpose(key), self.xp)
+
     def of(self, products: Any, nonfinite: Any, mask: Any, bias: Any) -> Any:
-        """Return the scores from the products of scaled queries and keys, which it may overwrite.
+        """Return the scores from the products, which it may overwrite.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
         """

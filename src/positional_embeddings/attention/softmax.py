@@ -47,14 +47,15 @@ class OnlineSoftmax(NamedTuple):
         sums, total = weighted_sums(weights, values, xp)
         return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
 
-    def maximum(self, xp: Namespace) -> Any:
-        """Return the maximum that the sums are relative to, minus infinity if no key was seen."""
-        maximum = xp.zeros_like(self.total) if self.running_max is None else self.running_max
-        return xp.where(self.total == 0, -_INF, maximum)
-
     def means(self, xp: Namespace) -> Any:
         """Return the weighted means of the values, zeros if every key was hidden."""
         return self.sums / xp.where(self.total == 0, 1.0, self.total)
+
+    def partial(self, xp: Namespace) -> Any:
+        """Return the means, the total of the weights and the maximum that they are relative to."""
+        maximum = xp.zeros_like(self.total) if self.running_max is None else self.running_max
+        maximum = xp.where(self.total == 0, -_INF, maximum)
+        return xp.concat([self.means(xp), self.total, maximum], axis=-1)
 
 
 def merge_partial(parts: Any, xp: Namespace) -> Any:
