@@ -318,5 +318,5 @@ def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:
     if not scores.has_reach:
         return False
     blocks = plan_of(scores, q_len, k_len, None, most)
-    count: int = sum(block.scores for block in blocks)
-    return _MIN_SKIP_RATIO * count <= q_len * k_len
+    count = sum(block.queries.size * at.keys.size for block in blocks for at in block.key_blocks)
+    return bool(_MIN_SKIP_RATIO * count <= q_len * k_len)

@@ -4,7 +4,7 @@ A loop of Python would be unrolled: as long to compile as there are blocks, and 
 all of them. In a loop of the library the blocks have one shape, and begin where the trace counts.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings._core.capabilities import Loops
 from positional_embeddings._core.memory import cuts
@@ -20,36 +20,27 @@ _LEAST = 128
 _MULTIPLE = 64
 
 
-class _LoopPlan(NamedTuple):
-    """Blocks of equal length, and which blocks of keys each block of queries visits.
-
-    What equal blocks leave over of queries or of keys is a shorter block of its own, the last.
-    """
-
-    q_block: int
-    k_block: int
-    keys: list[list[int]]  # for each block of queries, which whole blocks of keys, and then -1
-    visits_rest: list[bool]  # whether it visits the keys left over
-
-
 def block_size_of_loops(most: int, rows: int) -> int:
     """Return how many queries and keys have about `most` scores in all rows together."""
     return max(_LEAST, int((most / rows) ** 0.5) // _MULTIPLE * _MULTIPLE)
 
 
-def _plan_loops(q_len: int, k_len: int, size: int, scores: Scores) -> _LoopPlan:
-    """Return blocks of at most `size` queries and keys, without those that a mask hides."""
-    q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
-    whole = k_len // k_block
-    keys, visits_rest = [], []
+def _plan_loops(
+    q_len: int, k_len: int, q_block: int, k_block: int, scores: Scores
+) -> tuple[list[list[int]], list[bool]]:
+    """Return which blocks of keys each block of queries visits, without those that a mask hides.
+
+    What equal blocks leave over is a shorter block of its own, the last: which whole blocks of
+    keys, all as many, filled up by -1, and whether the keys left over.
+    """
+    whole, keys, visits_rest = k_len // k_block, [], []
     for at in cuts(q_len, q_block):
         seen = scores.reach(((at.start, at.stop),)).at_most
         some = {j for start, stop in seen for j in range(start // k_block, -(-stop // k_block))}
         keys.append(sorted(some - {whole}))
         visits_rest.append(whole in some)
     longest = max(map(len, keys))
-    filled = [some + [-1] * (longest - len(some)) for some in keys]
-    return _LoopPlan(q_block, k_block, filled, visits_rest)
+    return [some + [-1] * (longest - len(some)) for some in keys], visits_rest
 
 
 def attend_in_loops(
@@ -57,17 +48,19 @@ def attend_in_loops(
 ) -> Any:
     """Return the output, by loops of the library over blocks of `size` queries and keys."""
     xp, device = scores.xp, scores.device
-    plan = _plan_loops(query.shape[-2], key.shape[-2], size, scores)
+    q_len, k_len = query.shape[-2], key.shape[-2]
+    q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
+    visited, rest_visited = _plan_loops(q_len, k_len, q_block, k_block, scores)
     keys = keys_and_values(scores, key, value, in_place=False)
     parts = [
-        (None, None) if array is None else _in_blocks(array, axis, plan.k_block, xp)
+        (None, None) if array is None else _in_blocks(array, axis, k_block, xp)
         for array, axis in ((keys.key, -2), (keys.value, -2), (keys.nonfinite, -1))
     ]
     wholes, rests = zip(*parts, strict=True)
     integer = default_integer(xp, device)
-    numbers = xp.asarray(plan.keys, dtype=integer, device=device)
-    visits_rest = xp.asarray(plan.visits_rest, dtype=xp.bool, device=device)
-    rest_start = xp.asarray(wholes[0].shape[0] * plan.k_block, dtype=integer, device=device)
+    numbers = xp.asarray(visited, dtype=integer, device=device)
+    visits_rest = xp.asarray(rest_visited, dtype=xp.bool, device=device)
+    rest_start = xp.asarray(wholes[0].shape[0] * k_block, dtype=integer, device=device)
     rest_keys = Span(None, rests[0].shape[-2], rest_start)
 
     def of_queries(query: Any, start: Any, which: Any, visits_the_rest: Any) -> Any:
@@ -81,9 +74,9 @@ def attend_in_loops(
 
         def visit(state: OnlineSoftmax, element: Any) -> Any:
             number, *arrays = element
-            at = Span(None, plan.k_block, number * plan.k_block)
-            visited = loops.cond(number >= 0, lambda s: update(s, at, *arrays), lambda s: s, state)
-            return visited, None
+            at = Span(None, k_block, number * k_block)
+            state = loops.cond(number >= 0, lambda s: update(s, at, *arrays), lambda s: s, state)
+            return state, None
 
         index = xp.maximum(which, 0)
         taken = [None if whole is None else xp.take(whole, index, axis=0) for whole in wholes]
@@ -94,9 +87,9 @@ def attend_in_loops(
             state = loops.cond(visits_the_rest, last, lambda s: s, state)
         return state.means(xp)
 
-    whole, rest = _in_blocks(query, -2, plan.q_block, xp)
+    whole, rest = _in_blocks(query, -2, q_block, xp)
     count = whole.shape[0]
-    starts = xp.arange(count + 1, dtype=integer, device=device) * plan.q_block
+    starts = xp.arange(count + 1, dtype=integer, device=device) * q_block
     elements = (whole, starts[:-1], numbers[:count, :], visits_rest[:count])
     _, output = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
     output = _from_blocks(output, xp)

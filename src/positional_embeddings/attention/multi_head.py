@@ -233,13 +233,14 @@ def _with_heads(
     """Return a mask or a bias with the axes (query, key, heads, batch) of `target`."""
     *scores, heads, batch = target
     third, axis = (batch, "batch") if kind == "mask" else (heads, "heads")
-    shape = tuple(array.shape)
-    fits = {
-        2: shape[2:] == (),
-        3: shape[2:] in ((1,), (third,), (heads * batch,)),
-        4: all(map(checks.broadcasts_to, shape[2:], (heads, batch))),
-    }
-    if not (fits.get(array.ndim) and all(map(checks.broadcasts_to, shape, scores))):
+    shape, filled = tuple(array.shape), array
+    if array.ndim == 2:
+        filled = array[:, :, None, None]
+    elif array.ndim == 3 and shape[2] in (1, third):
+        filled = array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
+    elif array.ndim == 3 and shape[2] == heads * batch:
+        filled = xp.reshape(array, (*shape[:2], heads, batch))
+    if filled.ndim != 4 or not all(map(checks.broadcasts_to, filled.shape, target)):
         by_key = "({}, {}".format(*scores)
         raise wrong_value(
             name,
@@ -247,13 +248,7 @@ def _with_heads(
             f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts",
             shape,
         )
-    if array.ndim == 2:
-        return array[:, :, None, None]
-    if array.ndim == 4:
-        return array
-    if shape[2] in (1, third):
-        return array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
-    return xp.reshape(array, (*shape[:2], heads, batch))
+    return filled
 
 
 def _projected(weight: Any, x: Any, xp: Namespace) -> Any:

@@ -42,12 +42,6 @@ class QueryBlock(NamedTuple):
     queries: Span
     key_blocks: tuple[KeyBlock, ...]
 
-    @property
-    def scores(self) -> int:
-        """Return the number of scores of each row."""
-        count: int = self.queries.size * sum(block.keys.size for block in self.key_blocks)
-        return count
-
 
 def plan(
     q_len: int,
