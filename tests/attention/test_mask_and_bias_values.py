@@ -312,7 +312,7 @@ def test_blocks_cover_what_is_visible(data, n):
 
 
 def reach_of(mask, n):
-    return lambda queries: mask._reach(queries, n), mask._wide_queries()
+    return lambda queries: mask._reach(queries, n), mask._global_queries()
 
 
 def scores_of(mask, n):

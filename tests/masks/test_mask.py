@@ -107,9 +107,9 @@ def test_key_ranges_never_lose_a_visible_key(data, n):
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
     seen = mask._reach(((start, stop),), n)
-    assert seen.at_most == mask.key_ranges(start, stop, n)
-    assert not (visible.any(axis=(0, 2)) & ~shown(seen.at_most, n)).any()
-    assert visible.all(axis=(0, 2))[shown(seen.at_least, n)].all()
+    assert seen.seen_by_any == mask.key_ranges(start, stop, n)
+    assert not (visible.any(axis=(0, 2)) & ~shown(seen.seen_by_any, n)).any()
+    assert visible.all(axis=(0, 2))[shown(seen.seen_by_all, n)].all()
 
 
 @given(data=st.data(), n=st.integers(1, 6), q_len=st.integers(1, 9), start=st.integers(-9, 12))
@@ -121,8 +121,8 @@ def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
     dense = mask.dense(q_len, n, offset=start)
     np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
     seen = mask._reach(((start, start + q_len),), n)
-    assert not (~expected.all(axis=(0, 2)) & ~shown(seen.at_most, n)).any()
-    assert not expected[:, shown(seen.at_least, n)].any()
+    assert not (~expected.all(axis=(0, 2)) & ~shown(seen.seen_by_any, n)).any()
+    assert not expected[:, shown(seen.seen_by_all, n)].any()
 
 
 single = [causal, window, chunked, global_tokens, neighbourhood, padding, prefix]
@@ -135,9 +135,9 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
     stop = data.draw(st.integers(start + 1, n))
     visible = ~element_by_element(hides, stop - start, n, start)
     seen = mask._reach(((start, stop),), n)
-    np.testing.assert_array_equal(shown(seen.at_most, n), visible.any(axis=(0, 2)))
+    np.testing.assert_array_equal(shown(seen.seen_by_any, n), visible.any(axis=(0, 2)))
     if not isinstance(mask, NeighbourhoodMask):
-        np.testing.assert_array_equal(shown(seen.at_least, n), visible.all(axis=(0, 2)))
+        np.testing.assert_array_equal(shown(seen.seen_by_all, n), visible.all(axis=(0, 2)))
 
 
 @given(data=st.data(), n=st.integers(1, 12))

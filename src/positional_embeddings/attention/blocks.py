@@ -65,7 +65,7 @@ def plan_of(
         return plan(q_len, k_len, size, q_block, most, None, ())
     # Half as many: the band of keys that only some of them see is as wide as they are many.
     q_block = max(1, q_block // 2)
-    return plan(q_len, k_len, size, q_block, most, scores.reach, scores.wide_queries())
+    return plan(q_len, k_len, size, q_block, most, scores.reach, scores.global_queries())
 
 
 def attend_in_blocks(

@@ -92,7 +92,7 @@ def _pairs(
     starts = [*accumulate(k_chunks, initial=0)]
 
     def seen(queries: tuple[int, tuple[int, int]]) -> tuple[int, ...]:
-        ranges = scores.reach((queries[1],)).at_most
+        ranges = scores.reach((queries[1],)).seen_by_any
         chunks = (i for i, keys in enumerate(pairwise(starts)) if intersect(ranges, (keys,)))
         return tuple(chunks) or (0,)  # which is hidden
 

@@ -291,7 +291,7 @@ def choose(
     q_len, k_len, keys = query.shape[-2], key.shape[-2], all_keys(key)
     if scores.has_reach and 0 not in (q_len, k_len):
         seen = scores.reach(((0, q_len),))
-        keys = KeyBlock(span_of(*seen.at_most), is_masked=seen.at_least != seen.at_most)
+        keys = KeyBlock(span_of(*seen.seen_by_any), is_masked=seen.seen_by_all != seen.seen_by_any)
     at_once = partial(attend_at_once, keys=keys)
     rows = rows_of(query, key)
     count = _count((*rows, q_len, keys.keys.size))

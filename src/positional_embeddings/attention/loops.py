@@ -35,7 +35,7 @@ def _plan_loops(
     """
     whole, keys, visits_rest = k_len // k_block, [], []
     for at in cuts(q_len, q_block):
-        seen = scores.reach(((at.start, at.stop),)).at_most
+        seen = scores.reach(((at.start, at.stop),)).seen_by_any
         some = {j for start, stop in seen for j in range(start // k_block, -(-stop // k_block))}
         keys.append(sorted(some - {whole}))
         visits_rest.append(whole in some)

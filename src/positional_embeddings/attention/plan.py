@@ -50,20 +50,20 @@ def plan(
     q_block: int,
     most: int,
     reach: Callable[[Ranges], Reach] | None,
-    wide: Ranges,
+    global_queries: Ranges,
 ) -> list[QueryBlock]:
     """Return blocks of `block_size` queries and keys at most, or of about `most` scores.
 
-    `reach` says which keys some queries see, None if any may see any. Queries that are `wide` see
-    many more keys than those beside them, and get blocks of their own.
+    `reach` says which keys some queries see, None if any may see any. The `global_queries` see many
+    more keys than those beside them, and get blocks of their own.
     """
     if reach is None:
         at_keys = cuts(k_len, min(k_len, block_size or most // q_block))
         key_blocks = tuple(KeyBlock(span_of((at.start, at.stop)), is_masked=True) for at in at_keys)
         return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
-    wide = intersect(wide, ((0, q_len),))
+    apart = intersect(global_queries, ((0, q_len),))
     blocks = []
-    for ranges in (wide, complement(wide, q_len)):
+    for ranges in (apart, complement(apart, q_len)):
         for portion in _pack(ranges, block_size or q_block):
             for queries, seen in _cut_queries(portion, reach(portion), reach):
                 # A quarter more, rather than a small block at the end.
@@ -94,20 +94,20 @@ def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
 
 
 def _cost(queries: Ranges, seen: Reach) -> int:
-    return count_positions(queries) * count_positions(seen.at_most) + _BLOCK_COST
+    return count_positions(queries) * count_positions(seen.seen_by_any) + _BLOCK_COST
 
 
 def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
     """Return blocks of the keys that are seen, apart if all queries see all of them."""
-    common = intersect(seen.at_most, seen.at_least)
-    if common != seen.at_most:
+    common = intersect(seen.seen_by_any, seen.seen_by_all)
+    if common != seen.seen_by_any:
         inner = (
             (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
             for start, stop in common
         )
         # A few keys are not worth a block of their own.
         common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
-    rest = intersect(seen.at_most, complement(common, k_len))
+    rest = intersect(seen.seen_by_any, complement(common, k_len))
     blocks = []
     for ranges, is_masked in ((common, False), (rest, True)):
         blocks += [KeyBlock(span_of(*keys), is_masked) for keys in _pack(ranges, longest)]

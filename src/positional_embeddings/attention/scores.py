@@ -68,9 +68,9 @@ class Scores(NamedTuple):
             return seen  # type: ignore[no-any-return]
         return Reach(*(shift(intersect(ranges, (own,)), -own[0]) for ranges in seen))
 
-    def wide_queries(self) -> Ranges:
+    def global_queries(self) -> Ranges:
         """Return queries that see many more keys than those beside them."""
-        return shift(self.mask._wide_queries(), -self.offset) if self.has_reach else ()
+        return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
 
     def mask_and_bias(
         self, queries: Span, keys: Span, *, is_masked: bool = True

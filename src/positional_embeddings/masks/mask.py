@@ -239,7 +239,7 @@ class Mask(WeightedLayer, ABC):
         k_len = checks.positive_integer("k_len", k_len)
         if q_stop < q_start:
             raise wrong_value("q_stop", f"be `q_start` = {shown(q_start)} or more", q_stop)
-        return self._reach(((q_start, q_stop),), k_len).at_most if q_start < q_stop else ()
+        return self._reach(((q_start, q_stop),), k_len).seen_by_any if q_start < q_stop else ()
 
     def __reduce__(self) -> Any:
         # A new one, whose arrays nobody can write to.
@@ -287,7 +287,7 @@ class Mask(WeightedLayer, ABC):
         """Return which keys the queries at some ranges of positions see."""
         return Reach(((0, k_len),), ())
 
-    def _wide_queries(self) -> Ranges:
+    def _global_queries(self) -> Ranges:
         """Return queries that see many more keys than those beside them, if there are such."""
         return ()
 
@@ -357,8 +357,8 @@ class _Combined(Mask):
         known = sizes - {None}
         return known.pop() if known else (None if sizes else 1)
 
-    def _wide_queries(self) -> Ranges:
-        return unite(sum((mask._wide_queries() for mask in self.masks), ()))
+    def _global_queries(self) -> Ranges:
+        return unite(sum((mask._global_queries() for mask in self.masks), ()))
 
     def _reaches(self, queries: Ranges, k_len: int) -> list[Reach]:
         return [mask._reach(queries, k_len) for mask in self.masks]
@@ -403,7 +403,7 @@ class NotMask(_Combined):
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         (reach,) = self._reaches(queries, k_len)
-        return Reach(complement(reach.at_least, k_len), complement(reach.at_most, k_len))
+        return Reach(complement(reach.seen_by_all, k_len), complement(reach.seen_by_any, k_len))
 
     def __invert__(self) -> Mask:
         return self.masks[0]
@@ -465,7 +465,7 @@ class FunctionMask(Mask):
         return None
 
 
-def kept_array(array: Any) -> Any:
+def frozen_copy(array: Any) -> Any:
     """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
     if not isinstance(array, host.ndarray):
         return array

@@ -13,8 +13,8 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 class Reach(NamedTuple):
     """Which keys some queries see, as far as it is known on the host."""
 
-    at_most: Ranges  # no other key is seen by any of the queries
-    at_least: Ranges  # each of these keys is seen by all of the queries
+    seen_by_any: Ranges  # no other key is seen by any of the queries
+    seen_by_all: Ranges  # each of these keys is seen by all of the queries
 
 
 def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:

@@ -21,7 +21,7 @@ from positional_embeddings._core.namespace import (
 )
 from positional_embeddings._core.positions import check_largest, length_array, sequence_axis
 from positional_embeddings._core.weights import array_field, weight
-from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
+from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
 from positional_embeddings.masks.ranges import (
     Ranges,
     Reach,
@@ -87,7 +87,7 @@ class PaddingMask(_ByLength):
     def __post_init__(self) -> None:
         self.check_fields()
         lengths = length_array("lengths", self.lengths, None, None)[1]
-        checks.set_fields(self, lengths=kept_array(lengths))
+        checks.set_fields(self, lengths=frozen_copy(lengths))
 
     @classmethod
     def from_attention_mask(cls, attention_mask: Array, /, side: Side = "right") -> "PaddingMask":
@@ -196,7 +196,7 @@ class PrefixMask(_ByLength):
         elif getattr(lengths, "shape", None) == ():
             lengths = lengths[None]
         lengths = length_array("lengths", lengths, None, None)[1]
-        checks.set_fields(self, lengths=kept_array(lengths))
+        checks.set_fields(self, lengths=frozen_copy(lengths))
 
     def _hides(self, q: Points, k: Points) -> Any:
         return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
@@ -262,7 +262,7 @@ class SegmentMask(Mask):
         for name, ids in given.items():
             checks.signed_integers(name, ids, xp)
             sequence_axis(name, ids, 0)
-        checks.set_fields(self, **{name: kept_array(ids) for name, ids in given.items()})
+        checks.set_fields(self, **{name: frozen_copy(ids) for name, ids in given.items()})
         query, key = self._tables()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
             raise wrong_value("key_ids", f"have the batch of `ids`, {query.shape[1]}", key.shape[1])
@@ -290,7 +290,7 @@ class SegmentMask(Mask):
         query = self._tables()[0]
         own = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
         reach = self._documents.reach(own, k_len)
-        return reach if own.shape[0] == stop - start else Reach(reach.at_most, ())
+        return reach if own.shape[0] == stop - start else Reach(reach.seen_by_any, ())
 
     def _check(self, queries: tuple[int, int], k_len: int) -> None:
         first, last = self._start(), self._start() + self.ids.shape[0]

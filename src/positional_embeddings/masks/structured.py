@@ -17,7 +17,7 @@ from positional_embeddings._core.positions import (
     positions_of_ranges,
 )
 from positional_embeddings._core.weights import array_field
-from positional_embeddings.masks.mask import Mask, Points, host_values, kept_array
+from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
 from positional_embeddings.masks.ranges import (
     Ranges,
     Reach,
@@ -265,7 +265,7 @@ class GlobalMask(Mask):
     _ranges: Ranges | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        indices = kept_array(length_array("indices", self.indices, None, None, axis="tokens")[1])
+        indices = frozen_copy(length_array("indices", self.indices, None, None, axis="tokens")[1])
         checks.set_fields(self, indices=indices)
         if host_values(indices) is not None:
             checks.set_fields(self, _ranges=unite_arrays(indices, indices))
@@ -292,7 +292,7 @@ class GlobalMask(Mask):
         every = inside == count_positions(queries)
         return Reach(whole if inside else tokens, whole if every else tokens)
 
-    def _wide_queries(self) -> Ranges:
+    def _global_queries(self) -> Ranges:
         return self._ranges or ()
 
 
