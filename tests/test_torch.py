@@ -56,7 +56,7 @@ from positional_embeddings import (
     spherical_encoding,
     xpos_scale,
 )
-from positional_embeddings._core import capabilities
+from positional_embeddings._core.library import library_of
 
 
 def leaf(*shape, seed=0):
@@ -506,7 +506,7 @@ def test_attention_is_mapped(block_size):
 def test_what_shares_memory():
     x = torch.zeros(4, 6)
     for other, shared in ((x, False), (x[:], False), (x[1:], True), (x.T, True), (x + 0, False)):
-        assert capabilities.shares_memory(x, other) == shared
+        assert library_of(x).shares_memory(x, other) == shared
 
 
 def test_out_is_written_to_without_another_array():

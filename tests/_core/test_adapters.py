@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, create_causal_mask
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import (
     namespace_of,
     namespace_or_numpy,
-    single_device,
     to_host,
 )
 
@@ -181,7 +181,10 @@ def test_arrays_of_cubed_have_elements():
 
 @pytest.mark.library("mlx")
 def test_mlx_arrays_have_no_device():
-    assert single_device(namespace("mlx.core").zeros(2)) is None
+    assert (
+        library_of(namespace("mlx.core").zeros(2)).single_device(namespace("mlx.core").zeros(2))
+        is None
+    )
 
 
 @pytest.mark.library("ndonnx")

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings._core import capabilities
+from positional_embeddings._core.library import library_of
+from positional_embeddings._core.namespace import is_host_array
+from positional_embeddings._core.values import values_on_host
 
 
 class Locked:
@@ -184,8 +186,8 @@ def test_it_cannot_be_written_to():
 
 
 def test_rows():
-    assert capabilities.is_host_array(np.ones(1))
-    assert capabilities.supports_inplace(np.ones(1))
-    assert capabilities.supports_inplace(strict.ones(1))
-    assert not capabilities.supports_inplace(lock([1.0]))
-    assert capabilities.values_on_host(lock([1.0]), namespace) is None
+    assert is_host_array(np.ones(1))
+    assert library_of(np.ones(1)).supports_inplace(np.ones(1))
+    assert library_of(strict.ones(1)).supports_inplace(strict.ones(1))
+    assert not library_of(lock([1.0])).supports_inplace(lock([1.0]))
+    assert values_on_host(lock([1.0]), namespace) is None

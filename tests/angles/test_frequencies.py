@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
 from positional_embeddings._core import axes
+from positional_embeddings._core.libraries.numpy import NumPy
 from positional_embeddings._core.namespace import host
-from positional_embeddings.angles import cos_sin as angles_cos_sin
 from positional_embeddings.angles import kernel, tables
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import geometric_frequencies
@@ -349,8 +349,7 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
     compute = rope._tables._compute
     target = axes.target_of(x, rope.feature_axis % 3, rope.seq_axis, np)
     plain = compute(positions, target)
-    for module in (tables, angles_cos_sin):
-        monkeypatch.setattr(module, "compiles_kernels", lambda _: True)
+    monkeypatch.setattr(NumPy, "compiles_kernels", True)
     try:
         for _ in range(2):  # the second time with what was kept
             for got, wanted in zip(compute(positions, target), plain, strict=True):
@@ -365,7 +364,7 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
 
 def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
-    monkeypatch.setattr(tables, "compiles_kernels", lambda _: True)
+    monkeypatch.setattr(NumPy, "compiles_kernels", True)
     monkeypatch.setattr(tables, "MAX_KINDS", 2)
     rope, x = RoPE(8, 100), np.ones((8, 3))
     positions = np.asarray([0, 7, 2**31])
@@ -374,7 +373,7 @@ def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
     kept = []
     try:
         for stream in (0, 1, 2, 0):
-            monkeypatch.setattr(tables, "current_stream", lambda _, stream=stream: stream)
+            monkeypatch.setattr(NumPy, "current_stream", lambda *_, stream=stream: stream)
             cos, sin = rope._tables._compute(positions, target)
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)

@@ -21,7 +21,8 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings._core import threads as _threads
-from positional_embeddings.attention import blocks, products
+from positional_embeddings._core.libraries.numpy import NumPy
+from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores
 
 sizes = st.integers(1, 7)
@@ -587,7 +588,7 @@ def test_products_of_a_library_that_copies_what_is_transposed(
     monkeypatch, heads, q_len, block_size
 ):
     """As CuPy's do: keys are not transposed for queries that are fewer than the features."""
-    monkeypatch.setattr(products, "multiplies_copies", lambda _: True)
+    monkeypatch.setattr(NumPy, "multiplies_copies", True)
     monkeypatch.setattr(Multiplied, "steps", ())
     rng = np.random.default_rng(0)
     (of_q, of_k), mask = HEADS[heads], rng.random((q_len, 40)) < 0.4

@@ -40,8 +40,8 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
-from positional_embeddings._core.adapters import adapted
-from positional_embeddings._core.capabilities import on_the_host
+from positional_embeddings._core.library import library_of
+from positional_embeddings._core.namespace import adapted
 from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
 
 EXAMPLES = [
@@ -472,7 +472,9 @@ def test_far_positions_are_exact_or_refused(backend, mask, rule):
     with pytest.raises(ValueError, match=rf"^`k_len` must be at most {far}, so that"):
         mask(near, near, k_len=far + 1)
     unsigned = "uint64" if backend.has_int64 else "uint32"
-    if not (backend.reads_values and on_the_host(near) and hasattr(backend.xp, unsigned)):
+    if not (
+        backend.reads_values and library_of(near).is_on_host(near) and hasattr(backend.xp, unsigned)
+    ):
         return
     most = 2 ** (64 if backend.has_int64 else 32) - 1
     for array in (

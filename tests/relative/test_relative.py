@@ -24,7 +24,7 @@ from positional_embeddings import (
     relative_positions,
     scaled_dot_product_attention,
 )
-from positional_embeddings._core.capabilities import on_the_host
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import device_of
 from positional_embeddings._core.positions import span_of
 from positional_embeddings.relative.t5 import bucket_limits
@@ -397,7 +397,7 @@ def test_far_positions_have_exact_distances_or_are_refused(backend):
     relative = backend.numpy(relative_positions(backend.array(edges), backend.array(edges)))
     assert relative.tolist() == [[k - q for k in edges] for q in edges]
     near = backend.array([5])
-    if not (backend.reads_values and on_the_host(near)):
+    if not (backend.reads_values and library_of(near).is_on_host(near)):
         return
     unsigned = "uint64" if backend.has_int64 else "uint32"
     most = 2 ** (64 if backend.has_int64 else 32) - 1

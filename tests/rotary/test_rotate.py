@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings._core import capabilities
+from positional_embeddings._core.libraries import base
+from positional_embeddings._core.libraries.numpy import NumPy
 from positional_embeddings.rotary import rotate
 
 RNG = np.random.default_rng(0)
@@ -187,14 +188,14 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
     x = np.ones((8, 10))
     table = np.ones((4, 10))
     assert len(list(rotate._blocks(x, table, 0))) > 1
-    monkeypatch.setattr(capabilities, "on_the_host", lambda _: False)
+    monkeypatch.setattr(NumPy, "is_on_host", lambda *_: False)
     assert len(list(rotate._blocks(x, table, 0))) == 1
 
 
 def test_blocks_without_strides(monkeypatch):
     """A library that does not tell how its arrays lie in memory is taken for one in C order."""
     monkeypatch.setattr(rotate, "HOST_BLOCK", 8)
-    monkeypatch.setattr(capabilities, "strides_of", lambda _: None)
+    monkeypatch.setattr(NumPy, "strides", lambda *_: None)
     x = RNG.standard_normal((8, 50, 2))
     np.testing.assert_allclose(RoPE(8, 50, fused=False)(x), loop(x, 0, 1, "half", 4), atol=1e-12)
     out = np.empty_like(x)
@@ -202,8 +203,8 @@ def test_blocks_without_strides(monkeypatch):
 
 
 def test_memory_that_cannot_be_compared(monkeypatch):
-    monkeypatch.setattr(capabilities, "array_namespace", lambda _: object())
-    assert capabilities.shares_memory(np.ones(3), np.ones(3))
+    monkeypatch.setattr(base, "array_namespace", lambda _: object())
+    assert NumPy().shares_memory(np.ones(3), np.ones(3))
 
 
 def test_out_on_another_device():

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
-from positional_embeddings._core import capabilities, checks, namespace
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.errors import shown, wrong_value
+from positional_embeddings._core.library import library_of, library_of_namespace
 from positional_embeddings._core.namespace import Namespace, host
 
 
@@ -150,7 +151,7 @@ class Target(NamedTuple):
         They are (frequency, *position), of NumPy or of the library.
         """
         own, ndim = (self.feature, *position_axes), len(self.shape)
-        is_foreign = self.xp is not host and capabilities.is_host_array(tables[0])
+        is_foreign = self.xp is not host and namespace.is_host_array(tables[0])
         xp = host if is_foreign else self.xp
         expanded = tuple([expand_to_axes(table, own, ndim, xp) for table in tables])
         return self.from_host(expanded) if is_foreign else expanded
@@ -163,8 +164,8 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
     on, dtype = namespace.device_of(x), namespace.compute_dtype(x.dtype, xp)
     # CuPy copies tables without waiting, in the order of its current stream: another stream
     # gets tables of its own. CuPy's devices have no hash.
-    is_kept = capabilities.caches_tables(x)
-    keeper = (xp, str(on), capabilities.current_stream(xp)) if is_kept else ()
+    is_kept = library_of(x).keeps_tables
+    keeper = (xp, str(on), library_of_namespace(xp).current_stream(xp)) if is_kept else ()
     return Target(
         xp,
         on,
@@ -173,12 +174,12 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
         tuple(x.shape),
         feature,
         seq,
-        capabilities.is_compiling(x),
+        library_of(x).is_compiling(x),
         name,
         "float32" if dtype == xp.float32 else "float64",
-        _order(capabilities.strides_of(x), feature, seq),
+        _order(library_of(x).strides(x), feature, seq),
         keeper,
-        capabilities.chunks_of(x)[seq] if capabilities.is_chunked(x) else None,
+        library_of(x).chunks(x)[seq] if library_of(x).is_chunked else None,
     )
 
 

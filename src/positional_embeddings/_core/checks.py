@@ -11,8 +11,9 @@ from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
-from positional_embeddings._core import capabilities, namespace
+from positional_embeddings._core import namespace, values
 from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Namespace
 from positional_embeddings._core.pytrees import register_waiting, wait_for_jax
 from positional_embeddings._core.remedies import remedy_for_times
@@ -203,7 +204,7 @@ def output(out: Any, x: Any) -> None:
     if out is None:
         return
     writable = "be an array that can be written to"
-    if not capabilities.is_writable(out):
+    if not library_of(out).can_write:
         raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
     dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
     if out_dtype != dtype:
@@ -213,9 +214,9 @@ def output(out: Any, x: Any) -> None:
     device, out_device = namespace.device_of(x), namespace.device_of(out)
     if out_device != device:
         raise wrong_value("out", f"be on the device of `x`, {device}", out_device)
-    if capabilities.is_read_only(out):
+    if values.is_read_only(out):
         raise wrong_value("out", writable, "a read-only one")
-    if capabilities.repeats_elements(out):
+    if values.repeats_elements(out):
         raise wrong_value("out", writable, "one whose elements share memory")
 
 

@@ -15,12 +15,11 @@ from sys import getsizeof
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
-from array_api_compat import device as _device
+from array_api_compat import array_namespace, is_array_api_obj
 
-from positional_embeddings._core.adapters import adapted
 from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings._core.forks import finished_before_forks
+from positional_embeddings._core.library import library_of, library_of_namespace
 from positional_embeddings._core.remedies import remedy_for
 
 Namespace: TypeAlias = Any
@@ -64,9 +63,6 @@ _UNFIT = {
     "matrix": ("its product is another one", "numpy.asarray({})"),
 }
 
-# Libraries that fail, or reduce to wrong values, where an array has no elements.
-_NEEDING_ELEMENTS = ("cubed",)
-
 
 def namespace_of(**arrays: Any) -> Namespace:
     """Return the one namespace of the given arrays, named for the messages."""
@@ -102,7 +98,7 @@ def _check_array(name: str, array: Any) -> None:
             type_name(array),
             remedy_for(name, array),
         )
-    if library in _NEEDING_ELEMENTS and 0 in array.shape:
+    if library_of(array).needs_elements and 0 in array.shape:
         came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
         raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
 
@@ -119,6 +115,12 @@ def _namespace(*arrays: Any) -> Namespace:
     for array in arrays:
         _import_wrapper(_library_name(array))
     return adapted(array_namespace(*arrays))
+
+
+@lru_cache
+def adapted(xp: Namespace) -> Namespace:
+    """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
+    return library_of_namespace(xp).namespace(xp)
 
 
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:
@@ -139,35 +141,13 @@ def namespace_or_numpy(xp: Namespace | None) -> Namespace:
 
 
 def device_of(array: Any) -> Device:
-    """Return the device to make arrays on that meet `array`.
-
-    None, which leaves it to the library, for a JAX array over several devices, whose
-    sharding is made for its own shape; in a trace, where it has none; or not committed
-    to its device: what is made on a device by name meets no arrays on other ones.
-    """
-    if type(array) is np.ndarray:
-        return "cpu"
-    on = single_device(array)
-    return on if on is None or getattr(array, "committed", True) else None
+    """Return the device to make arrays on that meet `array`; None leaves it to the library."""
+    return library_of(array).device(array)
 
 
-def single_device(array: Any) -> Device:
-    """Return the device that `array` is on, None in a trace or over several devices.
-
-    MLX's arrays are in memory that all devices share, and have none.
-    """
-    if is_jax_tracer(array):
-        return None
-    try:
-        on = _device(array)
-    except AttributeError:
-        return None
-    return None if hasattr(on, "device_set") else on
-
-
-def is_jax_tracer(array: Any) -> bool:
-    # What it does not know it tells by errors that take a millisecond to word.
-    return "Tracer" in _names_of_types(array)
+def is_host_array(x: Any) -> bool:
+    """Tell whether `x` is an array of NumPy itself, not of a subclass."""
+    return type(x) is np.ndarray
 
 
 @lru_cache(maxsize=256, typed=True)
@@ -345,11 +325,5 @@ def random_generator(rng: Any) -> "np.random.Generator":
 def to_host(array: Any, xp: Namespace) -> HostArray:
     """Return an array of any library and device as one of NumPy; dask has to compute it."""
     array = xp.astype(array, compute_dtype(array.dtype, xp), copy=False)  # NumPy has no bfloat16
-    if is_torch_array(array):
-        array = array.detach().cpu()
-    if hasattr(array, "unwrap_numpy"):  # of ndonnx; NumPy would make an array of objects
-        return np.asarray(array.unwrap_numpy())
-    try:
-        return np.asarray(array)
-    except (RuntimeError, TypeError):  # it lies on another device
-        return np.from_dlpack(array, device="cpu")
+    values: HostArray = library_of(array).to_numpy(array)
+    return values

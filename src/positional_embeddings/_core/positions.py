@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from positional_embeddings._core import axes, capabilities, checks, namespace
+from positional_embeddings._core import axes, checks, namespace, values
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.library import library_of, library_of_namespace
 from positional_embeddings._core.namespace import Array, Device, Dtype, Namespace, host
 
 
@@ -52,9 +53,12 @@ def position_array(name: str, positions: Any, xp: Namespace, device: Device | No
         wide = xp.asarray(positions, dtype=dtype, device=device)
         # An unsigned number that the dtype does not hold has become a negative one.
         least = 0 if namespace.is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
-        if not (capabilities.is_readable(positions) and capabilities.on_the_host(positions)):
+        if not (
+            library_of(positions).is_readable(positions)
+            and library_of(positions).is_on_host(positions)
+        ):
             return wide
-        if not capabilities.is_concretely_true(xp.any((wide < least) | (wide > farthest))):
+        if not values.is_concretely_true(xp.any((wide < least) | (wide > farthest))):
             return wide
         numbers = namespace.to_host(positions, xp).reshape(-1).tolist()
     for n in numbers:
@@ -78,7 +82,7 @@ def positions_of_ranges(
     """
     dtype = namespace.default_integer(xp, device) if dtype is None else dtype
     if len(ranges) == 1:
-        return capabilities.chunked_arange(*ranges[0], numbers, dtype, device, xp)
+        return library_of_namespace(xp).arange_for_pairs(*ranges[0], numbers, dtype, device, xp)
     starts, stops = host.asarray(ranges, dtype=host.int64).reshape(len(ranges), 2).T
     lengths = stops - starts
     ends = host.cumulative_sum(lengths)
@@ -215,7 +219,7 @@ def _check_array(
 ) -> None:
     """Check an array of lengths, `wide` in a signed dtype, if it can be read."""
     largest = int(xp.iinfo(wide.dtype).max) if most is None else most
-    if capabilities.is_concretely_true(xp.any((wide < 0) | (wide > largest))):
+    if values.is_concretely_true(xp.any((wide < 0) | (wide > largest))):
         numbers = [int(lengths[i]) for i in range(lengths.shape[0])]
         _check_lengths(name, numbers, most, most_name, wide.dtype, xp)
 

@@ -12,8 +12,8 @@ from functools import cache, partial
 from threading import Lock
 from typing import Any, TypeVar
 
-from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.forks import finished_before_forks, register_at_fork
+from positional_embeddings._core.namespace import is_host_array
 
 Piece = TypeVar("Piece")
 

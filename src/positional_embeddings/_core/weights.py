@@ -8,8 +8,9 @@ from typing import Any
 
 from array_api_compat import is_numpy_namespace
 
-from positional_embeddings._core import capabilities, checks, namespace
+from positional_embeddings._core import checks, namespace, values
 from positional_embeddings._core.errors import shown, wrong_value
+from positional_embeddings._core.library import library_of, library_of_namespace
 from positional_embeddings._core.namespace import Device, Dtype, HostArray, Namespace
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
@@ -92,8 +93,8 @@ def set_padded_table(
     padding_idx = checks.optional_index("padding_idx", layer.padding_idx, shape[1])
     xp = set_weights(layer, {"embeddings": shape}, draw, xp, dtype, device)
     table = layer.embeddings
-    if not capabilities.is_trained(table):
-        with capabilities.current_device(xp, namespace.device_of(table)):
+    if not library_of(table).is_trained(table):
+        with library_of_namespace(xp).current_device(namespace.device_of(table), xp):
             table = zero_padding_idx(table, padding_idx, xp)
     checks.set_fields(layer, padding_idx=padding_idx, embeddings=table)
 
@@ -159,7 +160,7 @@ def embedding_lookup(
     """
     size = table.shape[1]
     indices = checked_indices(name, indices, size, xp)
-    if capabilities.is_readable(indices):
+    if library_of(indices).is_readable(indices):
         taken = take_entries(table, indices, 1, xp)
     else:
         inside = (indices >= 0) & (indices < size)
@@ -174,7 +175,7 @@ def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
     """Return the entries of a table along an axis, which becomes the axes of the indices."""
     if indices.ndim == 1:
         return xp.take(table, indices, axis=axis)
-    if indices.ndim > 1 and capabilities.is_chunked(indices):
+    if indices.ndim > 1 and library_of(indices).is_chunked:
         return _take_by_chunks(table, indices, axis)
     flat = xp.reshape(indices, (prod(indices.shape),))
     taken = xp.take(table, flat, axis=axis)
@@ -184,14 +185,14 @@ def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:
 def _take_by_chunks(table: Any, indices: Any, axis: int) -> Any:
     """Take the entries of each chunk of indices, from all along the axis, in one task."""
     rest = table.ndim - axis - 1
-    table = capabilities.rechunked(table, {axis: (table.shape[axis],)})
-    lengths = capabilities.chunks_of(table)
-    chunks = (*lengths[:axis], *capabilities.chunks_of(indices), *lengths[axis + 1 :])
+    table = library_of(table).rechunk(table, {axis: (table.shape[axis],)})
+    lengths = library_of(table).chunks(table)
+    chunks = (*lengths[:axis], *library_of(indices).chunks(indices), *lengths[axis + 1 :])
     own = (..., *(None,) * (indices.ndim - 1), *(slice(None),) * rest)
     index = (*(None,) * axis, ..., *(None,) * rest)
     take = partial(_take_chunk, axis=axis, rest=rest)
-    dtype = table.dtype
-    return capabilities.map_chunks(take, table[own], indices[index], chunks=chunks, dtype=dtype)
+    map_chunks = library_of(table).map_chunks
+    return map_chunks(take, table[own], indices[index], chunks=chunks, dtype=table.dtype)
 
 
 def _take_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
@@ -207,7 +208,7 @@ def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
     checks.integral(name, indices, xp)
     dtype = namespace.default_integer(xp, namespace.device_of(indices))
     wide = xp.astype(indices, dtype, copy=False)
-    if capabilities.is_concretely_true(xp.any((wide < 0) | (wide >= size))):
+    if values.is_concretely_true(xp.any((wide < 0) | (wide >= size))):
         lowest = int(xp.min(wide))
         wrong = lowest if lowest < 0 else int(xp.max(wide))
         raise wrong_value(name, f"be from 0 to {size - 1}", wrong)
@@ -224,7 +225,7 @@ def segment_sum(values: Any, segment_ids: Any, num_segments: int, xp: Namespace)
     level = xp.take(values, order, axis=1)
     on = namespace.device_of(segment_ids)
     edges = xp.arange(num_segments + 1, dtype=segment_ids.dtype, device=on)
-    edges = capabilities.search_sorted(xp.take(segment_ids, order), edges, xp)
+    edges = library_of(segment_ids).searchsorted(xp.take(segment_ids, order), edges, xp)
     start, stop = edges[:-1], edges[1:]
     total = xp.zeros((values.shape[0], num_segments), dtype=values.dtype, device=on)
     while level.shape[1] > 0:
@@ -251,7 +252,7 @@ def _same(first: Any, second: Any) -> bool:
         xp = namespace.namespace_of(first=first, second=second)
     except TypeError:
         return False
-    described = [(a.dtype, namespace.single_device(a), tuple(a.shape)) for a in (first, second)]
+    described = [(a.dtype, library_of(a).single_device(a), tuple(a.shape)) for a in (first, second)]
     if described[0] != described[1]:
         return False
     both_nan = (first != first) & (second != second)  # noqa: PLR0124

@@ -7,7 +7,7 @@ from math import pi, prod
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import namespace
-from positional_embeddings._core.capabilities import compiles_kernels
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import ArrayT, Dtype, HostArray, Namespace, host
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
@@ -99,7 +99,7 @@ def cos_sin(
     index = None
     if coordinates is not None:
         index = xp.asarray(coordinates, dtype=work.integer, device=work.device)
-    if compiles_kernels(positions):
+    if library_of(positions).compiles_kernels:
         of_kernel = frequency_parts(frequencies, xp, work.device)
         own = by_frequency(positions, index, xp)
         return cos_sin_by_kernel(own, of_kernel, dtype, xp, factor)

@@ -12,12 +12,13 @@ from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings._core import axes, capabilities, checks, namespace
+from positional_embeddings._core import axes, checks, namespace
 from positional_embeddings._core.axes import Order, Target
-from positional_embeddings._core.capabilities import compiles_kernels, current_stream
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of, library_of_namespace
 from positional_embeddings._core.memory import cuts, read_only
 from positional_embeddings._core.namespace import Array, HostArray, Namespace, host
+from positional_embeddings._core.values import integers_on_host
 from positional_embeddings.angles.cos_sin import by_frequency, cos_sin, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
@@ -226,7 +227,7 @@ class PositionTables:
         self, positions: Any, target: Target, *, doubled: bool
     ) -> tuple[HostArray, ...] | None:
         """Return the tables of integer positions from pages, None if that does not pay."""
-        values = capabilities.integers_on_host(positions, target.xp)
+        values = integers_on_host(positions, target.xp)
         if values is None or values.size == 0:
             return None
         low, high = int(values.min()), int(values.max())
@@ -269,16 +270,16 @@ class PositionTables:
 
     def _compute(self, positions: Any, target: Target) -> tuple[Any, ...]:
         """Return the tables of any positions."""
-        if capabilities.is_chunked(positions):
+        if library_of(positions).is_chunked:
             return self._compute_chunks(positions, target)
         xp = target.xp
         shape = positions.shape[len(self.coordinates) :]
-        by_kernel = compiles_kernels(positions)
+        by_kernel = library_of(positions).compiles_kernels
         if by_kernel or xp is not host or 0 in shape:
             make = self._by_kernel if by_kernel else self._cos_sin
             tables = self._arranged(*make(positions, target), xp)
             has_order = target.order == "C" or (by_kernel and self.arrange is None)
-            if has_order or capabilities.strides_of(tables[0]) is None:
+            if has_order or library_of(tables[0]).strides(tables[0]) is None:
                 return tables
             return _rows_innermost(tables, xp)
         # In blocks, so that what is computed on the way takes little memory.
@@ -293,12 +294,12 @@ class PositionTables:
         """Return the tables of chunked positions, computed in one task for each chunk."""
         coordinates = len(self.coordinates)
         whole = {axis: (positions.shape[axis],) for axis in range(coordinates)}
-        positions = capabilities.rechunked(positions, whole)
-        lengths = capabilities.chunks_of(positions)[coordinates:]
+        positions = library_of(positions).rechunk(positions, whole)
+        lengths = library_of(positions).chunks(positions)[coordinates:]
         # Axes of length 1 stand for the tables and their rows; coordinates take the second one.
         positions = positions[(*(None,) * (2 - coordinates), ...)]
         one = self._make(0, 1, target.precision, "C")
-        tables = capabilities.map_chunks(
+        tables = library_of(positions).map_chunks(
             # A copy starts empty: what this layer keeps has no place in a graph.
             partial(_stacked_tables, copy(self), target._replace(shape=())),
             positions,
@@ -318,7 +319,7 @@ class PositionTables:
     def _by_kernel(self, positions: Any, target: Target) -> tuple[Any, Any]:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
         xp = target.xp
-        kind = xp, str(target.device), current_stream(xp)
+        kind = xp, str(target.device), library_of_namespace(xp).current_stream(xp)
         kept = self._kernel_parts.get(kind)
         if kept is None:
             index = None

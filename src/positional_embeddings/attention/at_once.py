@@ -2,13 +2,10 @@
 
 from typing import Any
 
-from positional_embeddings._core.capabilities import (
-    compiles_kernels,
-    is_concretely_true,
-    is_readable,
-)
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import without_warnings
 from positional_embeddings._core.positions import Span
+from positional_embeddings._core.values import is_concretely_true
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.products import multiply
@@ -31,11 +28,11 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     if mask is None and bias is None:
         weights = softmax(scores.of(scores.products(query, key), None, None, None), xp)
         return multiply(weights, value, xp)
-    if compiles_kernels(query):
+    if library_of(query).compiles_kernels:
         weights = _weights_by_kernels(scores, query, key, mask, bias)
         return kernel.weighted_without_zeros(multiply(weights, value, xp), weights, value, xp)
     hidden, bias = scores.hidden_and_bias(mask, bias)
-    if is_readable(query):
+    if library_of(query).is_readable(query):
         with without_warnings():
             products = scores.products(query, key)
             total = xp.sum(products)
@@ -52,7 +49,7 @@ def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     xp, nonfinite = scores.xp, None
     query, key, mask, bias = _operands(scores, query, key, all_keys(key))
-    if scores.may_hide and compiles_kernels(query):
+    if scores.may_hide and library_of(query).compiles_kernels:
         return _weights_by_kernels(scores, query, key, mask, bias)
     mask, bias = scores.hidden_and_bias(mask, bias)
     if scores.may_hide:

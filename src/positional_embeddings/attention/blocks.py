@@ -5,17 +5,12 @@ from itertools import product
 from math import isqrt, log
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.capabilities import (
-    is_concretely_true,
-    on_the_host,
-    records_gradients,
-    strides_of,
-    supports_inplace,
-)
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.memory import block_lengths, cuts
 from positional_embeddings._core.namespace import without_warnings
 from positional_embeddings._core.positions import Span, span_of
 from positional_embeddings._core.threads import workers_for
+from positional_embeddings._core.values import is_concretely_true
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax
@@ -47,7 +42,7 @@ class KeysAndValues(NamedTuple):
 
 def most_scores(query: Any) -> int:
     """Return how many scores a block has at most, on the device of the queries."""
-    return HOST_BLOCK if on_the_host(query) else ACCELERATOR_BLOCK
+    return HOST_BLOCK if library_of(query).is_on_host(query) else ACCELERATOR_BLOCK
 
 
 def rows_of(query: Any, key: Any) -> list[Any]:
@@ -86,7 +81,7 @@ def attend_in_blocks(
     rows, q_len, k_len = rows_of(query, key), query.shape[-2], key.shape[-2]
     q_block = min(q_len, block_size or isqrt(most))
     k_block = min(k_len, block_size or most // q_block)
-    in_place = supports_inplace(query, key, value)
+    in_place = library_of(query).supports_inplace(query, key, value)
     lengths = block_lengths(rows, range(len(rows)), max(1, most // (q_block * k_block)))
     if not in_place:
         lengths = dict(enumerate(rows))
@@ -136,7 +131,7 @@ def keys_and_values(scores: Scores, key: Any, value: Any, *, in_place: bool) -> 
     xp = scores.xp
     key, value = (_features_contiguous(x, scores, in_place=in_place) for x in (key, value))
     max_square, nonfinite = None, None
-    if on_the_host(key) and is_concretely_true(
+    if library_of(key).is_on_host(key) and is_concretely_true(
         (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
     ):
         with without_warnings():
@@ -165,7 +160,7 @@ def _attend_rows(
     zeros of a query that attends to nothing have a gradient, too.
     """
     xp, key_blocks, required = scores.xp, block.key_blocks, None
-    if records_gradients(query):
+    if library_of(query).records_gradients:
         key_blocks = key_blocks or (KeyBlock(span_of((0, 1)), is_masked=True),)
         required = key_blocks[-1]
     states = [_start(scores, query, all_keys, group, block.queries) for group in groups]
@@ -197,7 +192,7 @@ def _is_visible(hidden: Any, scores: Scores) -> bool:
 
     Blocks that a mask has planned are seldom hidden: a device is not waited for.
     """
-    if hidden is None or (scores.has_reach and not on_the_host(hidden)):
+    if hidden is None or (scores.has_reach and not library_of(hidden).is_on_host(hidden)):
         return True
     return not is_concretely_true(scores.xp.all(hidden))
 
@@ -223,11 +218,11 @@ def _features_contiguous(array: Any, scores: Scores, *, in_place: bool) -> Any:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
     xp = scores.xp
     array = xp.astype(array, scores.dtype, copy=False)
-    strides = strides_of(array)
+    strides = library_of(array).strides(array)
     if strides is None or not in_place:
         return array
     rows = xp.empty(array.shape, dtype=scores.dtype, device=scores.device)
-    if strides[-1] == strides_of(rows)[-1]:  # type: ignore[index]
+    if strides[-1] == library_of(rows).strides(rows)[-1]:  # type: ignore[index]
         return array
     rows[...] = array
     return rows

@@ -11,7 +11,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import chunks_of, map_chunks, rechunked
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import compute_dtype, device_of, namespace_of
 from positional_embeddings._core.positions import Span
 from positional_embeddings.attention.blocks import attend_in_blocks
@@ -30,19 +30,19 @@ def attend_by_chunks(
 ) -> Any:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
     arrays = {"query": query, "key": key, "value": value} | _given_as_arrays(scores, query, key)
-    rows = query.ndim - 2
+    rows, library = query.ndim - 2, library_of(query)
     chunks: dict[int, tuple[int, ...]] = {
-        axis: chunks_of(key if query.shape[axis] == 1 else query)[axis] for axis in range(rows)
+        axis: library.chunks(key if query.shape[axis] == 1 else query)[axis] for axis in range(rows)
     }
-    chunks |= {rows: chunks_of(query)[rows], rows + 1: chunks_of(key)[rows]}
+    chunks |= {rows: library.chunks(query)[rows], rows + 1: library.chunks(key)[rows]}
     # The axes are (..., query, key, feature); each array has length 1 on those that it lacks.
     for name, array in arrays.items():
         if name in ("mask", "bias"):
-            arrays[name] = rechunked(array[..., None], chunks)
+            arrays[name] = library.rechunk(array[..., None], chunks)
             continue
         lacking = (None, slice(None)) if name == "query" else (None, slice(None), slice(None))
         whole = {rows + 2: (array.shape[-1],)}
-        arrays[name] = rechunked(array[(..., *lacking)], chunks | whole)
+        arrays[name] = library.rechunk(array[(..., *lacking)], chunks | whole)
     # What all tasks share: the scores without arrays.
     names = tuple(arrays)[3:]
     without_arrays: dict[str, Any] = dict.fromkeys(names)
@@ -61,7 +61,7 @@ def attend_by_chunks(
 def chunks_are_known(*given: Any) -> bool:
     """Tell whether all chunks of arrays have a known length, and none is empty."""
     arrays = [array for array in given if hasattr(array, "chunks")]
-    lengths = (n for array in arrays for axis in chunks_of(array) for n in axis)
+    lengths = (n for array in arrays for axis in library_of(array).chunks(array) for n in axis)
     return all(checks.is_known(n) and n > 0 for n in lengths)
 
 
@@ -135,7 +135,7 @@ def _partial_outputs(
     columns = arrays["value"].shape[-1] + 2
     of_rows = [chunks[axis] for axis in range(rows)]
     of_queries = tuple(stop - start for start, stop in bounds[rows])
-    return map_chunks(
+    return library_of(arrays["query"]).map_chunks(
         partial(task, bounds),
         *map(cut, arrays.values()),
         chunks=(*of_rows, of_queries, (1,) * len(keys), (columns,)),
@@ -178,10 +178,12 @@ def _merged(parts: Any) -> Any:
     axis = parts.ndim - 2
     while (count := parts.shape[axis]) > 1:
         lengths = tuple(min(_MERGED, count - start) for start in range(0, count, _MERGED))
-        parts = rechunked(parts, {axis: lengths})
-        chunks = list(chunks_of(parts))
+        parts = library_of(parts).rechunk(parts, {axis: lengths})
+        chunks = list(library_of(parts).chunks(parts))
         chunks[axis] = (1,) * len(lengths)
-        parts = map_chunks(_merge_chunk, parts, chunks=tuple(chunks), dtype=parts.dtype)
+        parts = library_of(parts).map_chunks(
+            _merge_chunk, parts, chunks=tuple(chunks), dtype=parts.dtype
+        )
     return parts
 
 

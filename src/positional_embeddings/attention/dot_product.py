@@ -6,12 +6,7 @@ from math import prod
 from typing import Any
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import (
-    is_chunked,
-    loops_of,
-    supports_inplace,
-    without_autocast,
-)
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Array, ArrayT
 from positional_embeddings._core.positions import span_of
 from positional_embeddings.attention.at_once import all_keys, attend_at_once, weights_at_once
@@ -190,7 +185,7 @@ def scaled_dot_product_attention(
                 axes.length(array, axis, name)
     layout, xp = scores.layout, scores.xp
     rows = [layout.to_rows(array, (layout.seq, layout.feature), xp) for array in (q, k, v)]
-    with without_autocast(q):
+    with library_of(q).without_autocast(q):
         output = choose(scores, *rows, block_size=block_size)(scores, *rows)
     output = layout.from_rows(output, (layout.seq, layout.feature), xp)
     return xp.astype(output, q.dtype, copy=False)  # type: ignore[no-any-return]
@@ -271,7 +266,7 @@ def attention_weights(
     scores = scores_of({"q": q, "k": k}, mask, bias, scale, softcap, offset, *axes_and_gqa)
     layout, xp = scores.layout, scores.xp
     query, key = [layout.to_rows(x, (layout.seq, layout.feature), xp) for x in (q, k)]
-    with without_autocast(q):
+    with library_of(q).without_autocast(q):
         weights = weights_at_once(scores, query, key)
     weights = layout.from_rows(weights, layout.score_axes, xp)
     return xp.astype(weights, q.dtype, copy=False)  # type: ignore[no-any-return]
@@ -284,9 +279,11 @@ def choose(
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    if is_chunked(query) and chunks_are_known(query, key, value, scores.mask, scores.bias):
+    if library_of(query).is_chunked and chunks_are_known(
+        query, key, value, scores.mask, scores.bias
+    ):
         return partial(attend_by_chunks, block_size=block_size)
-    loops = loops_of(query, scores.xp)
+    loops = library_of(query).loops(scores.xp)
     most = most_scores(query) if loops is None else LOOP_BLOCK
     q_len, k_len, keys = query.shape[-2], key.shape[-2], all_keys(key)
     if scores.has_reach and 0 not in (q_len, k_len):
@@ -296,7 +293,7 @@ def choose(
     rows = rows_of(query, key)
     count = _count((*rows, q_len, keys.keys.size))
     are_few = count <= max(most, _count(key.shape) // _FEW)
-    if not are_few and loops is None and not supports_inplace(query, key, value):
+    if not are_few and loops is None and not library_of(query).supports_inplace(query, key, value):
         are_few = not _skips_most(scores, q_len, k_len, most)
     if (are_few and block_size is None) or 0 in (count, value.shape[-1]):
         return at_once

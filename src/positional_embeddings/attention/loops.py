@@ -6,7 +6,7 @@ all of them. In a loop of the library the blocks have one shape, and begin where
 
 from typing import Any
 
-from positional_embeddings._core.capabilities import Loops
+from positional_embeddings._core.libraries.base import Loops
 from positional_embeddings._core.memory import cuts
 from positional_embeddings._core.namespace import Namespace, default_integer
 from positional_embeddings._core.positions import Span

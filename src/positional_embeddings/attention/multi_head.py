@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from positional_embeddings._core import checks
 from positional_embeddings._core.axes import length
-from positional_embeddings._core.capabilities import without_autocast
 from positional_embeddings._core.checks import FeatureCount, PositionCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
@@ -252,5 +252,5 @@ def _with_heads(
 
 
 def _projected(weight: Any, x: Any, xp: Namespace) -> Any:
-    with without_autocast(x):
+    with library_of(x).without_autocast(x):
         return xp.tensordot(xp.astype(weight, x.dtype, copy=False), x, axes=1)

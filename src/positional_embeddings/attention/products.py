@@ -2,12 +2,8 @@
 
 from typing import Any
 
-from positional_embeddings._core.capabilities import (
-    is_host_array,
-    multiplies_copies,
-    reshaped,
-)
-from positional_embeddings._core.namespace import Namespace, device_of
+from positional_embeddings._core.library import library_of
+from positional_embeddings._core.namespace import Namespace, device_of, is_host_array
 
 # Numbers that are added one by one.
 _MOST_SUMMED = 2**13
@@ -19,14 +15,15 @@ def multiply(rows: Any, table: Any, xp: Namespace) -> Any:
     if not shared:
         return _matmul_row(rows, table, xp)
     *others, groups, count, inner = rows.shape
-    merged = reshaped(rows, (*others, groups * count, inner), xp)
+    reshape = library_of(rows).reshape
+    merged = reshape(rows, (*others, groups * count, inner), xp)
     result = _matmul_row(merged, table[..., 0, :, :], xp)
-    return reshaped(result, (*result.shape[:-2], groups, count, table.shape[-1]), xp)
+    return reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]), xp)
 
 
 def weighted_sums(weights: Any, values: Any, xp: Namespace) -> tuple[Any, Any]:
     """Return the sums of the values that have these weights, and of the weights."""
-    if multiplies_copies(weights):
+    if library_of(weights).multiplies_copies:
         total = xp.sum(weights, axis=-1, keepdims=True)
         return multiply(weights, values, xp), total
     # A product with ones adds up the rows faster than `sum`.
@@ -40,7 +37,7 @@ def _matmul_row(rows: Any, table: Any, xp: Namespace) -> Any:
     NumPy's product of one row with a table that BLAS does not take, since neither of its
     axes is contiguous, takes ten times as long as its sum of products.
     """
-    if multiplies_copies(table):
+    if library_of(table).multiplies_copies:
         return _matmul_contiguous(rows, table, xp)
     one_row = is_host_array(table) and rows.shape[-2] == 1
     if not one_row or table.itemsize in map(abs, table.strides[-2:]):

@@ -4,13 +4,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import (
-    chunks_of,
-    is_chunked,
-    rechunked,
-    reshaped,
-)
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Namespace
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.relative.positions import Bias
@@ -41,16 +36,22 @@ class ScoreLayout(NamedTuple):
             return array
         *others, rows, n, m = array.shape
         axis, split = len(others), self.split if rows == prod(self.split) else (rows, 1)
-        if rows > 0 and is_chunked(array) and any(k % split[1] for k in chunks_of(array)[axis]):
-            array = rechunked(array, {axis: (rows,)})  # else a part would be cut in two
-        return reshaped(array, (*others, *split, n, m), xp)
+        if (
+            rows > 0
+            and library_of(array).is_chunked
+            and any(k % split[1] for k in library_of(array).chunks(array)[axis])
+        ):
+            array = library_of(array).rechunk(
+                array, {axis: (rows,)}
+            )  # else a part would be cut in two
+        return library_of(array).reshape(array, (*others, *split, n, m), xp)
 
     def from_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
         """Undo `to_rows`."""
         order = (*self.row_axes, *last)
         if self.split is not None:
             rows = tuple(self.shape[axis] for axis in self.row_axes)
-            array = reshaped(array, (*rows, *array.shape[-2:]), xp)
+            array = library_of(array).reshape(array, (*rows, *array.shape[-2:]), xp)
         return xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
 
     def align(self, name: str, array: Any, q_len: Any, k_len: Any, xp: Namespace) -> Any:

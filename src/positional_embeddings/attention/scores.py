@@ -5,14 +5,8 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import axes, checks
-from positional_embeddings._core.capabilities import (
-    fill_in_place,
-    is_compiling,
-    is_concretely_true,
-    many_chunks,
-    on_the_host,
-)
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.library import library_of, library_of_namespace
 from positional_embeddings._core.namespace import (
     Namespace,
     compute_dtype,
@@ -21,6 +15,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import Span, position_interval
+from positional_embeddings._core.values import is_concretely_true
 from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.score_axes import ScoreLayout, score_layout
 from positional_embeddings.masks.mask import Mask
@@ -95,7 +90,7 @@ class Scores(NamedTuple):
             return found if self.rows is None else slice_broadcast(found, self.rows)
         if callable(given):
             q_idx, k_idx = (span.positions(xp, device) for span in (queries, keys))
-            with many_chunks(xp):
+            with library_of_namespace(xp).without_chunk_warnings():
                 name, found = call_score_function(name, given, q_idx[:, None], k_idx[None, :], xp)
             return layout.align(name, found, q_idx.shape[0], k_idx.shape[0], xp)
         return keys.take(queries.take(given, -2, xp), -1, xp)
@@ -109,7 +104,11 @@ class Scores(NamedTuple):
             bias = self.bias_to_add(bias)
             masked = bias == -float("inf")
             mask = masked if mask is None else mask | masked
-        if mask is not None and on_the_host(mask) and is_concretely_true(~self.xp.any(mask)):
+        if (
+            mask is not None
+            and library_of(mask).is_on_host(mask)
+            and is_concretely_true(~self.xp.any(mask))
+        ):
             mask = None
         return mask, bias
 
@@ -139,7 +138,7 @@ class Scores(NamedTuple):
             scores = _soft_capped(scores, self.softcap, xp)
         if bias is not None:
             scores = scores + bias
-        return scores if mask is None else fill_in_place(scores, mask, -float("inf"), xp)
+        return scores if mask is None else library_of(scores).fill(scores, mask, -float("inf"), xp)
 
 
 def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
@@ -221,7 +220,7 @@ def scores_of(
         softcap=softcap,
         offset=offset,
         # PyTorch would compile for each length anew, whose blocks differ.
-        has_reach=isinstance(mask, Mask) and not is_compiling(q),
+        has_reach=isinstance(mask, Mask) and not library_of(q).is_compiling(q),
         xp=xp,
         dtype=compute_dtype(q.dtype, xp),
         device=device_of(q),

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.capabilities import bounded, compiles_kernels, exp_in_place
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Namespace
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.products import weighted_sums
@@ -14,12 +14,13 @@ def softmax(scores: Any, xp: Namespace) -> Any:
     """Return the softmax along the last axis, zeros where all scores are minus infinity."""
     if 0 in scores.shape:
         return scores
-    if compiles_kernels(scores):
+    if library_of(scores).compiles_kernels:
         return kernel.softmax(scores, xp)
+    clip, least = library_of(scores).clip, float(xp.finfo(scores.dtype).min)
     highest = xp.max(scores, axis=-1, keepdims=True)
     # A finite maximum has a weight of 1 before the division.
-    powers = xp.exp(scores - bounded(highest, float(xp.finfo(scores.dtype).min), None, xp))
-    return powers / bounded(xp.sum(powers, axis=-1, keepdims=True), 1.0, None, xp)
+    powers = xp.exp(scores - clip(highest, least, None, xp))
+    return powers / clip(xp.sum(powers, axis=-1, keepdims=True), 1.0, None, xp)
 
 
 class OnlineSoftmax(NamedTuple):
@@ -35,15 +36,16 @@ class OnlineSoftmax(NamedTuple):
 
     def update(self, scores: Any, values: Any, headroom: float, xp: Namespace) -> "OnlineSoftmax":
         """Return the state after a block of keys; `scores` may be overwritten."""
+        library = library_of(scores)
         if self.running_max is None:
-            weights = exp_in_place(scores, xp)
+            weights = library.exp_into(scores, xp)
             sums, total = weighted_sums(weights, values, xp)
             return OnlineSoftmax(None, self.sums + sums, self.total + total)
         highest = xp.max(scores, axis=-1, keepdims=True) + headroom
         running_max = xp.maximum(self.running_max, highest)
-        finite_max = bounded(running_max, float(xp.finfo(scores.dtype).min), None, xp)
+        finite_max = library.clip(running_max, float(xp.finfo(scores.dtype).min), None, xp)
         decay = xp.exp(self.running_max - finite_max)
-        weights = exp_in_place(scores - finite_max, xp)
+        weights = library.exp_into(scores - finite_max, xp)
         sums, total = weighted_sums(weights, values, xp)
         return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from positional_embeddings._core.capabilities import current_device
+from positional_embeddings._core.library import library_of_namespace
 from positional_embeddings._core.namespace import Device, Namespace, host, to_host
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
@@ -74,7 +74,10 @@ def _test(place: Place) -> dict[str, Any]:
     errors: dict[str, Any] = {}
     for name, law in _LAWS.items():
         try:
-            with warnings.catch_warnings(action="ignore"), current_device(place.xp, place.device):
+            with (
+                warnings.catch_warnings(action="ignore"),
+                library_of_namespace(place.xp).current_device(place.device, place.xp),
+            ):
                 errors[name] = law(place.xp, place.device)
         except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything
             errors[name] = reason_of(error)

@@ -7,7 +7,7 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.capabilities import current_device
+from positional_embeddings._core.library import library_of_namespace
 from positional_embeddings._core.namespace import Namespace, namespace_or_numpy, to_host
 
 # Characters of an error of another library.
@@ -96,7 +96,7 @@ def _tried(name: str, device: Any, module: Any) -> Place:
     """Compute something on a device."""
     try:
         xp = namespace_or_numpy(module)
-        with current_device(xp, device):
+        with library_of_namespace(xp).current_device(device, xp):
             three = xp.sum(xp.arange(3, dtype=xp.float32, device=device))
             found = float(to_host(three, xp))
     except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything

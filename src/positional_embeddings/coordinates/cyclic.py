@@ -6,8 +6,8 @@ from math import frexp, ldexp
 from typing import Any
 
 from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.capabilities import exact_remainder
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Array, Dtype, HostArray, Namespace, host
 from positional_embeddings.angles.cos_sin import Work, cos_sin_of_phase, integer_limbs, work_for
 from positional_embeddings.coordinates.fourier import (
@@ -176,7 +176,8 @@ def _within_half(x: Any, period: Any, work: Work) -> Any:
         distance = xp.where(distance > half, distance - period, distance)
         return xp.where(distance < -half, distance + period, distance)
 
-    first, *more = (centred(exact_remainder(part[None, ...], period, xp)) for part in parts)
+    remainder_of = library_of(x).remainder
+    first, *more = (centred(remainder_of(part[None, ...], period, xp)) for part in parts)
     for remainder in more:
         first = centred(first + remainder)
     return first

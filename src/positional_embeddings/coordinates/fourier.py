@@ -7,10 +7,16 @@ from math import ldexp
 from typing import Any, Literal
 
 from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.namespace import Array, Dtype, HostArray, Namespace, host
+from positional_embeddings._core.namespace import (
+    Array,
+    Dtype,
+    HostArray,
+    Namespace,
+    host,
+    is_host_array,
+)
 from positional_embeddings._core.remedies import remedy_for
 from positional_embeddings.absolute.sinusoidal import ARRANGEMENTS, Arrangement, arranged
 from positional_embeddings.angles.cos_sin import cos_sin

@@ -3,9 +3,10 @@
 from typing import Any, Literal, get_args
 
 from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.capabilities import is_concretely_true, without_autocast
 from positional_embeddings._core.errors import type_name, wrong_type, wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Array, Dtype, Namespace
+from positional_embeddings._core.values import is_concretely_true
 
 Laplacian = Literal["normalized", "combinatorial"]
 
@@ -176,7 +177,7 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     is_diagonal = xp.eye(nodes, dtype=xp.bool, device=namespace.device_of(one_step))
     probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
     walk = one_step
-    with without_autocast(walk):
+    with library_of(walk).without_autocast(walk):
         for step in range(2, steps + 1):
             # The diagonal of a product of two powers takes no product of matrices.
             longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)

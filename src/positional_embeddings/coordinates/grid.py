@@ -5,9 +5,9 @@ from math import prod
 from typing import Any
 
 from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.capabilities import on_given_device
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import Device, Dtype, Namespace
+from positional_embeddings._core.values import on_given_device
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 
 # So many coordinates have an encoding that others know.

@@ -8,9 +8,8 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 from positional_embeddings._core import axes, checks, namespace
-from positional_embeddings._core.capabilities import is_host_array
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import Array, Dtype, HostArray, host
+from positional_embeddings._core.namespace import Array, Dtype, HostArray, host, is_host_array
 from positional_embeddings.absolute.sinusoidal import arranged
 from positional_embeddings.angles.cos_sin import (
     MOST_COORDINATES,

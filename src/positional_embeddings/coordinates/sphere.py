@@ -7,10 +7,11 @@ from math import pi, sqrt
 from typing import Any, Literal, get_args
 
 from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.capabilities import is_concretely_true, supports_inplace
 from positional_embeddings._core.errors import shown, wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.memory import block_lengths, cuts
 from positional_embeddings._core.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings._core.values import is_concretely_true
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, Frequencies
 
@@ -167,7 +168,7 @@ def _encoding(
     """Return the harmonics, written into one array if the library can."""
     ndim = max(latitude.ndim, longitude.ndim)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
-    if not supports_inplace(latitude, longitude):
+    if not library_of(latitude).supports_inplace(latitude, longitude):
         degrees = _harmonics(latitude, longitude, degree, unit, xp)
         return xp.concat([xp.astype(values, dtype, copy=False) for values in degrees], axis=0)
     pairs = zip(latitude.shape, longitude.shape, strict=True)

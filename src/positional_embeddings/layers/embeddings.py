@@ -5,8 +5,8 @@ from math import prod, sqrt
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks, namespace, weights
-from positional_embeddings._core.capabilities import without_autocast
 from positional_embeddings._core.errors import shown, wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import ArrayT, Device, Dtype, Namespace
 
 Size = int | tuple[int, int]
@@ -221,7 +221,7 @@ class PatchEmbedding(weights.WeightedLayer):
         patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
         elements = self.num_channels * prod(patch)
         flat = xp.reshape(patches, (elements, rows * columns, batch))
-        with without_autocast(flat):
+        with library_of(flat).without_autocast(flat):
             projected = xp.tensordot(xp.reshape(kernel, (self.d_model, elements)), flat, axes=1)
         embedded: ArrayT = xp.astype(projected + bias[:, None, None], images.dtype, copy=False)
         return embedded

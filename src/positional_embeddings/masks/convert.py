@@ -5,10 +5,10 @@ from functools import reduce
 from typing import Any
 
 from positional_embeddings._core import axes, checks, namespace
-from positional_embeddings._core.capabilities import on_given_device
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings._core.positions import position_interval
+from positional_embeddings._core.values import on_given_device
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
 

@@ -12,13 +12,8 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import (
-    is_host_array,
-    is_readable,
-    many_chunks,
-    on_given_device,
-)
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.library import library_of, library_of_namespace
 from positional_embeddings._core.memory import read_only
 from positional_embeddings._core.namespace import (
     Device,
@@ -29,6 +24,7 @@ from positional_embeddings._core.namespace import (
     drop_none,
     dtype_name,
     host,
+    is_host_array,
     is_real_number,
     namespace_of,
     namespace_or_numpy,
@@ -40,6 +36,7 @@ from positional_embeddings._core.positions import (
     position_interval,
     span_of,
 )
+from positional_embeddings._core.values import on_given_device
 from positional_embeddings._core.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
@@ -65,7 +62,11 @@ class Points(NamedTuple):
             return table
         dtype = default_integer(self.xp, self.device)
         most = int(self.xp.iinfo(dtype).max)
-        if is_readable(table) and table.size and max(int(table.max()), -int(table.min())) > most:
+        if (
+            library_of(table).is_readable(table)
+            and table.size
+            and max(int(table.max()), -int(table.min())) > most
+        ):
             what = f"hold numbers to {most} only, which {dtype_name(dtype)} of the library holds"
             raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.
@@ -321,7 +322,7 @@ class Mask(WeightedLayer, ABC):
         batch = self._batch() or 1
         q = queries.positions(xp, device, batch)[:, None, None]
         k = keys.positions(xp, device, batch)[None, :, None]
-        with many_chunks(xp):
+        with library_of_namespace(xp).without_chunk_warnings():
             return self._hides(
                 Points(q, xp, device, k_len, queries.ranges),
                 Points(k, xp, device, k_len, keys.ranges, 1),

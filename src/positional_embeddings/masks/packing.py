@@ -8,12 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import (
-    is_concretely_true,
-    on_given_device,
-    search_sorted,
-)
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import (
     Array,
     ArrayT,
@@ -25,6 +21,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import length_array, sequence_axis
+from positional_embeddings._core.values import is_concretely_true, on_given_device
 
 
 @on_given_device
@@ -78,7 +75,7 @@ def segment_ids_from_lengths(
             "total_len", f"be the sum of `lengths`, {int(ends[-1])}, or more", total_len
         )
     position = xp.arange(total_len, dtype=ends.dtype, device=device_of(ends))
-    ended = search_sorted(ends[1:], position, xp, side="right")
+    ended = library_of(ends[1:]).searchsorted(ends[1:], position, xp, side="right")
     return xp.where(position < ends[-1], ended, -1)
 
 
@@ -124,7 +121,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
     index = xp.arange(document.shape[0], dtype=dtype, device=on)
-    since = index - search_sorted(document, document, xp)
+    since = index - library_of(document).searchsorted(document, document, xp)
     since = xp.where(ids < 0, 0, xp.reshape(since, ids.shape))
     positions: ArrayT = xp.permute_dims(since, order)
     return positions

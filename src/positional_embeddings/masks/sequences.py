@@ -6,8 +6,8 @@ from numbers import Real
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_concretely_true, is_readable
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import (
     Array,
     HostArray,
@@ -20,6 +20,7 @@ from positional_embeddings._core.namespace import (
     namespace_of,
 )
 from positional_embeddings._core.positions import check_largest, length_array, sequence_axis
+from positional_embeddings._core.values import is_concretely_true
 from positional_embeddings._core.weights import array_field, weight
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
 from positional_embeddings.masks.ranges import (
@@ -128,7 +129,7 @@ class PaddingMask(_ByLength):
             raise wrong_type("attention_mask", what, dtype_name(given.dtype), hint)
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
-        if is_readable(given):
+        if library_of(given).is_readable(given):
             token = xp.astype(given, xp.bool)
             if is_concretely_true(xp.any(given != xp.astype(token, given.dtype))):
                 what = "hold 1 at tokens and 0 at padding"

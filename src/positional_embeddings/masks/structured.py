@@ -8,8 +8,8 @@ from operator import or_
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import is_compiling
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Array, host
 from positional_embeddings._core.positions import (
     farthest_position,
@@ -276,7 +276,7 @@ class GlobalMask(Mask):
     def _is_global(self, points: Points) -> Any:
         """Tell which positions are those of global tokens."""
         xp, tokens = points.xp, points.in_library(self.indices)
-        if self._ranges is None or points.ranges is None or is_compiling(tokens):
+        if self._ranges is None or points.ranges is None or library_of(tokens).is_compiling(tokens):
             return xp.any(points.values == tokens, axis=-1, keepdims=True)
         positions = positions_of_ranges(points.ranges, host, "cpu")
         found = host.isin(positions, self.indices)

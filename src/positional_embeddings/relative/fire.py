@@ -3,8 +3,9 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
-from positional_embeddings._core import capabilities, checks, namespace
+from positional_embeddings._core import checks, namespace, values
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Device, Dtype, Namespace
 from positional_embeddings._core.weights import array_field
 from positional_embeddings.relative import positions
@@ -22,7 +23,7 @@ def _number_or_array(name: str, value: Any) -> Any:
     if namespace.is_real_number(value) or getattr(value, "shape", None) != ():
         return checks.positive_number(name, value)
     checks.real(name, value, namespace.namespace_of(**{name: value}))
-    if capabilities.is_concretely_true(value <= 0):
+    if values.is_concretely_true(value <= 0):
         raise wrong_value(name, "be a positive finite number", float(value))
     return value
 
@@ -98,12 +99,12 @@ class FIREBias(positions.Bias):
         ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * start)
         hidden = ratio[..., None] * w1 + b1
         hidden = xp.maximum(hidden, xp.zeros_like(hidden))
-        with capabilities.without_autocast(hidden):
+        with library_of(hidden).without_autocast(hidden):
             return xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
 
 
 def _as_array(value: Any, dtype: Dtype, on: Device, xp: Namespace) -> Any:
     # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
-    if capabilities.records_gradients(value):
+    if library_of(value).records_gradients:
         return xp.astype(value, dtype, copy=False, device=on)
     return xp.asarray(value, dtype=dtype, device=on)

@@ -4,10 +4,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.capabilities import many_chunks, on_given_device
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of_namespace
 from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings._core.positions import Span, position_array, resolve_positions
+from positional_embeddings._core.values import on_given_device
 from positional_embeddings._core.weights import WeightedLayer
 
 
@@ -59,7 +60,7 @@ def subtract_positions(query: Any, key: Any, xp: Namespace) -> Any:
     if real:
         dtype = xp.result_type(*(namespace.compute_dtype(kind, xp) for kind in real))
         query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
-    with many_chunks(xp):
+    with library_of_namespace(xp).without_chunk_warnings():
         return key[None, ...] - query[:, None, ...]
 
 
@@ -97,7 +98,7 @@ def relative_positions_of_spans(
             relative = keys.shifted(-start).positions(xp, device, dtype=kind)[None, :]
     if relative is None:
         query, key = (span.positions(xp, device, dtype=kind) for span in (queries, keys))
-        with many_chunks(xp):
+        with library_of_namespace(xp).without_chunk_warnings():
             relative = key[None, :] - query[:, None]
     return xp.astype(relative, dtype, copy=False)
 

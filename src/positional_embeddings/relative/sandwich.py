@@ -5,8 +5,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import without_autocast
 from positional_embeddings._core.checks import FeatureCount, PositiveNumber
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Dtype, Namespace, device_of, widest_float
 from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
 from positional_embeddings.relative.positions import Bias, real_relative_positions
@@ -65,7 +65,7 @@ class SandwichBias(Bias):
         )
         # (seq, dim), or (batch, seq, dim)
         of_query, of_key = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in encodings)
-        with without_autocast(of_query):
+        with library_of(of_query).without_autocast(of_query):
             product = of_query @ xp.matrix_transpose(of_key)
         product = xp.permute_dims(product, (1, 2, 0)) if product.ndim == 3 else product
         ratios = [self.num_heads / (8 * h) for h in range(1, self.num_heads + 1)]

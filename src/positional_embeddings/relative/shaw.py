@@ -4,8 +4,8 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
 from positional_embeddings._core import checks
-from positional_embeddings._core.capabilities import bounded
 from positional_embeddings._core.checks import AxisLength, FeatureCount, PositiveNumber
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Device, Dtype, Namespace
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
 from positional_embeddings.relative.positions import Bias, subtract_positions
@@ -78,5 +78,5 @@ class RelativePE(Bias):
         relative = subtract_positions(query, key, xp)
         checks.signed_integers("query_positions", relative, xp)
         most = self.max_distance
-        rows = bounded(relative, -most, most, xp) + most
+        rows = library_of(relative).clip(relative, -most, most, xp) + most
         return take_entries(self.embeddings, rows, 0, xp)

@@ -5,9 +5,10 @@ from functools import lru_cache
 from math import exp, log, prod
 from typing import Any
 
-from positional_embeddings._core import capabilities, checks, namespace
+from positional_embeddings._core import checks, namespace
 from positional_embeddings._core.checks import FeatureCount, PositiveNumber
 from positional_embeddings._core.errors import wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import ArrayT, Device, Dtype, Namespace
 from positional_embeddings._core.weights import normal, set_weights, take_entries, weight
 from positional_embeddings.relative.positions import Bias, subtract_positions
@@ -110,11 +111,11 @@ def _bucket_index(
     last, on = limits[-1], namespace.device_of(relative)
     dtype = namespace.default_integer(xp, on)
     relative = xp.astype(relative, dtype, copy=False)
-    if capabilities.is_chunked(relative) or prod(relative.shape) <= 2 * last + 1:
+    if library_of(relative).is_chunked or prod(relative.shape) <= 2 * last + 1:
         return _buckets(relative, limits, xp, bidirectional=bidirectional), None
     few = xp.arange(-last, last + 1, dtype=dtype, device=on)
     buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
-    return capabilities.bounded(relative, -last, last, xp) + last, buckets
+    return library_of(relative).clip(relative, -last, last, xp) + last, buckets
 
 
 def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
@@ -124,7 +125,7 @@ def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirecti
     before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
     after = [limit for limit in limits if bidirectional and limit <= info.max]
     starts = xp.asarray([*before, *after], dtype=relative.dtype, device=on)
-    from_query = capabilities.search_sorted(starts, relative, xp, side="right") - len(before)
+    from_query = library_of(starts).searchsorted(starts, relative, xp, side="right") - len(before)
     return xp.where(from_query > 0, from_query + len(limits) + 1, -from_query)
 
 

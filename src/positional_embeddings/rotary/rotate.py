@@ -6,8 +6,9 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from positional_embeddings._core import axes, capabilities, checks, memory, namespace
+from positional_embeddings._core import axes, checks, memory, namespace
 from positional_embeddings._core.errors import shown, wrong_value
+from positional_embeddings._core.library import library_of
 from positional_embeddings._core.namespace import Array, ArrayT, Namespace, host
 from positional_embeddings.angles.tables import double_tables
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
@@ -184,18 +185,20 @@ def rotate(
 
     `out` has been checked; it may be `x`.
     """
-    if not capabilities.supports_inplace(x, cos, sin):
-        rotated_whole = _rotate_chunks if capabilities.is_chunked(x) else _rotate_traced
+    if not library_of(x).supports_inplace(x, cos, sin):
+        rotated_whole = _rotate_chunks if library_of(x).is_chunked else _rotate_traced
         whole: ArrayT = rotated_whole(x, cos, sin, axis, layout, xp)
         return whole if out is None else _write_to(out, whole)
-    if out is not None and any(capabilities.shares_memory(out, array) for array in (x, cos, sin)):
+    if out is not None and any(
+        library_of(out).shares_memory(out, array) for array in (x, cos, sin)
+    ):
         return _write_to(out, rotate(x, cos, sin, axis, layout, xp, kernel=kernel))
     is_pair = namespace.is_complex(x.dtype)
     rotated = cos.shape[axis] * (1 if is_pair else 2)
     if out is None and kernel is None and rotated == x.shape[axis]:
         if is_pair and 8 * prod(cos.shape) <= prod(x.shape):
             return xp.astype(x * _phasors(cos, sin, x.dtype, xp), x.dtype, copy=False)  # type: ignore[no-any-return]
-        if capabilities.is_host_array(x) and use_doubled_tables(x, axis, rotated, layout):
+        if namespace.is_host_array(x) and use_doubled_tables(x, axis, rotated, layout):
             return rotate_with_doubled(x, *double_tables(cos, sin, xp, axis), axis, xp)
     target = xp.empty_like(x) if out is None else out
     if kernel is not None:
@@ -257,7 +260,7 @@ def _rotate_blocks(
 
 def _repeated(table: Any, block: Any, xp: Namespace) -> Any:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
-    if table.shape == block.shape or not capabilities.is_host_array(block):
+    if table.shape == block.shape or not namespace.is_host_array(block):
         return table
     repeated = xp.empty_like(block, dtype=table.dtype)
     repeated[...] = table
@@ -286,12 +289,12 @@ def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
     """
     shape = (*x.shape[:axis], table.shape[axis], *x.shape[axis + 1 :])
     most = HOST_BLOCK
-    if prod(shape) > most and not capabilities.on_the_host(x):
+    if prod(shape) > most and not library_of(x).is_on_host(x):
         most = ACCELERATOR_BLOCK
     if prod(shape) <= most:
         yield tuple([slice(0, n) for n in shape]), ...
         return
-    strides = capabilities.strides_of(x)
+    strides = library_of(x).strides(x)
     order = list(range(x.ndim))
     if strides is not None:
         order.sort(key=lambda a: -strides[a])
@@ -315,16 +318,16 @@ def _features(
 
 def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
     """Rotate each chunk in one task; the features become one chunk."""
-    chunks = capabilities.chunks_of(x)
+    chunks = library_of(x).chunks(x)
     others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
     if not all(checks.is_known(n) for lengths in others.values() for n in lengths):
         return _rotate_traced(x, cos, sin, axis, layout, xp)
-    x = capabilities.rechunked(x, {axis: (x.shape[axis],)})
-    chunks = capabilities.chunks_of(x)
+    x = library_of(x).rechunk(x, {axis: (x.shape[axis],)})
+    chunks = library_of(x).chunks(x)
     others[axis] = (cos.shape[axis],)
-    tables = (capabilities.rechunked(table, others) for table in (cos, sin))
+    tables = (library_of(table).rechunk(table, others) for table in (cos, sin))
     rotate_chunk = partial(_rotate_chunk, axis=axis, layout=layout)
-    return capabilities.map_chunks(rotate_chunk, x, *tables, chunks=chunks, dtype=x.dtype)
+    return library_of(x).map_chunks(rotate_chunk, x, *tables, chunks=chunks, dtype=x.dtype)
 
 
 def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:

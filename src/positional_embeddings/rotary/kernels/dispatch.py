@@ -1,7 +1,7 @@
 """Rotation in one pass over memory: which kernel an array gets, and on which threads.
 
 The kernels are the only modules that know a library by name, other than `_core.namespace` and
-`_core.capabilities`. Numba is imported on first use.
+`_core.libraries`. Numba is imported on first use.
 
 Numba's own threads are not used: its OpenMP layer kills a forked child process, and its
 workqueue layer aborts the process if two threads call it at a time. A kernel runs on one

@@ -1,0 +1,1 @@
+"""What is known of each array library: one class a library."""

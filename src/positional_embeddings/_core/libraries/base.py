@@ -1,0 +1,209 @@
+"""What every array library has: the safe answers, for a library that is not known.
+
+Its arrays are never written to, never read, and never kept for another call.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import array_namespace
+from array_api_compat import device as _device
+
+
+class Loops(NamedTuple):
+    """Control flow of a library that compiles, where a loop of Python would be unrolled."""
+
+    # From a function of (state, element), a first state, and arrays whose first axis it goes
+    # along, to the last state and what the function returned beside it. What it computes on the
+    # way is computed again for a gradient, and not kept.
+    scan: Any
+    cond: Any  # of a 0-d condition, two functions, and their arguments
+
+
+class Library:
+    """An array library: what it can do beyond the Array API standard, and where it departs."""
+
+    can_write = False  # parts of an array can be assigned
+    takes_out = False  # element-wise functions take `out=`
+    keeps_tables = False  # an array made in one call may serve another one
+    reads_values = False  # values can be read at once, outside a trace
+    shows_tracing = False  # an array of a trace has a type of its own
+    has_fmod = False  # there is a remainder that is never rounded
+    compiles_kernels = False  # `ElementwiseKernel` compiles what is computed of an element
+    multiplies_copies = False  # batched products copy what is transposed or broadcast
+    is_chunked = False  # arrays are computed later, chunk by chunk
+    records_gradients = False  # operations are recorded, to be differentiated
+    needs_elements = False  # it fails, or is wrong, where an array has no elements
+
+    def namespace(self, xp: Any) -> Any:
+        """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
+        return xp
+
+    # Where an array is, and whether its values are there.
+
+    def single_device(self, array: Any) -> Any:
+        """Return the device of an array; None in a trace, or over several devices."""
+        try:
+            return _device(array)
+        except AttributeError:
+            return None
+
+    def device(self, array: Any) -> Any:
+        """Return the device to make arrays on that meet this one; None leaves it to the library."""
+        return self.single_device(array)
+
+    def is_on_host(self, array: Any) -> bool:
+        """Tell whether an array is in the memory of the host."""
+        return "cpu" in str(self.single_device(array)).lower()
+
+    def is_compiling(self, array: Any) -> bool:  # noqa: ARG002
+        """Tell whether what is called with an array is compiled by PyTorch."""
+        return False
+
+    def is_readable(self, array: Any) -> bool:  # noqa: ARG002
+        """Tell whether the values of an array are there to be read, as far as its type shows."""
+        return self.reads_values
+
+    def to_numpy(self, array: Any) -> Any:
+        """Return an array of a dtype that NumPy has; a chunked library has to compute it."""
+        try:
+            return np.asarray(array)
+        except (RuntimeError, TypeError):  # it is on another device
+            return np.from_dlpack(array, device="cpu")
+
+    # Memory.
+
+    def supports_inplace(self, *arrays: Any) -> bool:  # noqa: ARG002
+        """Tell whether a result of these arrays may be written part by part."""
+        return self.can_write
+
+    def strides(self, array: Any) -> tuple[int, ...] | None:
+        """Return the distance of neighbours on each axis; None if the library does not say."""
+        strides = getattr(array, "strides", None)
+        return None if strides is None else tuple(map(abs, strides))
+
+    def shares_memory(self, array: Any, other: Any) -> bool:
+        """Tell whether writing to an array may change what is still to be read of another.
+
+        It cannot if both are the same numbers in the same places, and may if the library does
+        not say.
+        """
+        may_share = getattr(array_namespace(array), "may_share_memory", None)
+        if may_share is None or array is other:
+            return array is not other
+        return bool(may_share(array, other)) and self._place(array) != self._place(other)
+
+    def _place(self, array: Any) -> Any:
+        """Return address, shape and strides as one object."""
+        interface = getattr(array, "__array_interface__", None)
+        return interface or array.__cuda_array_interface__
+
+    # Functions that a library computes faster, or wrongly, as the standard spells them.
+
+    def exp_into(self, x: Any, xp: Any) -> Any:
+        """Return the exponential, written to `x` itself if the library can."""
+        return xp.exp(x, out=x) if self.takes_out else xp.exp(x)
+
+    def fill(self, x: Any, mask: Any, value: float, xp: Any) -> Any:
+        """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
+        return xp.where(mask, value, x)
+
+    def clip(self, x: Any, least: float, most: float | None, xp: Any) -> Any:
+        """Return `x` within bounds; None is no bound."""
+        return xp.maximum(x if most is None else xp.minimum(x, most), least)
+
+    def remainder(self, x: Any, divisor: Any, xp: Any) -> Any:
+        """Return what a positive divisor leaves of `x`, with its sign, without rounding."""
+        if self.has_fmod:
+            return xp.fmod(x, divisor)
+        return xp.sign(x) * xp.remainder(xp.abs(x), divisor)
+
+    def reshape(self, x: Any, shape: tuple[int, ...], xp: Any) -> Any:
+        """Return an array in another shape, with or without elements."""
+        return xp.reshape(x, shape)
+
+    def searchsorted(self, ordered: Any, values: Any, xp: Any, side: str = "left") -> Any:
+        """Return where values stand in an ordered array, in the dtype of the values."""
+        return xp.astype(xp.searchsorted(ordered, values, side=side), values.dtype, copy=False)
+
+    # Chunks: an array of a library without them is one chunk.
+
+    def chunks(self, x: Any) -> tuple[tuple[Any, ...], ...]:
+        """Return the lengths of the chunks on each axis, NaN where dask does not know them."""
+        return tuple((n,) for n in x.shape)
+
+    def rechunk(self, x: Any, chunks: Mapping[int, tuple[int, ...]]) -> Any:  # noqa: ARG002
+        """Return an array with these chunks on some axes; axes of length 1 stay."""
+        return x
+
+    def map_chunks(
+        self,
+        function: Callable[..., Any],
+        *arrays: Any,
+        chunks: tuple[tuple[Any, ...], ...],
+        dtype: Any,  # noqa: ARG002
+        numbered: bool = False,
+    ) -> Any:
+        """Return what a function makes of the chunks in the same place of arrays.
+
+        The arrays have as many axes as `chunks`, the chunks of the result. On each axis they have
+        as many chunks as it, or one. The function gets the chunks, arrays of NumPy or CuPy or
+        whatever they are, in one task for each; if `numbered`, also the numbers of the chunk on all
+        axes, as its parameter `block_id`.
+        """
+        return function(*arrays, **({"block_id": (0,) * len(chunks)} if numbered else {}))
+
+    def arange_for_pairs(
+        self,
+        start: int,
+        stop: int,
+        values_per_pair: int,  # noqa: ARG002
+        dtype: Any,
+        device: Any,
+        xp: Any,
+    ) -> Any:
+        """Return integers for one axis of an array of pairs, in chunks of it if the library has.
+
+        `values_per_pair` is the number of values of each pair, such as the number of heads.
+        """
+        return xp.arange(start, stop, dtype=dtype, device=device)
+
+    # Contexts.
+
+    def without_chunk_warnings(self) -> Any:
+        """Return a context without warnings of many chunks, as pairs of positions have."""
+        return nullcontext()
+
+    def without_autocast(self, x: Any) -> Any:  # noqa: ARG002
+        """Return a context in which products have the dtype of their operands."""
+        return nullcontext()
+
+    def current_device(self, device: Any, xp: Any) -> Any:  # noqa: ARG002
+        """Return a context in which the library computes on a device."""
+        return nullcontext()
+
+    def current_stream(self, xp: Any) -> Any:  # noqa: ARG002
+        """Return what distinguishes the stream that the library computes on, if it has streams."""
+        return None
+
+    # Training and compiling.
+
+    def is_trained(self, array: Any) -> bool:  # noqa: ARG002
+        """Tell whether an array is a parameter, or gets a gradient."""
+        return False
+
+    def loops(self, xp: Any) -> Loops | None:  # noqa: ARG002
+        """Return the loops of the library if what is called now is compiled."""
+        return None
+
+
+class Forwarding:
+    """A namespace that has the names of a library, but for those that it defines itself."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
