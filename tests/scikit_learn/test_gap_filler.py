@@ -450,10 +450,39 @@ ERRORS = {
     ),
     "name": (
         lambda: GapFiller(positions=["time"]).fit(np.ones((3, 2))),
+        TypeError,
+        r"`positions\[0\]` must be an integer for columns without names, got 'time'",
+    ),
+    "index of text": (
+        lambda: GapFiller(positions="index").fit(frame_at(["a", "b", "c"])),
+        TypeError,
+        "`X.index` must hold numbers or times, got (object|str)",
+    ),
+    "index out of order": (
+        lambda: GapFiller().fit(frame_at(np.array([3, 1, 2], dtype="datetime64[s]"))),
         ValueError,
-        r"`positions\[0\]` must be one of \[\], got 'time'",
+        '`positions` must be "index" for a table whose times are out of order, got None',
     ),
 }
+
+
+def frame_at(index):
+    import pandas as pd
+
+    return pd.DataFrame({"y": [1.0, np.nan, 2.0]}, index=index)
+
+
+def test_a_season_on_a_high_level():
+    """What is filled moves with the level, to the rounding of the level."""
+    day = np.arange(600)
+    y = np.sin(2 * np.pi * day / 30) + np.random.default_rng(0).normal(0, 0.1, 600)
+    y[[*range(100, 120), *range(300, 330)]] = np.nan
+    expected = GapFiller().fit_transform(y[:, None])
+    for level in (1e6, 1e10, 1e12):
+        filled = GapFiller().fit_transform(y[:, None] + level)
+        np.testing.assert_allclose(filled - level, expected, atol=1e-14 * level + 1e-6)
+    filled = GapFiller().fit_transform(y[:, None] * 1e-200)
+    np.testing.assert_allclose(filled * 1e200, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ERRORS)

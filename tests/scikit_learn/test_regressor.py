@@ -251,9 +251,74 @@ def test_repeated_measurements_tell_of_the_noise():
     x = np.repeat(np.arange(10.0), 50)[:, None]
     model = AttentionRegressor().fit(x, rng.standard_normal(500))
     assert model.noise_std_ == pytest.approx(1, rel=0.08)
-    alone = AttentionRegressor().fit(np.zeros((50, 1)), rng.standard_normal(50))
-    assert alone.noise_std_ == pytest.approx(1, rel=0.3)
-    assert np.isnan(alone.loo_error_)
+    y = rng.standard_normal(50)
+    alone = AttentionRegressor().fit(np.zeros((50, 1)), y)
+    assert alone.noise_std_ == pytest.approx(np.std(y, ddof=1))
+    left_out = (y.sum() - y) / 49
+    np.testing.assert_allclose(alone.predict_left_out(), left_out)
+    assert alone.loo_error_ == pytest.approx(np.sqrt(np.mean((y - left_out) ** 2)))
+
+
+PLACES = {
+    "weekday": (7, 500, lambda x: 3.0 * (x > 4), 1.0),
+    "dose": (6, 48, lambda x: 3 * x / (x + 2), 0.3),
+    "wave": (11, 150, lambda x: 3 * np.sin(x), 0.5),
+    "treatment": (2, 200, lambda x: 10.0 * x, 1.0),
+    "hour": (24, 2000, lambda x: 2 * np.exp(-((x - 8) ** 2) / 2), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_repeated_places(name):
+    """A jump between places is no noise, and the mean of a place no worse than its own mean."""
+    count, n, function, noise = PLACES[name]
+    rng = np.random.default_rng(0)
+    places = np.arange(count)[:, None]
+    errors, of_means, noises, covered = [], [], [], []
+    for _ in range(5):
+        x = rng.permutation(np.arange(n) % count)
+        y = function(x) + rng.normal(0, noise, n)
+        model = AttentionRegressor().fit(x[:, None], y)
+        mean, std = model.predict(places, return_std=True)
+        truth = function(places[:, 0])
+        errors.append((mean - truth) ** 2)
+        of_means.append((np.bincount(x, y) / np.bincount(x) - truth) ** 2)
+        noises.append(model.noise_std_)
+        new = truth + rng.normal(0, noise, (200, count))
+        covered.append(np.abs(new - mean) < 1.96 * std)
+    assert np.mean(errors) < 1.15 * np.mean(of_means)
+    assert np.mean(noises) == pytest.approx(noise, rel=0.1)
+    assert 0.9 < np.mean(covered) < 0.99
+
+
+@pytest.mark.parametrize("local_linear", [True, False])
+def test_one_of_repeated_measurements_is_left_out(local_linear):
+    """Means of places with equal weights, as a loop over measurements predicts them."""
+    rng = np.random.default_rng(0)
+    x = np.array([0.0, 0, 0, 1, 1.5, 1.5, 4, 4, 4, 4])[:, None]
+    y = rng.standard_normal(10)
+    model = AttentionRegressor(GaussianKernel(0.8), local_linear=local_linear).fit(x, y)
+    case = bell, scaled(0.8), local_linear
+    expected = []
+    for i in range(10):
+        rest = np.arange(10) != i
+        places, at = np.unique(x[rest, 0], return_inverse=True)
+        counts = np.bincount(at)
+        # The weight of a place with one measurement less, as a share of that of the others.
+        weights = weights_at(x[i], places[:, None], case, counts)
+        expected.append(weights @ (np.bincount(at, y[rest]) / counts))
+    np.testing.assert_allclose(model.predict_left_out(), expected, atol=1e-12)
+    errors = y - expected
+    assert model.loo_error_ == pytest.approx(np.sqrt(np.mean(errors**2)))
+
+
+def test_samples_at_one_phase():
+    """Daily samples, and a kernel of half a day."""
+    x, y = np.arange(20.0)[:, None], np.sin(np.arange(20.0))
+    model = AttentionRegressor(PeriodicKernel(0.5, 0.1)).fit(x, y)
+    mean, std = model.predict([[3.0]], return_std=True)
+    assert mean == pytest.approx(y.mean())
+    assert std == pytest.approx(y.std(ddof=1), rel=0.1)
 
 
 def scales_of_time():
@@ -362,6 +427,54 @@ def test_a_period_of_the_calendar_follows_a_clock(period):
         score = (np.cos(2 * np.pi * (phase - p)) - 1) / width**2
         weight = np.exp(score - score.max())
         assert mean == pytest.approx(weight @ y / weight.sum(), abs=1e-5)
+
+
+def test_clocks_are_those_of_the_columns():
+    import pandas as pd
+
+    zone = "Europe/Zurich"
+    aware = pd.DataFrame({"t": pd.date_range("2024-03-01", "2024-05-01", freq="h", tz=zone)})
+    hour = aware.t.dt.hour.to_numpy()
+    model = AttentionRegressor(PeriodicKernel("day", "10min")).fit(aware, hour)
+    assert str(model.kernel_.time_zone) == zone
+    np.testing.assert_allclose(model.predict(aware), hour, atol=0.01)
+    utc = aware.assign(t=aware.t.dt.tz_convert("UTC"))
+    np.testing.assert_allclose(model.predict(utc), hour, atol=0.01)
+    wall = aware.assign(t=aware.t.dt.tz_localize(None))
+    message = "have times as in `fit`, in column 0 with a zone, got them in column 0"
+    with pytest.raises(ValueError, match=message):
+        model.predict(wall)
+    on_wall = AttentionRegressor(PeriodicKernel("day", "10min")).fit(wall, hour)
+    np.testing.assert_allclose(on_wall.predict(wall), hour, atol=0.01)
+    kernel = PeriodicKernel("day", time_zone=zone)
+    with pytest.raises(ValueError, match="have times with a zone where `time_zone` is given"):
+        AttentionRegressor(kernel).fit(wall, hour)
+    early = pd.DataFrame({"t": pd.Series(np.array(["0001-01-01"] * 2, dtype="M8[s]"))})
+    early = early.assign(t=early.t.dt.tz_localize("UTC"))
+    kernel = PeriodicKernel("day", time_zone="America/New_York")
+    with pytest.raises(ValueError, match="`time_zone` must keep the times of `X` within the years"):
+        AttentionRegressor(kernel).fit(early, [0.0, 1.0])
+
+
+def test_a_sample_far_from_all_others_does_not_widen_the_kernel():
+    """As the fill value of a file."""
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 10, 200))
+    y = np.sin(x) + rng.normal(0, 0.1, 200)
+    for far in (1e3, 1e12, 9.96921e36):
+        model = AttentionRegressor().fit(np.append(x, far)[:, None], np.append(y, 0.0))
+        error = model.predict(x[:, None]) - np.sin(x)
+        assert np.sqrt(np.mean(error**2)) < 0.06
+
+
+def test_extreme_weights():
+    x, y = samples(1)
+    expected = AttentionRegressor().fit(x, y).predict(x)
+    for weight in (1e308, 5e-324):
+        model = AttentionRegressor().fit(x, y, np.full(len(y), weight))
+        np.testing.assert_allclose(model.predict(x), expected, rtol=1e-12)
+    apart = 10.0 ** np.linspace(-200, 200, len(y))
+    assert np.isfinite(AttentionRegressor().fit(x, y, apart).predict(x)).all()
 
 
 def test_a_time_zone_needs_a_period_of_the_calendar():
@@ -579,7 +692,7 @@ def test_spans_of_every_unit_are_days(unit):
     length = length or Fraction(1, 10 ** {"ns": 9, "ps": 12, "fs": 15, "as": 18}[unit])
     ticks = [-(2**63) + 1, -5, 0, 1, 2**63 - 1]
     days, kinds = with_days(np.asarray(ticks).astype(f"timedelta64[{unit}]")[:, None])
-    assert kinds == [True]
+    assert [kind.is_time for kind in kinds] == [True]
     expected = [float(tick * Fraction(length, 86_400)) for tick in ticks]
     np.testing.assert_allclose(days[:, 0], expected, rtol=2**-51)
 
@@ -804,7 +917,7 @@ ERRORS = {
     "one column": (
         lambda: fitted(SphereKernel(1.0), x=np.zeros((4, 1))),
         ValueError,
-        r"`columns\[1\]` must be 0 to 0, got 1",
+        "`X` must have a latitude and a longitude for a SphereKernel, got 1 column",
     ),
     "period": (lambda: fitted(PeriodicKernel(0.0)), ValueError, "`period` must be a positive"),
     "part": (
@@ -829,8 +942,8 @@ ERRORS = {
     ),
     "column's name": (
         lambda: fitted(GaussianKernel(1.0, columns=["day"])),
-        ValueError,
-        r"`columns\[0\]` must be one of \[None, None\], got 'day'",
+        TypeError,
+        r"`columns\[0\]` must be an integer for columns without names, got 'day'",
     ),
     "span for numbers": (
         lambda: fitted(length_scale="30D"),
@@ -850,7 +963,51 @@ ERRORS = {
     "groups": (
         lambda: AttentionRegressor().fit(np.ones((3, 1)), np.ones(3), groups=[1, 1, 1]),
         ValueError,
-        "`groups` must have a label for each of 3 samples, and two or more different ones, got 1",
+        "`groups` must have two or more different labels, got one",
+    ),
+    "shape of groups": (
+        lambda: AttentionRegressor().fit(np.ones((3, 1)), np.ones(3), groups=np.ones((3, 2))),
+        ValueError,
+        r"`groups` must have a label for each of 3 samples, got shape \(3, 2\)",
+    ),
+    "missing groups": (
+        lambda: AttentionRegressor().fit(np.ones((2, 1)), np.ones(2), groups=[1.0, np.nan]),
+        ValueError,
+        "`groups` must have no missing labels, got None or NaN",
+    ),
+    "types of groups": (
+        lambda: AttentionRegressor().fit(
+            np.ones((2, 1)), np.ones(2), groups=np.array(["a", 1], dtype=object)
+        ),
+        TypeError,
+        "`groups` must have labels of one type, got several types",
+    ),
+    "text for weights": (
+        lambda: fitted(weight=["a", "b", "c", "d"]),
+        TypeError,
+        "`sample_weight` must hold numbers, got <U1",
+    ),
+    "text for dates": (
+        lambda: AttentionRegressor().fit(np.array([["2024-01-01"], ["2024-01-02"]]), [1.0, 2.0]),
+        TypeError,
+        "`X` must hold numbers or dates, got text, '2024-01-01'",
+    ),
+    "dates for y": (
+        lambda: AttentionRegressor().fit(
+            np.ones((2, 1)), np.array(["2024", "2025"], dtype="datetime64[D]")
+        ),
+        TypeError,
+        r"`y` must hold numbers, got datetime64\[D\]",
+    ),
+    "large y": (
+        lambda: AttentionRegressor().fit(np.ones((2, 1)), [1.0, 1e160]),
+        ValueError,
+        r"`y` must be within 1e\+150 of 0, got 1e\+160 or beyond",
+    ),
+    "narrow": (
+        lambda: fitted(GaussianKernel(1e-200)),
+        ValueError,
+        r"`X` must be within 1e\+150 widths of the kernel from 0, got more",
     ),
     "both": (
         lambda: AttentionRegressor(leave_out=1.0).fit([[1], [2]], [1, 2], groups=[1, 2]),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from datetime import date, datetime, tzinfo
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
@@ -109,7 +110,7 @@ def utc_of(name: str, values: Any) -> HostArray:
 
 def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
     """Return a column of dates on the clock of a zone, of their own if None, and in UTC."""
-    utc, own = utc_of(name, dates), _zone_of(dates)
+    utc, own = utc_of(name, dates), zone_of(dates)
     if own is None:
         return Times(utc, utc, None)
     key = getattr(zone, "key", None)
@@ -121,18 +122,19 @@ def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
         wall = utc_of(name, local.dt.replace_time_zone(None))
     else:  # of Python, or of polars in a zone that has no name
         wall = utc + _ahead_of_utc(name, dates, zone)
-    return Times(wall, utc, own if zone is None else str(zone))
+    return Times(wall, utc, str(own if zone is None else zone))
 
 
-def _zone_of(dates: Any) -> str | None:
-    """Return the name of the time zone of a column of dates."""
+def zone_of(dates: Any) -> tzinfo | None:
+    """Return the time zone of a column of dates."""
     dtype = dates.dtype
     if getattr(dtype, "kind", None) == "M":
-        return str(dates.dt.tz) if "," in str(dtype) else None
+        return dates.dt.tz if "," in str(dtype) else None
     if str(dtype).startswith("Date"):
-        return getattr(dtype, "time_zone", None)
+        name = getattr(dtype, "time_zone", None)
+        return None if name is None else ZoneInfo(name)
     zones = (getattr(value, "tzinfo", None) for value in dates)
-    return next((str(zone) for zone in zones if zone is not None), None)
+    return next((zone for zone in zones if zone is not None), None)
 
 
 def _utc_of_objects(name: str, objects: HostArray) -> HostArray:

@@ -4,7 +4,7 @@ Tables of pandas and polars are read by their own methods, so that neither is im
 """
 
 from datetime import tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from positional_embeddings._core import checks
@@ -16,7 +16,16 @@ from positional_embeddings.coordinates.dates import (
     holds_spans,
     is_date,
     is_missing,
+    zone_of,
 )
+
+
+class Column(NamedTuple):
+    """A column that regressors and kernels see as numbers."""
+
+    name: str | None
+    is_time: bool  # in days, since 1970-01-01 UTC or as spans
+    zone: tzinfo | None  # in which its dates were
 
 
 def as_table(x: Any) -> Any:
@@ -93,6 +102,8 @@ def with_columns(table: Any, columns: dict[int, HostArray]) -> Any:
 def index_of(name: str, column: Any, names: list[Any], n_columns: int) -> int:
     """Return the index of a column from its name or index."""
     if isinstance(column, str):
+        if not any(isinstance(own, str) for own in names):
+            raise wrong_type(name, "be an integer for columns without names", shown(column))
         if column not in names:
             raise wrong_value(name, f"be one of {names}", shown(column))
         return names.index(column)
@@ -115,12 +126,12 @@ def time_zone_of(time_zone: Any) -> tzinfo | None:
         raise wrong_value("time_zone", what, shown(time_zone)) from None
 
 
-def with_days(x: Any) -> tuple[Any, list[bool]]:
-    """Return a table with times as days since 1970-01-01 UTC, and which columns were times.
+def with_days(x: Any) -> tuple[Any, list[Column]]:
+    """Return a table with times as days since 1970-01-01 UTC, and its columns if any are times.
 
     Spans of time become days; anything else is returned as it came.
     """
-    table, days = as_table(x), {}
+    table, days, columns = as_table(x), {}, []
     of_dates = columns_of_dates(table)
     names = getattr(table, "columns", [f"x{j}" for j in range(len(of_dates))])
     for j, is_date_column in enumerate(of_dates):
@@ -129,18 +140,21 @@ def with_days(x: Any) -> tuple[Any, list[bool]]:
             days[j] = days_of(name, column)
         if is_date_column and host.isnan(days[j]).any():
             raise wrong_value(name, "have no missing times", "NaT")
+        columns.append(Column(names[j], j in days, zone_of(column) if is_date_column else None))
     if not days:
         return table, []
-    is_time = [j in days for j in range(len(of_dates))]
     if isinstance(table, host.ndarray):
-        columns = [days.get(j, table[:, j]) for j in range(len(is_time))]
-        return host.stack([column.astype(host.float64) for column in columns], axis=1), is_time
-    return with_columns(table, days), is_time
+        numbers = [days.get(j, table[:, j]) for j in range(len(columns))]
+        return host.stack([n.astype(host.float64) for n in numbers], axis=1), columns
+    return with_columns(table, days), columns
 
 
-def check_times(name: str, is_time: list[bool], fitted: list[bool]) -> None:
-    """Check that the same columns hold times as in `fit`."""
-    if is_time != fitted:
-        names = [[f"column {j}" for j, t in enumerate(kinds) if t] for kinds in (fitted, is_time)]
-        expected, came = (" and ".join(found) or "no column" for found in names)
-        raise wrong_value(name, f"have times as in `fit`, in {expected}", f"them in {came}")
+def check_times(name: str, columns: list[Column], fitted: list[Column]) -> None:
+    """Check that the same columns hold times as in `fit`, with zones or without."""
+    expected, came = (
+        [f"column {j}{' with a zone' if c.zone else ''}" for j, c in enumerate(some) if c.is_time]
+        for some in (fitted, columns)
+    )
+    if expected != came:
+        what, got = (" and ".join(found) or "no column" for found in (expected, came))
+        raise wrong_value(name, f"have times as in `fit`, in {what}", f"them in {got}")

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.sklearn.columns import (
+    Column,
     check_times,
     column_of,
     index_of,
@@ -46,7 +47,10 @@ class KnownGaps:
 
     def __init__(self, places: HostArray, y: HostArray, wanted: HostArray, *, days: bool) -> None:
         self._x, at, counts = host.unique(places[:, 0], return_inverse=True, return_counts=True)
-        self._y = host.bincount(at, y) / counts
+        # A level apart, so that no season is lost in its rounding, and numbers with normal squares.
+        self._level = y.mean()
+        self._unit = abs(y - self._level).max() or 1.0
+        self._y = host.bincount(at, (y - self._level) / self._unit) / counts
         self._season = _find_season(self._x, self._y, _CALENDAR if days else ())
         found = self._find_gaps(wanted[:, 0])
         self._learned = {octave: self._learn(length) for octave, length, _ in found}
@@ -64,7 +68,8 @@ class KnownGaps:
             weights, variances = self._learned.get(octave) or self._learn(length)
             mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
             std[at] = host.sqrt(_inside(self._x, x[at]) @ variances)
-        return (mean, std) if return_std else mean
+        mean = self._level + self._unit * mean
+        return (mean, self._unit * std) if return_std else mean
 
     def _is_between(self, x: HostArray) -> HostArray:
         between: HostArray = (x >= self._x[0]) & (x < self._x[-1])
@@ -201,7 +206,7 @@ def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[
     span = float(x[-1] - x[0])
     step = max(float(host.median(host.diff(x))), span / (4 * x.size))
     lowest, highest = _CYCLES / span, 0.5 / step
-    left, least = _fit_season(season, x, y)[1], (_ROUNDED * float(host.linalg.norm(y))) ** 2
+    left, least = _fit_season(season, x, y)[1], _ROUNDED**2 * float(y @ y)
     for _ in range(_PERIODS):
         grid = host.bincount(host.round((x - x[0]) / step).astype(int), left)
         frequencies = host.fft.rfftfreq(_OVERSAMPLING * grid.size, step)
@@ -232,12 +237,12 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Parameters
     ----------
     estimator : regressor, optional
-        Copied for each column with gaps. If None, known gaps decide (see Notes), or an
-        `AttentionRegressor` of default options where positions are several columns.
+        Copied for each column with gaps. If None, gaps are filled as hidden gaps of the same length
+        are filled best (see Notes); with positions of several columns, by an `AttentionRegressor`.
     positions : sequence of int or str, or "index", optional
         Columns that say where the rows are, such as times or places; they have no gaps, and are
-        returned. "index" is the index of a pandas table, of one level. If None, rows follow one
-        another at equal steps, and row i of any table is at i.
+        returned. "index" is the index of a pandas table or series, of one level. If None, rows
+        follow one another at equal steps, whatever the index: row i of any table is at i.
 
     Attributes
     ----------
@@ -260,9 +265,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     Notes
     -----
-    For gaps of each octave of lengths, windows as long are hidden, 24 or 240 samples, whichever is
-    more, and candidates predict them: the straight line between the samples around a window; a
-    season; a season, and the straight line of what it leaves over; a season, and an
+    For gaps of each octave of lengths, windows of that length are hidden, at least 24 windows and
+    240 samples, and candidates predict them: the straight line between the samples around a window;
+    a season; a season, and the straight line of what it leaves over; a season, and an
     `AttentionRegressor` of that, 0.1, 0.5 and 2 lengths wide. Their weights are not negative, add
     up to 1, and have the least squared error in the windows. Gaps longer than half of the record
     are filled as gaps of half its length. Before the first sample and after the last one, a season
@@ -319,11 +324,11 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
             hint = " Pass AttentionRegressor(kernel)." if isinstance(estimator, Kernel) else ""
             raise wrong_type("estimator", "be a regressor", shown(estimator), hint)
-        self._is_time: dict[str, list[bool]] = {}
+        self._times: dict[str, list[Column]] = {}
         table = _as_frame(X)
         self._texts = _columns_of_text(table)
         values, places, at = self._read(table, reset=True)
-        days = any(map(any, self._is_time.values()))
+        days = any(column.is_time for columns in self._times.values() for column in columns)
         self.estimators_: list[Any] = []
         for j in range(values.shape[1]):
             if j in at or j in self._texts:
@@ -422,6 +427,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             ensure_all_finite="allow-nan",
         )
         if self.positions is None:
+            _check_order(X)
             places = host.arange(values.shape[0], dtype=host.float64)[:, None]
         elif isinstance(self.positions, str) and self.positions == "index":
             places = self._index(X)
@@ -440,13 +446,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             hint = " Fill each group on its own, or name the columns of positions."
             raise wrong_value("X.index", "have one level", f"{X.index.nlevels} levels", hint)
         rows = self._with_days("X.index", X.index.to_frame())
+        if rows.iloc[:, 0].dtype.kind not in "biuf":
+            raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
         places: HostArray = check_array(rows, dtype=host.float64, input_name="X.index")
         return places
 
     def _with_days(self, name: str, table: Any) -> Any:
         """Return a table with times as days, where `fit` saw times, too."""
-        table, is_time = with_days(table)
-        check_times(name, is_time, self._is_time.setdefault(name, is_time))
+        table, times = with_days(table)
+        check_times(name, times, self._times.setdefault(name, times))
         return table
 
     def _positions_at(self, n_columns: int) -> list[int]:
@@ -465,6 +473,15 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
 
 # Tables of pandas and polars.
+
+
+def _check_order(table: Any) -> None:
+    """Check that rows with times follow one another, where they are taken to."""
+    index: Any = getattr(table, "index", None)
+    is_time = getattr(getattr(index, "dtype", None), "kind", None) == "M"
+    if is_time and not index.is_monotonic_increasing:
+        what = 'be "index" for a table whose times are out of order'
+        raise wrong_value("positions", what, "None")
 
 
 def _as_frame(x: Any) -> Any:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from math import degrees, hypot, inf, pi, radians, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
@@ -20,7 +20,7 @@ from positional_embeddings.coordinates.calendar import DAY, cycles_of, is_timede
 from positional_embeddings.coordinates.cyclic import cyclic_encoding
 from positional_embeddings.coordinates.spans import listed, order_of_places, span_of
 from positional_embeddings.coordinates.sphere import spherical_encoding
-from positional_embeddings.sklearn.columns import index_of, time_zone_of
+from positional_embeddings.sklearn.columns import Column, index_of, time_zone_of
 
 LOO = "loo"
 
@@ -76,13 +76,6 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
         coordinates: HostArray = host.concatenate([f._encode(x) for f in self._factors()])
         return coordinates
-
-
-class Column(NamedTuple):
-    """What kernels know of a column."""
-
-    name: str | None
-    is_time: bool
 
 
 class Factor(Kernel):
@@ -230,7 +223,7 @@ class MaternKernel(_Radial):
         self.nu = nu
 
     def _resolve_scale(self, own: Sequence[Column]) -> None:
-        if self.nu not in (0.5, 1.5, 2.5):
+        if not is_real_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
             raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(self.nu))
         super()._resolve_scale(own)
 
@@ -250,8 +243,8 @@ class CompactKernel(_Radial):
     Parameters
     ----------
     length_scale, columns, local_linear
-        As of a `GaussianKernel`; samples from one length scale on weigh nothing, but where a query
-        has none within half a length scale.
+        As of a `GaussianKernel`. Samples beyond one length scale weigh nothing, unless a query has
+        no sample within half of one: then the kernel widens.
     """
 
     _is_gaussian = False
@@ -270,9 +263,14 @@ class CompactKernel(_Radial):
 
 
 def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> list[float]:
-    """Return Scott's length scales: standard deviations, smaller with more samples."""
+    """Return Scott's length scales: standard deviations, smaller with more samples.
+
+    A range of quartiles that is smaller counts, so that a sample far from all others does not.
+    """
     mean = host.average(x, axis=1, weights=weight, keepdims=True)
     deviations = host.sqrt(host.average((x - mean) ** 2, axis=1, weights=weight))
+    low, high = host.quantile(x, [0.25, 0.75], axis=1)
+    deviations = host.minimum(deviations, host.where(high > low, high - low, inf))
     count = weight.sum() ** 2 / (weight**2).sum()
     scales: list[float] = (count ** (-1 / (dimensions + 4)) * deviations).tolist()
     return scales
@@ -291,12 +289,14 @@ class PeriodicKernel(Factor):
         text such as "12h", and a number is in days. A part of the calendar is as long as that very
         day, month or year, on the clock of `time_zone`.
     length_scale : float, span of time or "loo", default "loo"
-        Width of the kernel, as of a `GaussianKernel`.
+        Width of the kernel, as of a `GaussianKernel`, relative to a period of mean length: 365.2425
+        days for "year".
     columns : sequence of int or str, optional
         Columns of the samples that it looks at; all if None.
     time_zone : str or tzinfo, optional
-        Zone such as "Europe/Zurich", whose clock a part of the calendar follows: 8 o'clock is then
-        the same phase in summer and in winter. UTC if None.
+        Zone such as "Europe/Zurich", whose clock a part of the calendar follows: 8 o'clock is the
+        same phase in summer and in winter. If None, the zone of the columns; times without a zone
+        are read as the clock shows them, and refused with `time_zone`.
 
     Examples
     --------
@@ -324,6 +324,12 @@ class PeriodicKernel(Factor):
         self.time_zone = time_zone_of(self.time_zone)
         if is_time and isinstance(period, str) and period in _DAYS:
             self.period = period
+            zones = [column.zone for column in own]
+            if self.time_zone is not None and None in zones:
+                what = "have times with a zone where `time_zone` is given"
+                hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
+                raise wrong_value("X", what, "times without a zone", hint)
+            self.time_zone = self.time_zone or zones[0]
         elif self.time_zone is not None:
             what = f"be None unless `period` is {' or '.join(map(repr, _DAYS))}, of times"
             raise wrong_value("time_zone", what, shown(self.time_zone))
@@ -371,8 +377,10 @@ class SphereKernel(Factor):
         self.columns = columns
 
     def _resolve(self, columns: Sequence[Column]) -> None:
+        if len(columns) < 2:
+            raise wrong_value("X", "have a latitude and a longitude for a SphereKernel", "1 column")
         is_given, names = self.columns is not None, [str(c.name) for c in columns]
-        self.columns = self.columns if is_given else list(range(max(2, len(columns))))
+        self.columns = self.columns if is_given else list(range(len(columns)))
         super()._resolve(columns)
         if is_given and len(self.columns) != 2:
             raise wrong_value("columns", "be a latitude and a longitude", self.columns)
@@ -454,7 +462,11 @@ def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
         return utc
     steps, at = host.unique(days * 86400 // _CLOCK_STEP, return_inverse=True)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    clocks = [(epoch + timedelta(seconds=_CLOCK_STEP * s)).astimezone(zone) for s in steps]
+    try:
+        clocks = [(epoch + timedelta(seconds=_CLOCK_STEP * s)).astimezone(zone) for s in steps]
+    except OverflowError:
+        what = "keep the times of `X` within the years 1 to 9999"
+        raise wrong_value("time_zone", what, shown(zone)) from None
     offsets = host.asarray([clock.utcoffset() for clock in clocks], dtype="timedelta64[us]")
     utc += offsets[at].reshape(days.shape)
     return utc

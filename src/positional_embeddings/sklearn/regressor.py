@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
+from functools import cached_property
 from itertools import product
 from math import inf, isinf, log2, nan
 from typing import Any, NamedTuple
@@ -21,10 +22,10 @@ from positional_embeddings._core.namespace import (
     to_host,
     widest_float,
 )
-from positional_embeddings.sklearn.columns import check_times, with_days
+from positional_embeddings.coordinates.dates import is_missing
+from positional_embeddings.sklearn.columns import Column, check_no_text, check_times, with_days
 from positional_embeddings.sklearn.kernels import (
     LOO,
-    Column,
     Factor,
     GaussianKernel,
     Kernel,
@@ -42,15 +43,23 @@ _LEAST_LEFT_OUT, _FLAT = 500, 4.0
 # Ridges of lines, in squared widths times the sum of the squared weights; inf takes means.
 _RIDGES = (0.25, 2.0, 16.0, inf)
 
-# The widest and narrowest kernels of a search, in octaves of the first one; the ratio of errors
-# below which one is less; the distance of the nearest samples, in widths, beyond which narrower
-# kernels change nothing.
-_WIDEST, _NARROWEST, _LESS, _FARTHEST = 10, -24, 0.999, 2.0
+# The widest and narrowest kernels of a search, in octaves of the first one, and the ratio of errors
+# below which one is less.
+_WIDEST, _NARROWEST, _LESS = 10, -24, 0.999
+
+# The distance of the nearest other samples, in widths, beyond which narrower kernels change
+# nothing: they widen, or other measurements at the place have all the weight.
+_FARTHEST, _NO_WEIGHT = 2.0, 6.0
 
 # With many samples wide kernels are slow, and seldom the best: the octave where a search begins.
 _MANY, _START = 20_000, -3
 
 _LEAST = 1e-3  # weight of an error in a fit by the lean
+
+# The largest number whose square is finite, nearly, and the least weight relative to the largest.
+_LARGEST, _LIGHTEST = 1e150, 1e-100
+
+_NUMBERS = Column(None, is_time=False, zone=None)
 
 
 class Options(NamedTuple):
@@ -83,10 +92,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         that is given has its own.
     local_linear : bool, default True
         Fit a line, or a plane, to the samples around a query, which follows slopes and edges;
-        False takes their mean. Of kernels of one factor, but for periodic ones and places. Slopes
-        shrink where few samples are near, and where a query leaves them; how much is chosen with
-        the widths. Planes take memory and time as the square of columns: take means of more than
-        some ten.
+        False takes their mean, as products, periods and places always do. Slopes shrink where few
+        samples are near, and where a query leaves them; how much is chosen with the widths. Planes
+        take memory and time as the square of columns: take means of more than some ten.
     leave_out : float or span of time, optional
         Samples that are not farther than this from a sample are left out with it, in the columns
         of times, or in all columns if none are times. Without it, noise that lasts some days is
@@ -139,14 +147,16 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     :math:`\lambda = e^2 k \sum p_i^2 + (e^2 - 1) |u|^2 / (|u|^2 + \mathrm{tr} V)`. The ridge
     :math:`k` is the best of 0.25, 2, 16 and infinity (a mean) if a width is chosen, else 0.25.
 
-    Samples are left out by hiding them. The square of the noise is the mean square of the
-    leave-one-out errors divided by the mean of :math:`1 + \sum l_i^2`, where :math:`l_i` is the
-    weight of sample :math:`i` in a prediction. The variance of a new measurement is the variance of
+    Samples are left out by hiding them; where measurements at one place differ, one of them is left
+    out, and the others stay. The square of the noise is the mean square of the leave-one-out errors
+    divided by the mean of :math:`1 + \sum l_i^2`, where :math:`l_i` is the weight of sample
+    :math:`i` in a prediction. The variance of a new measurement is the variance of
     the noise times :math:`1 + \sum l_i^2`, plus the mean squared error at its distance from the
     samples, as found by hiding balls and half-spaces of samples; at most the spread of `y` around
     the prediction.
 
-    Samples at one place count as one sample: their mean, with the sum of their weights.
+    Measurements at one place have one kernel weight, and their mean; a sample of weight 2 is as two
+    that agree.
 
     The leave-one-out error is that among neighbours: a width that is chosen by it is too small for
     gaps that are wider. Give such gaps a kernel of their width.
@@ -205,7 +215,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         ----------
         X : array or table, shape (samples, columns)
             Where the samples were measured. Dates of NumPy, pandas or polars are taken as days
-            since 1970-01-01 UTC.
+            since 1970-01-01: in UTC if they have a zone, else as the clock shows them.
         y : array, shape (samples,) or (samples, targets)
             The measurements.
         sample_weight : array, shape (samples,), optional
@@ -228,13 +238,17 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> "AttentionRegressor":
         options = self._check_options()
-        X, self._is_time = with_days(X)
+        check_no_text(X)
+        X, self._times = with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
         folded = _fold(X, y, sample_weight, groups)
-        is_time = self._is_time or [False] * X.shape[1]
         names = getattr(self, "feature_names_in_", [None] * X.shape[1])
-        kernel = self._check_kernel(list(map(Column, names, is_time)))
-        hidden = self._check_leave_out(folded, is_time)
+        columns = [
+            column._replace(name=name)
+            for name, column in zip(names, self._times or [_NUMBERS] * len(names), strict=True)
+        ]
+        kernel = self._check_kernel(columns)
+        hidden = self._check_leave_out(folded, [column.is_time for column in columns])
         smoother = _Sum(kernel, folded.samples, hidden, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
@@ -247,7 +261,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
         """Return which samples are left out with each sample."""
-        x, labels, radius = folded.samples.x, folded.group, 0.0
+        x, repeats, labels, radius = folded.samples.x, folded.samples.repeats, folded.group, 0.0
+        left = host.zeros_like(repeats)
         if self.leave_out is not None and labels is not None:
             raise wrong_value(
                 "leave_out", "be None where `groups` are given", shown(self.leave_out)
@@ -255,9 +270,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         if self.leave_out is not None:
             radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
             labels = x[is_time] if any(is_time) else x
-        elif labels is None:
-            labels = host.arange(x.shape[1])[None, :]
-        return Hidden(labels, labels, radius)
+        elif labels is None:  # one measurement is left out, and the others at its place stay
+            labels, left = host.arange(x.shape[1])[None, :], 1 - 1 / repeats
+        return Hidden(labels, labels, radius, left)
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
         """Return the value of the smooth function.
@@ -280,11 +295,12 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         return_std = checks.boolean("return_std", return_std)
-        X, is_time = with_days(X)
+        check_no_text(X)
+        X, times = with_days(X)
         X = validate_data(self, X, reset=False)
-        check_times("X", is_time, self._is_time)
+        check_times("X", times, self._times)
         self._check_library(X)
-        found = self._smoother.predict(_columns_of(X), squares=return_std)
+        found = self._smoother.predict(_columns_of("X", X), squares=return_std)
         mean = self._restore(found.mean, X.dtype)
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
 
@@ -300,8 +316,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        mean = self._smoother.left_out(slice(None)).mean
-        return self._restore(mean[:, self._folded.place], None)
+        found, place = self._smoother.left_out(slice(None)), self._folded.place
+        moved = (found.at_query * self._smoother.of_twins)[place] * self._folded.deviation
+        return self._restore(found.mean[:, place] - moved, None)
 
     def _restore(self, rows: HostArray, dtype: Any) -> Any:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
@@ -352,13 +369,20 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         return kernel
 
 
-def _columns_of(array: Any) -> HostArray:
+def _columns_of(name: str, array: Any) -> HostArray:
     """Return an array of any library as one of NumPy, (columns, rows), in float64."""
-    rows = to_host(array, namespace_of(array=array)).astype(host.float64, copy=False)
+    rows = to_host(array, namespace_of(array=array))
+    if rows.dtype.kind not in "biuf":
+        raise wrong_type(name, "hold numbers", str(rows.dtype))
+    rows = rows.astype(host.float64, copy=False)
+    if abs(rows).max() > _LARGEST:
+        raise wrong_value(name, f"be within {_LARGEST} of 0", f"{rows.max()} or beyond")
     return rows.reshape(rows.shape[0], -1).T
 
 
 def _checked_weight(weight: HostArray, n: int) -> HostArray:
+    if weight.dtype.kind not in "biuf":
+        raise wrong_type("sample_weight", "hold numbers", str(weight.dtype))
     weight = weight.astype(host.float64)
     if weight.shape != (n,):
         what = f"have one number for each of {n} samples"
@@ -369,7 +393,26 @@ def _checked_weight(weight: HostArray, n: int) -> HostArray:
         raise wrong_value("sample_weight", "be finite and zero or more", came)
     if not weight.any():
         raise wrong_value("sample_weight", "have a weight above zero", "all zero")
-    return weight
+    checked: HostArray = host.where(weight > 0, host.maximum(weight / weight.max(), _LIGHTEST), 0)
+    return checked
+
+
+def _checked_labels(groups: Any, n: int) -> HostArray:
+    """Return a number for each label of groups."""
+    labels = host.asarray(groups)
+    if labels.shape != (n,):
+        raise wrong_value(
+            "groups", f"have a label for each of {n} samples", f"shape {labels.shape}"
+        )
+    if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
+        raise wrong_value("groups", "have no missing labels", "None or NaN")
+    try:
+        codes: HostArray = host.unique(labels, return_inverse=True)[1]
+    except TypeError:
+        raise wrong_type("groups", "have labels of one type", "several types") from None
+    if not codes.any():
+        raise wrong_value("groups", "have two or more different labels", "one")
+    return codes
 
 
 class _Folded(NamedTuple):
@@ -378,33 +421,36 @@ class _Folded(NamedTuple):
     samples: Samples
     group: HostArray | None  # (1, places)
     place: HostArray  # (samples of a weight above 0,): where each sample is
+    deviation: HostArray  # (targets, samples of a weight above 0): from the mean at the place
 
 
 def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
     """Return the mean, weight and variance of the samples at each place."""
-    x, y = _columns_of(X), _columns_of(y)
+    x, y = _columns_of("X", X), _columns_of("y", y)
     columns, n = x.shape
     weight, rows = host.ones(n), x
     if sample_weight is not None:
         xp = namespace_of(X=X)
         weight = _checked_weight(to_host(xp.asarray(sample_weight, device=device_of(X)), xp), n)
     if groups is not None:
-        found, codes = host.unique(host.asarray(groups), return_inverse=True)
-        if codes.shape != (n,) or found.shape[0] < 2:
-            what = f"have a label for each of {n} samples, and two or more different ones"
-            raise wrong_value("groups", what, f"{found.shape[0]} in shape {codes.shape}")
-        rows = host.concatenate([x, codes[None]])
+        rows = host.concatenate([x, _checked_labels(groups, n)[None]])
     kept = host.flatnonzero(weight)
-    order = kept[host.lexsort(rows[:, kept])]
-    rows, y, weight = rows[:, order], y[:, order], weight[order]
+    order = host.lexsort(rows[:, kept])
+    rows, y, weight = (a[..., kept[order]] for a in (rows, y, weight))
     is_new = host.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
     at, starts = host.cumsum(is_new) - 1, host.flatnonzero(is_new)
     total = host.add.reduceat(weight, starts)
     mean = host.add.reduceat(weight * y, starts, axis=1) / total
-    within = host.add.reduceat(weight * (y - mean[:, at]) ** 2, starts, axis=1) / total
+    deviation = y - mean[:, at]
+    within = host.add.reduceat(weight * deviation**2, starts, axis=1) / total
+    # Measurements that agree exactly count as one, as a weight of 2 does.
+    least, most = (f.reduceat(y, starts, axis=1) for f in (host.minimum, host.maximum))
+    equal = total**2 / host.add.reduceat(weight**2, starts)
+    repeats = host.where((least < most).any(axis=0), equal, 1.0)
     group = None if groups is None else rows[columns:, starts]
-    samples = Samples(rows[:columns, starts], mean, total, within)
-    return _Folded(samples, group, at[host.argsort(order)])
+    samples = Samples(rows[:columns, starts], mean, total, within, repeats)
+    back = host.argsort(order)
+    return _Folded(samples, group, at[back], deviation[:, back])
 
 
 # The smooth functions of a sum.
@@ -428,6 +474,10 @@ class _Sum:
     def __init__(self, kernel: Kernel, samples: Samples, hidden: Hidden, options: Options) -> None:
         self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
         self._n = samples.x.shape[1]
+        # Fractions of all weights that are left of a place without one measurement; and how much
+        # they lack of it, for each unit of its deviation from the mean there.
+        twins = host.maximum(samples.repeats - 1, 1.0)
+        self.of_twins = hidden.left * samples.weight / samples.weight.max() / twins
         kernels = self._kernels = kernel._terms()
         widths = [[w for f in k._factors() for w in _begin(f, samples)] for k in kernels]
         self._ridges = [[_RIDGES[0]] if _is_linear(k, options) else [inf] for k in kernels]
@@ -453,7 +503,7 @@ class _Sum:
         return Smooth(kernel, self.samples, self._options.cutoff, self._options.block_size)
 
     def _hidden_from(self, at: Any) -> Hidden:
-        return self._hidden._replace(own=self._hidden.labels[:, at])
+        return self._hidden._replace(own=self._hidden.labels[:, at], left=self._hidden.left[at])
 
     def _backfit(self) -> None:
         """Smooth each function from what the others leave over, until none of them changes."""
@@ -478,14 +528,17 @@ class _Sum:
         """Set widths of a kernel by the least leave-one-out error; return the ridge."""
         at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
         x, y, weight = self.samples.x[:, at], target[:, at], self.samples.weight[at]
+        within, of_twins = self.samples.within[:, at], self.of_twins[at]
         hidden = self._hidden_from(at)
+        farthest = host.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
         ridges = _RIDGES if _is_linear(kernel, self._options) else (inf,)
 
         def error() -> tuple[float, float]:
             found = self._smooth(kernel).predict(x, target, ridges, hidden, squares=False)
-            if host.median(found.distance) > _FARTHEST:
+            if host.median(found.distance / farthest) > 1:
                 return inf, inf
-            squares = _weighted_mean((found.mean - y) ** 2, weight) / self._unit
+            repeated = within * (1 + (found.at_query * of_twins)[:, None, :]) ** 2
+            squares = _weighted_mean((found.mean - y) ** 2 + repeated, weight) / self._unit
             errors = squares.sum(axis=(1, 2))
             best = int(errors.argmin())
             return float(errors[best]), ridges[best]
@@ -500,37 +553,36 @@ class _Sum:
             term.predict(x, target, ridges, hidden, squares=squares)
             for term, target, ridges in zip(self._terms, self._targets, self._ridges, strict=True)
         ]
-        means, of_terms, distances, leans = zip(*parts, strict=True)
+        means, at_query, of_terms, distances, leans = zip(*parts, strict=True)
         mean = self._level - sum(self._offsets) + sum(mean[0] for mean in means)
-        return Predicted(mean, sum(of_terms), host.max(distances, axis=0), host.max(leans, axis=0))
+        farthest, lean = host.max(distances, axis=0), host.max(leans, axis=0)
+        return Predicted(mean, sum(own[0] for own in at_query), sum(of_terms), farthest, lean)
 
     def left_out(self, at: Any) -> Predicted:
         """Return what the other samples predict at some of them; of a sum, nearly."""
         return self.predict(self.samples.x[:, at], self._hidden_from(at))
 
     def _find_errors(self) -> None:
-        """Find the leave-one-out errors, the noise, and the errors far from samples."""
+        """Find the leave-one-out errors and the noise."""
         samples = self.samples
-        self._within = _weighted_mean(samples.within, samples.weight)
-        self._misfit: Any = None
-        if self._n == 1:  # only repetitions show the noise
-            self.loo_error = host.full(samples.y.shape[0], nan)
-            self._between = host.where(self._within > 0, 0.0, nan)
-        else:
-            at = _drawn(self._n, _MOST_LEFT_OUT)
-            found = self.left_out(at)
-            if host.isnan(found.mean).any():
-                what = "leave each sample another one that predicts it"
-                raise wrong_value("leave_out", what, "none for some sample")
-            weight = samples.weight[at]
-            squares = _weighted_mean((samples.y[:, at] - found.mean) ** 2, weight)
-            self.loo_error = host.sqrt(squares + self._within)[:, 0]
-            self._between = squares / (1 + _weighted_mean(found.squares, weight))
-            self._misfit = self._find_misfit(float(host.median(found.distance)))
-        self.noise = host.sqrt(self._within + self._between)[:, 0]
+        if self._n == 1 and samples.repeats[0] == 1:
+            self.loo_error = self.noise = host.full(samples.y.shape[0], nan)
+            return
+        at = _drawn(self._n, _MOST_LEFT_OUT)
+        found = self.left_out(at)
+        if host.isnan(found.mean).any():
+            what = "leave each sample another one that predicts it"
+            raise wrong_value("leave_out", what, "none for some sample")
+        weight, moved = samples.weight[at], found.at_query * self.of_twins[at]
+        squares = (samples.y[:, at] - found.mean) ** 2 + samples.within[:, at] * (1 + moved) ** 2
+        squares = _weighted_mean(squares, weight)
+        more = moved**2 * (samples.repeats[at] - 1) / samples.repeats[at]
+        self.loo_error = host.sqrt(squares)[:, 0]
+        self.noise = host.sqrt(squares / (1 + _weighted_mean(found.squares + more, weight)))[:, 0]
 
-    def _find_misfit(self, first: float) -> Any:
-        """Return functions of the distance: the squared error beyond the noise, over the spread.
+    @cached_property
+    def _misfit(self) -> Any:
+        """Functions of the distance: the squared error beyond the noise, over the spread.
 
         One is for samples all around, one for samples on one side. Growing balls and half-spaces
         around some samples are hidden.
@@ -541,14 +593,23 @@ class _Sum:
         few._targets = [target[:, thinned] for target in self._targets]
         at = _drawn(thinned.size, _MOST_HIDDEN)
         points = host.concatenate([term.points(samples.x) for term in few._terms], axis=1).T
-        last, rows = float(host.ptp(points, axis=1).max()), []
-        radii = host.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else [0.0]
-        for i, radius in enumerate([0.0, *radii]):
-            labels = host.roll(points, i, axis=0)
-            side = rng.integers(-1, 2, at.size)
-            found = few.predict(samples.x[:, at], Hidden(labels[:, at], labels, radius, side))
-            missed = (samples.y[:, at] - found.mean) ** 2 - self._between * (1 + found.squares)
-            rows.append([(missed / self._unit).mean(axis=0), found.distance, found.lean])
+        last, none_left = float(host.ptp(points, axis=1).max()), host.zeros(at.size)
+
+        def errors(i: int, radius: float) -> list[HostArray]:
+            """Return errors beyond the noise, distances and leans; one radius is hidden."""
+            labels, side = host.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
+            hidden = Hidden(labels[:, at], labels, radius, none_left, side)
+            found = few.predict(samples.x[:, at], hidden)
+            noise = self.noise[:, None] ** 2 * (1 / samples.repeats[at] + found.squares)
+            missed = (samples.y[:, at] - found.mean) ** 2 - noise
+            return [(missed / self._unit).mean(axis=0), found.distance, found.lean]
+
+        rows = [errors(0, 0.0)]
+        first = float(host.median(rows[0][1]))
+        # At repeated places there is no error beyond the noise.
+        rows.append(list(host.zeros((3, int((samples.repeats[at] > 1).sum())))))
+        radii = host.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
+        rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
         missed, distance, lean = host.concatenate(rows, axis=1)
         # Distances at equal steps are one, however they are rounded.
         seen, distance = host.isfinite(missed), host.round(distance, 3)
@@ -563,7 +624,7 @@ class _Sum:
 
     def std(self, found: Predicted) -> HostArray:
         """Return the standard deviations of new measurements, (targets, queries)."""
-        variance = self._within + self._between * (1 + found.squares)
+        variance = self.noise[:, None] ** 2 * (1 + found.squares)
         if self._misfit is not None:
             around, aside = (fit.predict(found.distance) for fit in self._misfit)
             missed = (1 - found.lean) * around + found.lean * aside

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scipy.spatial import KDTree
 
+from positional_embeddings._core.errors import wrong_value
 from positional_embeddings._core.namespace import HostArray, host
 from positional_embeddings.sklearn.kernels import Kernel
 
@@ -27,8 +28,8 @@ _MOST_TILT = 1.4
 # The most queries, weights and widths of a leaf.
 _MOST_QUERIES, _MOST_WEIGHTS, _MOST_EXTENT = 256, 2**16, 64.0
 
-# The least weight of a sample relative to the largest one, and the least divisor.
-_LIGHTEST, _TINY = 1e-100, 1e-300
+# The least divisor, and the farthest place from 0 in widths, whose square is finite.
+_TINY, _FARTHEST = 1e-300, 1e150
 
 # Widths added to a reach, since places are rounded.
 _SLACK = 1e-3
@@ -41,6 +42,7 @@ class Samples(NamedTuple):
     y: HostArray  # (targets, samples): means at a place
     weight: HostArray  # (samples,)
     within: HostArray  # (targets, samples): variances at a place
+    repeats: HostArray  # (samples,): number of measurements at a place, 1 if they agree
 
 
 class Hidden(NamedTuple):
@@ -49,21 +51,24 @@ class Hidden(NamedTuple):
     own: HostArray  # (labels, queries)
     labels: HostArray  # (labels, samples)
     radius: float
+    left: HostArray  # (queries,): the fraction of their weight that hidden samples keep
     side: HostArray | None = None  # (queries,): 1 hides samples of a larger first label, too
 
-    def hides(self, rows: HostArray, columns: HostArray) -> HostArray:
-        """Return which samples are hidden from which queries, (rows, columns)."""
+    def kept(self, rows: HostArray, columns: HostArray) -> HostArray:
+        """Return the fraction of its weight that each sample keeps, (rows, columns)."""
         away = self.labels[:, None, columns] - self.own[:, rows, None]
-        hides: HostArray = host.all(abs(away) <= self.radius, axis=0)
-        return hides if self.side is None else hides | (self.side[rows, None] * away[0] > 0)
+        near = host.all(abs(away) <= self.radius, axis=0)
+        kept: HostArray = host.where(near, self.left[rows, None], 1.0)
+        return kept if self.side is None else kept * (self.side[rows, None] * away[0] <= 0)
 
 
 class Predicted(NamedTuple):
     """A smooth function at queries; NaN where a query sees no sample."""
 
     mean: HostArray  # (ridges, targets, queries)
+    at_query: HostArray  # (ridges, queries): what 1 measured at the query alone would add
     squares: HostArray  # (queries,): sum of the squared weights, with the last ridge
-    distance: HostArray  # (queries,): to the nearest sample that is seen, in widths
+    distance: HostArray  # (queries,): to the nearest sample that is seen whole, in widths
     lean: HostArray  # (queries,): 0 if samples are all around, 1 if all are on one side
 
 
@@ -82,7 +87,8 @@ class Smooth:
         self._parts = [slice(start, stop) for start, stop in pairwise([0, *stops])]
         self._scale = host.asarray(list(chain(*scales)))[:, None]
         self._places = kernel._encode(samples.x)
-        self._weight = host.maximum(samples.weight / samples.weight.max(), _LIGHTEST)
+        self._weight = samples.weight / samples.weight.max()
+        self._squared_weight = self._weight**2 / samples.repeats
         nothing = _NOTHING - log(self._weight.min())
         self._cutoff = cutoff or max(factor._reach(nothing) for factor in factors)
         self._is_cut = cutoff is not None
@@ -91,6 +97,8 @@ class Smooth:
     def points(self, x: HostArray) -> HostArray:
         """Return places in widths of the kernel, (queries, features)."""
         points: HostArray = (self._kernel._encode(x) / self._scale).T
+        if abs(points).max() > _FARTHEST:
+            raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points
 
     def predict(
@@ -108,11 +116,11 @@ class Smooth:
             reach = first
             while True:
                 columns = self._seen_from(middle, extent + reach)
-                hides = None if hidden is None else hidden.hides(rows, columns)
+                kept = None if hidden is None else hidden.kept(rows, columns)
                 needed, part = self._of_leaf(
-                    places[:, rows], columns, y, ridges, hides, squares=squares
+                    places[:, rows], columns, y, ridges, kept, squares=squares
                 )
-                if hides is None or needed <= reach or columns.size == y.shape[1]:
+                if kept is None or needed <= reach or columns.size == y.shape[1]:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
             order.append(rows)
@@ -125,8 +133,9 @@ class Smooth:
         self, points: HostArray, hidden: Hidden | None
     ) -> Iterator[tuple[HostArray, HostArray, float, float]]:
         """Return queries near each other, their middle and extent, and their reach."""
-        nearest = 1 if hidden is None else min(2, self._tree.n)
-        squared = self._tree.query(points, [nearest])[0][:, 0] ** 2
+        nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
+        sees_nearest = hidden is None or hidden.left > 0
+        squared = host.where(sees_nearest, nearest[:, 0], nearest[:, 1])
         widening = host.maximum(squared - _NEAR, 1.0)
         reaches = host.sqrt(squared + self._cutoff**2 * widening) + _SLACK
         stack = [host.arange(points.shape[0])]
@@ -163,7 +172,7 @@ class Smooth:
         columns: HostArray,
         y: HostArray,
         ridges: Sequence[float],
-        hides: HostArray | None,
+        kept: HostArray | None,
         *,
         squares: bool,
     ) -> tuple[float, Predicted]:
@@ -173,8 +182,10 @@ class Smooth:
         query = (query - origin) / self._scale
         distances = [_squared(query[part], sample[part]) for part in self._parts]
         squared = sum(distances[1:], distances[0])
-        if hides is not None:
-            squared = host.where(hides, inf, squared)
+        others = squared
+        if kept is not None:
+            squared = host.where(kept > 0, squared, inf)
+            others = host.where(kept == 1, squared, inf)
         nearest = host.maximum(squared.min(axis=1, keepdims=True), 0.0)
         sees = host.isfinite(nearest)
         widening = host.where(sees, host.maximum(nearest - _NEAR, 1.0), 1.0)
@@ -183,8 +194,8 @@ class Smooth:
         p = self._kernel._weights(distances, widening)
         if self._is_cut:
             p = host.where(squared <= limit, p, 0.0)
-        if hides is not None:
-            p = host.where(hides & sees, 0.0, p)
+        if kept is not None:
+            p = p * host.where(sees, kept, 1.0)
         # The moments of the weights.
         f, t, m = sample.shape[0], y.shape[0], query.shape[1]
         is_linear = any(map(isfinite, ridges))
@@ -203,31 +214,30 @@ class Smooth:
         off = (away**2).sum(axis=1)
         lean = off / host.maximum(off + spread, _TINY)
         # A line for each ridge: what it adds to the mean, and to the weights.
-        widening, means, tilt = widening[:, 0], [], None
-        for ridge in ridges:
-            if isfinite(ridge):
-                guard = ridge * widening * ratio + (widening - 1) * lean
-                tilt = _tilt(cov, away, guard)
-                means.append(mean_y + (tilt * cov_y).sum(axis=1))
-            else:
-                means.append(mean_y)
-                tilt = None
-        if squares and tilt is not None:
-            slope = tilt[:, :, 0]
+        widening, away = widening[:, 0], away[:, :, None]
+        guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in ridges)
+        tilts = [
+            _tilt(cov, away, guard) if isfinite(ridge) else host.zeros_like(away)
+            for ridge, guard in zip(ridges, guards, strict=True)
+        ]
+        means = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
+        at_query = [(1 - (tilt * away).sum(axis=(1, 2))) / total[:, 0] for tilt in tilts]
+        if squares:
+            slope = tilts[-1][:, :, 0]
             p = p * (1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample)
-            ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
+            ratio = ((p * p) @ self._squared_weight[columns]) / total[:, 0] ** 2
         found = host.stack([host.where(sees, part, nan).T for part in means])
-        return float(host.sqrt(limit).max()), Predicted(
-            found, ratio, host.sqrt(nearest[:, 0]), lean
-        )
+        distance = host.sqrt(host.maximum(others.min(axis=1), 0.0))
+        predicted = Predicted(found, host.stack(at_query), ratio, distance, lean)
+        return float(host.sqrt(limit).max()), predicted
 
 
 def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> HostArray:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
     f = away.shape[1]
-    tilt = -host.linalg.solve(cov + guard[:, None, None] * host.eye(f), away[:, :, None])
-    size = host.sqrt(host.maximum(-(tilt[:, :, 0] * away).sum(axis=1), _TINY))
-    guarded: HostArray = tilt * host.minimum(_MOST_TILT * f**0.5 / size, 1.0)[:, None, None]
+    tilt = -host.linalg.solve(cov + guard[:, None, None] * host.eye(f), away)
+    size = host.sqrt(host.maximum(-(tilt * away).sum(axis=1, keepdims=True), _TINY))
+    guarded: HostArray = tilt * host.minimum(_MOST_TILT * f**0.5 / size, 1.0)
     return guarded
 
 
