@@ -13,7 +13,7 @@ import array_api_compat
 import numpy as np
 import pytest
 
-from positional_embeddings._core.namespace import adapted, device_of
+from positional_embeddings.arrays.namespace import adapted, device_of
 
 # Name of the test's backend, and the package that it needs.
 NAMES = {
@@ -47,7 +47,7 @@ UNFIT = ("blosc2", "sparse")
 # They have float64, and compute its exponential, sines and cosines in float32.
 _SINGLE = ("ndonnx", "mlx")
 
-# Their values are not read: they compute later, or have no class in `_core/libraries`.
+# Their values are not read: they compute later, or have no class in `arrays/libraries`.
 _NOT_READ = ("cubed", "ndonnx", "mlx")
 
 

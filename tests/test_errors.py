@@ -31,7 +31,7 @@ VALUE_ERRORS = {
     "plotting.plot_similarity(ones((2, 1)), coordinates=(91 * ones(1), ones(1)), reference=0)": "`coordinates[0]` must be latitudes from -90 to 90 degrees, before longitudes, got 91.0.",
 }
 TYPE_ERRORS = {
-    "plotting.plot_bias(ALiBiBias, 8)": "`bias` must be an array or a value such as ALiBiBias(8), got <class 'positional_embeddings.relative.alibi.ALiBiBias'>.",
+    "plotting.plot_bias(ALiBiBias, 8)": "`bias` must be an array or a value such as ALiBiBias(8), got <class 'positional_embeddings.biases.alibi.ALiBiBias'>.",
     "plotting.plot_bias(CausalMask(), 8)": "`bias` must be an array or a value such as ALiBiBias(8), got CausalMask().",
     "plotting.plot_mask(CausalMask(), 3, key_axis=1)": "`key_axis` must be left out for a `Mask`, got 1.",
     "plotting.plot_bias(ALiBiBias(8))": "`q_len` must be a positive integer, got None of type NoneType.",

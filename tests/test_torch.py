@@ -56,7 +56,7 @@ from positional_embeddings import (
     spherical_encoding,
     xpos_scale,
 )
-from positional_embeddings._core.library import library_of
+from positional_embeddings.arrays.library import library_of
 
 
 def leaf(*shape, seed=0):

@@ -16,10 +16,10 @@ import xarray as xr
 
 import positional_embeddings as pe
 from positional_embeddings import xarray as pex
-from positional_embeddings._core.namespace import to_host
-from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
-from positional_embeddings.coordinates.calendar import elapsed
-from positional_embeddings.coordinates.sphere import spherical_encoding
+from positional_embeddings.arrays.namespace import to_host
+from positional_embeddings.encodings.calendar import elapsed
+from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
+from positional_embeddings.encodings.sphere import spherical_encoding
 from wrong_inputs import make_test
 
 HOURS = np.arange("2023-12-30", "2024-01-04", 5, dtype="datetime64[h]").astype("datetime64[ns]")
@@ -863,7 +863,7 @@ TYPE_ERRORS = {
     "attention(q, k.astype(int), v, **pair)": "`key` must have a real floating-point dtype, got int64.",
     "attention(q, k, v, mask=v, **pair)": "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
     "attention(q, k, v, mask=v.values > 0, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got numpy.ndarray of shape (5, 2).",
-    "attention(q, k, v, mask=CausalMask, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got <class 'positional_embeddings.masks.structured.CausalMask'>.",
+    "attention(q, k, v, mask=CausalMask, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got <class 'positional_embeddings.masks.by_position.CausalMask'>.",
     "attention(q, k, v, bias=v > 0, **pair)": "`bias` must have a real floating-point dtype, got bool.",
     "attention(q, k, v, bias=alibi_bias(1, 4, 5), **pair)": "`bias` must be an xarray.DataArray, got numpy.ndarray of shape (4, 5, 1).",
     "attention(q, k, v, bias=ALiBiBias(1), **pair)": "`bias` must be an xarray.DataArray, got ALiBiBias(num_heads=1, causal=True).",

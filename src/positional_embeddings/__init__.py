@@ -7,29 +7,45 @@ CuPy computes on its current device alone: for arrays `x` on another one, call w
 ``with x.device:``. The option `device` needs no such context.
 """
 
-from positional_embeddings.absolute.add import add_positional_encoding, add_positional_encoding_vjp
-from positional_embeddings.absolute.learned import LearnedPE
-from positional_embeddings.absolute.sinusoidal import AbsolutePE, sinusoidal_encoding
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
 from positional_embeddings.attention.dot_product import (
     attention_weights,
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
-from positional_embeddings.coordinates.cyclic import cyclic_encoding
-from positional_embeddings.coordinates.dates import days_since
-from positional_embeddings.coordinates.fourier import (
+from positional_embeddings.biases.alibi import ALiBiBias, alibi_bias, alibi_slopes
+from positional_embeddings.biases.fire import FIREBias
+from positional_embeddings.biases.kerple import KERPLEBias
+from positional_embeddings.biases.positions import relative_positions
+from positional_embeddings.biases.sandwich import SandwichBias
+from positional_embeddings.biases.shaw import RelativePE
+from positional_embeddings.biases.t5 import T5Bias, relative_position_bucket
+from positional_embeddings.encodings.add import add_positional_encoding, add_positional_encoding_vjp
+from positional_embeddings.encodings.cyclic import cyclic_encoding
+from positional_embeddings.encodings.dates import days_since
+from positional_embeddings.encodings.fourier import (
     fourier_encoding,
     log_wavelengths,
     octave_wavelengths,
 )
-from positional_embeddings.coordinates.graph import graph_laplacian_encoding, random_walk_encoding
-from positional_embeddings.coordinates.grid import grid_encoding, grid_positions
-from positional_embeddings.coordinates.grid_cells import grid_cell_encoding
-from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
-from positional_embeddings.coordinates.sphere import spherical_encoding
+from positional_embeddings.encodings.graph import graph_laplacian_encoding, random_walk_encoding
+from positional_embeddings.encodings.grid import grid_encoding, grid_positions
+from positional_embeddings.encodings.grid_cells import grid_cell_encoding
+from positional_embeddings.encodings.learned import LearnedPE
+from positional_embeddings.encodings.random_fourier import random_fourier_encoding
+from positional_embeddings.encodings.sinusoidal import AbsolutePE, sinusoidal_encoding
+from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.layers.embeddings import PatchEmbedding, TokenEmbedding
+from positional_embeddings.masks.by_position import (
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    GlobalMask,
+    NeighbourhoodMask,
+    SlidingWindowMask,
+)
+from positional_embeddings.masks.by_sequence import PaddingMask, PrefixMask, SegmentMask
 from positional_embeddings.masks.convert import (
     combine_masks,
     from_attend,
@@ -52,22 +68,6 @@ from positional_embeddings.masks.packing import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
-from positional_embeddings.masks.sequences import PaddingMask, PrefixMask, SegmentMask
-from positional_embeddings.masks.structured import (
-    CausalMask,
-    ChunkedMask,
-    DilatedMask,
-    GlobalMask,
-    NeighbourhoodMask,
-    SlidingWindowMask,
-)
-from positional_embeddings.relative.alibi import ALiBiBias, alibi_bias, alibi_slopes
-from positional_embeddings.relative.fire import FIREBias
-from positional_embeddings.relative.kerple import KERPLEBias
-from positional_embeddings.relative.positions import relative_positions
-from positional_embeddings.relative.sandwich import SandwichBias
-from positional_embeddings.relative.shaw import RelativePE
-from positional_embeddings.relative.t5 import T5Bias, relative_position_bucket
 from positional_embeddings.rotary.layouts import convert_layout, neg_half, rotate_pairs
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.rotate import apply_rope

@@ -8,13 +8,13 @@ from functools import partial
 from math import nan, prod
 from typing import Any, Literal
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings._core.namespace import drop_none, host, is_real_number, namespace_of
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import drop_none, host, is_real_number, namespace_of
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.coordinates.calendar import elapsed
-from positional_embeddings.coordinates.dates import Times
-from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate
+from positional_embeddings.encodings.calendar import elapsed
+from positional_embeddings.encodings.dates import Times
+from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
 from positional_embeddings.masks.mask import Mask
 
 try:

@@ -7,12 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
-from positional_embeddings._core import axes
-from positional_embeddings._core.libraries.numpy import NumPy
-from positional_embeddings._core.namespace import host
 from positional_embeddings.angles import kernel, tables
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import geometric_frequencies
+from positional_embeddings.arguments import axes
+from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.namespace import host
 
 LIMIT = 2**31
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
-from positional_embeddings._core import axes
 from positional_embeddings.angles import tables
+from positional_embeddings.arguments import axes
 
 
 def test_one_layer_serves_every_backend_dtype_and_device(backend):

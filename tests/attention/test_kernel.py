@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import ALiBiBias, attention_weights, scaled_dot_product_attention
-from positional_embeddings._core.libraries.numpy import NumPy
+from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.attention import kernel
 
 LAST = {"feature_axis": -1, "seq_axis": -2}

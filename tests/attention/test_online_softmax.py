@@ -20,8 +20,8 @@ from positional_embeddings import (
     mask_to_bias,
     scaled_dot_product_attention,
 )
-from positional_embeddings._core import threads as _threads
-from positional_embeddings._core.libraries.numpy import NumPy
+from positional_embeddings.arrays import threads as _threads
+from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores
 
@@ -449,7 +449,7 @@ def test_a_forked_child_has_threads_of_its_own():
     """Even where the parent was at work."""
     code = """
 import os
-from positional_embeddings._core import threads as _threads
+from positional_embeddings.arrays import threads as _threads
 _threads._Blas.free.acquire()
 child = os.fork()
 if child == 0:
@@ -468,7 +468,7 @@ def test_a_child_forked_during_an_attention_has_all_threads_of_blas(monkeypatch)
 import os
 import numpy as np
 from positional_embeddings import scaled_dot_product_attention
-from positional_embeddings._core import threads as _threads
+from positional_embeddings.arrays import threads as _threads
 
 def threads():
     return max(library.num_threads for library in _threads._blas().lib_controllers)

@@ -48,7 +48,7 @@ TYPE_ERRORS = {
     "to_attend([[True]])": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got [[True]].",
     "to_attend(None, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got None.",
     "to_attend(max, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got <built-in function max>.",
-    "to_keras(CausalMask, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got <class 'positional_embeddings.masks.structured.CausalMask'>.",
+    "to_keras(CausalMask, 4)": "`mask` must be a boolean array, or a `Mask`, such as CausalMask() or FunctionMask(function), got <class 'positional_embeddings.masks.by_position.CausalMask'>.",
     "to_block_ranges(zeros((4, 4), dtype=bool), 4, block_size=2)": "`mask` must be a `Mask`, such as CausalMask() or FunctionMask(function), got numpy.ndarray of shape (4, 4).",
     "to_block_ranges(max, 4, block_size=2)": "`mask` must be a `Mask`, such as CausalMask() or FunctionMask(function), got <built-in function max>.",
     "from_attend(zeros((4, 4)))": "`attend` must have a boolean dtype, True where a query may attend, got float64.",

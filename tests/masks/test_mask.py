@@ -40,8 +40,8 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import adapted
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import adapted
 from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
 
 EXAMPLES = [

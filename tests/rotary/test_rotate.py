@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
-from positional_embeddings._core.libraries import base
-from positional_embeddings._core.libraries.numpy import NumPy
+from positional_embeddings.arrays.libraries import base
+from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.rotary import rotate
 
 RNG = np.random.default_rng(0)

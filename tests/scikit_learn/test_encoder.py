@@ -28,9 +28,9 @@ from sklearn.pipeline import make_pipeline
 
 import positional_embeddings.sklearn
 from positional_embeddings import sinusoidal_encoding
-from positional_embeddings.coordinates.dates import times_of
-from positional_embeddings.coordinates.random_fourier import random_fourier_encoding
-from positional_embeddings.coordinates.sphere import spherical_encoding
+from positional_embeddings.encodings.dates import times_of
+from positional_embeddings.encodings.random_fourier import random_fourier_encoding
+from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import PositionalEncoder
 
 ZURICH = ZoneInfo("Europe/Zurich")

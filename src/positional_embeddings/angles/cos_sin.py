@@ -6,12 +6,12 @@ from functools import cache
 from math import pi, prod
 from typing import Any, NamedTuple
 
-from positional_embeddings._core import namespace
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.namespace import ArrayT, Dtype, HostArray, Namespace, host
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.memory import cuts
+from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, host
 
 # Steps to a cycle, of which an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192

@@ -10,9 +10,10 @@ from functools import lru_cache
 from math import isfinite
 from typing import Any
 
-from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import Device, Dtype, Namespace, host
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host
 
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)

@@ -10,10 +10,10 @@ from functools import cache
 from math import pi, prod
 from typing import Any
 
-from positional_embeddings._core import namespace
-from positional_embeddings._core.axes import Order
-from positional_embeddings._core.namespace import Device, Dtype, Namespace, host
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
+from positional_embeddings.arguments.axes import Order
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host
 
 _PREAMBLE = """
 __device__ unsigned long long modulo_2_64(double whole) {

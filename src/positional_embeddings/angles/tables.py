@@ -12,16 +12,17 @@ from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings._core import axes, checks, namespace
-from positional_embeddings._core.axes import Order, Target
-from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.library import library_of, library_of_namespace
-from positional_embeddings._core.memory import cuts, read_only
-from positional_embeddings._core.namespace import Array, HostArray, Namespace, host
-from positional_embeddings._core.values import integers_on_host
 from positional_embeddings.angles.cos_sin import by_frequency, cos_sin, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.axes import Order, Target
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.memory import cuts, read_only
+from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, host
+from positional_embeddings.arrays.values import integers_on_host
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
 PAGE = 4096

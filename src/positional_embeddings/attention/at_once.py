@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import without_warnings
-from positional_embeddings._core.positions import Span
-from positional_embeddings._core.values import is_concretely_true
+from positional_embeddings.arguments.positions import Span
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import without_warnings
+from positional_embeddings.arrays.values import is_concretely_true
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.products import multiply

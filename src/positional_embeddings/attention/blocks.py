@@ -5,12 +5,12 @@ from itertools import product
 from math import isqrt, log
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.memory import block_lengths, cuts
-from positional_embeddings._core.namespace import without_warnings
-from positional_embeddings._core.positions import Span, span_of
-from positional_embeddings._core.threads import workers_for
-from positional_embeddings._core.values import is_concretely_true
+from positional_embeddings.arguments.positions import Span, span_of
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.memory import block_lengths, cuts
+from positional_embeddings.arrays.namespace import without_warnings
+from positional_embeddings.arrays.threads import workers_for
+from positional_embeddings.arrays.values import is_concretely_true
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax

@@ -10,16 +10,16 @@ from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import compute_dtype, device_of, namespace_of
-from positional_embeddings._core.positions import Span
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import Span
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import compute_dtype, device_of, namespace_of
 from positional_embeddings.attention.blocks import attend_in_blocks
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.attention.softmax import merge_partial
+from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.ranges import intersect
-from positional_embeddings.relative.positions import Bias
 
 # Partial outputs that one task merges.
 _MERGED = 8

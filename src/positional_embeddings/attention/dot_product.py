@@ -5,10 +5,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from positional_embeddings._core import axes, checks
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import Array, ArrayT
-from positional_embeddings._core.positions import span_of
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.positions import span_of
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.attention.at_once import all_keys, attend_at_once, weights_at_once
 from positional_embeddings.attention.blocks import (
     attend_in_blocks,
@@ -20,8 +20,8 @@ from positional_embeddings.attention.chunks import attend_by_chunks, chunks_are_
 from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
+from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.relative.positions import Bias
 
 # Scores of a block in a loop: few enough for any device, whose memory a trace does not know.
 LOOP_BLOCK = 2**22

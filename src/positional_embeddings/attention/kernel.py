@@ -7,7 +7,7 @@ and goes back to what that was computed from only if it is not.
 from functools import cache
 from typing import Any
 
-from positional_embeddings._core.namespace import Namespace
+from positional_embeddings.arrays.namespace import Namespace
 
 # Raw arrays are indexed as if flat: `i` counts the elements (..., query, key) of the scores, and
 # (..., query, feature) of the output.

@@ -6,10 +6,10 @@ all of them. In a loop of the library the blocks have one shape, and begin where
 
 from typing import Any
 
-from positional_embeddings._core.libraries.base import Loops
-from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.namespace import Namespace, default_integer
-from positional_embeddings._core.positions import Span
+from positional_embeddings.arguments.positions import Span
+from positional_embeddings.arrays.libraries.base import Loops
+from positional_embeddings.arrays.memory import cuts
+from positional_embeddings.arrays.namespace import Namespace, default_integer
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
 from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.scores import Scores

@@ -4,12 +4,12 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from math import sqrt
 from typing import Annotated, Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.axes import length
-from positional_embeddings._core.checks import FeatureCount, PositionCount, PositiveNumber
-from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import (
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.axes import length
+from positional_embeddings.arguments.checks import FeatureCount, PositionCount, PositiveNumber
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
     Device,
@@ -19,15 +19,15 @@ from positional_embeddings._core.namespace import (
     drop_none,
     namespace_of,
 )
-from positional_embeddings._core.weights import WeightedLayer, normal, set_weights, weight
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.attention.scores import (
     ScoreFunction,
     call_score_function,
     given_arrays,
 )
+from positional_embeddings.biases.positions import Bias
+from positional_embeddings.layers.weights import WeightedLayer, normal, set_weights, weight
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.relative.positions import Bias
 from positional_embeddings.rotary.rope import RoPE
 
 

@@ -7,8 +7,8 @@ all of them see.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from positional_embeddings._core.memory import cuts
-from positional_embeddings._core.positions import Span, span_of
+from positional_embeddings.arguments.positions import Span, span_of
+from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.masks.ranges import (
     Ranges,
     Reach,

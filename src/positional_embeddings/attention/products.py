@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import Namespace, device_of, is_host_array
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Namespace, device_of, is_host_array
 
 # Numbers that are added one by one.
 _MOST_SUMMED = 2**13

@@ -3,12 +3,12 @@
 from math import prod
 from typing import Any, NamedTuple
 
-from positional_embeddings._core import axes, checks
-from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import Namespace
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.relative.positions import Bias
 
 
 class ScoreLayout(NamedTuple):

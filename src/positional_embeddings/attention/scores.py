@@ -4,23 +4,23 @@ from collections.abc import Callable
 from math import sqrt
 from typing import Any, NamedTuple
 
-from positional_embeddings._core import axes, checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.library import library_of, library_of_namespace
-from positional_embeddings._core.namespace import (
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.positions import Span, position_interval
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.namespace import (
     Namespace,
     compute_dtype,
     device_of,
     dtype_name,
     namespace_of,
 )
-from positional_embeddings._core.positions import Span, position_interval
-from positional_embeddings._core.values import is_concretely_true
+from positional_embeddings.arrays.values import is_concretely_true
 from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.score_axes import ScoreLayout, score_layout
+from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
-from positional_embeddings.relative.positions import Bias
 
 # Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
 # their positions.

@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import Namespace
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.products import weighted_sums
 

@@ -17,14 +17,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from positional_embeddings._core.library import library_of_namespace
-from positional_embeddings._core.namespace import Device, Namespace, host, to_host
-from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
+from positional_embeddings.arrays.library import library_of_namespace
+from positional_embeddings.arrays.namespace import Device, Namespace, host, to_host
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
+from positional_embeddings.biases.alibi import alibi_bias
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
-from positional_embeddings.masks.structured import CausalMask, SlidingWindowMask
-from positional_embeddings.relative.alibi import alibi_bias
+from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
+from positional_embeddings.masks.by_position import CausalMask, SlidingWindowMask
 from positional_embeddings.rotary.rope import RoPE
 
 # Results are of the size of 1, and computed in float32.

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from positional_embeddings._core.namespace import host
+from positional_embeddings.arrays.namespace import host
 from positional_embeddings.cli.libraries import (
     LIBRARIES,
     Library,

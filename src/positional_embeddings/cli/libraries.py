@@ -7,8 +7,8 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.library import library_of_namespace
-from positional_embeddings._core.namespace import Namespace, namespace_or_numpy, to_host
+from positional_embeddings.arrays.library import library_of_namespace
+from positional_embeddings.arrays.namespace import Namespace, namespace_or_numpy, to_host
 
 # Characters of an error of another library.
 _LONGEST_REASON = 200

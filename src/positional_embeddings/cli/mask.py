@@ -27,9 +27,9 @@ import argparse
 import ast
 from typing import Any
 
-from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, host
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command
-from positional_embeddings.masks import packing, sequences, structured
+from positional_embeddings.masks import by_position, by_sequence, packing
 from positional_embeddings.masks.describe import describe_mask
 from positional_embeddings.masks.mask import Mask
 
@@ -37,15 +37,15 @@ _WORDS = {"full": "SlidingWindowMask(None, None)", "causal": "CausalMask()"}
 _CALLABLE = {
     function.__name__: function
     for function in (
-        structured.CausalMask,
-        structured.SlidingWindowMask,
-        sequences.PrefixMask,
-        structured.ChunkedMask,
-        structured.DilatedMask,
-        structured.GlobalMask,
-        structured.NeighbourhoodMask,
-        sequences.PaddingMask,
-        sequences.SegmentMask,
+        by_position.CausalMask,
+        by_position.SlidingWindowMask,
+        by_sequence.PrefixMask,
+        by_position.ChunkedMask,
+        by_position.DilatedMask,
+        by_position.GlobalMask,
+        by_position.NeighbourhoodMask,
+        by_sequence.PaddingMask,
+        by_sequence.SegmentMask,
         packing.segment_ids_from_lengths,
     )
 }

@@ -20,12 +20,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from positional_embeddings._core.namespace import host
-from positional_embeddings.absolute.sinusoidal import sinusoidal_encoding
+from positional_embeddings.arrays.namespace import host
+from positional_embeddings.biases.alibi import ALiBiBias
+from positional_embeddings.biases.sandwich import SandwichBias
 from positional_embeddings.cli import mask, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser, add_command
-from positional_embeddings.relative.alibi import ALiBiBias
-from positional_embeddings.relative.sandwich import SandwichBias
+from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import type_of
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, host
 from positional_embeddings.cli.rope_pitfalls import pitfalls
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table, wrapped
 from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config

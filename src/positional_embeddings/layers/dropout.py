@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import ArrayT, host
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import ArrayT, host
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:

@@ -4,10 +4,12 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from math import prod, sqrt
 from typing import Annotated, Any
 
-from positional_embeddings._core import checks, namespace, weights
-from positional_embeddings._core.errors import shown, wrong_value
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
+from positional_embeddings.layers import weights
 
 Size = int | tuple[int, int]
 

@@ -4,11 +4,12 @@ import operator
 from functools import reduce
 from typing import Any
 
-from positional_embeddings._core import axes, checks, namespace
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import Array, ArrayT, Device, Dtype, Namespace
-from positional_embeddings._core.positions import position_interval
-from positional_embeddings._core.values import on_given_device
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.positions import position_interval
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.values import on_given_device
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
 

@@ -7,10 +7,10 @@ An array has shape (query, key, batch), with 1 where it broadcasts, so that arra
 from collections.abc import Sequence
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.namespace import Array, Device, Namespace, namespace_of
-from positional_embeddings.masks.sequences import PaddingMask, Side
-from positional_embeddings.masks.structured import CausalMask
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.namespace import Array, Device, Namespace, namespace_of
+from positional_embeddings.masks.by_position import CausalMask
+from positional_embeddings.masks.by_sequence import PaddingMask, Side
 
 
 def create_causal_mask(

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import Array, namespace_of, to_host
-from positional_embeddings._core.positions import position_interval, span_of
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import position_interval, span_of
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Array, namespace_of, to_host
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges

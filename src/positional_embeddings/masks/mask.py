@@ -11,11 +11,18 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.library import library_of, library_of_namespace
-from positional_embeddings._core.memory import read_only
-from positional_embeddings._core.namespace import (
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import (
+    Span,
+    check_length,
+    position_array,
+    position_interval,
+    span_of,
+)
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.memory import read_only
+from positional_embeddings.arrays.namespace import (
     Device,
     HostArray,
     Namespace,
@@ -29,15 +36,8 @@ from positional_embeddings._core.namespace import (
     namespace_of,
     namespace_or_numpy,
 )
-from positional_embeddings._core.positions import (
-    Span,
-    check_length,
-    position_array,
-    position_interval,
-    span_of,
-)
-from positional_embeddings._core.values import on_given_device
-from positional_embeddings._core.weights import WeightedLayer, part, take_entries
+from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.layers.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.

@@ -7,10 +7,11 @@ with ``seq_axis=1``.
 from collections.abc import Sequence
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import (
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import length_array, sequence_axis
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
     Device,
@@ -20,8 +21,7 @@ from positional_embeddings._core.namespace import (
     dtype_name,
     namespace_of,
 )
-from positional_embeddings._core.positions import length_array, sequence_axis
-from positional_embeddings._core.values import is_concretely_true, on_given_device
+from positional_embeddings.arrays.values import is_concretely_true, on_given_device
 
 
 @on_given_device

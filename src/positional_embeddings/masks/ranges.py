@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, host
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import type_name, wrong_type, wrong_value
-from positional_embeddings._core.forks import finished_before_forks
-from positional_embeddings._core.namespace import HostArray, host, namespace_of, to_host
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.forks import finished_before_forks
+from positional_embeddings.arrays.namespace import HostArray, host, namespace_of, to_host
 
 # Cells along an axis; beyond, each cell is the mean of a block.
 MOST_CELLS = 1000

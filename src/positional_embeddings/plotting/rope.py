@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from math import pi
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import type_name, wrong_type, wrong_value
-from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host
 from positional_embeddings.plotting.axes import axes_to_draw_on
 from positional_embeddings.rotary.rope import RoPE
 

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import wrong_type, wrong_value
-from positional_embeddings._core.namespace import Array, HostArray, host
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Array, HostArray, host
 from positional_embeddings.plotting import axes
 
 if TYPE_CHECKING:

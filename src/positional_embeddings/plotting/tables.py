@@ -3,9 +3,10 @@
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import position_interval, span_of
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import (
     Array,
     HostArray,
     default_float,
@@ -14,12 +15,11 @@ from positional_embeddings._core.namespace import (
     host,
     namespace_of,
 )
-from positional_embeddings._core.positions import position_interval, span_of
+from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.describe import axis_missing, one_mask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.plotting import axes
-from positional_embeddings.relative.positions import Bias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.rotary import hf_models
 from positional_embeddings.rotary.scaling import SCALINGS, Scaling
 

@@ -2,9 +2,10 @@
 
 from typing import Any, Literal, get_args
 
-from positional_embeddings._core import axes, checks, namespace
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import Array, ArrayT, Namespace
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace
 
 Layout = Literal["half", "interleaved"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)

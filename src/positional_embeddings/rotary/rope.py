@@ -10,14 +10,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 from typing import Annotated, Any
 
-from positional_embeddings._core import axes, checks, namespace
-from positional_embeddings._core.axes import Target
-from positional_embeddings._core.checks import CheckedLayer, PositionCount, PositiveNumber
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.memory import read_only
-from positional_embeddings._core.namespace import Array, ArrayT, HostArray, Namespace, host
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.axes import Target
+from positional_embeddings.arguments.checks import CheckedLayer, PositionCount, PositiveNumber
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.memory import read_only
+from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, Namespace, host
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.kernels.dispatch import check_installed, kernel_for
 from positional_embeddings.rotary.layouts import Layout

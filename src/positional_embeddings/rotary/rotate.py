@@ -6,11 +6,12 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from positional_embeddings._core import axes, checks, memory, namespace
-from positional_embeddings._core.errors import shown, wrong_value
-from positional_embeddings._core.library import library_of
-from positional_embeddings._core.namespace import Array, ArrayT, Namespace, host
 from positional_embeddings.angles.tables import double_tables
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arrays import memory, namespace
+from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, host
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,

@@ -11,16 +11,16 @@ from dataclasses import dataclass, fields
 from math import inf, isfinite
 from typing import Annotated, Any, Protocol
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.checks import (
+from positional_embeddings.angles.frequencies import inverse_frequencies
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.checks import (
     CheckedLayer,
     OptionalPositiveNumber,
     PositionCount,
     PositiveNumber,
 )
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import HostArray, host, host_constant
-from positional_embeddings.angles.frequencies import inverse_frequencies
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host, host_constant
 
 Scaled = tuple[HostArray, float]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from positional_embeddings._core import checks, namespace
-from positional_embeddings._core.namespace import Array, Dtype
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.namespace import Array, Dtype
 
 
 def xpos_scale(

@@ -7,10 +7,10 @@ from datetime import tzinfo
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import HostArray, host
-from positional_embeddings.coordinates.dates import (
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.encodings.dates import (
     days_of,
     holds_dates,
     holds_spans,

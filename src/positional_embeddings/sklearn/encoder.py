@@ -10,17 +10,17 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import (
     HostArray,
     device_of,
     host,
     namespace_of,
     widest_float,
 )
-from positional_embeddings.coordinates.dates import Times, holds_spans, times_of
-from positional_embeddings.coordinates.labelled import ENCODINGS, Coordinate
+from positional_embeddings.encodings.dates import Times, holds_spans, times_of
+from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
 from positional_embeddings.sklearn.columns import (
     as_table,
     check_no_text,

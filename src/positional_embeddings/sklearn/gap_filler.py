@@ -10,8 +10,8 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host
 from positional_embeddings.sklearn.columns import (
     Column,
     check_times,

@@ -13,13 +13,13 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, wrong_type, wrong_value
-from positional_embeddings._core.namespace import HostArray, host, is_real_number
-from positional_embeddings.coordinates.calendar import DAY, cycles_of, is_timedelta, length_of
-from positional_embeddings.coordinates.cyclic import cyclic_encoding
-from positional_embeddings.coordinates.spans import listed, order_of_places, span_of
-from positional_embeddings.coordinates.sphere import spherical_encoding
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host, is_real_number
+from positional_embeddings.encodings.calendar import DAY, cycles_of, is_timedelta, length_of
+from positional_embeddings.encodings.cyclic import cyclic_encoding
+from positional_embeddings.encodings.spans import listed, order_of_places, span_of
+from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn.columns import Column, index_of, time_zone_of
 
 LOO = "loo"

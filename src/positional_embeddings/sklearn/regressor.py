@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.isotonic import IsotonicRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from positional_embeddings._core import checks
-from positional_embeddings._core.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings._core.namespace import (
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import (
     HostArray,
     device_of,
     host,
@@ -22,7 +22,7 @@ from positional_embeddings._core.namespace import (
     to_host,
     widest_float,
 )
-from positional_embeddings.coordinates.dates import is_missing
+from positional_embeddings.encodings.dates import is_missing
 from positional_embeddings.sklearn.columns import Column, check_no_text, check_times, with_days
 from positional_embeddings.sklearn.kernels import (
     LOO,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from scipy.spatial import KDTree
 
-from positional_embeddings._core.errors import wrong_value
-from positional_embeddings._core.namespace import HostArray, host
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host
 from positional_embeddings.sklearn.kernels import Kernel
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to

@@ -3,7 +3,7 @@
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from positional_embeddings._core.namespace import HostArray, dtype_name, host
+from positional_embeddings.arrays.namespace import HostArray, dtype_name, host
 from positional_embeddings.rotary.layouts import features_of_pairs
 
 # A product is not fused with the sum that follows: NumPy rounds it.

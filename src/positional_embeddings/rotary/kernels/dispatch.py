@@ -1,7 +1,7 @@
 """Rotation in one pass over memory: which kernel an array gets, and on which threads.
 
-The kernels are the only modules that know a library by name, other than `_core.namespace` and
-`_core.libraries`. Numba is imported on first use.
+The kernels are the only modules that know a library by name, other than `arrays.namespace`
+and `arrays.libraries`. Numba is imported on first use.
 
 Numba's own threads are not used: its OpenMP layer kills a forked child process, and its
 workqueue layer aborts the process if two threads call it at a time. A kernel runs on one
@@ -16,9 +16,9 @@ from typing import Any
 
 from array_api_compat import is_cupy_array, is_numpy_array
 
-from positional_embeddings._core.errors import type_name
-from positional_embeddings._core.forks import finished_before_forks, register_at_fork
-from positional_embeddings._core.namespace import Dtype, dtype_name, host, is_complex
+from positional_embeddings.arrays.errors import type_name
+from positional_embeddings.arrays.forks import finished_before_forks, register_at_fork
+from positional_embeddings.arrays.namespace import Dtype, dtype_name, host, is_complex
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 # Called with x, cos, sin, out, axis and layout; the tables have the axes of x.

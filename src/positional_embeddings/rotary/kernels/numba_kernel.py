@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from positional_embeddings._core.namespace import Dtype, host
+from positional_embeddings.arrays.namespace import Dtype, host
 
 # Length of the arrays that stand for rows: numba demands one. No row is as long.
 _MANY = 2**40

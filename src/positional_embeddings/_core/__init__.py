@@ -1,1 +1,0 @@
-"""What all rooms stand on: namespaces, checks, axes, memory, weights, threads."""

@@ -1,1 +1,0 @@
-"""Absolute position encodings, which are added to the features."""

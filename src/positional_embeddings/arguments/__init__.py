@@ -1,0 +1,1 @@
+"""Checks of arguments: numbers, axes, positions and lengths."""

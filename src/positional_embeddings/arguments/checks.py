@@ -1,0 +1,335 @@
+"""Checks of arguments, with one style of message.
+
+Every message names the argument, what it must be, and what came. The wrong
+kind of thing is a TypeError; the wrong value or shape is a ValueError.
+"""
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from numbers import Integral
+from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
+
+from positional_embeddings.arguments.pytrees import register_waiting, wait_for_jax
+from positional_embeddings.arrays import namespace, values
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.arrays.remedies import remedy_for_times
+
+_LARGEST = sys.float_info.max
+
+# Features, heads and other things that Python's own lists are made of.
+_MOST_FEATURES = 2**20
+
+# Positions: 64-bit integers count no further.
+_MOST_POSITIONS = 2**63
+
+# Rows, columns or positions of an array: more than any memory holds.
+_MOST_IN_MEMORY = 2**48
+
+
+def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
+    """Return `value` as an int; a bool or a float is a TypeError."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        # To PyTorch, where it compiles, an int may vary from call to call, and an index may not.
+        return value if isinstance(value, int) else operator.index(value)
+    except TypeError:
+        raise _wrong_kind(name, value, what) from None
+
+
+def _wrong_kind(name: str, value: Any, what: str, hint: str = "") -> TypeError:
+    """Return the error about a value that is no number of the kind that is asked for."""
+    of_type = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
+    return wrong_type(name, f"be {what}", f"{shown(value)}{of_type}", hint)
+
+
+def integers(name: str, values: Sequence[SupportsIndex]) -> list[int]:
+    """Return a sequence of integers as ints."""
+    return [integer(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
+def positive_integer(
+    name: str, value: SupportsIndex, *, even: bool = False, most: int | None = None
+) -> int:
+    """Return a size as an int, one or more, and at most a power of two."""
+    what = f"a positive{' even' if even else ''} integer"
+    number = integer(name, value, what)
+    if number < 1 or (even and number % 2):
+        raise wrong_value(name, f"be {what}", shown(number))
+    if most is not None and number > most:
+        raise wrong_value(name, f"be at most 2**{most.bit_length() - 1}", shown(number))
+    return number
+
+
+def feature_count(name: str, value: SupportsIndex, *, even: bool = False) -> int:
+    """Return a number of features, heads or channels as an int."""
+    return positive_integer(name, value, even=even, most=_MOST_FEATURES)
+
+
+def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | None:
+    """Return an index below `size`, or None."""
+    if value is None:
+        return None
+    number = integer(name, value, "an integer or None")
+    if not 0 <= number < size:
+        raise wrong_value(name, f"be from 0 to {size - 1}, or None", shown(number))
+    return number
+
+
+def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
+    """Return `value` divided by a size that must divide it."""
+    if value % divisor:
+        raise wrong_value(name, f"be a multiple of `{divisor_name}` = {divisor}", value)
+    return value // divisor
+
+
+def non_negative_integer(name: str, value: SupportsIndex) -> int:
+    """Return an offset as an int, zero or more."""
+    number = integer(name, value, "a non-negative integer")
+    if number < 0:
+        raise wrong_value(name, "be a non-negative integer", shown(number))
+    return number
+
+
+def positive_number(name: str, value: Any) -> float:
+    """Return a finite number above zero as an int or a float."""
+    number = finite_number(name, value, "a positive finite number")
+    if number <= 0:
+        raise wrong_value(name, "be a positive finite number", shown(number))
+    return number
+
+
+def finite_number(name: str, value: Any, what: str = "a finite number") -> float:
+    """Return a finite number of any sign as an int or a float."""
+    if not namespace.is_real_number(value):
+        raise _wrong_kind(name, value, what, remedy_for_times(name, value))
+    number = int(value) if isinstance(value, Integral) else float(value)
+    if not -_LARGEST <= number <= _LARGEST:
+        raise wrong_value(name, f"be {what}", shown(number))
+    return number
+
+
+def rate(name: str, value: Any) -> float:
+    """Return a rate, 0 or more and below 1."""
+    if not namespace.is_real_number(value):
+        raise _wrong_kind(name, value, "a number")
+    if not 0 <= value < 1:
+        raise wrong_value(name, "be 0 or more and below 1", shown(value))
+    return float(value)
+
+
+def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
+    """Return a flag; anything but True and False is a TypeError."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, "be True or False", shown(value))
+    return value
+
+
+def optional_boolean(name: str, value: Any) -> bool | None:
+    """Return True, False or None; anything else is a TypeError."""
+    if not (value is None or isinstance(value, bool)):
+        raise wrong_type(name, "be True, False or None", shown(value))
+    return value
+
+
+def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
+    """Return one of the spelled-out options."""
+    if not isinstance(value, str | int) or value not in options:
+        listed = " or ".join(repr(option) for option in options)
+        raise wrong_value(name, f"be {listed}", shown(value))
+    return value
+
+
+def _wrong_dtype(name: str, array: Any, what: str, hint: str = "") -> TypeError:
+    return wrong_type(name, f"have {what}", namespace.dtype_name(array.dtype), hint)
+
+
+def real_floating(xp: Namespace, **arrays: Any) -> None:
+    """Check that the named arrays hold real floating-point numbers."""
+    for name, array in arrays.items():
+        if not namespace.is_real_floating(array.dtype, xp):
+            raise _wrong_dtype(name, array, "a real floating-point dtype")
+
+
+def floating(xp: Namespace, **arrays: Any) -> None:
+    """Check that the named arrays hold real or complex floating-point numbers."""
+    for name, array in arrays.items():
+        if not (namespace.is_real_floating(array.dtype, xp) or namespace.is_complex(array.dtype)):
+            raise _wrong_dtype(name, array, "a floating-point dtype")
+
+
+def mask(name: str, array: Any, xp: Namespace) -> None:
+    """Check that a mask is boolean, and name the polarity if it is not."""
+    if not namespace.is_dtype(array.dtype, "bool", xp):
+        is_integral = namespace.is_dtype(array.dtype, "integral", xp)
+        # A tokenizer's attention mask is 1 at tokens.
+        hint = f" Pass {name} == 0 if 1 marks what may be attended to." if is_integral else ""
+        what = "a boolean dtype, True where a query may not attend"
+        raise _wrong_dtype(name, array, what, hint)
+
+
+def mask_or_bias(kind: str, name: str, array: Any, xp: Namespace) -> None:
+    """Check that a mask is boolean, and that a bias holds real numbers."""
+    if kind == "mask":
+        mask(name, array, xp)
+    else:
+        real_floating(xp, **{name: array})
+
+
+def signed_integers(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers that may be negative."""
+    if not namespace.is_dtype(array.dtype, "signed integer", xp):
+        raise _wrong_dtype(name, array, "a signed integer dtype")
+
+
+def integral(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers."""
+    if not namespace.is_dtype(array.dtype, "integral", xp):
+        raise _wrong_dtype(name, array, "an integer dtype")
+
+
+def real(name: str, array: Any, xp: Namespace) -> None:
+    """Check that an array holds integers or real floating-point numbers."""
+    is_real = namespace.is_real_floating(array.dtype, xp)
+    if not (is_real or namespace.is_dtype(array.dtype, "integral", xp)):
+        raise _wrong_dtype(name, array, "an integer or real dtype", remedy_for_times(name, array))
+
+
+def output(out: Any, x: Any) -> None:
+    """Check that a result like `x` can be written to `out`, where it is given."""
+    if out is None:
+        return
+    writable = "be an array that can be written to"
+    if not library_of(out).can_write:
+        raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
+    dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
+    if out_dtype != dtype:
+        raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
+    if tuple(out.shape) != tuple(x.shape):
+        raise wrong_value("out", f"have the shape of `x`, {tuple(x.shape)}", tuple(out.shape))
+    device, out_device = namespace.device_of(x), namespace.device_of(out)
+    if out_device != device:
+        raise wrong_value("out", f"be on the device of `x`, {device}", out_device)
+    if values.is_read_only(out):
+        raise wrong_value("out", writable, "a read-only one")
+    if values.repeats_elements(out):
+        raise wrong_value("out", writable, "one whose elements share memory")
+
+
+def within_table(
+    size: int, offset: int, limit: int, limit_name: str, seq: int, name: str = "x"
+) -> None:
+    """Check that the positions `offset` to `offset + size` lie within a table."""
+    if offset + size > limit:
+        raise wrong_value(
+            name,
+            f"have at most {limit} positions (`{limit_name}`) on axis {seq}",
+            f"{size} at offset {shown(offset)}",
+        )
+
+
+def no_positions_and_offset(positions: Any, offset: int) -> None:
+    """Check that one of the two ways to place a sequence is used, not both."""
+    if positions is not None and offset != 0:
+        raise wrong_value("offset", "be left out where `positions` are given", shown(offset))
+
+
+def broadcasts(
+    name: str,
+    shape: tuple[Any, ...],
+    target: tuple[Any, ...],
+    meaning: str,
+    given: tuple[Any, ...] | None = None,
+) -> None:
+    """Check that each axis of `shape` is that of `target`, or 1; `given` is what came."""
+    if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
+        raise wrong_value(
+            name,
+            f"have shape {target} ({meaning}), with 1 where it broadcasts",
+            shape if given is None else given,
+        )
+
+
+def is_known(size: Any) -> bool:
+    """Tell whether a lazy library knows a length: dask says NaN, others None."""
+    return size is not None and size == size  # noqa: PLR0124 - NaN is not itself
+
+
+def known_to_differ(size: Any, target: Any) -> bool:
+    """Tell whether two lengths differ; one that is not known differs from none."""
+    return size != target and is_known(size) and is_known(target)
+
+
+def broadcasts_to(size: Any, target: Any) -> bool:
+    """Tell whether a length broadcasts to another."""
+    return size in (1, target) or not known_to_differ(size, target)
+
+
+def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Return the check of what may be None, too."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def one_of(literal: Any) -> Callable[[str, Any], Any]:
+    """Return the check of a choice among those of a `Literal` type."""
+    return lambda name, value: choice(name, value, get_args(literal))
+
+
+def position_count(name: str, value: SupportsIndex) -> int:
+    """Return a number of positions as an int."""
+    return positive_integer(name, value, most=_MOST_POSITIONS)
+
+
+def axis_length(name: str, value: SupportsIndex) -> int:
+    """Return the length of an axis of an array as an int."""
+    return positive_integer(name, value, most=_MOST_IN_MEMORY)
+
+
+# Types of fields of a `CheckedLayer`.
+FeatureCount: TypeAlias = Annotated[int, feature_count]
+PositionCount: TypeAlias = Annotated[int, position_count]
+AxisLength: TypeAlias = Annotated[int, axis_length]
+PositiveNumber: TypeAlias = Annotated[float, positive_number]
+OptionalPositiveNumber: TypeAlias = Annotated[float | None, optional(positive_number)]
+Rate: TypeAlias = Annotated[float, rate]
+
+
+class CheckedLayer:
+    """Base of frozen dataclasses: a field of type `Annotated[..., check]` is checked by it."""
+
+    _field_checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        wait_for_jax(cls)
+        annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
+        own = {name: kind.__metadata__[0] for name, kind in annotated.items()}
+        cls._field_checks = cls._field_checks | own
+        # Signatures show the bare types.
+        bare = {name: kind.__origin__ for name, kind in annotated.items()}
+        cls.__annotations__ = cls.__annotations__ | bare
+
+    def check_fields(self) -> None:
+        """Set each field to what its check returns."""
+        for name, check in self._field_checks.items():
+            set_fields(self, **{name: check(name, getattr(self, name))})
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+
+
+def set_fields(layer: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass while it is made."""
+    register_waiting()
+    for name, value in values.items():
+        object.__setattr__(layer, name, value)
+
+
+def shapes_broadcast(shapes: Sequence[tuple[Any, ...]]) -> bool:
+    """Tell whether shapes broadcast together, aligned at their last axes."""
+    by_axis = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
+    return all(len({n for n in lengths if is_known(n) and n != 1}) <= 1 for lengths in by_axis)

@@ -1,0 +1,1 @@
+"""The array library, device and dtypes of a call, and what is known of each library."""

@@ -1,0 +1,39 @@
+"""What dask and cubed share: arrays that are computed later, chunk by chunk."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from positional_embeddings.arrays.libraries.base import Library
+
+# Chunk (query, key) axes as an array of this many queries and keys would be.
+_MANY = 2**17
+
+
+class Chunked(Library):
+    """Base of libraries that compute chunk by chunk."""
+
+    is_chunked = True
+
+    def chunks(self, x: Any) -> tuple[tuple[Any, ...], ...]:
+        chunks: tuple[tuple[Any, ...], ...] = x.chunks
+        return chunks
+
+    def rechunk(self, x: Any, chunks: Mapping[int, tuple[int, ...]]) -> Any:
+        wanted = {
+            axis: self._chunk_option(lengths)
+            for axis, lengths in chunks.items()
+            if x.shape[axis] != 1 and x.chunks[axis] != lengths
+        }
+        return x.rechunk(wanted) if wanted else x
+
+    def _chunk_option(self, lengths: tuple[int, ...]) -> Any:
+        """Return how the library is told the lengths of chunks on an axis."""
+        return lengths
+
+    def arange_for_pairs(
+        self, start: int, stop: int, values_per_pair: int, dtype: Any, device: Any, xp: Any
+    ) -> Any:
+        # One chunk on each axis would make one chunk of all pairs.
+        shape = (_MANY, _MANY, max(1, values_per_pair))
+        many = xp.empty(shape, dtype=dtype, chunks=("auto", "auto", -1))
+        return xp.arange(start, stop, dtype=dtype, device=device, chunks=many.chunks[0][0])

@@ -1,0 +1,165 @@
+"""cubed: chunks of one length, computed in bounded memory."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from positional_embeddings.arrays.libraries.base import Forwarding
+from positional_embeddings.arrays.libraries.chunked import Chunked
+
+
+class Cubed(Chunked):
+    """cubed.array_api."""
+
+    needs_elements = True
+
+    def namespace(self, xp: Any) -> Any:
+        return _Namespace(xp)
+
+    def _chunk_option(self, lengths: tuple[int, ...]) -> int:
+        return lengths[0]  # of all chunks but the last
+
+    def map_chunks(
+        self,
+        function: Callable[..., Any],
+        *arrays: Any,
+        chunks: tuple[tuple[Any, ...], ...],
+        dtype: Any,
+        numbered: bool = False,
+    ) -> Any:
+        # It counts the chunks of the first array.
+        library = sys.modules["cubed"]
+        numbers = tuple(map(len, chunks))
+        counted = library.empty(numbers, dtype=library.bool, chunks=1, spec=arrays[0].spec)
+        applied = partial(_without_first, function, numbered=numbered)
+        return library.map_blocks(applied, counted, *arrays, chunks=chunks, dtype=dtype)
+
+
+def _without_first(
+    function: Callable[..., Any],
+    _: Any,
+    *chunks: Any,
+    numbered: bool,
+    block_id: tuple[int, ...],
+) -> Any:
+    return function(*chunks, block_id=block_id) if numbered else function(*chunks)
+
+
+class _Namespace(Forwarding):
+    """Its functions, dtypes and axes as the standard has them, for arrays of any chunks.
+
+    Its own `take` sorts the indices; `stack` and `concat` mix up elements, and `reshape` fails,
+    where chunks are not alike; `broadcast_to` makes a chunk of each element.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._library, name, None)
+        if found is None:
+            message = f"cubed has no `{name}`, which is needed here: compute the array first."
+            raise AttributeError(message)
+        return found
+
+    def asarray(self, x: Any, /, *, dtype: Any = None, **options: Any) -> Any:
+        array = self._library.asarray(x, dtype=dtype, **options)
+        return array if dtype in (None, array.dtype) else self._library.astype(array, dtype)
+
+    def broadcast_to(self, x: Any, /, shape: Any) -> Any:
+        x = x[(*(None,) * (len(shape) - x.ndim), ...)]
+        pairs = zip(x.shape, shape, x.chunks, strict=False)
+        chunks = tuple(own if n == m else "auto" for n, m, own in pairs)
+        return self._library.broadcast_to(x, shape, chunks=chunks)
+
+    def concat(self, arrays: Any, /, *, axis: int = 0) -> Any:
+        axis %= arrays[0].ndim
+        parts = [array for array in arrays if array.shape[axis] > 0] or arrays[:1]
+        longest = max(part.chunksize[axis] for part in parts)
+        alike = [
+            part if part.numblocks[axis] == 1 else _in_chunks(part, {axis: longest})
+            for part in parts
+        ]
+        return self._library.concat(alike, axis=axis)
+
+    def stack(self, arrays: Any, /, *, axis: int = 0) -> Any:
+        # Of one shape already: it gives them the same chunks.
+        return self._library.stack(self._library.broadcast_arrays(*arrays), axis=axis)
+
+    def flip(self, x: Any, /, *, axis: int) -> Any:
+        return x if x.shape[axis] == 0 else self._library.flip(x, axis=axis)
+
+    def reshape(self, x: Any, /, shape: Any) -> Any:
+        shape = tuple(x.size // -prod(shape) if n == -1 else n for n in shape)
+        if x.size == 0 or x.size != prod(shape):
+            return self._library.reshape(x, shape)
+        # It merges axes of which all but the first are whole, and splits chunks that end where
+        # rows of the new axes do.
+        runs = _runs_of_axes(x.shape, shape)
+        whole = {axis: x.shape[axis] for own, _ in runs for axis in _inner(own, x.shape)}
+        merged = self._library.reshape(
+            _in_chunks(x, whole), tuple(prod(x.shape[axis] for axis in own) for own, _ in runs)
+        )
+        rows = (prod(shape[axis] for axis in _inner(new, shape)) for _, new in runs)
+        cut = {
+            axis: min(merged.shape[axis], -(-merged.chunksize[axis] // row) * row)
+            for axis, row in enumerate(rows)
+        }
+        return self._library.reshape(_in_chunks(merged, cut), shape)
+
+    def sort(self, x: Any, /, *, axis: int = -1, descending: bool = False) -> Any:
+        return self._along("sort", x, axis, x.dtype, descending=descending)
+
+    def argsort(self, x: Any, /, *, axis: int = -1, descending: bool = False) -> Any:
+        return self._along("argsort", x, axis, self._library.int64, descending=descending)
+
+    def _along(self, name: str, x: Any, axis: int, dtype: Any, **options: Any) -> Any:
+        """Call a function on chunks that are whole on an axis."""
+        axis %= x.ndim
+        x = _in_chunks(x, {axis: x.shape[axis]})
+        function = partial(_called_on_chunk, name, axis=axis, **options)
+        return self._library.map_blocks(function, x, dtype=dtype)
+
+    def take(self, x: Any, indices: Any, /, *, axis: int = 0) -> Any:
+        axis, count = axis % x.ndim, indices.shape[0]
+        x, indices = _in_chunks(x, {axis: x.shape[axis]}), _in_chunks(indices, {0: count})
+        chunks = (*x.chunks[:axis], (count,), *x.chunks[axis + 1 :])
+        beside = indices[(*(None,) * axis, ..., *(None,) * (x.ndim - axis - 1))]
+        own = partial(_take_of_chunk, axis=axis)
+        return self._library.map_blocks(own, x, beside, dtype=x.dtype, chunks=chunks)
+
+
+def _in_chunks(x: Any, lengths: dict[int, int]) -> Any:
+    """Return an array of cubed with chunks of these lengths on some axes."""
+    other = {axis: length for axis, length in lengths.items() if length != x.chunksize[axis]}
+    return x.rechunk(other) if other else x
+
+
+def _runs_of_axes(shape: Any, new: Any) -> list[tuple[range, range]]:
+    """Return the shortest runs of axes that have as many elements in one shape as in the other."""
+    runs = []
+    start, new_start = 0, 0
+    while start < len(shape) or new_start < len(new):
+        stop, new_stop = min(start + 1, len(shape)), min(new_start + 1, len(new))
+        while (size := prod(shape[start:stop])) != (new_size := prod(new[new_start:new_stop])):
+            if size < new_size:
+                stop += 1
+            else:
+                new_stop += 1
+        runs.append((range(start, stop), range(new_start, new_stop)))
+        start, new_start = stop, new_stop
+    return runs
+
+
+def _inner(axes: range, shape: Any) -> list[int]:
+    """Return the axes of a run but for the first that is longer than 1."""
+    return [axis for axis in axes if shape[axis] > 1][1:]
+
+
+def _called_on_chunk(name: str, x: Any, **options: Any) -> Any:
+    return getattr(array_namespace(x), name)(x, **options)
+
+
+def _take_of_chunk(x: Any, indices: Any, *, axis: int) -> Any:
+    return x.take(indices.reshape(-1), axis=axis)

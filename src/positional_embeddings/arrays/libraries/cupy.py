@@ -1,0 +1,38 @@
+"""CuPy: devices, streams, and kernels that are launched one by one."""
+
+from threading import get_ident
+from typing import Any
+
+from positional_embeddings.arrays.errors import shown, wrong_type
+from positional_embeddings.arrays.libraries.base import Library
+
+# cudaStreamPerThread
+_STREAM_OF_THREAD = 2
+
+
+class CuPy(Library):
+    """CuPy.
+
+    Its `vecdot` is a product for each row, and `clip` takes 15 launches and four waits.
+    """
+
+    can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
+    # It makes both operands contiguous, and writes lists of pointers for an axis that broadcasts.
+    compiles_kernels = multiplies_copies = True
+
+    def current_device(self, device: Any, xp: Any) -> Any:
+        # Elsewhere it refuses to compute, and its creation functions make their arrays on the
+        # current device, whatever their `device=` says.
+        try:
+            return xp.cuda.Device(device)
+        except (TypeError, ValueError):
+            raise wrong_type(
+                "device", "be a cupy.cuda.Device or its number", shown(device)
+            ) from None
+
+    def current_stream(self, xp: Any) -> tuple[int, int]:
+        # One stream does not wait for what another one computes or copies, nor before memory that
+        # it has freed is written to: arrays that are kept have to stay with their stream.
+        pointer = xp.cuda.get_current_stream().ptr
+        # The default streams of all threads have one pointer.
+        return pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0

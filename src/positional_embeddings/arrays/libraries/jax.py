@@ -1,0 +1,45 @@
+"""JAX: arrays that are traced, and loops that are compiled."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from positional_embeddings.arrays.libraries.base import Library, Loops
+
+
+class JAX(Library):
+    """JAX, whose arrays of a trace must not outlive it."""
+
+    reads_values = shows_tracing = has_fmod = True
+
+    def single_device(self, array: Any) -> Any:
+        if _is_traced(array):
+            return None
+        on = super().single_device(array)
+        return None if hasattr(on, "device_set") else on
+
+    def device(self, array: Any) -> Any:
+        # None for an array over several devices, whose sharding is made for its own shape, and for
+        # one that is not committed to its device: what is made on a device by name meets no arrays
+        # on other ones.
+        return self.single_device(array) if getattr(array, "committed", True) else None
+
+    def is_readable(self, array: Any) -> bool:
+        return not _is_traced(array)
+
+    def loops(self, xp: Any) -> Loops | None:
+        # What is made while JAX compiles is traced, too; not so where it only differentiates. It
+        # calls what is not compiled operation by operation, and would compile each loop anew.
+        if not _is_traced(xp.zeros(())):
+            return None
+        jax = sys.modules["jax"]
+
+        def scan(body: Callable[..., Any], state: Any, elements: Any) -> Any:
+            return jax.lax.scan(jax.checkpoint(body, prevent_cse=False), state, elements)
+
+        return Loops(scan, jax.lax.cond)
+
+
+def _is_traced(array: Any) -> bool:
+    # What a tracer does not know it says by errors that take a millisecond to word.
+    return "Tracer" in (base.__name__ for base in type(array).__mro__)

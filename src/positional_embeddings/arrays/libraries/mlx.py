@@ -1,0 +1,79 @@
+"""MLX: arrays in memory that all devices share."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from positional_embeddings.arrays.libraries.base import Forwarding, Library
+
+
+class MLX(Library):
+    """mlx.core."""
+
+    def namespace(self, xp: Any) -> Any:
+        return _Namespace(xp)
+
+    def single_device(self, array: Any) -> None:  # noqa: ARG002
+        return None
+
+
+class _Namespace(Forwarding):
+    """MLX, with devices and the arguments of the standard.
+
+    Its arrays are in memory that all devices share; a device is where a call is computed.
+    """
+
+    _CREATION = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
+    _LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
+
+    def __init__(self, library: Any) -> None:
+        super().__init__(library)
+        self.bool = library.bool_
+        for name in self._CREATION + self._LIKE:
+            setattr(self, name, self._on_device(getattr(library, name)))
+
+    def _on_device(self, create: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(create)
+        def created(*args: Any, device: Any = None, **options: Any) -> Any:
+            if device is None:
+                return create(*args, **options)
+            with self._library.stream(device):
+                return create(*args, **options)
+
+        return created
+
+    def __array_namespace_info__(self) -> Any:
+        return _Info(self._library)
+
+    def astype(self, x: Any, dtype: Any, *, copy: bool = True) -> Any:
+        return x.astype(dtype) if copy or x.dtype != dtype else x
+
+    def sum(self, x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        x = x if dtype is None else x.astype(dtype)
+        return self._library.sum(x, axis=axis, keepdims=keepdims)
+
+    def clip(self, x: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
+        return self._library.clip(x, min, max)
+
+
+class _Info(Forwarding):
+    """What MLX tells of itself; positions are of 64 bits, as its integers can be.
+
+    It is asked for a device, of which users have the kind alone, such as `mlx.core.gpu`.
+    """
+
+    def __init__(self, library: Any) -> None:
+        super().__init__(library.__array_namespace_info__())
+        self._device: Callable[[Any, int], Any] = library.Device
+
+    def _of(self, device: Any) -> Any:
+        return self._device(device, 0) if type(device).__name__ == "DeviceType" else device
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        found: dict[str, Any] = self._library.dtypes(device=self._of(device), kind=kind)
+        return found
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        dtypes = self._library.default_dtypes(device=self._of(device))
+        int64 = self.dtypes(device=device)["int64"]
+        return {**dtypes, "integral": int64, "indexing": int64}

@@ -1,0 +1,29 @@
+"""ndonnx: graphs of ONNX, whose search takes values of one axis alone."""
+
+from typing import Any
+
+import numpy as np
+
+from positional_embeddings.arrays.libraries.base import Forwarding, Library
+
+
+class NDONNX(Library):
+    """ndonnx."""
+
+    def namespace(self, xp: Any) -> Any:
+        return _Namespace(xp)
+
+    def to_numpy(self, array: Any) -> Any:
+        return np.asarray(array.unwrap_numpy())  # NumPy would make an array of objects
+
+
+class _Namespace(Forwarding):
+    """Its functions, for values of any axes."""
+
+    def searchsorted(self, ordered: Any, values: Any, /, *, side: str = "left") -> Any:
+        if values.ndim == 1:
+            return self._library.searchsorted(ordered, values, side=side)
+        # A length may not be known before the graph runs, so that nothing is reshaped.
+        values = values[..., None]
+        before = ordered < values if side == "left" else ordered <= values
+        return self._library.sum(self._library.astype(before, self._library.int64), axis=-1)

@@ -1,0 +1,76 @@
+"""PyTorch: modes that record and compile, autocast, and strides in elements."""
+
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+from positional_embeddings.arrays.libraries.base import Library
+
+
+class PyTorch(Library):
+    """PyTorch, whose arrays of a mode (inference, fake, functional) must not outlive it."""
+
+    can_write = reads_values = has_fmod = records_gradients = True
+
+    def is_compiling(self, array: Any) -> bool:  # noqa: ARG002
+        return bool(sys.modules["torch"].compiler.is_compiling())
+
+    def is_readable(self, array: Any) -> bool:
+        return not self.is_compiling(array)
+
+    def to_numpy(self, array: Any) -> Any:
+        return super().to_numpy(array.detach().cpu())
+
+    def supports_inplace(self, *arrays: Any) -> bool:
+        # Not while operations are recorded: it may differentiate, compile or transform.
+        return not self.is_compiling(arrays[0]) and not any(map(_is_recorded, arrays))
+
+    def strides(self, array: Any) -> tuple[int, ...]:
+        return tuple(map(abs, array.stride()))
+
+    def shares_memory(self, array: Any, other: Any) -> bool:
+        if array is other:
+            return False
+        # Not by their storages: two can be of one memory.
+        (start, stop), (other_start, other_stop) = map(_addresses, (array, other))
+        meet = start < other_stop and other_start < stop
+        return meet and self._place(array) != self._place(other)
+
+    def _place(self, array: Any) -> Any:
+        return array.data_ptr(), array.shape, array.stride()
+
+    def clip(self, x: Any, least: float, most: float | None, xp: Any) -> Any:  # noqa: ARG002
+        return x.clamp(least, most)  # it does not compile `maximum` of a number
+
+    def remainder(self, x: Any, divisor: Any, xp: Any) -> Any:
+        if x.dtype == xp.float64:  # NaN where a quotient overflows: first a multiple's remainder
+            x = xp.fmod(x, divisor * 2.0**100)
+        return xp.fmod(x, divisor)
+
+    def searchsorted(self, ordered: Any, values: Any, xp: Any, side: str = "left") -> Any:
+        # It warns of values that it has to copy into order.
+        return super().searchsorted(ordered, values.contiguous(), xp, side)
+
+    def without_autocast(self, x: Any) -> Any:
+        torch, device = sys.modules["torch"], x.device.type
+        # It refuses to be asked about devices without autocast, such as "meta".
+        enabled = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        return torch.autocast(device, enabled=False) if enabled else nullcontext()
+
+    def is_trained(self, array: Any) -> bool:
+        return bool(array.requires_grad) or isinstance(array, sys.modules["torch"].nn.Parameter)
+
+
+def _is_recorded(tensor: Any) -> bool:
+    try:
+        tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return True
+    return bool(tensor.requires_grad)
+
+
+def _addresses(tensor: Any) -> tuple[int, int]:
+    """Return where the elements of a tensor begin and end in memory."""
+    reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+    start: int = tensor.data_ptr()
+    return start, start + (reach + 1) * tensor.element_size()

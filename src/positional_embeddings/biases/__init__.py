@@ -1,0 +1,1 @@
+"""Biases of attention scores by relative position."""

@@ -1,0 +1,184 @@
+"""ALiBi: a bias linear in the relative position."""
+
+from dataclasses import dataclass
+from math import floor, log2
+from typing import Annotated, Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.checks import FeatureCount
+from positional_embeddings.arguments.positions import Span
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings.biases import positions
+from positional_embeddings.biases.positions import Bias
+
+
+def alibi_slopes(
+    num_heads: int,
+    *,
+    xp: Namespace | None = None,
+    dtype: Dtype | None = None,
+    device: Device | None = None,
+) -> Any:
+    r"""Return the slope of each head in ALiBi.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20. Unless it is a power of two, the slopes
+        are those of the next lower power, then every other one of twice that power.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (its default if None) and device of the result.
+
+    Returns
+    -------
+    array, shape (num_heads,)
+        :math:`2^{-8h/n}` for the heads h = 1, ..., n.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If `num_heads` is not positive.
+
+    References
+    ----------
+    Press et al. (2022), Train Short, Test Long, section 3, and its published code for
+    other numbers of heads.
+
+    Examples
+    --------
+    >>> alibi_slopes(4)
+    array([0.25      , 0.0625    , 0.015625  , 0.00390625])
+    """
+    num_heads = checks.feature_count("num_heads", num_heads)
+    xp = namespace.namespace_or_numpy(xp)
+    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, device), xp, device)
+    return xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
+
+
+def alibi_bias(
+    num_heads: int,
+    q_len: int | None = None,
+    k_len: int | None = None,
+    *,
+    offset: int | None = None,
+    query_positions: Array | None = None,
+    key_positions: Array | None = None,
+    causal: bool = True,
+    xp: Namespace | None = None,
+    dtype: Dtype | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the linear bias of ALiBi as an array: `ALiBiBias`, called.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20.
+    q_len, k_len, offset : int, optional
+        Numbers of queries and keys, and position of the first query among the keys. If None,
+        there are as many keys as queries, and the last query is at the last key.
+    query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+        Positions instead of lengths, integer or real; keys have those of the queries if None.
+    causal : bool, default True
+        As `ALiBiBias` takes it.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (its default if None) and device of the result;
+        `xp` and `device` only without positions.
+
+    Returns
+    -------
+    array, shape (query, key, heads) or (query, key, heads, batch)
+        The bias of each pair and head.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The errors of `ALiBiBias`, and of a call of it.
+
+    Examples
+    --------
+    >>> bool((alibi_bias(4, 3) == ALiBiBias(4)(3)).all())
+    True
+    """
+    return ALiBiBias(num_heads, causal)(
+        q_len,
+        k_len,
+        offset=offset,
+        query_positions=query_positions,
+        key_positions=key_positions,
+        xp=xp,
+        dtype=dtype,
+        device=device,
+    )
+
+
+@dataclass(frozen=True)
+class ALiBiBias(Bias):
+    """The linear bias of ALiBi: zero at the query's own position, and less the farther a key is.
+
+    A value: a call gives the array, and an attention evaluates it block by block.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20.
+    causal : bool, default True
+        Slope times (key - query), for use with a causal mask: the keys after a query,
+        which the mask hides, get a positive bias. Otherwise minus slope times the
+        distance, the same on both sides.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If `num_heads` is not positive.
+
+    References
+    ----------
+    Press et al. (2022), Train Short, Test Long, section 3.
+
+    Examples
+    --------
+    >>> ALiBiBias(4)(3)[:, :, 0]
+    array([[ 0.  ,  0.25,  0.5 ],
+           [-0.25,  0.  ,  0.25],
+           [-0.5 , -0.25,  0.  ]])
+    """
+
+    num_heads: FeatureCount
+    causal: Annotated[bool, checks.boolean] = True
+
+    def _heads(self) -> int:
+        return self.num_heads
+
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+        relative, dtype = positions.real_relative_positions(query, key, dtype, xp)
+        bias = _sloped(relative, self.num_heads, xp, causal=self.causal)
+        return xp.astype(bias, dtype, copy=False)
+
+    def _between(
+        self, queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
+    ) -> Any:
+        relative = positions.relative_positions_of_spans(queries, keys, dtype, xp, device)
+        return _sloped(relative, self.num_heads, xp, causal=self.causal)
+
+
+def _sloped(relative: Any, num_heads: int, xp: Namespace, *, causal: bool) -> Any:
+    """Return relative positions times the slopes, or minus distances times them."""
+    slopes = alibi_slopes(
+        num_heads, xp=xp, dtype=relative.dtype, device=namespace.device_of(relative)
+    )
+    if causal:
+        return relative[..., None] * slopes
+    return xp.abs(relative)[..., None] * -slopes
+
+
+def _slopes(num_heads: int) -> list[float]:
+    power = 2 ** floor(log2(num_heads))
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
+    return (slopes + between)[:num_heads]

@@ -1,0 +1,111 @@
+"""FIRE: a bias by a small learned network of normalized distances."""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace, values
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
+from positional_embeddings.biases import positions
+from positional_embeddings.layers.weights import array_field
+
+_SHAPES = {
+    "hidden_weight": ("hidden",),
+    "hidden_bias": ("hidden",),
+    "output_weight": ("heads", "hidden"),
+    "output_bias": ("heads",),
+}
+
+
+def _number_or_array(name: str, value: Any) -> Any:
+    """Return a positive number, or a learned one, which may be traced."""
+    if namespace.is_real_number(value) or getattr(value, "shape", None) != ():
+        return checks.positive_number(name, value)
+    checks.real(name, value, namespace.namespace_of(**{name: value}))
+    if values.is_concretely_true(value <= 0):
+        raise wrong_value(name, "be a positive finite number", float(value))
+    return value
+
+
+_LearnedNumber = Annotated[Any, _number_or_array]
+
+
+@dataclass(frozen=True, eq=False)
+class FIREBias(positions.Bias):
+    r"""The bias of FIRE, from the parameters of its small network.
+
+    A value: a call gives the array, and an attention evaluates it block by block.
+
+    Parameters
+    ----------
+    hidden_weight, hidden_bias : array, shape (hidden,)
+        First layer of the network, real floating-point.
+    output_weight : array, shape (heads, hidden)
+        Second layer of the network.
+    output_bias : array, shape (heads,)
+        Its bias.
+    c : float or 0-d array
+        How strongly the logarithm compresses distances, positive.
+    threshold : float or 0-d array
+        Query position L below which distances are divided by a constant, positive.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If the shapes of the arrays do not fit, or a number is not positive.
+
+    References
+    ----------
+    Li et al. (2024), Functional Interpolation for Relative Positions, equation 5:
+    :math:`f(\psi(|i-j|) / \psi(\max(L, i)))` with :math:`\psi(x) = \ln(c x + 1)` and a
+    network f of one hidden layer with rectifiers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = np.ones(1)
+    >>> bias = FIREBias(one, 0 * one, -np.ones((2, 1)), np.zeros(2), c=0.1, threshold=16.0)
+    >>> bias(4).shape, float(bias(4)[0, 0, 0])
+    ((4, 4, 2), 0.0)
+    """
+
+    hidden_weight: Any = array_field()
+    hidden_bias: Any = array_field()
+    output_weight: Any = array_field()
+    output_bias: Any = array_field()
+    _: KW_ONLY
+    c: _LearnedNumber = array_field()
+    threshold: _LearnedNumber = array_field()
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        positions.check_parameters(_SHAPES, **self._arrays())
+
+    def _arrays(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _SHAPES}
+
+    def _heads(self) -> int:
+        return int(self.output_bias.shape[0])
+
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+        relative, dtype = positions.real_relative_positions(query, key, dtype, xp)
+        work, on = relative.dtype, namespace.device_of(relative)
+        w1, b1, w2, b2 = (xp.astype(a, work, copy=False) for a in self._arrays().values())
+        c, threshold = (_as_array(number, work, on, xp) for number in (self.c, self.threshold))
+        start = xp.maximum(xp.astype(query, work, copy=False), threshold)[:, None, ...]
+        ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * start)
+        hidden = ratio[..., None] * w1 + b1
+        hidden = xp.maximum(hidden, xp.zeros_like(hidden))
+        with library_of(hidden).without_autocast(hidden):
+            return xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
+
+
+def _as_array(value: Any, dtype: Dtype, on: Device, xp: Namespace) -> Any:
+    # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
+    if library_of(value).records_gradients:
+        return xp.astype(value, dtype, copy=False, device=on)
+    return xp.asarray(value, dtype=dtype, device=on)

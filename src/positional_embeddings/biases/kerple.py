@@ -1,0 +1,61 @@
+"""KERPLE: a logarithmic or power bias with learned parameters."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.namespace import Dtype, Namespace
+from positional_embeddings.biases import positions
+from positional_embeddings.layers.weights import array_field
+
+Variant = Literal["logarithmic", "power"]
+
+
+@dataclass(frozen=True, eq=False)
+class KERPLEBias(positions.Bias):
+    r"""The bias of KERPLE, from two parameters of each head.
+
+    A value: a call gives the array, and an attention evaluates it block by block.
+
+    Parameters
+    ----------
+    r1, r2 : array, shape (heads,)
+        Real floating-point and positive; `r2` at most 2 in the variant "power".
+    variant : {"logarithmic", "power"}, default "logarithmic"
+        :math:`-r_1 \ln(1 + r_2 d)` or :math:`-r_1 d^{r_2}` at distance d.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If the arrays do not have one axis of the same length.
+
+    References
+    ----------
+    Chi et al. (2022), KERPLE, section 4.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> KERPLEBias(np.asarray([1.0]), np.asarray([2.0]), "power")(1, 3)[0, :, 0]
+    array([-4., -1., -0.])
+    """
+
+    r1: Any = array_field()
+    r2: Any = array_field()
+    variant: Annotated[Variant, checks.one_of(Variant)] = "logarithmic"
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        positions.check_parameters({"r1": ("heads",), "r2": ("heads",)}, **self._arrays())
+
+    def _heads(self) -> int:
+        return int(self.r1.shape[0])
+
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+        relative, dtype = positions.real_relative_positions(query, key, dtype, xp)
+        distance = xp.abs(relative)[..., None]
+        r1, r2 = (xp.astype(r, distance.dtype, copy=False) for r in (self.r1, self.r2))
+        kernel = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
+        return xp.astype(-r1 * kernel, dtype, copy=False)

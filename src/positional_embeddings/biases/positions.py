@@ -1,0 +1,191 @@
+"""Relative positions, and what the biases by them share."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import Span, position_array, resolve_positions
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.library import library_of_namespace
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.layers.weights import WeightedLayer
+
+
+def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> ArrayT:
+    """Return the position of each key relative to each query.
+
+    Parameters
+    ----------
+    query_positions, key_positions : array, shape (seq,) or (seq, batch)
+        Positions of queries and of keys, integer or real.
+
+    Returns
+    -------
+    array, shape (query, key) or (query, key, batch)
+        Key minus query: for integers in the default integer dtype of the library, so
+        that unsigned ones do not wrap; for half precision in float32.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real numbers, or their libraries differ.
+    ValueError
+        If the shapes do not fit, or the integers of the library do not hold the distances
+        between positions that are in the memory of the host.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> relative_positions(np.arange(2, 4), np.arange(4))
+    array([[-2, -1,  0,  1],
+           [-3, -2, -1,  0]])
+    """
+    xp = namespace.namespace_of(query_positions=query_positions, key_positions=key_positions)
+    relative: ArrayT = subtract_positions(query_positions, key_positions, xp)
+    return relative
+
+
+def subtract_positions(query: Any, key: Any, xp: Namespace) -> Any:
+    """Check positions, and return key minus query for each pair."""
+    query, key = _signed("query_positions", query, xp), _signed("key_positions", key, xp)
+    if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
+        raise wrong_value(
+            "key_positions",
+            "have shape (key,), or (key, batch) with the batch of `query_positions` "
+            f"{tuple(query.shape)}",
+            tuple(key.shape),
+        )
+    real = [a.dtype for a in (query, key) if namespace.is_real_floating(a.dtype, xp)]
+    if real:
+        dtype = xp.result_type(*(namespace.compute_dtype(kind, xp) for kind in real))
+        query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
+    with library_of_namespace(xp).without_chunk_warnings():
+        return key[None, ...] - query[:, None, ...]
+
+
+def _signed(name: str, array: Any, xp: Namespace) -> Any:
+    """Check positions, and return integers in a signed dtype."""
+    checks.real(name, array, xp)
+    if array.ndim not in (1, 2):
+        raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
+    if namespace.is_real_floating(array.dtype, xp):
+        return array
+    return position_array(name, array, xp, namespace.device_of(array))
+
+
+def real_relative_positions(
+    query: Any, key: Any, dtype: Dtype | None, xp: Namespace
+) -> tuple[Any, Dtype]:
+    """Return relative positions in the dtype to compute in, and the dtype of the bias."""
+    relative = subtract_positions(query, key, xp)
+    on = namespace.device_of(relative)
+    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, on), xp, on)
+    return xp.astype(relative, namespace.compute_dtype(dtype, xp), copy=False), dtype
+
+
+def relative_positions_of_spans(
+    queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
+) -> Any:
+    """Return key minus query in a real dtype."""
+    kind, relative = namespace.default_integer(xp, device), None
+    if queries.ranges is not None and keys.ranges is not None:
+        # What a real dtype holds exactly needs no integers first.
+        farthest = max(abs(edge) for edges in (*queries.ranges, *keys.ranges) for edge in edges)
+        kind = dtype if farthest < 1 / float(xp.finfo(dtype).eps) else kind
+        if queries.size == 1:
+            start = queries.ranges[0][0]
+            relative = keys.shifted(-start).positions(xp, device, dtype=kind)[None, :]
+    if relative is None:
+        query, key = (span.positions(xp, device, dtype=kind) for span in (queries, keys))
+        with library_of_namespace(xp).without_chunk_warnings():
+            relative = key[None, :] - query[:, None]
+    return xp.astype(relative, dtype, copy=False)
+
+
+def check_parameters(shapes: dict[str, tuple[str, ...]], **parameters: Any) -> None:
+    """Check that parameters are real, and of the same length on axes of the same name."""
+    checks.real_floating(namespace.namespace_of(**parameters), **parameters)
+    lengths: dict[str, int] = {}
+    for name, array in parameters.items():
+        shape, axes = tuple(array.shape), shapes[name]
+        if len(shape) != len(axes) or any(
+            lengths.get(axis, n) != n for axis, n in zip(axes, shape, strict=True)
+        ):
+            wanted = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in axes)
+            raise wrong_value(name, f"have shape ({', '.join(wanted)})", shape)
+        lengths.update(zip(axes, shape, strict=True))
+
+
+class Bias(WeightedLayer, ABC):
+    """Base of biases that are values: an attention asks them block by block."""
+
+    @on_given_device
+    def __call__(
+        self,
+        q_len: int | None = None,
+        k_len: int | None = None,
+        *,
+        offset: int | None = None,
+        query_positions: Array | None = None,
+        key_positions: Array | None = None,
+        xp: Namespace | None = None,
+        dtype: Dtype | None = None,
+        device: Device | None = None,
+    ) -> Any:
+        """Return the bias as an array.
+
+        Parameters
+        ----------
+        q_len, k_len, offset : int, optional
+            Numbers of queries and keys, and position of the first query among the keys. If
+            None, there are as many keys as queries, and the last query is at the last key.
+        query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
+            Positions instead of lengths; keys have those of the queries if None. They may be
+            real, except for `T5Bias` and `RelativePE`.
+        xp, dtype, device : optional
+            Array library (NumPy if None), real dtype (its default if None) and device of the
+            result, for a bias without arrays of its own; `xp` and `device` only without positions.
+
+        Returns
+        -------
+        array, shape (query, key, heads) or (query, key, heads, batch)
+            The bias of each pair and head; a `RelativePE` has its `embedding_size` for heads.
+            A bias with arrays gives it in their library, and in the dtype of the first one.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong kind.
+        ValueError
+            If a number is not positive, shapes do not fit, or both lengths and positions are given.
+        """
+        own = self._arrays()
+        if own and namespace.drop_none(xp=xp, dtype=dtype, device=device):
+            message = "`xp`, `dtype` and `device` must be left out for a bias with its own arrays."
+            raise TypeError(message)
+        places = (q_len, k_len, offset, query_positions, key_positions)
+        xp, query, key = resolve_positions(
+            *places, xp=xp, device=device, numbers=self._heads(), **own
+        )
+        dtype = next(iter(own.values())).dtype if own else dtype
+        bias = self._formula(query, key, dtype, xp)
+        return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
+
+    @abstractmethod
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+        """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
+
+    @abstractmethod
+    def _heads(self) -> int:
+        """Return the number of heads."""
+
+    def _between(
+        self, queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
+    ) -> Any:
+        """Return the bias between positions, in `dtype` unless the bias has one."""
+        bias: Any = self
+        query, key = (span.positions(xp, device) for span in (queries, keys))
+        options = {} if self._arrays() else {"dtype": dtype}
+        return bias(query_positions=query, key_positions=key, **options)

@@ -1,0 +1,73 @@
+"""Sandwich: a bias by products of sinusoidal encodings."""
+
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Dtype, Namespace, device_of, widest_float
+from positional_embeddings.biases.positions import Bias, real_relative_positions
+from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
+
+
+@dataclass(frozen=True)
+class SandwichBias(Bias):
+    r"""The bias of Sandwich: inner products of sinusoidal encodings.
+
+    A value: a call gives the array, and an attention evaluates it block by block. With
+    dim / 2 frequencies it is :math:`\frac{n}{8h} \sum_i \cos((i_q - i_k)\,\theta_i)` for the
+    heads h = 1, ..., n.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20.
+    dim : int, default 128
+        Number of features of the encoding, positive and even, at most 2**20.
+    base : float, default 10_000
+        Base of its frequencies, positive.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a number is not positive, or `dim` is odd.
+
+    References
+    ----------
+    Chi et al. (2023), Dissecting Transformer Length Extrapolation via the Lens of
+    Receptive Field Analysis, section 5.
+
+    Examples
+    --------
+    >>> SandwichBias(8, dim=2)(1, 3)[0, :, 0].round(4)
+    array([-0.4161,  0.5403,  1.    ])
+    """
+
+    num_heads: FeatureCount
+    _: KW_ONLY
+    dim: Annotated[int, partial(checks.feature_count, even=True)] = 128
+    base: PositiveNumber = 10_000
+
+    def _heads(self) -> int:
+        return self.num_heads
+
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+        relative, dtype = real_relative_positions(query, key, dtype, xp)
+        on = device_of(relative)
+        wide = widest_float(xp, on)
+        encodings = (
+            sinusoidal_encoding(positions, self.dim, base=self.base, dtype=wide)
+            for positions in (query, key)
+        )
+        # (seq, dim), or (batch, seq, dim)
+        of_query, of_key = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in encodings)
+        with library_of(of_query).without_autocast(of_query):
+            product = of_query @ xp.matrix_transpose(of_key)
+        product = xp.permute_dims(product, (1, 2, 0)) if product.ndim == 3 else product
+        ratios = [self.num_heads / (8 * h) for h in range(1, self.num_heads + 1)]
+        bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=on)
+        return xp.astype(bias, dtype, copy=False)

@@ -1,0 +1,82 @@
+"""A learned vector for each relative position (Shaw et al. 2018)."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from typing import Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
+from positional_embeddings.biases.positions import Bias, subtract_positions
+from positional_embeddings.layers.weights import normal, set_weights, take_entries, weight
+
+
+@dataclass(frozen=True, eq=False)
+class RelativePE(Bias):
+    """A learned vector for each relative position, clipped at a distance.
+
+    Immutable: `dataclasses.replace` gives a copy with another table. With as many
+    features as heads it is a bias for attention; otherwise the vectors of Shaw et al.,
+    to be multiplied with the queries.
+
+    Parameters
+    ----------
+    max_distance : int
+        Distance from which on all relative positions of a sign share a vector, positive,
+        at most 2**48.
+    embedding_size : int
+        Number of features, positive, at most 2**20.
+    init_std : float, default 0.02
+        Standard deviation of the normal distribution that the table is drawn from.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator for drawing the table.
+    embeddings : array, shape (2 * max_distance + 1, embedding_size), optional
+        The table, from the farthest key before the query to the farthest after it; drawn if None.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive, or the table has the wrong shape.
+
+    References
+    ----------
+    Shaw et al. (2018), Self-Attention with Relative Position Representations, equation 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = np.asarray([[-1.0], [0.0], [1.0]])
+    >>> RelativePE(1, 1, embeddings=table)(3)[:, :, 0]
+    array([[ 0.,  1.,  1.],
+           [-1.,  0.,  1.],
+           [-1., -1.,  0.]])
+    """
+
+    max_distance: AxisLength
+    embedding_size: FeatureCount
+    _: KW_ONLY
+    init_std: PositiveNumber = 0.02
+    rng: Any = field(default=None, compare=False)
+    embeddings: Any = weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+
+    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+        self.check_fields()
+        shapes = {"embeddings": (2 * self.max_distance + 1, self.embedding_size)}
+        set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
+
+    def _heads(self) -> int:
+        return self.embedding_size
+
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:  # noqa: ARG002
+        relative = subtract_positions(query, key, xp)
+        checks.signed_integers("query_positions", relative, xp)
+        most = self.max_distance
+        rows = library_of(relative).clip(relative, -most, most, xp) + most
+        return take_entries(self.embeddings, rows, 0, xp)

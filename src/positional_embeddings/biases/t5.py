@@ -1,0 +1,231 @@
+"""The relative position buckets and the bias of T5."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from functools import lru_cache
+from math import exp, log, prod
+from typing import Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
+from positional_embeddings.biases.positions import Bias, subtract_positions
+from positional_embeddings.layers.weights import normal, set_weights, take_entries, weight
+
+# Finding the limits of more buckets takes seconds: they are compared as exact powers.
+_MOST_BUCKETS = 1024
+_MOST_DISTANCE = 2**128  # far beyond any integer dtype
+_ROUNDING = 1e-12  # more than that of an exponential of a logarithm of 100
+
+
+def relative_position_bucket(
+    relative_position: ArrayT,
+    /,
+    *,
+    bidirectional: bool = True,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+) -> ArrayT:
+    r"""Return the bucket of T5 for each relative position.
+
+    Half of the buckets hold one distance each, the others ranges that grow with the
+    distance. Their limits are exact integers, free of the rounding of a logarithm.
+
+    Parameters
+    ----------
+    relative_position : array of int
+        Key minus query, of any shape.
+    bidirectional : bool, default True
+        Use the upper half of the buckets for keys after the query. Otherwise all of
+        these fall into bucket 0, with the query's own position.
+    num_buckets : int, default 32
+        Number of buckets, at most 1024; with `bidirectional` even and 4 or more, else 2 or more.
+    max_distance : int, default 128
+        Distance from which on all share the last bucket, at most 2**128; greater than half of
+        the number of buckets of a direction.
+
+    Returns
+    -------
+    array of int
+        Shape of `relative_position`, from 0 to `num_buckets` - 1.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If `num_buckets` or `max_distance` is too small or too large.
+
+    References
+    ----------
+    Raffel et al. (2020), T5, section 2.1: beyond e exact buckets of n, distance d falls into
+    :math:`e + \lfloor (n - e)\,\ln(d/e) / \ln(\mathrm{max\_distance}/e) \rfloor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> relative_position_bucket(np.asarray([-200, -64, -8, -1, 0, 1, 64]))
+    array([15, 14,  8,  1,  0, 17, 30])
+    """
+    xp = namespace.namespace_of(relative_position=relative_position)
+    checks.signed_integers("relative_position", relative_position, xp)
+    num_buckets, max_distance = _check_buckets(
+        num_buckets, max_distance, bidirectional=bidirectional
+    )
+    index, buckets = _bucket_index(
+        relative_position, num_buckets, max_distance, xp, bidirectional=bidirectional
+    )
+    bucket: ArrayT = index if buckets is None else take_entries(buckets, index, 0, xp)
+    return bucket
+
+
+def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) -> tuple[int, int]:
+    """Check the options of the buckets of T5, and return both numbers."""
+    bidirectional = checks.boolean("bidirectional", bidirectional)
+    num_buckets = checks.positive_integer(
+        "num_buckets", num_buckets, even=bidirectional, most=_MOST_BUCKETS
+    )
+    least = 4 if bidirectional else 2
+    if num_buckets < least:
+        raise wrong_value("num_buckets", f"be {least} or more", num_buckets)
+    exact = num_buckets // least
+    max_distance = checks.positive_integer("max_distance", max_distance, most=_MOST_DISTANCE)
+    if max_distance <= exact:
+        raise wrong_value(
+            "max_distance", f"be above {exact}, half of the buckets of a direction", max_distance
+        )
+    return num_buckets, max_distance
+
+
+def _bucket_index(
+    relative: Any, num_buckets: int, max_distance: int, xp: Namespace, *, bidirectional: bool
+) -> tuple[Any, Any | None]:
+    """Return indices into an array of buckets, and that array.
+
+    It has the buckets of the few relative positions that differ in their buckets, so that
+    all others take one gather. It is None, and the indices are the buckets themselves,
+    where that is not faster.
+    """
+    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
+    last, on = limits[-1], namespace.device_of(relative)
+    dtype = namespace.default_integer(xp, on)
+    relative = xp.astype(relative, dtype, copy=False)
+    if library_of(relative).is_chunked or prod(relative.shape) <= 2 * last + 1:
+        return _buckets(relative, limits, xp, bidirectional=bidirectional), None
+    few = xp.arange(-last, last + 1, dtype=dtype, device=on)
+    buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
+    return library_of(relative).clip(relative, -last, last, xp) + last, buckets
+
+
+def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
+    """Return the bucket of each relative position, by binary search among the limits."""
+    info, on = xp.iinfo(relative.dtype), namespace.device_of(relative)
+    # Limits that the dtype cannot hold separate none of its numbers.
+    before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
+    after = [limit for limit in limits if bidirectional and limit <= info.max]
+    starts = xp.asarray([*before, *after], dtype=relative.dtype, device=on)
+    from_query = library_of(starts).searchsorted(starts, relative, xp, side="right") - len(before)
+    return xp.where(from_query > 0, from_query + len(limits) + 1, -from_query)
+
+
+@lru_cache(maxsize=64)
+def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
+    """Return the least distance of each bucket of a direction after the first.
+
+    From the bucket e = `per_direction` // 2 on, it is the least integer d with
+    (d / e) ** wide >= (max_distance / e) ** step, for step 1, 2, ...
+    """
+    exact = per_direction // 2
+    wide = per_direction - exact
+    limits = list(range(1, exact + 1))
+    for step in range(1, wide):
+        power = exact ** (wide - step) * max_distance**step
+        # Between numbers that floats tell; no integer of an array is as large as 2**64.
+        about = exact * exp(step / wide * log(max_distance / exact))
+        low = max(limits[-1], min(int(about * (1 - _ROUNDING)), 2**64))
+        high = min(int(about * (1 + _ROUNDING)) + 1, max_distance, 2**64)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if middle**wide < power else (low, middle)
+        limits.append(low)
+    return tuple(limits)
+
+
+@dataclass(frozen=True, eq=False)
+class T5Bias(Bias):
+    """The relative bias of T5: a number for each head and bucket of distances.
+
+    Immutable: `dataclasses.replace` gives a copy with another table.
+
+    Parameters
+    ----------
+    num_heads : int
+        Number of heads, positive, at most 2**20.
+    bidirectional : bool, default True
+        Whether keys after a query have buckets of their own: True in an encoder,
+        False in a decoder.
+    num_buckets : int, default 32
+        Number of buckets, at most 1024.
+    max_distance : int, default 128
+        Distance from which on all share the last bucket, at most 2**128.
+    init_std : float, default 0.02
+        Standard deviation of the normal distribution that the table is drawn from.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator for drawing the table.
+    embeddings : array, shape (num_buckets, num_heads), optional
+        The table, as checkpoints have it; drawn if None.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is too small or `num_buckets` too large, or the table has the wrong shape.
+
+    References
+    ----------
+    Raffel et al. (2020), T5, section 2.1.
+
+    Examples
+    --------
+    >>> bias = T5Bias(8, bidirectional=False, rng=0)
+    >>> bias(1, 10).shape  # one query after nine cached keys
+    (1, 10, 8)
+    """
+
+    num_heads: FeatureCount
+    _: KW_ONLY
+    bidirectional: bool = True
+    num_buckets: int = 32
+    max_distance: int = 128
+    init_std: PositiveNumber = 0.02
+    rng: Any = field(default=None, compare=False)
+    embeddings: Any = weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+
+    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+        self.check_fields()
+        num_buckets, max_distance = _check_buckets(
+            self.num_buckets, self.max_distance, bidirectional=self.bidirectional
+        )
+        checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)
+        shapes = {"embeddings": (num_buckets, self.num_heads)}
+        set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
+
+    def _heads(self) -> int:
+        return self.num_heads
+
+    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:  # noqa: ARG002
+        relative = subtract_positions(query, key, xp)
+        checks.signed_integers("query_positions", relative, xp)
+        index, buckets = _bucket_index(
+            relative, self.num_buckets, self.max_distance, xp, bidirectional=self.bidirectional
+        )
+        table = self.embeddings if buckets is None else xp.take(self.embeddings, buckets, axis=0)
+        return take_entries(table, index, 0, xp)

@@ -1,0 +1,124 @@
+"""Adding a positional encoding to features, and its gradient."""
+
+from typing import Any
+
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace
+
+
+def add_positional_encoding(
+    x: ArrayT, encoding: Array, /, *, feature_axis: int = 0, seq_axis: int = 1
+) -> ArrayT:
+    """Add an encoding to the features of each position.
+
+    Parameters
+    ----------
+    x : array
+        Real floating-point numbers, features on `feature_axis`, positions on `seq_axis`.
+    encoding : array, shape (features, seq), or that of `x`
+        The encoding, the same along every further axis of `x`; or in the layout of `x`, with 1
+        where it broadcasts. With two axes it is always (features, seq), whatever the layout of `x`.
+        What `LearnedPE.encoding` returns is in the layout of `x`: leave the axes out for it.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `x`.
+
+    Returns
+    -------
+    array
+        Shape and dtype of `x`. The sum for half precision is computed in float32.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real floating-point numbers, or their libraries differ.
+    ValueError
+        If the shapes do not fit.
+
+    See Also
+    --------
+    add_positional_encoding_vjp : The gradient.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from positional_embeddings import sinusoidal_encoding
+    >>> x = np.zeros((4, 3, 2))
+    >>> add_positional_encoding(x, sinusoidal_encoding(np.arange(3), 4))[:, 1, 0].round(2)
+    array([0.84, 0.54, 0.01, 1.  ])
+    """
+    xp = namespace.namespace_of(x=x, encoding=encoding)
+    checks.real_floating(xp, x=x, encoding=encoding)
+    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, x)
+    return add_wide(x, _align_encoding(encoding, x, feature, seq, xp), xp)
+
+
+def add_positional_encoding_vjp(
+    grad: ArrayT, encoding: Array, /, *, feature_axis: int = 0, seq_axis: int = 1
+) -> tuple[ArrayT, Array]:
+    """Return the gradients of `add_positional_encoding` with respect to its arguments.
+
+    Parameters
+    ----------
+    grad : array
+        Gradient with respect to the result, in its shape.
+    encoding : array, shape (features, seq), or that of `grad`
+        The encoding that was added.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `grad`.
+
+    Returns
+    -------
+    grad_x : array
+        `grad` itself.
+    grad_encoding : array
+        Shape of `encoding`: the sum of `grad` over the axes that `encoding` was repeated along.
+
+    Raises
+    ------
+    TypeError
+        If an argument is not an array of real floating-point numbers, or their libraries differ.
+    ValueError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grad = np.ones((4, 3, 2))
+    >>> grad_x, grad_encoding = add_positional_encoding_vjp(grad, np.zeros((4, 3)))
+    >>> bool(np.all(grad_encoding == 2))
+    True
+    """
+    xp = namespace.namespace_of(grad=grad, encoding=encoding)
+    checks.real_floating(xp, grad=grad, encoding=encoding)
+    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, grad, "grad")
+    shape = _align_encoding(encoding, grad, feature, seq, xp).shape
+    repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
+    wide = xp.astype(grad, namespace.compute_dtype(grad.dtype, xp), copy=False)
+    total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
+    if encoding.ndim == 2:
+        total = total[tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))]
+        total = total if feature < seq else xp.permute_dims(total, (1, 0))
+    return grad, xp.astype(total, encoding.dtype, copy=False)
+
+
+def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace) -> Any:
+    """Return an encoding with the axes of `x`."""
+    if encoding.ndim == 2:
+        target = (x.shape[feature], x.shape[seq])
+        checks.broadcasts("encoding", tuple(encoding.shape), target, "features, seq")
+        return axes.expand_to_axes(encoding, [feature, seq], x.ndim, xp)
+    checks.broadcasts("encoding", tuple(encoding.shape), tuple(x.shape), "as `x`")
+    return encoding
+
+
+def add_wide(x: ArrayT, encoding: Any, xp: Namespace) -> ArrayT:
+    """Add in float32 if `x` is of half precision, and return the dtype of `x`."""
+    dtype = namespace.compute_dtype(x.dtype, xp)
+    wide = xp.astype(x, dtype, copy=False) + xp.astype(encoding, dtype, copy=False)
+    encoded: ArrayT = xp.astype(wide, x.dtype, copy=False)
+    return encoded

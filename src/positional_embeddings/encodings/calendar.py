@@ -1,0 +1,230 @@
+"""Calendar times: the phase of the day, week, month and year, and the time since an origin.
+
+On the host, by NumPy's datetime64: the Array API standard has no dates.
+"""
+
+from datetime import timedelta
+from math import gcd
+from typing import Any
+
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host
+
+# Attoseconds, the finest unit of NumPy, in each unit that is always as long.
+LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
+LENGTHS |= {"s": 10**18, "m": 60 * 10**18, "h": 3600 * 10**18}
+DAY = 24 * LENGTHS["h"]
+LENGTHS |= {"D": DAY, "W": 7 * DAY}
+
+# The Gregorian calendar repeats after 400 years.
+_DAYS_OF_400_YEARS = 146_097
+# 1970-01-01 is three days after a Monday.
+_DAYS_SINCE_MONDAY = 3
+
+_LARGEST_INTEGER = 2**63 - 1
+_BELOW_ONE = 1 - 2.0**-53
+
+# Parts of the calendar, and the months of each.
+_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+CALENDAR = ("day", "week", *_MONTHS)
+_PERIODS = f"be {', '.join(map(repr, CALENDAR))} or a timedelta"
+
+
+def cycles_of(times: Any, period: Any) -> HostArray:
+    """Return where in a period times are: the phase of the day, month, year or another period.
+
+    All is done in integers before one division, so that phases are as exact in the far past as
+    they are today.
+
+    Parameters
+    ----------
+    times : NumPy array of datetime64
+        Wall-clock times of any shape and unit; NaT gives NaN.
+    period : {"day", "week", "month", "quarter", "year"} or timedelta
+        "day" starts at 00:00, "week" at Monday 00:00. "month", "quarter" and "year" start at 00:00
+        of their first day, and are as long as that very month, quarter or year.
+        A ``datetime.timedelta``, ``numpy.timedelta64`` or ``pandas.Timedelta``
+        above zero starts at 1970-01-01 00:00.
+
+    Returns
+    -------
+    NumPy array of float64
+        Phases in [0, 1), in the shape of `times`.
+
+    Raises
+    ------
+    TypeError
+        If `times` is not an array of datetime64, or `period` is of the wrong kind.
+    ValueError
+        If `period` is another text, not above zero or of no fixed length, `times` have no unit, or
+        their years are beyond what datetime64 holds in days.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> times = np.asarray(["2024-02-29T18:00", "2024-12-31T00:00"], dtype="datetime64[m]")
+    >>> cycles_of(times, "day")
+    array([0.75, 0.  ])
+    >>> cycles_of(times, "year") * 366
+    array([ 59.75, 365.  ])
+    >>> cycles_of(times, np.timedelta64(12, "h"))
+    array([0.5, 0. ])
+    """
+    ticks, length, missing = _ticks_of("times", times)
+    if isinstance(period, str) and period in _MONTHS:
+        phase = _phase_of_months(ticks, length, _MONTHS[period])
+    elif isinstance(period, str):
+        if period not in CALENDAR:
+            raise wrong_value("period", _PERIODS, shown(period))
+        days = 1 if period == "day" else 7
+        _, rest, divisor = _divided(ticks, length, days * DAY, _DAYS_SINCE_MONDAY * DAY)
+        phase = rest / divisor
+    else:
+        if not is_timedelta(period):
+            raise wrong_type("period", _PERIODS, shown(period))
+        _, rest, divisor = _divided(ticks, length, length_of("period", period))
+        phase = rest / divisor
+    return _with_gaps(host.minimum(phase, _BELOW_ONE), missing)
+
+
+def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
+    """Return the time since an origin, in a unit; the difference is taken in integers.
+
+    Parameters
+    ----------
+    times : NumPy array of datetime64
+        Times of any shape and unit; NaT gives NaN.
+    origin : numpy.datetime64
+        The time that becomes 0.
+    unit : str or timedelta
+        A unit of NumPy from "W" (weeks) and "D" (days) to "as", or a ``datetime.timedelta``,
+        ``numpy.timedelta64`` or ``pandas.Timedelta`` above zero.
+
+    Returns
+    -------
+    NumPy array of float64
+        Numbers of units, in the shape of `times`.
+
+    Raises
+    ------
+    TypeError
+        If `times` or `origin` are not datetime64, or `unit` is of the wrong kind.
+    ValueError
+        If `origin` is NaT or has axes, `unit` is unknown, not above zero or of no fixed length,
+        dates have no unit, or years are beyond what datetime64 holds in days.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> times = np.asarray(["2024-02-28", "2024-03-01"], dtype="datetime64[D]")
+    >>> elapsed(times, np.datetime64("2024-02-28T12:00"), "D")
+    array([-0.5,  1.5])
+    """
+    ticks, length, missing = _ticks_of("times", times)
+    start, start_length, no_start = _ticks_of("origin", origin)
+    if no_start.ndim or no_start:
+        raise wrong_value("origin", "be one date", shown(origin))
+    unit_length = _length_of_unit("unit", unit)
+    whole, rest, divisor = _divided(ticks, length, unit_length, -int(start[0]) * start_length)
+    # The fraction has the sign of the whole, so that nothing cancels just before the origin.
+    before = (whole < 0) & (rest > 0)
+    units = (whole + before).astype(host.float64)
+    return _with_gaps(units + host.where(before, rest - divisor, rest) / divisor, missing)
+
+
+def extent_of(times: HostArray) -> int:
+    """Return the attoseconds from the first to the last of times, none of which is missing."""
+    ticks, length, _ = _ticks_of("times", times)
+    return (int(host.max(ticks)) - int(host.min(ticks))) * length
+
+
+def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
+    """Return values as float64 in the shape of `missing`, and NaN where this is True."""
+    values = values.astype(host.float64).reshape(missing.shape)
+    values[missing] = host.nan
+    return values
+
+
+def _phase_of_months(ticks: HostArray, length: int, months: int) -> HostArray:
+    """Return the time since the start of a month, quarter or year by the length of that one."""
+    day, rest, day_length = _divided(ticks, length, DAY)
+    day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
+    month = day.astype("datetime64[M]").astype(host.int64) // months * months
+    bounds = (month.astype("datetime64[M]"), (month + months).astype("datetime64[M]"))
+    start, end = (bound.astype("datetime64[D]") for bound in bounds)
+    since, days = (day - start).astype(host.int64), (end - start).astype(host.int64)
+    if 366 * day_length > _LARGEST_INTEGER:
+        since, days = since.astype(object), days.astype(object)
+    phase: HostArray = (since * day_length + rest) / (days * day_length)
+    return phase
+
+
+def _divided(
+    ticks: HostArray, length: int, divisor: int, shift: int = 0
+) -> tuple[HostArray, HostArray, int]:
+    """Return `(ticks * length + shift) / divisor`: the whole, the rest, and what that is part of.
+
+    Exact: in Python's integers where 64 bits do not hold a product.
+    """
+    common = gcd(length, divisor, shift)
+    length, divisor, shift = length // common, divisor // common, shift // common
+    farthest = max(-int(host.min(ticks, initial=0)), int(host.max(ticks, initial=0)))
+    if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
+        ticks = ticks.astype(object)
+    product = ticks * length + shift
+    return product // divisor, product % divisor, divisor
+
+
+def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
+    """Return times as integers since 1970, the attoseconds of one, and which are missing.
+
+    The integers have one axis, as NumPy makes a Python integer of an object without axes.
+    """
+    dtype = getattr(times, "dtype", None)
+    if not isinstance(times, host.ndarray | host.generic) or times.dtype.kind != "M":
+        of_dtype = "" if dtype is None else f" of dtype {dtype}"
+        raise wrong_type(name, "be NumPy datetime64", f"{type_name(times)}{of_dtype}")
+    times = host.asarray(times)
+    missing = host.isnat(times)
+    unit, count = host.datetime_data(times.dtype)
+    if unit == "generic" and not host.all(missing):
+        raise wrong_value(name, "have a unit", f"dtype {times.dtype}")
+    if unit in ("Y", "M"):
+        days = times.astype("datetime64[D]")
+        if not host.all(missing | (days.astype(times.dtype) == times)):
+            raise wrong_value(name, "be within the years of datetime64[D]", f"dtype {times.dtype}")
+        times, unit, count = days, "D", 1
+    ticks = host.where(missing, 0, times.astype(host.int64)).reshape(-1)
+    return ticks, count * LENGTHS.get(unit, 1), missing
+
+
+def is_timedelta(span: Any) -> bool:
+    """Tell whether a value is a timedelta of Python, pandas or NumPy."""
+    return isinstance(span, timedelta | host.timedelta64)
+
+
+def length_of(name: str, span: Any) -> int:
+    """Return the attoseconds of a timedelta."""
+    if hasattr(span, "to_timedelta64"):  # pandas counts nanoseconds, too
+        span = span.to_timedelta64()
+    if isinstance(span, timedelta):
+        length = (span // timedelta(microseconds=1)) * LENGTHS["us"]
+    else:
+        unit, count = host.datetime_data(span.dtype)
+        if unit not in LENGTHS or host.isnat(span):
+            raise wrong_value(name, "be a span of time of fixed length", shown(span))
+        length = int(span.astype(host.int64)) * count * LENGTHS[unit]
+    if length <= 0:
+        raise wrong_value(name, "be above zero", shown(span))
+    return length
+
+
+def _length_of_unit(name: str, unit: Any) -> int:
+    """Return the attoseconds of a unit, such as "D", or of a timedelta."""
+    if isinstance(unit, str):
+        if unit not in LENGTHS:
+            raise wrong_value(name, f"be {' or '.join(map(repr, LENGTHS))}", shown(unit))
+        return LENGTHS[unit]
+    if not is_timedelta(unit):
+        raise wrong_type(name, "be a unit of time or a timedelta", shown(unit))
+    return length_of(name, unit)

@@ -1,0 +1,210 @@
+"""Dates and spans of time of Python, NumPy, pandas, polars and xarray, and days since an origin.
+
+The libraries are known by attributes, so that none of them is imported.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import date, datetime, tzinfo
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.encodings.calendar import LENGTHS, elapsed, is_timedelta
+
+# Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
+_OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
+
+
+class Times(NamedTuple):
+    """Times, NumPy datetime64; both are the same without a zone."""
+
+    wall: HostArray
+    utc: HostArray
+    zone: str | None  # whose clock it is; None if not known
+
+
+def days_since(x: Any, /, origin: Any = "1970-01-01") -> Any:
+    """Return dates as days since an origin, or spans of time as days.
+
+    Parameters
+    ----------
+    x : dates or spans of time
+        An array of datetime64 or timedelta64, a series or an index of pandas (also with columns of
+        pyarrow), a series of polars, an array of xarray, or dates, datetimes and timedeltas of
+        Python: one, a list, or an array of objects. Dates with a time zone are taken in UTC.
+    origin : str, date, datetime or numpy.datetime64, default "1970-01-01"
+        The date that becomes 0, in UTC if it has a time zone. Spans of time do not use it.
+
+    Returns
+    -------
+    NumPy array of float64
+        Days in the shape of `x`, NaN where a date is missing; one number for one date. The
+        difference is taken in integers, so that days are as exact as float64 is.
+
+    Raises
+    ------
+    TypeError
+        If `x` holds something else than dates, or than spans of time.
+    ValueError
+        If the time zones in a list differ, one unit of NumPy does not hold all dates of it, spans
+        are in months or years, or `origin` is not one date.
+
+    See Also
+    --------
+    cyclic_encoding : Sines and cosines of periods, such as 365.25 days.
+
+    Examples
+    --------
+    >>> from datetime import datetime, timedelta
+    >>> import numpy as np
+    >>> dates = np.asarray(["2024-02-28T12", "2024-03-01", "NaT"], dtype="datetime64[h]")
+    >>> days_since(dates, origin="2024-01-01")
+    array([58.5, 60. ,  nan])
+    >>> days_since([datetime.fromisoformat("1970-01-02T12:00+02:00")])
+    array([1.41666667])
+    >>> days_since(timedelta(hours=36))
+    np.float64(1.5)
+    """
+    return days_of("x", x, origin)[()]
+
+
+def days_of(name: str, values: Any, origin: Any = "1970-01-01") -> HostArray:
+    """Return `days_since` of an argument with a name."""
+    times = utc_of(name, values)
+    start = host.datetime64(0, "s")
+    if times.dtype.kind == "m":
+        if host.datetime_data(times.dtype)[0] not in LENGTHS:
+            raise wrong_value(name, "have spans of time of fixed length", str(times.dtype))
+        times = times.view(times.dtype.str.replace("m", "M"))  # so long after 1970-01-01
+    elif isinstance(origin, str):
+        try:
+            start = host.datetime64(origin)
+        except ValueError:
+            raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
+    else:
+        start = utc_of("origin", origin)
+    return elapsed(times, start, "D")
+
+
+def utc_of(name: str, values: Any) -> HostArray:
+    """Return dates as datetime64, in UTC if they have a zone, and spans of time as timedelta64."""
+    if hasattr(values, "to_numpy") and (hasattr(values, "dims") or not hasattr(values, "dtype")):
+        values = values.to_numpy()  # xarray, or a table
+    dtype: Any = getattr(values, "dtype", None)
+    is_time = getattr(dtype, "kind", None) in ("m", "M")
+    if is_time and not hasattr(values, "to_numpy"):
+        values = host.asarray(values)
+    elif is_time and (unit := _OF_PANDAS.match(str(dtype))):
+        # Without a dtype, objects would come of dates with a zone, and of columns of pyarrow.
+        numpy_type = "datetime64" if dtype.kind == "M" else "timedelta64"
+        values = values.to_numpy(dtype=f"{numpy_type}[{unit[1]}]")
+    elif str(dtype).startswith(("Date", "Duration")):
+        values = values.to_numpy()  # polars, in UTC
+    else:
+        values = _utc_of_objects(name, host.asarray(values, dtype=object))
+    times: HostArray = values
+    return times
+
+
+def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
+    """Return a column of dates on the clock of a zone, of their own if None, and in UTC."""
+    utc, own = utc_of(name, dates), zone_of(dates)
+    if own is None:
+        return Times(utc, utc, None)
+    key = getattr(zone, "key", None)
+    if getattr(dates.dtype, "kind", None) == "M":
+        local = dates if zone is None else dates.dt.tz_convert(zone)
+        wall = utc_of(name, local.dt.tz_localize(None))
+    elif hasattr(dates.dtype, "time_zone") and (zone is None or key is not None):
+        local = dates if zone is None else dates.dt.convert_time_zone(key)
+        wall = utc_of(name, local.dt.replace_time_zone(None))
+    else:  # of Python, or of polars in a zone that has no name
+        wall = utc + _ahead_of_utc(name, dates, zone)
+    return Times(wall, utc, str(own if zone is None else zone))
+
+
+def zone_of(dates: Any) -> tzinfo | None:
+    """Return the time zone of a column of dates."""
+    dtype = dates.dtype
+    if getattr(dtype, "kind", None) == "M":
+        return dates.dt.tz if "," in str(dtype) else None
+    if str(dtype).startswith("Date"):
+        name = getattr(dtype, "time_zone", None)
+        return None if name is None else ZoneInfo(name)
+    zones = (getattr(value, "tzinfo", None) for value in dates)
+    return next((zone for zone in zones if zone is not None), None)
+
+
+def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
+    values = [None if is_missing(value) else value for value in objects.flat]
+    known = [value for value in values if value is not None]
+    are_spans = bool(known) and is_timedelta(known[0])
+    for value in known:
+        if not (is_timedelta(value) if are_spans else is_date(value)):
+            raise wrong_type(name, "hold dates alone, or spans of time alone", shown(value))
+    zones = sorted({str(getattr(value, "tzinfo", None)) for value in known})
+    if len(zones) > 1:
+        hint = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
+        raise wrong_value(name, "have one time zone", " and ".join(zones), hint)
+    clock = [_of_numpy(value) for value in values]
+    units = {value.dtype for value in clock if value is not None}
+    try:
+        times: HostArray = host.asarray(clock, dtype="timedelta64" if are_spans else "datetime64")
+        # NumPy lets numbers wrap in a unit that is too fine for them.
+        pairs = zip(times, clock, strict=True) if len(units) > 1 else ()
+        is_exact = all(own is None or time.astype(own.dtype) == own for time, own in pairs)
+    except OverflowError:  # no unit for attoseconds and days
+        is_exact = False
+    if not is_exact:
+        came = " and ".join(sorted(map(str, units)))
+        raise wrong_value(name, "have dates that one unit of NumPy holds", came)
+    if zones not in ([], ["None"]):
+        times = times - _ahead_of_utc(name, values, None)
+    return times.reshape(objects.shape)
+
+
+def _of_numpy(value: Any) -> Any:
+    """Return a date, as its own clock shows it, or a span of time as one of NumPy."""
+    value = value.replace(tzinfo=None) if isinstance(value, datetime) else value
+    if value is None or hasattr(value, "to_numpy"):  # pandas keeps the unit
+        return value if value is None else value.to_numpy()
+    return host.datetime64(value) if is_date(value) else host.timedelta64(value)
+
+
+def _ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostArray:
+    """Return how far the clock of a zone, or that of each date, is ahead of UTC."""
+    known = (None if is_missing(value) else value for value in dates)
+    try:
+        local = [v if v is None or zone is None else v.astimezone(zone) for v in known]
+    except OverflowError:
+        what = f"keep the times of `{name}` within the years 1 to 9999"
+        raise wrong_value("time_zone", what, shown(zone)) from None
+    offsets = [None if time is None else time.utcoffset() for time in local]
+    ahead: HostArray = host.asarray(offsets, dtype="timedelta64[us]")
+    return ahead
+
+
+def holds_dates(values: Any) -> bool:
+    """Tell whether an array or a column holds dates."""
+    if getattr(values.dtype, "kind", None) == "M" or str(values.dtype).startswith("Date"):
+        return True
+    if str(values.dtype) not in ("object", "Object"):
+        return False
+    return any(is_date(value) and not is_missing(value) for value in values)
+
+
+def holds_spans(values: Any) -> bool:
+    """Tell whether an array or a column holds spans of time."""
+    return getattr(values.dtype, "kind", None) == "m" or str(values.dtype).startswith("Duration")
+
+
+def is_date(value: Any) -> bool:
+    """Tell whether a value is a date of Python, pandas or NumPy."""
+    return isinstance(value, date | host.datetime64)
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether an object is None, NaN, NaT or pandas.NA, which has no truth value."""
+    return value is None or str(value) in ("nan", "NaT", "<NA>")

@@ -1,0 +1,277 @@
+"""Fourier features: sines and cosines of coordinates at given wavelengths."""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal, localcontext
+from functools import partial
+from math import ldexp
+from typing import Any, Literal
+
+from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.memory import cuts
+from positional_embeddings.arrays.namespace import (
+    Array,
+    Dtype,
+    HostArray,
+    Namespace,
+    host,
+    is_host_array,
+)
+from positional_embeddings.arrays.remedies import remedy_for
+from positional_embeddings.encodings.sinusoidal import ARRANGEMENTS, Arrangement, arranged
+
+Preset = Literal["nerf", "nerf_directions"]
+OCTAVES = {"nerf": 10, "nerf_directions": 4}
+
+# 60 digits of a frequency are enough for 64-bit integers down to here. Float32 holds both ends,
+# and their quarters.
+_SHORTEST, _LONGEST = 2.0**-64, 2.0**100
+
+# Numbers of NumPy's arrays that are computed at a time, few enough for the cache.
+_HOST_BLOCK = 2**14
+
+
+def fourier_encoding(
+    x: Array,
+    /,
+    wavelengths: float | Sequence[float] | HostArray | None = None,
+    *,
+    preset: Preset | None = None,
+    arrangement: Arrangement = "interleaved",
+    dtype: Dtype | None = None,
+) -> Any:
+    r"""Return sines and cosines of coordinates, one wavelength for each pair of features.
+
+    Parameters
+    ----------
+    x : array
+        Integer or real coordinates of any shape, sign and order. Real ones beyond 2**63, and
+        those that are not finite, give NaN.
+    wavelengths : float, or list, tuple or 1-D NumPy array of floats, optional
+        One wavelength or several, in the unit of `x`, from 2**-64 to 2**100, at most 2**19 of
+        them. Each is taken as the very number that a float is.
+    preset : {"nerf", "nerf_directions"}, optional
+        The wavelengths of NeRF, in place of `wavelengths`: 2, 1, 1/2, ... for coordinates
+        between -1 and 1. 10 of them for places, 4 for directions.
+    arrangement : {"interleaved", "concatenated"}, default "interleaved"
+        Sine and cosine of each wavelength side by side, or all sines and then all cosines.
+    dtype : dtype, optional
+        Real floating-point dtype of the result. If None, the dtype of a real `x`,
+        or the library's default for integers.
+
+    Returns
+    -------
+    array, shape (2 * len(wavelengths), *x.shape)
+        :math:`\sin(2\pi x/\lambda_i)` and :math:`\cos(2\pi x/\lambda_i)`, in the library and
+        on the device of `x`. They are exact to the last digit or so however far from 0 `x` is.
+
+    Raises
+    ------
+    TypeError
+        If `x` is not an array of numbers, `wavelengths` are neither a number nor a sequence of
+        numbers, or neither they nor a `preset` are given.
+    ValueError
+        If a wavelength is out of range, both `wavelengths` and `preset` are given, or a choice
+        is unknown.
+
+    See Also
+    --------
+    octave_wavelengths, log_wavelengths : Wavelengths to give.
+    cyclic_encoding : Harmonics of a period, with exact wrapping.
+
+    References
+    ----------
+    Mildenhall et al. (2020), NeRF, section 5.1, equation 4; Tancik et al. (2020), Fourier
+    Features Let Networks Learn High Frequency Functions, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fourier_encoding(np.asarray([0, 1, 2, 3]), [4.0, 8.0]).round(2)
+    array([[ 0.  ,  1.  ,  0.  , -1.  ],
+           [ 1.  ,  0.  , -1.  ,  0.  ],
+           [ 0.  ,  0.71,  1.  ,  0.71],
+           [ 1.  ,  0.71,  0.  , -0.71]])
+
+    Points of a NeRF, three coordinates each, to 60 features:
+
+    >>> points = np.random.default_rng(0).uniform(-1, 1, (3, 1024))
+    >>> fourier_encoding(points, preset="nerf").shape
+    (20, 3, 1024)
+    """
+    xp = namespace.namespace_of(x=x)
+    checks.real("x", x, xp)
+    lengths = _wavelengths(wavelengths, preset)
+    checks.choice("arrangement", arrangement, ARRANGEMENTS)
+    dtype = namespace.feature_dtype(x, dtype, xp)
+    count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths)) // 2
+    frequencies = Frequencies(_cycles(*lengths))
+    work = namespace.compute_dtype(dtype, xp)
+    compute = partial(cos_sin, frequencies=frequencies, dtype=work, xp=xp)
+    return sines_and_cosines(x, compute, count, arrangement, dtype, xp)
+
+
+def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
+    """Return wavelengths each of which is half of the one before.
+
+    Parameters
+    ----------
+    n : int
+        Number of wavelengths, positive.
+    longest : float, default 2.0
+        The first and longest one, from 2**-64 to 2**100: the 2 of NeRF, in units of half the
+        width of the scene.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n,)
+        ``longest / 2**i``, float64, exact.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range, or the last wavelength would be
+        below 2**-64.
+
+    References
+    ----------
+    Mildenhall et al. (2020), NeRF, equation 4.
+
+    Examples
+    --------
+    >>> octave_wavelengths(4)
+    array([2.  , 1.  , 0.5 , 0.25])
+    """
+    n = checks.feature_count("n", n)
+    longest = float(wavelength("longest", longest))
+    if ldexp(longest, 1 - n) < _SHORTEST:
+        raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
+    lengths = [ldexp(longest, -i) for i in range(n)]
+    wavelengths: HostArray = host.asarray(lengths, dtype=host.float64)
+    return wavelengths
+
+
+def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
+    r"""Return wavelengths in a geometric progression, both ends included.
+
+    Parameters
+    ----------
+    shortest, longest : float
+        First and last wavelength, from 2**-64 to 2**100, such as the distance of neighbours
+        and the extent of all coordinates.
+    n : int
+        Number of wavelengths: 2 or more, or 1 if both ends are the same.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n,)
+        :math:`\mathrm{shortest}\,(\mathrm{longest}/\mathrm{shortest})^{i/(n-1)}`, float64,
+        ascending. Each is rounded once.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is of the wrong kind or out of range, or `longest` is below `shortest`.
+
+    Examples
+    --------
+    >>> log_wavelengths(1, 1000, 4)
+    array([   1.,   10.,  100., 1000.])
+    """
+    shortest = float(wavelength("shortest", shortest))
+    longest = float(wavelength("longest", longest))
+    n = checks.feature_count("n", n)
+    if longest < shortest:
+        raise wrong_value("longest", f"be at least `shortest` = {shortest}", longest)
+    if n == 1 and shortest != longest:
+        raise wrong_value("n", "be 2 or more if `shortest` and `longest` differ", n)
+    with localcontext(DIGITS):
+        ratio = (Decimal(longest) / Decimal(shortest)).ln()
+        steps = [(ratio * i / max(n - 1, 1)).exp() for i in range(n)]
+        lengths = [float(Decimal(shortest) * step) for step in steps]
+    wavelengths: HostArray = host.asarray(lengths, dtype=host.float64)
+    return wavelengths
+
+
+def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
+    """Return the wavelengths that are given, or those of a preset."""
+    if preset is not None:
+        checks.choice("preset", preset, tuple(OCTAVES))
+        if wavelengths is not None:
+            raise wrong_value("preset", "be left out with `wavelengths`", shown(preset))
+        wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
+    if wavelengths is None:
+        message = "`wavelengths` or `preset` must be given, got neither."
+        raise TypeError(message)
+    return one_or_each("wavelengths", wavelengths, wavelength)
+
+
+@namespace.host_constant
+def _cycles(*wavelengths: float) -> str:
+    """Return the digits of the cycles to a unit."""
+    with localcontext(DIGITS):
+        return " ".join(str(1 / Decimal(length)) for length in wavelengths)
+
+
+def wavelength(name: str, value: Any) -> float:
+    """Return a wavelength or a period after checking its range."""
+    number = checks.positive_number(name, value)
+    if not _SHORTEST <= number <= _LONGEST:
+        raise wrong_value(name, "be between 2**-64 and 2**100", number)
+    return number
+
+
+def is_sequence(values: Any) -> bool:
+    """Tell whether an option holds numbers rather than being one."""
+    if isinstance(values, int | float):  # PyTorch compiles for any, and knows no attributes then
+        return False
+    is_known = isinstance(values, list | tuple | host.ndarray)
+    return is_known or bool(getattr(values, "shape", False))
+
+
+def one_or_each(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
+    """Return a number, or those of a sequence, after checking each."""
+    return each_checked(name, values, check) if is_sequence(values) else [check(name, values)]
+
+
+def each_checked(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
+    """Return the numbers of a list, a tuple or a 1-D NumPy array after checking each."""
+    if not isinstance(values, list | tuple | host.ndarray):
+        what = "be a list, a tuple or a 1-D NumPy array of numbers"
+        raise wrong_type(name, what, shown(values), remedy_for(name, values))
+    shape = (len(values),) if isinstance(values, list | tuple) else values.shape
+    if len(shape) != 1 or shape == (0,):
+        raise wrong_value(name, "have one axis, of one number or more", f"shape {shape}")
+    return [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
+def sines_and_cosines(
+    x: Any,
+    compute: Callable[[Any], tuple[Any, Any]],
+    count: int,
+    arrangement: str,
+    dtype: Dtype,
+    xp: Namespace,
+) -> Any:
+    """Return features (2 * count, *x.shape) from a function of `x` to cosines and sines.
+
+    Those of NumPy's arrays are computed in blocks, so that what is computed on the way stays
+    in the cache. Negative zeros become positive ones.
+    """
+    if not is_host_array(x):
+        cos, sin = compute(x)
+        features = arranged(cos, sin, 2 * count, arrangement, xp) + 0.0
+        return xp.astype(features, dtype, copy=False)
+    flat = xp.reshape(x, (x.size,))
+    features = xp.empty((2 * count, x.size), dtype=dtype)
+    if arrangement == "interleaved":
+        sines, cosines = features[0::2, :], features[1::2, :]
+    else:
+        sines, cosines = features[:count, :], features[count:, :]
+    for block in cuts(x.size, max(1, _HOST_BLOCK // count)):
+        cos, sin = compute(flat[block])
+        cosines[:, block], sines[:, block] = cos + 0.0, sin + 0.0
+    return xp.reshape(features, (2 * count, *x.shape))

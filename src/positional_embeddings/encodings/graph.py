@@ -1,0 +1,233 @@
+"""Encodings of the nodes of a graph: eigenvectors of its Laplacian, and random walks."""
+
+from typing import Any, Literal, get_args
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
+from positional_embeddings.arrays.values import is_concretely_true
+
+Laplacian = Literal["normalized", "combinatorial"]
+
+# What rounding may leave between the weights of an edge in both directions, in units of eps.
+_ROUNDINGS = 1024
+# Entries that differ by less are taken for equally large: symmetric graphs have such.
+_TIE = 2.0**-10
+
+
+def graph_laplacian_encoding(
+    adjacency: Array,
+    /,
+    k: int,
+    *,
+    laplacian: Laplacian = "normalized",
+    dtype: Dtype | None = None,
+) -> Any:
+    r"""Return for each node of a graph its entries of eigenvectors of the graph's Laplacian.
+
+    They are to a graph what sines and cosines are to a sequence: the first vary slowly along
+    the edges, later ones faster.
+
+    Parameters
+    ----------
+    adjacency : array, shape (..., nodes, nodes)
+        Weights of the edges of undirected graphs: symmetric booleans, integers or real numbers,
+        0 or more. The diagonal holds loops.
+    k : int
+        Number of features, positive and below the number of nodes.
+    laplacian : {"normalized", "combinatorial"}, default "normalized"
+        With the weights :math:`A` and the degrees :math:`D`, which are their sums,
+        :math:`I - D^{-1/2} A D^{-1/2}` or :math:`D - A`.
+    dtype : dtype, optional
+        Real floating-point dtype of the result. If None, the dtype of real weights, or the
+        library's default for others.
+
+    Returns
+    -------
+    array, shape (k, ..., nodes)
+        Eigenvectors of length 1 of the `k` smallest eigenvalues after the first one, which is 0,
+        in ascending order; in the library and on the device of `adjacency`.
+
+    Raises
+    ------
+    TypeError
+        If `adjacency` is not an array of booleans or numbers, or its library has no
+        ``linalg.eigh``, as dask.
+    ValueError
+        If `adjacency` is not square, `k` or `laplacian` is out of range, or, if its values can
+        be read, a weight is negative or not finite, or differs from the weight of the opposite
+        direction.
+
+    Notes
+    -----
+    The sign of an eigenvector is arbitrary. Here its entry of largest magnitude is positive,
+    of several such (within one part in 1,024) that of the first node. This makes the sign the
+    same in every library; where several are largest, as in symmetric graphs, it depends on the
+    order of nodes. Models are trained with a random sign of each feature in each step
+    (Dwivedi and Bresson 2021).
+
+    Eigenvectors of equal eigenvalues are determined up to a rotation among them: those of a
+    cycle or a complete graph differ from library to library, and so does the end of the result
+    if eigenvalue `k` equals the next one. Gradients are not defined there.
+
+    A graph of several components has the eigenvalue 0 once for each of them. A node without
+    edges is a component; its row of both Laplacians is 0.
+
+    Where values cannot be read, as in ``jax.jit``, the mean of the weights of both directions
+    is taken.
+
+    References
+    ----------
+    Dwivedi and Bresson (2021), A Generalization of Transformer Networks to Graphs, section 2.2.
+    Belkin and Niyogi (2003), Laplacian Eigenmaps. Chung (1997), Spectral Graph Theory,
+    section 1.2, for loops and nodes without edges.
+
+    Examples
+    --------
+    A path of four nodes:
+
+    >>> import numpy as np
+    >>> path = np.eye(4, k=1) + np.eye(4, k=-1)
+    >>> graph_laplacian_encoding(path, 2, laplacian="combinatorial").round(2)
+    array([[ 0.65,  0.27, -0.27, -0.65],
+           [ 0.5 , -0.5 , -0.5 ,  0.5 ]])
+    """
+    xp = namespace.namespace_of(adjacency=adjacency)
+    nodes = _node_count(adjacency, xp)
+    k = checks.feature_count("k", k)
+    checks.choice("laplacian", laplacian, get_args(Laplacian))
+    if not hasattr(getattr(xp, "linalg", None), "eigh"):
+        what = "be an array of a library with `linalg.eigh`"
+        hint = " Pass adjacency.compute()." if hasattr(adjacency, "compute") else ""
+        raise wrong_type("adjacency", what, type_name(adjacency), hint)
+    if k >= nodes:
+        raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
+    dtype = namespace.feature_dtype(adjacency, dtype, xp)
+    weights = _symmetric_weights(adjacency, xp)
+    degrees = xp.sum(weights, axis=-1)
+    diagonal = degrees
+    if laplacian == "normalized":
+        has_edges = degrees > 0
+        root = xp.where(has_edges, 1 / xp.sqrt(xp.where(has_edges, degrees, 1.0)), 0.0)
+        weights = weights * root[..., :, None] * root[..., None, :]
+        diagonal = xp.astype(has_edges, weights.dtype)
+    identity = xp.eye(nodes, dtype=weights.dtype, device=namespace.device_of(weights))
+    # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
+    _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
+    chosen = vectors[..., 1 : k + 1]
+    # Not `moveaxis`, which PyTorch's `vmap` does not know.
+    encoding = xp.permute_dims(chosen, (chosen.ndim - 1, *range(chosen.ndim - 1)))
+    return xp.astype(_with_fixed_signs(encoding, xp), dtype, copy=False)
+
+
+def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None = None) -> Any:
+    r"""Return for each node of a graph the probabilities that a random walk returns to it.
+
+    Parameters
+    ----------
+    adjacency : array, shape (..., nodes, nodes)
+        Weights of the edges of graphs, from the node of the row to that of the column:
+        booleans, integers or real numbers, 0 or more. Graphs may be directed. The diagonal
+        holds loops.
+    steps : int
+        Number of features, positive.
+    dtype : dtype, optional
+        Real floating-point dtype of the result. If None, the dtype of real weights, or the
+        library's default for others.
+
+    Returns
+    -------
+    array, shape (steps, ..., nodes)
+        Diagonal of :math:`(D^{-1} A)^t` for t = 1 to `steps`, where :math:`D` are the sums of
+        the rows of the weights :math:`A`: the probability that a walk is back after t steps,
+        each along an edge drawn by its weight. A walk ends at a node that no edge leaves: such
+        a node gets 0. In the library and on the device of `adjacency`.
+
+    Raises
+    ------
+    TypeError
+        If `adjacency` is not an array of booleans or numbers, or `steps` not an integer.
+    ValueError
+        If `adjacency` is not square, `steps` is not positive, or, if its values can be read, a
+        weight is negative or not finite.
+
+    References
+    ----------
+    Dwivedi et al. (2022), Graph Neural Networks with Learnable Structural and Positional
+    Representations, section 3.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> star = np.asarray([[0, 1, 1], [1, 0, 0], [1, 0, 0]])
+    >>> random_walk_encoding(star, 3)
+    array([[0. , 0. , 0. ],
+           [1. , 0.5, 0.5],
+           [0. , 0. , 0. ]])
+    """
+    xp = namespace.namespace_of(adjacency=adjacency)
+    nodes = _node_count(adjacency, xp)
+    steps = checks.feature_count("steps", steps)
+    dtype = namespace.feature_dtype(adjacency, dtype, xp)
+    weights = _weights(adjacency, xp)
+    degrees = xp.sum(weights, axis=-1, keepdims=True)
+    one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
+    # Of the main namespace: `linalg` is an extension that a library need not have.
+    is_diagonal = xp.eye(nodes, dtype=xp.bool, device=namespace.device_of(one_step))
+    probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
+    walk = one_step
+    with library_of(walk).without_autocast(walk):
+        for step in range(2, steps + 1):
+            # The diagonal of a product of two powers takes no product of matrices.
+            longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)
+            probabilities.append(xp.sum(longer * xp.matrix_transpose(walk), axis=-1))
+            walk = longer
+    return xp.astype(xp.stack(probabilities), dtype, copy=False)
+
+
+def _node_count(adjacency: Any, xp: Namespace) -> Any:
+    """Return the number of nodes after checking the kind and shape of the weights."""
+    if not namespace.is_dtype(adjacency.dtype, "bool", xp):
+        checks.real("adjacency", adjacency, xp)
+    shape = tuple(adjacency.shape)
+    if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
+        raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
+    return shape[-1]
+
+
+def _weights(adjacency: Any, xp: Namespace) -> Any:
+    """Return the weights in the widest float, after checking those that can be read."""
+    wide = namespace.widest_float(xp, namespace.device_of(adjacency))
+    weights = xp.astype(adjacency, wide, copy=False)
+    what = "have finite weights of 0 or more"
+    if is_concretely_true(xp.any(~xp.isfinite(weights))):
+        raise wrong_value("adjacency", what, "NaN or infinity")
+    if is_concretely_true(xp.any(weights < 0)):
+        raise wrong_value("adjacency", what, "negative ones")
+    return weights
+
+
+def _symmetric_weights(adjacency: Any, xp: Namespace) -> Any:
+    """Return the mean of the weights of both directions, which differ by rounding alone."""
+    weights = _weights(adjacency, xp)
+    opposite = xp.matrix_transpose(weights)
+    narrow = namespace.compute_dtype(adjacency.dtype, xp)
+    eps = xp.finfo(narrow if namespace.is_real_floating(narrow, xp) else weights.dtype).eps
+    allowed = _ROUNDINGS * float(eps) * (weights + opposite)
+    if is_concretely_true(xp.any(xp.abs(weights - opposite) > allowed)):
+        hint = " Pass adjacency + adjacency.mT for the edges of both directions."
+        raise wrong_value("adjacency", "be symmetric", "edges of one direction", hint)
+    return (weights + opposite) / 2
+
+
+def _with_fixed_signs(vectors: Any, xp: Namespace) -> Any:
+    """Give vectors along the last axis the sign that makes the first of their largest positive."""
+    on, nodes = namespace.device_of(vectors), vectors.shape[-1]
+    magnitude = xp.abs(vectors)
+    is_largest = magnitude >= (1 - _TIE) * xp.max(magnitude, axis=-1, keepdims=True)
+    node = xp.arange(nodes, dtype=namespace.default_integer(xp, on), device=on)
+    first = xp.min(xp.where(is_largest, node, nodes), axis=-1, keepdims=True)
+    chosen = xp.sum(xp.where(node == first, vectors, 0.0), axis=-1, keepdims=True)
+    return xp.where(chosen < 0, -vectors, vectors)

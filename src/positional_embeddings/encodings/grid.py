@@ -1,0 +1,153 @@
+"""Coordinates of the points of a grid, and their sinusoidal encoding."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
+from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
+
+# So many coordinates have an encoding that others know.
+_MOST_COORDINATES = 3
+
+
+@on_given_device
+def grid_positions(
+    shape: Sequence[int],
+    *,
+    xp: Namespace | None = None,
+    dtype: Dtype | None = None,
+    device: Device | None = None,
+) -> Any:
+    """Return the coordinates of the points of a grid, in C order.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Number of points along each coordinate, positive; at most 2**48 in all.
+    xp, dtype, device : optional
+        Array library (NumPy if None), integer or real dtype (the library's default integer
+        if None) and device of the result.
+
+    Returns
+    -------
+    array, shape (len(shape), prod(shape))
+        The coordinates, the last one changing fastest, as the patches of an image are
+        numbered: positions for a `RoPE` with as many `sections`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `shape` is not a list or tuple of positive integers, is empty, or has
+        coordinates that `dtype` cannot hold.
+
+    Examples
+    --------
+    >>> grid_positions((2, 3))
+    array([[0, 0, 0, 1, 1, 1],
+           [0, 1, 2, 0, 1, 2]])
+    """
+    sizes = _sizes(shape)
+    xp = namespace.namespace_or_numpy(xp)
+    if dtype is not None:
+        namespace.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
+        if namespace.is_dtype(dtype, "integral", xp) and max(sizes) - 1 > xp.iinfo(dtype).max:
+            raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
+    point = xp.arange(prod(sizes), dtype=namespace.default_integer(xp, device), device=device)
+    coordinates = []
+    for size in reversed(sizes):
+        coordinates.append(xp.remainder(point, size))
+        point = xp.floor_divide(point, size)
+    stacked = xp.stack(coordinates[::-1], axis=0)
+    return stacked if dtype is None else xp.astype(stacked, dtype)
+
+
+@on_given_device
+def grid_encoding(
+    shape: Sequence[int],
+    dim: int,
+    *,
+    base: float = 10_000,
+    xp: Namespace | None = None,
+    dtype: Dtype | None = None,
+    device: Device | None = None,
+) -> Any:
+    r"""Return the sinusoidal encoding of the points of a grid, coordinate after coordinate.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Number of points along each of 1 to 3 coordinates, positive; at most 2**48 in all.
+    dim : int
+        Number of features, 1 to 2**20.
+    base : float, default 10_000
+        Base of the frequencies, positive.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real floating-point dtype (the library's default if None)
+        and device of the result.
+
+    Returns
+    -------
+    array, shape (dim, *shape)
+        Each of the :math:`n` coordinates has :math:`c = 2 \lceil \mathrm{dim} / 2n \rceil`
+        features, :math:`\sin(p\,\theta_i)` and :math:`\cos(p\,\theta_i)` side by side, of its
+        index :math:`p` and :math:`\theta_i = \mathrm{base}^{-2i/c}`. They follow one another,
+        and only the first `dim` of all are kept: if `dim` is not a multiple of :math:`2n`, the
+        last coordinate has fewer features than the others, and may have none. Angles are exact,
+        as in `sinusoidal_encoding`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `shape` is not a list or tuple of 1 to 3 positive integers, or another argument is of
+        the wrong kind or out of range.
+
+    See Also
+    --------
+    sinusoidal_encoding : The encoding of positions that are real, or not on a grid.
+
+    References
+    ----------
+    Wang and Liu (2019), Translating Math Formula Images to LaTeX Sequences Using Deep Neural
+    Networks with Sequence-level Training, page 3, for 2 coordinates. The package
+    positional-encodings has the same arrays, with the features last.
+
+    Examples
+    --------
+    >>> grid_encoding((2, 3), 8).shape
+    (8, 2, 3)
+    >>> grid_encoding((2, 3), 4).round(2)[:, 1, 2]  # sin 1, cos 1, sin 2, cos 2
+    array([ 0.84,  0.54,  0.91, -0.42])
+    """
+    sizes = _sizes(shape)
+    if len(sizes) > _MOST_COORDINATES:
+        raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", tuple(sizes))
+    dim = checks.feature_count("dim", dim)
+    xp = namespace.namespace_or_numpy(xp)
+    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, device), xp, device)
+    channels = 2 * -(-dim // (2 * len(sizes)))
+    parts = []
+    for axis, size in enumerate(sizes):
+        index = xp.arange(size, dtype=namespace.default_integer(xp, device), device=device)
+        encoding = sinusoidal_encoding(index, channels, base=base, dtype=dtype)
+        kept = min(channels, max(0, dim - axis * channels))
+        along = [size if i == axis else 1 for i in range(len(sizes))]
+        encoding = xp.reshape(encoding[:kept, ...], (kept, *along))
+        parts.append(xp.broadcast_to(encoding, (kept, *sizes)))
+    return xp.concat(parts, axis=0)
+
+
+def _sizes(shape: Any) -> list[int]:
+    """Return the number of points along each coordinate of a grid, after checking it."""
+    shape = shape.tolist() if hasattr(shape, "tolist") else shape
+    if not isinstance(shape, list | tuple):
+        raise wrong_type("shape", "be a list or tuple of integers", shown(shape))
+    sizes = [checks.positive_integer("shape", n) for n in shape]
+    if not sizes:
+        raise wrong_value("shape", "have one coordinate or more", "()")
+    checks.axis_length("prod(shape)", prod(sizes))
+    return sizes

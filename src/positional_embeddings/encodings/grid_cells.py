@@ -1,0 +1,138 @@
+"""Grid-cell encodings of points of a plane (Space2Vec)."""
+
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from typing import Any, Literal, get_args
+
+from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, Namespace
+from positional_embeddings.encodings.fourier import one_or_each, wavelength
+
+Kind = Literal["theory", "grid"]
+
+_SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # degrees
+
+
+def grid_cell_encoding(
+    points: Array,
+    /,
+    wavelengths: float | Sequence[float] | HostArray,
+    *,
+    kind: Kind = "theory",
+    dtype: Dtype | None = None,
+) -> Any:
+    r"""Return sines and cosines of points of a plane at several scales, as grid cells fire.
+
+    Parameters
+    ----------
+    points : array, shape (2, *S)
+        Both coordinates, integer or real, of points in a plane, in one unit. Real ones beyond
+        2**63 give NaN.
+    wavelengths : float, or list, tuple or 1-D NumPy array of floats
+        Distance of two neighbouring crests at one scale or each of n, in the unit of `points`,
+        from 2**-64 to 2**100. There are at most 2**20 features.
+    kind : {"theory", "grid"}, default "theory"
+        "theory": waves along three directions 120 degrees apart, whose sum is a hexagonal
+        pattern. "grid": waves along both coordinates.
+    dtype : dtype, optional
+        Real floating-point dtype of the result. If None, the dtype of real points, or the
+        library's default for integer ones.
+
+    Returns
+    -------
+    array, shape (6 * n, *S) for "theory", (4 * n, *S) for "grid"
+        :math:`\sin(2\pi\,p_j / w_s)` and :math:`\cos(2\pi\,p_j / w_s)`, side by side, for each
+        direction :math:`j` of each scale :math:`s`; the directions of a scale follow one
+        another. For "theory" :math:`p_j` is the scalar product with :math:`a_1 = (1, 0)`,
+        :math:`a_2 = (-1/2, \sqrt{3}/2)` and :math:`a_3 = (-1/2, -\sqrt{3}/2)`; for "grid" it is
+        the coordinate :math:`j`. Angles are exact however far the points are from the origin.
+
+    Raises
+    ------
+    TypeError
+        If `points` is not an array of numbers, or `wavelengths` are neither a number nor a
+        sequence of numbers.
+    ValueError
+        If `points` does not have 2 coordinates on its first axis, there are no wavelengths, one
+        is out of range, or `kind` is unknown.
+
+    Notes
+    -----
+    Scalar products of two encodings depend on the difference of the points only.
+
+    The paper divides by :math:`\lambda_{\min}\,g^{s/(S-1)}` with
+    :math:`g = \lambda_{\max} / \lambda_{\min}` and without :math:`2\pi`: its :math:`S` scales are
+    the wavelengths :math:`2\pi\,\lambda_{\min}\,g^{s/(S-1)}`, from short to long. Its features,
+    too, go from scale to scale. The authors' program (gengchenmai/space2vec) puts each sine
+    before its cosine, as here, but for "grid" all scales of a coordinate before those of the
+    other one.
+
+    References
+    ----------
+    Mai et al. (2020), Multi-Scale Representation Learning for Spatial Feature Distributions using
+    Grid Cells, ICLR, section 4, the point space encoder and its Theorem 1 ("theory"), and the
+    variant "grid" that it is compared with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> points = np.asarray([[0.0, 125.0], [0.0, 0.0]])  # x and y in km
+    >>> grid_cell_encoding(points, [1000, 100]).shape
+    (12, 2)
+    >>> grid_cell_encoding(points, [1000], kind="grid").round(2)
+    array([[0.  , 0.71],
+           [1.  , 0.71],
+           [0.  , 0.  ],
+           [1.  , 1.  ]])
+    """
+    xp = namespace.namespace_of(points=points)
+    checks.real("points", points, xp)
+    shape = tuple(points.shape)
+    if not shape or checks.known_to_differ(shape[0], 2):
+        raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
+    lengths = one_or_each("wavelengths", wavelengths, wavelength)
+    checks.choice("kind", kind, get_args(Kind))
+    encode, features = (_theory, 6) if kind == "theory" else (_grid, 4)
+    checks.feature_count(f"{features} * len(wavelengths)", features * len(lengths))
+    dtype = namespace.feature_dtype(points, dtype, xp)
+    waves = encode(points, lengths, xp)
+    encoding = xp.reshape(waves, (waves.shape[0] * waves.shape[1], *waves.shape[2:]))
+    return xp.astype(encoding, dtype, copy=False)
+
+
+def _theory(points: Any, lengths: list[float], xp: Namespace) -> Any:
+    """Return sines and cosines along three directions, (scale, 6, *S).
+
+    The two parts of a scalar product are added as angles, each of them exact: their sum would
+    be rounded.
+    """
+    x_cos, x_sin = _waves(points[0, ...], _frequencies("1", *lengths), xp)
+    a_cos, a_sin = _waves(points[0, ...], _frequencies("0.5", *lengths), xp)
+    b_cos, b_sin = _waves(points[1, ...], _frequencies(_SIN_60, *lengths), xp)
+    cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
+    sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
+    second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
+    third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
+    return xp.stack([x_sin, x_cos, *second, *third], axis=1)
+
+
+def _grid(points: Any, lengths: list[float], xp: Namespace) -> Any:
+    """Return sines and cosines along both coordinates, (scale, 4, *S)."""
+    cos, sin = _waves(points, _frequencies("1", *lengths), xp)
+    return xp.stack([sin[:, 0, ...], cos[:, 0, ...], sin[:, 1, ...], cos[:, 1, ...]], axis=1)
+
+
+def _waves(positions: Any, frequencies: str, xp: Namespace) -> tuple[Any, Any]:
+    wide = namespace.widest_float(xp, namespace.device_of(positions))
+    return cos_sin(positions, Frequencies(frequencies), wide, xp)
+
+
+@namespace.host_constant
+def _frequencies(part: str, *lengths: float) -> str:
+    """Return the digits of frequencies: a part of a cycle in each length."""
+    with localcontext(DIGITS):
+        return " ".join(str(Decimal(part) / Decimal(length)) for length in lengths)

@@ -1,0 +1,266 @@
+"""Encodings of named coordinates: what xarray and the estimators share.
+
+Each class is one encoding, made from coordinates and its options, which it checks against them:
+`encode` returns blocks of features, feature axis first, and `names` the names of the features in
+the same order.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, NamedTuple, TypeAlias
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import host, namespace_of
+from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
+from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
+from positional_embeddings.encodings.dates import Times
+from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
+from positional_embeddings.encodings.random_fourier import random_fourier_encoding
+from positional_embeddings.encodings.sinusoidal import (
+    ARRANGEMENTS,
+    Arrangement,
+    sinusoidal_encoding,
+)
+from positional_embeddings.encodings.spans import (
+    check_spans,
+    labels_of,
+    listed,
+    names_of_harmonics,
+    names_of_waves,
+    order_of_places,
+)
+from positional_embeddings.encodings.sphere import spherical_encoding
+
+
+class Coordinate(NamedTuple):
+    """A coordinate, `Times` or an array of numbers."""
+
+    name: str
+    values: Any
+    place: str  # how errors call it, such as "column 'x0'"
+    attributes: str = ""  # standard name and units, separated by a blank
+
+    def spans(self, option: str, spans: Any, **options: Any) -> list[Any]:
+        """Return an option as a list, after a check that it suits numbers or times."""
+        of_times = isinstance(self.values, Times)
+        whose = f"the {'times' if of_times else 'numbers'} of {self.place}"
+        return check_spans(option, listed(option, spans), whose, of_times=of_times, **options)
+
+
+Coordinates: TypeAlias = Sequence[Coordinate]
+
+# Wavelengths of a coordinate if none are given, each half of the one before.
+_OCTAVES = 4
+_EPOCH = host.datetime64(0, "s")
+
+
+class Cyclic:
+    """Sines and cosines of the harmonics of periods, the same for each coordinate."""
+
+    def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
+        for coordinate in coordinates:
+            self.periods = coordinate.spans("periods", periods, by_calendar=True)
+        labels_of("periods", self.periods)
+        self.harmonics = harmonic_counts(harmonics, len(self.periods))
+
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return one block for each coordinate and period."""
+        return [
+            _waves(column, period, count, dtype)
+            for column in columns
+            for period, count in zip(self.periods, self.harmonics, strict=True)
+        ]
+
+    def names(self, names: Sequence[Any]) -> list[str]:
+        """Return names such as "time_sin_24h_2"."""
+        labels = labels_of("periods", self.periods)
+        return [n for name in names for n in names_of_harmonics(name, labels, self.harmonics)]
+
+
+class Fourier:
+    """Sines and cosines of wavelengths, by default octaves from twice the range of a coordinate."""
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        *,
+        wavelengths: Any = None,
+        arrangement: Arrangement = "interleaved",
+    ) -> None:
+        self.wavelengths = [
+            _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
+            for c in coordinates
+        ]
+        labels_of("wavelengths", self.wavelengths[0])
+        self.arrangement = checks.choice("arrangement", arrangement, ARRANGEMENTS)
+
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return one block for each coordinate, or for each wave of times."""
+        blocks = []
+        for column, wavelengths in zip(columns, self.wavelengths, strict=True):
+            if not isinstance(column, Times):
+                options = {"arrangement": self.arrangement, "dtype": dtype}
+                blocks.append(fourier_encoding(column, wavelengths, **options))
+                continue
+            waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
+            if self.arrangement == "concatenated":
+                waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
+            blocks += waves
+        return blocks
+
+    def names(self, names: Sequence[Any]) -> list[str]:
+        """Return names such as "depth_sin_12.5"."""
+        labels = [labels_of("wavelengths", wavelengths) for wavelengths in self.wavelengths]
+        return [
+            feature
+            for name, own in zip(names, labels, strict=True)
+            for feature in names_of_waves(name, own, self.arrangement)
+        ]
+
+
+class Sinusoidal:
+    """Sinusoidal encoding of positions."""
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        *,
+        dim: int,
+        base: float = 10_000,
+        arrangement: Arrangement = "interleaved",
+    ) -> None:
+        _check_numbers(coordinates, "sinusoidal")
+        self.dim = dim
+        self.options: dict[str, Any] = {"base": base, "arrangement": arrangement}
+
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return one block for each coordinate."""
+        return [sinusoidal_encoding(x, self.dim, **self.options, dtype=dtype) for x in columns]
+
+    def names(self, names: Sequence[Any]) -> list[str]:
+        """Return names such as "position_sin_0", by the index of the frequency."""
+        # An odd size leaves out the last cosine.
+        frequencies = [str(i) for i in range((self.dim + 1) // 2)]
+        arrangement = self.options["arrangement"]
+        return [
+            n for name in names for n in names_of_waves(name, frequencies, arrangement)[: self.dim]
+        ]
+
+
+class Spherical:
+    """Spherical harmonics of latitude and longitude, which are `argument` to the caller."""
+
+    def __init__(
+        self, coordinates: Coordinates, *, degree: int, unit: Any = "degrees", argument: str = "X"
+    ) -> None:
+        _check_numbers(coordinates, "spherical")
+        if len(coordinates) != 2:
+            came = f"{len(coordinates)} features"
+            raise wrong_value("X", "have 2 features, latitude and longitude", came)
+        self.degree, self.unit = degree, unit
+        texts = [f"{c.name} {c.attributes}" for c in coordinates]
+        self.order = order_of_places(argument, texts)
+
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return one block."""
+        latitude, longitude = (columns[i] for i in self.order)
+        return [spherical_encoding(latitude, longitude, self.degree, unit=self.unit, dtype=dtype)]
+
+    def names(self, names: Sequence[Any]) -> list[str]:
+        """Return names such as "place_l2_m-1", "place" being the name if there is only one."""
+        place = names[0] if len(names) == 1 else "place"
+        degrees = range(self.degree + 1)
+        return [f"{place}_l{degree}_m{m}" for degree in degrees for m in range(-degree, degree + 1)]
+
+
+class RandomFourier:
+    """Random Fourier features of all coordinates together; times count from their first one."""
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        *,
+        dim: int,
+        length_scale: Any,
+        rng: int,
+        kernel: Any = "gaussian",
+    ) -> None:
+        self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
+        spans = listed("length_scale", length_scale)
+        spans = spans * len(coordinates) if len(spans) == 1 else spans
+        if len(spans) != len(coordinates):
+            what = f"be one length, or one for each of {len(coordinates)} features"
+            raise wrong_value("length_scale", what, shown(length_scale))
+        self.spans = [
+            coordinate.spans("length_scale", span, in_range=checks.positive_number)[0]
+            for coordinate, span in zip(coordinates, spans, strict=True)
+        ]
+        self.origins = [_first_time(c.values) for c in coordinates]
+        self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
+
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return one block."""
+        numbers, lengths = [], []
+        for column, span, origin in zip(columns, self.spans, self.origins, strict=True):
+            is_times = isinstance(column, Times)
+            numbers.append(elapsed(column.utc, origin, span) if is_times else column)
+            lengths.append(1.0 if is_times else span)
+        xp = namespace_of(X=numbers[0])
+        x = xp.stack(xp.broadcast_arrays(*numbers), axis=0)
+        options = {"kernel": self.kernel, "length_scale": lengths, "rng": self.seed}
+        return [random_fourier_encoding(x, self.dim, **options, dtype=dtype)]
+
+    def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
+        """Return names such as "random_sin_0"."""
+        return names_of_waves("random", [str(i) for i in range(self.dim // 2)], "interleaved")
+
+
+ENCODINGS: dict[str, Any] = {
+    "cyclic": Cyclic,
+    "fourier": Fourier,
+    "sinusoidal": Sinusoidal,
+    "spherical": Spherical,
+    "random_fourier": RandomFourier,
+}
+
+
+def _check_numbers(coordinates: Coordinates, encoding: str) -> None:
+    for coordinate in coordinates:
+        if isinstance(coordinate.values, Times):
+            what = f"hold numbers with encoding {encoding!r}"
+            raise wrong_type("X", what, f"times in {coordinate.place}")
+
+
+def _waves(column: Any, period: Any, harmonics: int, dtype: Any) -> Any:
+    """Return the waves of a period: by the clock on the wall, or of a span of time in UTC."""
+    if not isinstance(column, Times):
+        return cyclic_encoding(column, period, harmonics, dtype=dtype)
+    times = column.wall if isinstance(period, str) else column.utc
+    return cyclic_encoding(cycles_of(times, period), 1.0, harmonics, dtype=dtype)
+
+
+def _first_time(column: Any) -> Any:
+    """Return the first of some times, 1970 if there is none, and None for numbers."""
+    if not isinstance(column, Times):
+        return None
+    times = column.utc[~host.isnat(column.utc)]
+    return times.min() if times.size else _EPOCH
+
+
+def _octaves(column: Any) -> list[Any]:
+    """Return wavelengths from twice the range of a coordinate down; what is missing is left out."""
+    if not isinstance(column, Times):
+        xp = namespace_of(X=column)
+        is_missing = xp.isnan(column)
+        extent = float(xp.max(xp.where(is_missing, -inf, column)))
+        extent -= float(xp.min(xp.where(is_missing, inf, column)))
+        longest = 2 * extent if extent > 0 else 1.0
+        return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
+    # What timedelta64 holds, in the finest unit that holds the longest.
+    times = column.utc[~host.isnat(column.utc)]
+    longest = max(2 * extent_of(times) or DAY, 2 ** (_OCTAVES - 1)) if times.size else DAY
+    longest = min(longest, 2**62 * LENGTHS["W"])
+    unit = next(unit for unit, length in LENGTHS.items() if longest <= 2**62 * length)
+    ticks = longest // LENGTHS[unit]
+    return [host.timedelta64(ticks >> i, unit) for i in range(_OCTAVES)]

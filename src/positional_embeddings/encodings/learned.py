@@ -1,0 +1,299 @@
+"""Learned positional encodings: a table of vectors to add to the features."""
+
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from math import prod
+from typing import Any
+
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber, Rate
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, host
+from positional_embeddings.encodings.add import add_wide
+from positional_embeddings.layers import weights
+from positional_embeddings.layers.dropout import dropout
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPE(weights.WeightedLayer):
+    """Learned positional encoding, added to the features.
+
+    Immutable: `dataclasses.replace` gives a copy with another table. Load the table of a
+    checkpoint by ``LearnedPE(size, length, embeddings=table)``, transposed if it is stored as
+    (position, feature).
+
+    Parameters
+    ----------
+    embedding_size : int
+        Number of features, positive, at most 2**20.
+    max_len : int
+        Number of positions, positive, at most 2**48.
+    init_std : float, default 0.02
+        Standard deviation of the normal distribution that the table is drawn from;
+        numbers beyond two deviations are drawn again.
+    padding_idx : int, optional
+        Position whose vector is zero, and gets no gradient.
+    dropout : float, default 0.0
+        Probability that a call with `rng` sets a feature to zero, 0 or more and below 1.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator for drawing the table.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `x`.
+    embeddings : array, shape (embedding_size, max_len), optional
+        The table, of any library; drawn if None. A `torch.nn.Parameter` is kept as it is, so
+        that an optimizer trains it.
+    xp, dtype, device : optional
+        Array library (NumPy if None), real dtype (float32 if None) and device of a drawn table.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size is not positive, `padding_idx` is out of range, or the table has the wrong shape.
+
+    References
+    ----------
+    Gehring et al. (2017), Convolutional Sequence to Sequence Learning, section 3.1;
+    Devlin et al. (2019), BERT, section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pe = LearnedPE(4, 10, rng=0)
+    >>> pe
+    LearnedPE(embedding_size=4, max_len=10, init_std=0.02, padding_idx=None, dropout=0.0,
+              rng=0, feature_axis=0, seq_axis=1)
+    >>> x = np.zeros((4, 3, 2), dtype=np.float32)
+    >>> np.array_equal(pe(x)[:, :, 0], pe.embeddings[:, :3])
+    True
+    """
+
+    embedding_size: FeatureCount
+    max_len: AxisLength
+    _: KW_ONLY
+    init_std: PositiveNumber = 0.02
+    padding_idx: int | None = None
+    dropout: Rate = 0.0
+    rng: Any = field(default=None, compare=False)
+    feature_axis: int = 0
+    seq_axis: int = 1
+    embeddings: Any = weights.weight()
+    xp: InitVar[Namespace | None] = None
+    dtype: InitVar[Dtype | None] = None
+    device: InitVar[Device | None] = None
+
+    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+        self.check_fields()
+        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
+        checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis)
+        shape = (self.embedding_size, self.max_len)
+        draw = weights.truncated_normal(self.init_std)
+        weights.set_padded_table(self, shape, draw, xp, dtype, device)
+
+    def __call__(
+        self, x: ArrayT, /, *, positions: Array | None = None, offset: int = 0, rng: Any = None
+    ) -> ArrayT:
+        """Add the vector of each position to its features.
+
+        Parameters
+        ----------
+        x : array
+            Real floating-point numbers in the library of the table, with `embedding_size` features
+            on `feature_axis` and positions on `seq_axis`.
+        positions : array, optional
+            Integers from 0 to `max_len` - 1 in any order, of shape (seq,), or with all axes of `x`
+            but the feature axis, each of the length in `x` or 1.
+        offset : int, default 0
+            Position of the first element if `positions` is None.
+        rng : numpy.random.Generator, cupy.random.Generator or callable, optional
+            Random numbers for `dropout`: a generator, or a function from a shape to an array of
+            numbers from 0 to below 1. If None, nothing is dropped.
+
+        Returns
+        -------
+        array
+            Shape and dtype of `x`. The sum for half precision is computed in float32.
+
+        Raises
+        ------
+        TypeError
+            If `x` is not real floating-point, `positions` are not integers, or either is of
+            another library than the table.
+        ValueError
+            If `x` or `positions` has the wrong shape, a position lies outside the table, or both
+            `positions` and `offset` are given. Positions whose values cannot be read give NaN.
+        """
+        xp = self._namespace(positions, x=x)
+        encoded = add_wide(x, self._vectors(x, positions, offset, xp), xp)
+        return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
+
+    def encoding(
+        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+    ) -> ArrayT:
+        """Return the vectors of the positions, ready to be added to arrays like a given one.
+
+        Computed once, they serve all arrays with the same positions: without dropout, ``pe(x)``
+        is ``add_positional_encoding(x, pe.encoding(x))``.
+
+        Parameters
+        ----------
+        like : array
+            Array of the shape, library and dtype of those to add the encoding to.
+        positions, offset : optional
+            As in a call.
+
+        Returns
+        -------
+        array
+            In the layout of `like`, with length 1 on axes along which the vectors are the same, and
+            in its dtype, or in float32 for half precision.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As a call.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> pe = LearnedPE(4, 10, rng=0, feature_axis=-1, seq_axis=-2)
+        >>> x = np.zeros((2, 3, 4), dtype=np.float32)
+        >>> encoding = pe.encoding(x)
+        >>> encoding.shape, np.array_equal(x + encoding, pe(x))
+        ((1, 3, 4), True)
+        """
+        xp = self._namespace(positions, like=like)
+        vectors = self._vectors(like, positions, offset, xp, "like")
+        encoding: ArrayT = xp.astype(vectors, namespace.compute_dtype(like.dtype, xp), copy=True)
+        return encoding
+
+    def vjp(
+        self, grad: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+    ) -> tuple[ArrayT, Array]:
+        """Return the gradients with respect to `x` and to the table, without dropout.
+
+        Parameters
+        ----------
+        grad : array
+            Gradient with respect to the result of the call, in its shape.
+        positions, offset : optional
+            Those of the call.
+
+        Returns
+        -------
+        grad_x : array
+            `grad` itself.
+        grad_embeddings : array, shape (embedding_size, max_len)
+            Gradient of the table, in its dtype: summed over repeated positions, and zero at
+            `padding_idx`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As the call; positions outside the table whose values cannot be read get no gradient.
+        """
+        xp = self._namespace(positions, grad=grad)
+        columns, own = self._columns(grad, positions, offset, xp, "grad")
+        # The sum over the axes that the vectors were repeated along.
+        others = tuple(i for i in range(grad.ndim) if i not in own)
+        wide = xp.astype(grad, namespace.compute_dtype(grad.dtype, xp), copy=False)
+        wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
+        lengths = tuple(grad.shape[axis] for axis in own[1:])
+        flat = xp.permute_dims(wide, (*own, *others))
+        flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
+        if positions is None:
+            like: dict[str, Any] = {"dtype": flat.dtype, "device": namespace.device_of(grad)}
+            before = xp.zeros((self.embedding_size, columns.start), **like)
+            after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **like)
+            total = xp.concat([before, flat, after], axis=1)
+        else:
+            indices = weights.checked_indices("positions", positions, self.max_len, xp)
+            indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
+            total = weights.segment_sum(flat, indices, self.max_len, xp)
+        total = weights.zero_padding_idx(total, self.padding_idx, xp)
+        return grad, xp.astype(total, self.embeddings.dtype, copy=False)
+
+    def resize(self, max_len: int) -> "LearnedPE":
+        """Return the encoding for another length, by linear interpolation of the table.
+
+        The first and the last vector stay as they are.
+
+        Parameters
+        ----------
+        max_len : int
+            New number of positions, positive.
+
+        Returns
+        -------
+        LearnedPE
+            A new layer with the interpolated table.
+
+        Raises
+        ------
+        TypeError
+            If `max_len` is not an integer.
+        ValueError
+            If `max_len` is not positive, or the layer has a `padding_idx`, whose zeros would mix
+            into its neighbours.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> pe = LearnedPE(1, 3, embeddings=np.asarray([[0.0, 1.0, 4.0]]))
+        >>> pe.resize(5).embeddings
+        array([[0. , 0.5, 1. , 2.5, 4. ]])
+        """
+        max_len = checks.axis_length("max_len", max_len)
+        if self.padding_idx is not None:
+            raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
+        xp = namespace.namespace_of(embeddings=self.embeddings)
+        on, own = namespace.device_of(self.embeddings), self.embeddings.dtype
+        dtype, integer = namespace.compute_dtype(own, xp), namespace.default_integer(xp, on)
+        # New position j is at j * (old - 1) / (new - 1) among the old ones.
+        steps = max(max_len - 1, 1)
+        left, rest = host.divmod(host.arange(max_len) * (self.max_len - 1), steps)
+        right = host.minimum(left + 1, self.max_len - 1)
+        fraction = xp.asarray(rest / steps, dtype=dtype, device=on)
+        wide = xp.astype(self.embeddings, dtype, copy=False)
+        before, after = (
+            xp.take(wide, xp.asarray(index, dtype=integer, device=on), axis=1)
+            for index in (left, right)
+        )
+        # Zero times infinity would be NaN.
+        after = xp.where(fraction > 0, after, 0)
+        table = before * (1 - fraction) + after * fraction
+        return replace(self, max_len=max_len, embeddings=xp.astype(table, own, copy=False))
+
+    def _namespace(self, positions: Array | None, **arrays: Array) -> Namespace:
+        given = arrays | namespace.drop_none(positions=positions)
+        return namespace.namespace_of(**given, embeddings=self.embeddings)
+
+    def _vectors(
+        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
+    ) -> Any:
+        """Return the vectors of the positions of `x`, on its axes."""
+        columns, own = self._columns(x, positions, offset, xp, name)
+        if positions is None:
+            vectors = self.embeddings[:, columns]
+            vectors = weights.zero_padding_idx(vectors, self.padding_idx, xp, columns.start)
+        else:
+            table, padding_idx = self.embeddings, self.padding_idx
+            vectors = weights.embedding_lookup("positions", positions, table, xp, padding_idx)
+        return axes.expand_to_axes(vectors, own, x.ndim, xp)
+
+    def _columns(
+        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
+    ) -> tuple[slice, list[int]]:
+        """Check an input; return the columns at its offset, and its axes that the table has."""
+        checks.real_floating(xp, **{name: x})
+        offset = checks.non_negative_integer("offset", offset)
+        checks.no_positions_and_offset(positions, offset)
+        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
+        axes.features(x, self.embedding_size, "embedding_size", feature, name)
+        if positions is not None:
+            own = [feature, *axes.position_axes(positions, x, feature, seq, xp)]
+            return slice(0, self.max_len), own
+        size = axes.length(x, seq, name)
+        checks.within_table(size, offset, self.max_len, "max_len", seq, name)
+        return slice(offset, offset + size), [feature, seq]

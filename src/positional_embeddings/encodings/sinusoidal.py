@@ -1,0 +1,403 @@
+"""Sinusoidal encodings of positions, in the families that models use."""
+
+from dataclasses import KW_ONLY, dataclass, field
+from decimal import Decimal, localcontext
+from functools import partial
+from math import sqrt
+from typing import Annotated, Any, Literal, NamedTuple
+
+from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.frequencies import (
+    DIGITS,
+    TWO_PI,
+    geometric_frequencies,
+)
+from positional_embeddings.angles.tables import PositionTables, Request
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace
+from positional_embeddings.encodings.add import add_wide
+from positional_embeddings.layers.dropout import dropout
+
+Arrangement = Literal["interleaved", "concatenated"]
+Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
+
+# Farthest `start` from 0.
+_FARTHEST_START = 2**60
+ARRANGEMENTS = ("interleaved", "concatenated")
+
+
+class _Family(NamedTuple):
+    """What sets one family of sinusoids apart."""
+
+    arrangement: str = "interleaved"
+    endpoint: bool = False
+    cos_first: bool = False
+    full_turns: bool = False
+    amplitude: float = 1.0
+    start: int = 0
+
+
+def sinusoidal_encoding(
+    positions: Array,
+    /,
+    dim: int,
+    *,
+    base: float = 10_000,
+    arrangement: Arrangement | None = None,
+    endpoint: bool | None = None,
+    cos_first: bool | None = None,
+    full_turns: bool | None = None,
+    amplitude: float | None = None,
+    start: int | None = None,
+    length: float | None = None,
+    preset: Preset | None = None,
+    dtype: Dtype | None = None,
+) -> Any:
+    r"""Return sines and cosines of positions, one frequency for each pair of features.
+
+    The default is the encoding of Vaswani et al. A `preset` names another family; every
+    option that is given overrides it.
+
+    Parameters
+    ----------
+    positions : array
+        Integer or real positions of any shape, sign and order; real ones beyond 2**63
+        give NaN.
+    dim : int
+        Number of features, positive, at most 2**20. An odd number ends with a sine of its own, or
+        with zeros if `endpoint` is True.
+    base : float, default 10_000
+        Base of the frequencies, positive.
+    arrangement : {"interleaved", "concatenated"}, optional
+        Sine and cosine of each frequency side by side (default), or all sines and
+        then all cosines.
+    endpoint : bool, optional
+        Frequencies :math:`\mathrm{base}^{-i/(n-1)}` for n = dim // 2, so that the
+        last is 1 / base, in place of :math:`\mathrm{base}^{-2i/\mathrm{dim}}`
+        (default).
+    cos_first : bool, optional
+        Each cosine, or all cosines, before the sines; False by default.
+    full_turns : bool, optional
+        Multiply the angles by :math:`2\pi`: frequencies are then in cycles per position.
+        False by default.
+    amplitude : float, optional
+        Factor on sines and cosines, positive, 1 by default.
+    start : int, optional
+        Added to every position, 0 by default.
+    length : float, optional
+        Wavelength at frequency 1: angles are multiplied by
+        :math:`2\pi / \mathrm{length}`. Excludes `full_turns`.
+    preset : {"vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"}, optional
+        "vaswani": the default. "marian": concatenated. "tensor2tensor", "whisper":
+        concatenated, with `endpoint`. "mlx": concatenated, with `endpoint` and
+        amplitude :math:`\sqrt{2/\mathrm{dim}}`. "detr": positions from 1 and a
+        `length` (needed), to which DETR adds 1e-6.
+    dtype : dtype, optional
+        Real floating-point dtype of the result. If None, the dtype of real positions, or
+        the library's default for integer ones.
+
+    Returns
+    -------
+    array, shape (dim, *positions.shape)
+        :math:`\sin(p\,\theta_i)` and :math:`\cos(p\,\theta_i)`, in the library and on
+        the device of `positions`.
+
+    Raises
+    ------
+    TypeError
+        If `positions` is not an array of numbers, or an option is of the wrong kind.
+    ValueError
+        If a number is not positive, a choice is unknown, or options exclude each
+        other.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.5; Vaswani et al.
+    (2018), Tensor2Tensor; Radford et al. (2023), Whisper, section 2.2; Carion et al.
+    (2020), DETR, appendix A.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sinusoidal_encoding(np.arange(3), 4).round(2)
+    array([[ 0.  ,  0.84,  0.91],
+           [ 1.  ,  0.54, -0.42],
+           [ 0.  ,  0.01,  0.02],
+           [ 1.  ,  1.  ,  1.  ]])
+
+    Positions may be real, such as times in years:
+
+    >>> sinusoidal_encoding(np.asarray([1958.24, 2001.99]), 6, base=100).shape
+    (6, 2)
+    >>> sinusoidal_encoding(np.arange(1500), 384, preset="whisper").shape
+    (384, 1500)
+    """
+    xp = namespace.namespace_of(positions=positions)
+    checks.real("positions", positions, xp)
+    dim = checks.feature_count("dim", dim)
+    base = checks.positive_number("base", base)
+    given = {
+        "arrangement": arrangement,
+        "endpoint": endpoint,
+        "cos_first": cos_first,
+        "full_turns": full_turns,
+        "amplitude": amplitude,
+        "start": start,
+    }
+    family = _family(preset, dim, {name: o for name, o in given.items() if o is not None})
+    scale = _angle_scale(family, length, preset)
+    dtype = namespace.feature_dtype(positions, dtype, xp)
+    frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
+    work = namespace.compute_dtype(dtype, xp)
+    cos, sin = cos_sin(_shifted(positions, family.start, xp), frequencies, work, xp)
+    if family.amplitude != 1:
+        cos, sin = family.amplitude * cos, family.amplitude * sin
+    encoding = arranged(cos, sin, dim, family.arrangement, xp, cos_first=family.cos_first)
+    return xp.astype(encoding, dtype, copy=False)
+
+
+def arranged(
+    cos: Any, sin: Any, dim: int, arrangement: str, xp: Namespace, *, cos_first: bool = False
+) -> Any:
+    """Put cosines and sines along a first axis of `dim` features, and zeros after the last."""
+    on, count = namespace.device_of(sin), sin.shape[0]
+    parts = [cos, sin] if cos_first else [sin, cos]
+    order = list(range(2 * count))
+    if arrangement == "interleaved":
+        order = [i // 2 + i % 2 * count for i in order]
+    if dim > 2 * count:
+        parts.append(xp.zeros_like(sin[:1, ...]))
+        order += [2 * count] * (dim - 2 * count)
+    index = xp.asarray(order[:dim], dtype=namespace.default_integer(xp, on), device=on)
+    return xp.take(xp.concat(parts, axis=0), index, axis=0)
+
+
+def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
+    """Return the family that a preset and the options make."""
+    to_endpoint = _Family("concatenated", endpoint=True)
+    presets = {
+        "vaswani": _Family(),
+        "marian": _Family("concatenated"),
+        "tensor2tensor": to_endpoint,
+        "whisper": to_endpoint,
+        "detr": _Family(start=1),
+        "mlx": to_endpoint._replace(amplitude=sqrt(2 / dim)),
+    }
+    if preset is not None:
+        checks.choice("preset", preset, tuple(presets))
+    family = presets[preset or "vaswani"]._replace(**options)
+    checks.choice("arrangement", family.arrangement, ARRANGEMENTS)
+    for name in ("endpoint", "cos_first", "full_turns"):
+        checks.boolean(name, getattr(family, name))
+    checks.positive_number("amplitude", family.amplitude)
+    if abs(checks.integer("start", family.start)) > _FARTHEST_START:
+        raise wrong_value("start", "be within 2**60 positions", shown(family.start))
+    if family.endpoint and dim < 2:
+        raise wrong_value("dim", "be 2 or more with `endpoint`", dim)
+    return family
+
+
+def _angle_scale(family: _Family, length: float | None, preset: str | None) -> str:
+    """Return the digits of the factor on the angles."""
+    if length is None:
+        if preset == "detr":
+            raise wrong_value("length", "be given with the preset 'detr'", "None")
+        return str(TWO_PI) if family.full_turns else "1"
+    length = checks.positive_number("length", length)
+    if family.full_turns:
+        raise wrong_value("length", "be left out with `full_turns`", length)
+    return _full_turn_over(length, "1e-6" if preset == "detr" else "0")
+
+
+@namespace.host_constant
+def _full_turn_over(length: float, more: str) -> str:
+    with localcontext(DIGITS):
+        return str(TWO_PI / (Decimal(length) + Decimal(more)))
+
+
+def _shifted(positions: Any, start: int, xp: Namespace) -> Any:
+    if start == 0:
+        return positions
+    if namespace.is_real_floating(positions.dtype, xp):
+        wide = namespace.widest_float(xp, namespace.device_of(positions))
+    else:
+        wide = namespace.default_integer(xp, namespace.device_of(positions))
+    return xp.astype(positions, wide, copy=False) + start
+
+
+@dataclass(frozen=True)
+class AbsolutePE(checks.CheckedLayer):
+    """Sinusoidal position encoding, added to the features.
+
+    Immutable, and tied to no library: its table is made for the library, device and dtype of
+    each `x`, and kept, as in `RoPE`.
+
+    Parameters
+    ----------
+    embedding_size : int
+        Number of features, positive, at most 2**20, odd ones too.
+    max_len : int
+        Number of positions in the table, positive, at most 2**63: the longest sequence that can
+        be encoded without giving its `positions`.
+    base : float, default 10_000
+        Base of the frequencies, positive.
+    arrangement : {"interleaved", "concatenated"}, default "interleaved"
+        Sine and cosine of each frequency side by side, or all sines and then all
+        cosines.
+    dropout : float, default 0.0
+        Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
+    feature_axis, seq_axis : int, default 0 and 1
+        Axes of features and positions in `x`: -1 and -2 for
+        ``(batch, seq, features)``.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a size or `base` is not positive, `arrangement` is unknown, or both axes
+        are the same.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pe = AbsolutePE(512, 1000)
+    >>> x = np.zeros((512, 100, 32), dtype=np.float32)
+    >>> pe(x).shape
+    (512, 100, 32)
+    >>> np.array_equal(pe(x)[:, :, 0], pe.embeddings[:, :100].astype(np.float32))
+    True
+    """
+
+    embedding_size: checks.FeatureCount
+    max_len: checks.PositionCount
+    base: checks.PositiveNumber = 10_000
+    _: KW_ONLY
+    arrangement: Annotated[Arrangement, checks.one_of(Arrangement)] = "interleaved"
+    dropout: checks.Rate = 0.0
+    feature_axis: int = 0
+    seq_axis: int = 1
+    _tables: PositionTables = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
+        arrange = partial(_arranged_tables, dim=self.embedding_size, arrangement=self.arrangement)
+        frequencies = geometric_frequencies(self.embedding_size, self.base)
+        tables = PositionTables(frequencies, self.max_len, "max_len", arrange)
+        checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis, _tables=tables)
+
+    def __call__(
+        self,
+        x: ArrayT,
+        /,
+        *,
+        positions: Array | None = None,
+        offset: int = 0,
+        rng: Any = None,
+    ) -> ArrayT:
+        """Add the encoding of each position to its features.
+
+        Parameters
+        ----------
+        x : array
+            Real floating-point numbers with `embedding_size` features along
+            `feature_axis` and a sequence along `seq_axis`.
+        positions : array, optional
+            Integer or real positions of any sign and order; real ones beyond
+            2**63 give NaN. One axis belongs to the sequence; two or more are
+            those of `x` without the features, each as long as in `x` or 1. The
+            table's length does not bound them.
+        offset : int, default 0
+            Position of the first element if `positions` is not given.
+        rng : numpy.random.Generator, cupy.random.Generator or callable, optional
+            Source of the random numbers of `dropout`: a generator, or a function
+            from a shape to an array of numbers between 0 and 1. Without it nothing
+            is dropped.
+
+        Returns
+        -------
+        array
+            Shape and dtype of `x`. Half precision is added to in float32.
+
+        Raises
+        ------
+        TypeError
+            If `x` does not hold real floating-point numbers, or `positions` come
+            from another library or are not numbers.
+        ValueError
+            If `x` or `positions` has the wrong shape, the sequence reaches past the
+            table, or both `positions` and `offset` are given.
+        """
+        xp = namespace.namespace_of(x=x, **namespace.drop_none(positions=positions))
+        (encoding,) = self._tables.tables_for(self._check(x, positions, offset, xp, "x"))
+        encoded = add_wide(x, encoding, xp)
+        return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
+
+    def encoding(
+        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+    ) -> ArrayT:
+        """Return the encoding for `add_positional_encoding`, to be made once for many calls.
+
+        Parameters
+        ----------
+        like : array
+            An array to add the encoding to. Only shape, dtype, library and device matter.
+        positions : array, optional
+            Positions, as in a call of the layer.
+        offset : int, default 0
+            Position of the first element if `positions` is not given.
+
+        Returns
+        -------
+        array
+            Features and positions on their axes of `like`, 1 on the others; in the library, on
+            the device and in the compute dtype of `like`: float32 for half precision.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The errors of calling the layer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from positional_embeddings import add_positional_encoding
+        >>> pe, x = AbsolutePE(512, 1000), np.ones((512, 100, 32))
+        >>> encoding = pe.encoding(x, offset=5)
+        >>> encoding.shape
+        (512, 100, 1)
+        >>> np.array_equal(add_positional_encoding(x, encoding), pe(x, offset=5))
+        True
+        """
+        xp = namespace.namespace_of(like=like, **namespace.drop_none(positions=positions))
+        request = self._check(like, positions, offset, xp, "like")
+        (encoding,) = self._tables.copies_for(request)
+        return encoding  # type: ignore[no-any-return]
+
+    def _check(
+        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str
+    ) -> Request:
+        """Check the arguments of a call, and return which tables it asks for."""
+        checks.real_floating(xp, **{name: x})
+        offset = checks.non_negative_integer("offset", offset)
+        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
+        axes.features(x, self.embedding_size, "embedding_size", feature, name)
+        return self._tables.check(axes.target_of(x, feature, seq, xp, name), positions, offset)
+
+    @property
+    def embeddings(self) -> HostArray:
+        """Table, float64 NumPy array (embedding_size, max_len), read-only."""
+        return self._tables.on_host()[0]
+
+
+def _arranged_tables(
+    cos: Any, sin: Any, xp: Namespace, *, dim: int, arrangement: str
+) -> tuple[Any]:
+    return (arranged(cos, sin, dim, arrangement, xp),)

@@ -1,0 +1,158 @@
+"""Periods, wavelengths and lengths of tables with names: their lists, checks and labels.
+
+Spans are numbers for numbers, and spans of time for times. Every error names the caller's argument.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import is_real_number
+from positional_embeddings.arrays.remedies import remedy_for_times
+from positional_embeddings.encodings.calendar import CALENDAR, DAY, LENGTHS, is_timedelta, length_of
+from positional_embeddings.encodings.fourier import wavelength
+
+# The units of labels, the longest first, and what NumPy calls them.
+_UNITS = {"d": "D", "h": "h", "min": "m"}
+_UNITS |= {unit: unit for unit in ("s", "ms", "us", "ns", "ps", "fs", "as")}
+# Beyond, a span is labelled by its days, with as many digits as `%g` has.
+_LARGEST_COUNT = 999_999
+
+# A span as text is a number and a unit; an offset of pandas may lack the number.
+_TEXT = re.compile(r"(\d{1,8}(?:\.\d+)?)?([A-Za-z]+)(?:-[A-Z]{3})?")
+_OF_TEXT = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}
+_OF_TEXT |= {"d": "days", "W": "weeks", "ms": "milliseconds", "us": "microseconds"}
+_OFFSETS = {"D": "day", "W": "week", "M": "month", "Q": "quarter", "Y": "year"}
+
+# What names, standard names and units of the CF conventions say of a coordinate.
+# Names such as lat, lons, XLAT, rlon, geolon and lonCell, and units such as degrees_north.
+_NAME = r"(?<![a-z])(?:[cgnrtux]|geo)?(?:{})(?:s|c|cell|deg)?(?![a-z])"
+_LATITUDE = re.compile(r"latitude|degrees?_?n(orth)?(?![a-z])|" + _NAME.format("lat"))
+_LONGITUDE = re.compile(r"longitude|degrees?_?e(ast)?(?![a-z])|" + _NAME.format("lon|long|lng"))
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """Return one value, or several in a list, a tuple, an array or an index, as a list."""
+    is_array = len(getattr(values, "shape", ())) == 1
+    if not is_array and not isinstance(values, list | tuple):
+        return [values]
+    if len(values) == 0:
+        raise wrong_value(name, "have one value or more", shown(values))
+    return list(values)
+
+
+def span_of(span: Any, *, by_calendar: bool = True) -> Any:
+    """Return a text such as "24h" or "30D", or an offset of pandas, as a timedelta.
+
+    With `by_calendar` an offset by one day, week, month, quarter or year becomes the name of this
+    part of the calendar. Anything else is returned as it came.
+    """
+    text = getattr(span, "freqstr", span)
+    match = _TEXT.fullmatch(text) if isinstance(text, str) and text not in CALENDAR else None
+    if match is None:
+        return span
+    count, unit = match.groups()
+    if (
+        text is not span and count is None and by_calendar
+    ):  # "MS", "BQE-DEC" and the like are pandas' own
+        part = unit.removesuffix("E").removesuffix("S").removeprefix("B")
+        if part in _OFFSETS:
+            return _OFFSETS[part]
+    if unit not in _OF_TEXT or (text is span and count is None):
+        return span
+    return timedelta(**{_OF_TEXT[unit]: float(count or 1)})
+
+
+def check_spans(
+    name: str,
+    spans: Sequence[Any],
+    whose: str,
+    *,
+    of_times: bool,
+    by_calendar: bool = False,
+    in_range: Callable[[str, Any], Any] = wavelength,
+) -> list[Any]:
+    """Return spans after a check that they suit numbers or times; errors name `whose` they are.
+
+    Spans of times may be texts and offsets, as `span_of` takes them, and with `by_calendar` the
+    names of parts of the calendar. Numbers are checked by `in_range`.
+    """
+    checked = [span_of(s, by_calendar=by_calendar) if of_times else s for s in spans]
+    for span in checked:
+        if not of_times:
+            if not is_real_number(span):
+                hint = remedy_for_times(name, span)
+                raise wrong_type(name, f"be numbers for {whose}", shown(span), hint)
+            in_range(name, span)
+        elif is_timedelta(span):
+            length_of(name, span)
+        elif not (by_calendar and isinstance(span, str) and span in CALENDAR):
+            parts = "".join(f"{part!r}, " for part in CALENDAR) if by_calendar else ""
+            what = f"be {parts}spans such as '36h' or timedeltas for {whose}"
+            wrong = wrong_value if isinstance(span, str) else wrong_type
+            raise wrong(name, what, shown(span))
+    return checked
+
+
+def labels_of(name: str, spans: Sequence[Any]) -> list[str]:
+    """Return spans as labels, short if that tells them apart, after checking that they differ."""
+    for is_exact in (False, True):
+        labels = [_label(name, span, is_exact=is_exact) for span in spans]
+        if len(set(labels)) == len(labels):
+            return labels
+    raise wrong_value(name, "differ from each other", ", ".join(labels))
+
+
+def _label(name: str, span: Any, *, is_exact: bool) -> str:
+    """Return a span in the longest unit that it is a whole number of, such as "90min"."""
+    if isinstance(span, str):  # a week and seven days of 24 hours start at different times
+        return "24h" if span == "day" else span
+    if not is_timedelta(span):
+        return repr(float(span)).removesuffix(".0") if is_exact else f"{float(span):g}"
+    length = length_of(name, span)
+    if length == DAY:  # as its parts, 12h and 8h
+        return "24h"
+    unit = next(unit for unit, ours in _UNITS.items() if length % LENGTHS[ours] == 0)
+    count = length // LENGTHS[_UNITS[unit]]
+    is_short = is_exact or count <= _LARGEST_COUNT
+    return f"{count}{unit}" if is_short else f"{length / DAY:g}d"
+
+
+def names_of_harmonics(
+    coordinate: Any, labels: Sequence[str], harmonics: Sequence[int]
+) -> list[str]:
+    """Return names such as "time_sin_24h_2", without the harmonic if a period has only one."""
+    return [
+        f"{coordinate}_{function}_{label}{f'_{harmonic}' if count > 1 else ''}"
+        for label, count in zip(labels, harmonics, strict=True)
+        for harmonic in range(1, count + 1)
+        for function in ("sin", "cos")
+    ]
+
+
+def names_of_waves(coordinate: Any, labels: Sequence[str], arrangement: str) -> list[str]:
+    """Return names such as "time_sin_8d" of one sine and cosine each, in their arrangement."""
+    if arrangement == "interleaved":
+        return names_of_harmonics(coordinate, labels, [1] * len(labels))
+    return [f"{coordinate}_{function}_{label}" for function in ("sin", "cos") for label in labels]
+
+
+def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:
+    """Return which of two coordinates or more is the latitude, and which the longitude.
+
+    Names, and standard names and units of the CF conventions, say which it is. If they do not,
+    the latitude is the first of the others, then the longitude.
+    """
+    found = [tuple(bool(p.search(t.lower())) for p in (_LATITUDE, _LONGITUDE)) for t in texts]
+    latitudes, longitudes = (
+        [i for i, kinds in enumerate(found) if kinds == kind]
+        for kind in ((True, False), (False, True))
+    )
+    if len(latitudes) > 1 or len(longitudes) > 1:
+        came = " and ".join(repr(text.strip()) for text in texts)
+        raise wrong_value(name, "hold one latitude and one longitude", came)
+    others = [i for i in range(len(texts)) if i not in latitudes + longitudes]
+    latitude = (latitudes or others)[0]
+    return latitude, next(i for i in [*longitudes, *others] if i != latitude)

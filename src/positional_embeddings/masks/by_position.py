@@ -1,0 +1,419 @@
+"""Masks by position alone: causal, windows, chunks, dilation, global tokens, neighbourhoods."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from math import prod
+from operator import or_
+from typing import Annotated, Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import (
+    farthest_position,
+    length_array,
+    positions_of_ranges,
+)
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import Array, host
+from positional_embeddings.layers.weights import array_field
+from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    Reach,
+    clip,
+    count_positions,
+    hull,
+    intersect,
+    unite,
+    unite_arrays,
+)
+
+_Size = Annotated[int, checks.positive_integer]
+_WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CausalMask(Mask):
+    """A query sees its own position and earlier ones.
+
+    Parameters
+    ----------
+    mask_diagonal : bool, default False
+        Also hide its own position.
+
+    Raises
+    ------
+    TypeError
+        If `mask_diagonal` is neither True nor False.
+
+    References
+    ----------
+    Vaswani et al. (2017), Attention Is All You Need, section 3.2.3.
+
+    Examples
+    --------
+    >>> CausalMask().dense(3)[:, :, 0].astype(int)
+    array([[0, 1, 1],
+           [0, 0, 1],
+           [0, 0, 0]])
+
+    Queries 100 to 199 see no key from 200 on:
+
+    >>> CausalMask().key_ranges(100, 200, k_len=1000)
+    ((0, 200),)
+    """
+
+    mask_diagonal: Annotated[bool, checks.boolean] = False
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return k.values >= q.values if self.mask_diagonal else k.values > q.values
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+        own = 0 if self.mask_diagonal else 1
+        return Reach(clip(0, stop - 1 + own, k_len), clip(0, start + own, k_len))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SlidingWindowMask(Mask):
+    """A query sees a window around its position.
+
+    Parameters
+    ----------
+    left, right : int or None
+        Numbers of keys before and after its own position that a query sees, zero or more;
+        None for all. ``SlidingWindowMask(w - 1, 0)`` is the causal window of w keys.
+
+    Raises
+    ------
+    TypeError
+        If a number is not an integer.
+    ValueError
+        If a number is negative.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1.
+
+    Examples
+    --------
+    >>> SlidingWindowMask(1, 0).dense(4)[:, :, 0].astype(int)
+    array([[0, 1, 1, 1],
+           [0, 0, 1, 1],
+           [1, 0, 0, 1],
+           [1, 1, 0, 0]])
+    """
+
+    left: _WindowSide
+    right: _WindowSide
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        # No two positions are farther apart.
+        widest = 2 * farthest_position(q.values.dtype, q.xp)
+        hidden = []
+        if self.left is not None and self.left <= widest:
+            hidden.append(k.values < q.values - self.left)
+        if self.right is not None and self.right <= widest:
+            hidden.append(k.values > q.values + self.right)
+        return reduce(or_, hidden) if hidden else (q.values != q.values) | (k.values != k.values)
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+
+        def between(first: int, last: int) -> Ranges:
+            begin = 0 if self.left is None else first - self.left
+            end = k_len if self.right is None else last + self.right + 1
+            return clip(begin, end, k_len)
+
+        return Reach(between(start, stop - 1), between(stop - 1, start))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChunkedMask(Mask):
+    """A query sees the keys of its own chunk.
+
+    Parameters
+    ----------
+    size : int
+        Number of positions in a chunk, positive.
+
+    Raises
+    ------
+    TypeError
+        If `size` is not an integer.
+    ValueError
+        If `size` is not positive.
+
+    References
+    ----------
+    Child et al. (2019), Generating Long Sequences with Sparse Transformers, section 4.
+
+    Examples
+    --------
+    >>> ChunkedMask(2).dense(4)[:, :, 0].astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [1, 1, 0, 0],
+           [1, 1, 0, 0]])
+    """
+
+    size: _Size
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        size = min(self.size, q.xp.iinfo(q.values.dtype).max)
+        return q.xp.floor_divide(q.values, size) != q.xp.floor_divide(k.values, size)
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+        first, last = start // self.size, (stop - 1) // self.size
+        some = clip(first * self.size, (last + 1) * self.size, k_len)
+        return Reach(some, some if first == last else ())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DilatedMask(Mask):
+    """A query sees every `step`-th position, counted from its own.
+
+    Parameters
+    ----------
+    step : int
+        Step between the keys that a query sees, positive; 1 hides nothing.
+
+    Raises
+    ------
+    TypeError
+        If `step` is not an integer.
+    ValueError
+        If `step` is not positive.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1.
+
+    Examples
+    --------
+    >>> DilatedMask(2).dense(4)[:, :, 0].astype(int)
+    array([[0, 1, 0, 1],
+           [1, 0, 1, 0],
+           [0, 1, 0, 1],
+           [1, 0, 1, 0]])
+    """
+
+    step: _Size
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        step = min(self.step, q.xp.iinfo(q.values.dtype).max)
+        return q.xp.remainder(q.values, step) != q.xp.remainder(k.values, step)
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+        whole = clip(0, k_len, k_len)
+        if self.step == 1:
+            return Reach(whole, whole)
+        # How far the nearest key that a query sees is from the first and from the last key.
+        before = _least_remainder(start, stop, self.step)
+        after = _least_remainder(k_len - stop, k_len - start, self.step)
+        return Reach(clip(before, k_len - after, k_len), ())
+
+
+def _least_remainder(start: int, stop: int, divisor: int) -> int:
+    """Return the least remainder of the numbers from `start` to before `stop`."""
+    remainder = start % divisor
+    return remainder if remainder + stop - start <= divisor else 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GlobalMask(Mask):
+    """Global tokens see all keys and are seen by all queries; every other pair is hidden.
+
+    By ``&`` it opens another mask for its tokens: ``SlidingWindowMask(256, 256) &
+    GlobalMask([0, 1])`` hides what both hide, as in Longformer and BigBird.
+
+    Parameters
+    ----------
+    indices : list, tuple or array of int, shape (tokens,)
+        Positions of the global tokens, zero or more.
+
+    Raises
+    ------
+    TypeError
+        If `indices` are not integers.
+    ValueError
+        If one is negative, where it can be read, or they do not have one axis.
+
+    References
+    ----------
+    Beltagy et al. (2020), Longformer, section 3.1; Zaheer et al. (2020), Big Bird, section 2.
+
+    Examples
+    --------
+    >>> pattern = SlidingWindowMask(1, 1) & GlobalMask([0])
+    >>> pattern.dense(5)[:, :, 0].astype(int)
+    array([[0, 0, 0, 0, 0],
+           [0, 0, 0, 1, 1],
+           [0, 0, 0, 0, 1],
+           [0, 1, 0, 0, 0],
+           [0, 1, 1, 0, 0]])
+    >>> pattern.key_ranges(3, 5, k_len=5)
+    ((0, 1), (2, 5))
+    """
+
+    indices: Sequence[int] | Array = array_field()
+
+    # Of indices that the host has.
+    _ranges: Ranges | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        indices = frozen_copy(length_array("indices", self.indices, None, None, axis="tokens")[1])
+        checks.set_fields(self, indices=indices)
+        if host_values(indices) is not None:
+            checks.set_fields(self, _ranges=unite_arrays(indices, indices))
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return ~(self._is_global(q) | self._is_global(k))
+
+    def _is_global(self, points: Points) -> Any:
+        """Tell which positions are those of global tokens."""
+        xp, tokens = points.xp, points.in_library(self.indices)
+        if self._ranges is None or points.ranges is None or library_of(tokens).is_compiling(tokens):
+            return xp.any(points.values == tokens, axis=-1, keepdims=True)
+        positions = positions_of_ranges(points.ranges, host, "cpu")
+        found = host.isin(positions, self.indices)
+        found = xp.asarray(found, dtype=xp.bool, device=points.device)
+        return found[:, None, None] if points.axis == 0 else found[None, :, None]
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        whole = clip(0, k_len, k_len)
+        if self._ranges is None:
+            return Reach(whole, ())
+        tokens = intersect(self._ranges, whole)
+        inside = count_positions(intersect(self._ranges, queries))
+        every = inside == count_positions(queries)
+        return Reach(whole if inside else tokens, whole if every else tokens)
+
+    def _global_queries(self) -> Ranges:
+        return self._ranges or ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NeighbourhoodMask(Mask):
+    """A token of a grid sees the tokens around it.
+
+    The tokens of the grid are in C order: position ``row * width + column`` in two dimensions.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Lengths of the axes of the grid, positive.
+    window : int or tuple of int
+        How many steps away a token is seen, zero or more: on each axis, or one number for all.
+
+    Raises
+    ------
+    TypeError
+        If a length or a number of steps is not an integer.
+    ValueError
+        If a number is out of range, or there are not as many in `window` as in `shape`; as an
+        array or in an attention, if there are more queries or keys than tokens.
+
+    References
+    ----------
+    Hassani et al. (2023), Neighborhood Attention Transformer, section 3.1; at the edges of the
+    grid a neighbourhood is cut here, and moved inwards there.
+
+    Examples
+    --------
+    The token in the middle of a grid of 3 by 4:
+
+    >>> mask = NeighbourhoodMask((3, 4), window=1)
+    >>> mask.dense(12)[5, :, 0].reshape(3, 4).astype(int)
+    array([[0, 0, 0, 1],
+           [0, 0, 0, 1],
+           [0, 0, 0, 1]])
+    """
+
+    shape: tuple[int, ...]
+    window: int | tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        shape: Any = self.shape
+        window: Any = self.window
+        if not isinstance(shape, tuple | list) or not shape:
+            raise wrong_type("shape", "be a tuple of one length or more", shown(shape))
+        shape = tuple(checks.positive_integer(f"shape[{i}]", n) for i, n in enumerate(shape))
+        if isinstance(window, tuple | list):
+            if len(window) != len(shape):
+                raise wrong_value("window", f"have {len(shape)} numbers, as `shape` has", window)
+            window = tuple(
+                checks.non_negative_integer(f"window[{i}]", n) for i, n in enumerate(window)
+            )
+        else:
+            window = checks.non_negative_integer("window", window)
+        checks.set_fields(self, shape=shape, window=window)
+
+    @property
+    def _steps(self) -> tuple[int, ...]:
+        return self.window if isinstance(self.window, tuple) else (self.window,) * len(self.shape)
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+        tokens = prod(self.shape)
+        if k_len > tokens or queries[0] < 0 or queries[1] > tokens:
+            raise wrong_value(
+                "shape",
+                "have a token for each query and key",
+                f"{self.shape}, {tokens} tokens, for queries from position {queries[0]} to "
+                f"{queries[1] - 1} and {k_len} keys",
+            )
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        # Positions are smaller, so that larger sizes make no difference.
+        xp, most = q.xp, int(q.xp.iinfo(q.values.dtype).max)
+        tokens = min(prod(self.shape), most)
+        hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
+        stride = prod(self.shape)
+        for n, steps in zip(self.shape, self._steps, strict=True):
+            stride //= n
+            of_query, of_key = (
+                xp.remainder(xp.floor_divide(points.values, min(stride, most)), min(n, most))
+                for points in (q, k)
+            )
+            hidden = hidden | (xp.abs(of_query - of_key) > min(steps, most))
+        return hidden
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+        start, stop = max(start, 0), min(stop, prod(self.shape))
+        seen = _neighbours(self.shape, self._steps, start, stop, k_len)
+        return Reach(unite((a, min(b, k_len)) for a, b in seen), ())
+
+
+def _neighbours(
+    shape: tuple[int, ...], steps: tuple[int, ...], start: int, stop: int, k_len: int
+) -> Ranges:
+    """Return the tokens of a grid that are neighbours of those from `start` to before `stop`.
+
+    Rows that begin at `k_len` or later are left out.
+    """
+    if start >= stop:
+        return ()
+    if stop - start == prod(shape):  # each token sees itself
+        return ((start, stop),)
+    (n, *rest), (reach, *others) = shape, steps
+    inner = prod(rest)
+    first, last = start // inner, (stop - 1) // inner
+    rows = min(n, -(-k_len // inner))
+    found: list[tuple[int, int]] = []
+    # Rows in between are whole: these, and what a part of the first and of the last row sees.
+    for row in {first, last}:
+        begin, end = max(start, row * inner), min(stop, (row + 1) * inner)
+        own = begin - row * inner, end - row * inner
+        seen = _neighbours(tuple(rest), tuple(others), *own, k_len)
+        near = range(max(row - reach, 0), min(row + reach + 1, rows))
+        if seen == ((0, inner),):
+            found.append((near.start * inner, near.stop * inner))
+        else:
+            found += [(i * inner + a, i * inner + b) for i in near for a, b in seen]
+    if last - first > 1:
+        found.append((max(first + 1 - reach, 0) * inner, min(last + reach, n) * inner))
+    return unite(found)

@@ -1,0 +1,377 @@
+"""Masks by sequence: padding, prefixes, and the segments of packed documents."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.positions import check_largest, length_array, sequence_axis
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.namespace import (
+    Array,
+    HostArray,
+    default_integer,
+    device_of,
+    drop_none,
+    dtype_name,
+    host,
+    is_dtype,
+    namespace_of,
+)
+from positional_embeddings.arrays.values import is_concretely_true
+from positional_embeddings.layers.weights import array_field, weight
+from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
+from positional_embeddings.masks.ranges import (
+    Ranges,
+    Reach,
+    clip,
+    hull,
+    intersect,
+    unite_arrays,
+)
+
+Side = Literal["right", "left"]
+
+
+class _ByLength(Mask):
+    """Base of masks by a length of each sequence."""
+
+    lengths: Any
+
+    def _shortest_and_longest(self, k_len: int) -> tuple[int, int]:
+        """Return the least and the largest length, or 0 and `k_len` if the host has none."""
+        lengths = host_values(self.lengths)
+        if lengths is None or lengths.size == 0:
+            return 0, k_len
+        return int(lengths.min()), int(lengths.max())
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
+        check_largest("lengths", self.lengths, k_len, "the number of keys")
+
+    def _batch(self) -> int | None:
+        return _known(self.lengths.shape[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PaddingMask(_ByLength):
+    """No query sees the padding of sequences of different lengths.
+
+    Parameters
+    ----------
+    lengths : list, tuple or array of int, shape (batch,)
+        Lengths of the sequences without padding, zero or more.
+    side : {"right", "left"}, default "right"
+        Side that the padding is on.
+
+    Raises
+    ------
+    TypeError
+        If `lengths` are not integers.
+    ValueError
+        If `lengths` do not have one axis, or one is negative, where it can be read; as an array
+        or in an attention, if one is above the number of keys.
+
+    Examples
+    --------
+    >>> PaddingMask([2, 3]).dense(1, 4)[0].astype(int)
+    array([[0, 0],
+           [0, 0],
+           [1, 0],
+           [1, 1]])
+    """
+
+    lengths: Sequence[int] | Array = array_field()
+    side: Annotated[Side, checks.one_of(Side)] = "right"
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        lengths = length_array("lengths", self.lengths, None, None)[1]
+        checks.set_fields(self, lengths=frozen_copy(lengths))
+
+    @classmethod
+    def from_attention_mask(cls, attention_mask: Array, /, side: Side = "right") -> "PaddingMask":
+        """Return the mask of a tokenizer's `attention_mask`.
+
+        Parameters
+        ----------
+        attention_mask : array of int or bool, shape (batch, seq)
+            1 at tokens, and 0 at padding.
+        side : {"right", "left"}, default "right"
+            Side that the padding is on.
+
+        Returns
+        -------
+        PaddingMask
+            With the number of tokens of each sequence.
+
+        Raises
+        ------
+        TypeError
+            If `attention_mask` holds neither integers nor booleans.
+        ValueError
+            If it does not have two axes, or, where it can be read, holds other numbers than 0
+            and 1, or padding anywhere but on that side.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> PaddingMask.from_attention_mask(np.asarray([[1, 1, 0], [1, 1, 1]]))
+        PaddingMask([2, 3])
+        """
+        xp = namespace_of(attention_mask=attention_mask)
+        given: Any = attention_mask
+        checks.choice("side", side, get_args(Side))
+        if not (is_dtype(given.dtype, "bool", xp) or is_dtype(given.dtype, "integral", xp)):
+            what = "have an integer or boolean dtype"
+            hint = " Pass attention_mask != 0."
+            raise wrong_type("attention_mask", what, dtype_name(given.dtype), hint)
+        if given.ndim != 2:
+            raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
+        if library_of(given).is_readable(given):
+            token = xp.astype(given, xp.bool)
+            if is_concretely_true(xp.any(given != xp.astype(token, given.dtype))):
+                what = "hold 1 at tokens and 0 at padding"
+                raise wrong_value("attention_mask", what, "other numbers")
+            earlier, later = token[:, :-1], token[:, 1:]
+            misplaced = later & ~earlier if side == "right" else earlier & ~later
+            if is_concretely_true(xp.any(misplaced)):
+                what = f"have its padding on the {side} of each sequence, as `side` says"
+                hint = " SegmentMask(attention_mask.T - 1) has its padding anywhere."
+                raise wrong_value("attention_mask", what, "padding elsewhere", hint)
+        dtype = default_integer(xp, device_of(given))
+        return cls(xp.sum(xp.astype(given, dtype), axis=1, dtype=dtype), side)
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        lengths = q.in_library(self.lengths)
+        if self.side == "right":
+            return k.values >= lengths
+        if k.k_len is None:
+            raise wrong_value("k_len", "be given for padding on the left", "None")
+        return k.values < k.k_len - lengths
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
+        least, most = self._shortest_and_longest(k_len)
+        if self.side == "left":
+            return Reach(clip(k_len - most, k_len, k_len), clip(k_len - least, k_len, k_len))
+        return Reach(clip(0, most, k_len), clip(0, least, k_len))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PrefixMask(_ByLength):
+    """A query sees the keys of a prefix, its own position, and earlier ones (prefix LM).
+
+    Parameters
+    ----------
+    lengths : int, or list, tuple or array of int, shape (batch,)
+        Number of keys of the prefix, zero or more, the same for all sequences or one for each.
+
+    Raises
+    ------
+    TypeError
+        If `lengths` are not integers.
+    ValueError
+        If one is negative, where it can be read; as an array or in an attention, if one is above
+        the number of keys.
+
+    References
+    ----------
+    Raffel et al. (2020), T5, section 3.2.1.
+
+    Examples
+    --------
+    >>> PrefixMask(2).dense(3)[:, :, 0].astype(int)
+    array([[0, 0, 1],
+           [0, 0, 1],
+           [0, 0, 0]])
+    """
+
+    lengths: int | Sequence[int] | Array = array_field()
+
+    def __post_init__(self) -> None:
+        lengths: Any = self.lengths
+        if isinstance(lengths, Real):
+            what = "an integer or a sequence of integers"
+            lengths = [checks.integer("lengths", lengths, what)]  # type: ignore[arg-type]
+        elif getattr(lengths, "shape", None) == ():
+            lengths = lengths[None]
+        lengths = length_array("lengths", lengths, None, None)[1]
+        checks.set_fields(self, lengths=frozen_copy(lengths))
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+        least, most = self._shortest_and_longest(k_len)
+        return Reach(clip(0, max(stop, most), k_len), clip(0, max(start + 1, least), k_len))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SegmentMask(Mask):
+    """A query sees the keys of its own document, among documents packed into one sequence.
+
+    Parameters
+    ----------
+    ids : list, tuple or array of int, shape (seq,) or (seq, batch)
+        The document of each position; a negative number is padding, which sees nothing and is
+        seen by nobody.
+    key_ids : list, tuple or array of int, shape (key,) or (key, batch), optional
+        The document of each key, `ids` if None. With it `ids` are those of the last
+        positions: the last query is at the last key, as with cached keys.
+
+    Raises
+    ------
+    TypeError
+        If an array does not hold signed integers, or their libraries differ.
+    ValueError
+        If an array has the wrong number of axes, or the batches differ; as an array or in an
+        attention, if a query or a key has no document.
+
+    See Also
+    --------
+    segment_ids_from_lengths : The segments of documents packed one after another.
+
+    References
+    ----------
+    Krell et al. (2021), Efficient Sequence Packing, section 3.2.
+
+    Examples
+    --------
+    >>> mask = SegmentMask([0, 0, 1, -1])
+    >>> mask.dense(4)[:, :, 0].astype(int)
+    array([[0, 0, 1, 1],
+           [0, 0, 1, 1],
+           [1, 1, 0, 1],
+           [1, 1, 1, 1]])
+    >>> mask.key_ranges(2, 3, k_len=4)
+    ((2, 3),)
+    """
+
+    ids: Any = array_field()
+    key_ids: Any = weight()
+    # Those of the keys, if the host has them.
+    _documents: "_Documents | None" = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        given = {
+            name: _listed(name, ids) if isinstance(ids, list | tuple | range) else ids
+            for name, ids in ({"ids": self.ids} | drop_none(key_ids=self.key_ids)).items()
+        }
+        xp = namespace_of(**given)
+        for name, ids in given.items():
+            checks.signed_integers(name, ids, xp)
+            sequence_axis(name, ids, 0)
+        checks.set_fields(self, **{name: frozen_copy(ids) for name, ids in given.items()})
+        query, key = self._tables()
+        if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
+            raise wrong_value("key_ids", f"have the batch of `ids`, {query.shape[1]}", key.shape[1])
+        if host_values(key) is not None and host_values(query) is not None:
+            checks.set_fields(self, _documents=_Documents.of(key))
+
+    def _tables(self) -> tuple[Any, Any]:
+        """Return the documents of queries and of keys as (position, batch)."""
+        query, key = self.ids, self.ids if self.key_ids is None else self.key_ids
+        return tuple(ids[:, None] if ids.ndim == 1 else ids for ids in (query, key))
+
+    def _start(self) -> int:
+        """Return the position of the first of `ids`."""
+        return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        own, other = self._tables()
+        query, key = q.take(own, self._start(), -1), k.take(other, 0, -1)
+        return (query != key) | (query < 0) | (key < 0)
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        if self._documents is None:
+            return Reach(((0, k_len),), ())
+        start, stop = hull(queries)
+        query = self._tables()[0]
+        own = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
+        reach = self._documents.reach(own, k_len)
+        return reach if own.shape[0] == stop - start else Reach(reach.seen_by_any, ())
+
+    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+        first, last = self._start(), self._start() + self.ids.shape[0]
+        if checks.is_known(last) and not first <= queries[0] <= queries[1] <= last:
+            raise wrong_value(
+                "ids",
+                "have shape (seq,) or (seq, batch), with a document for each query, at positions "
+                f"{queries[0]} to {queries[1] - 1}",
+                f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}",
+            )
+        name = "ids" if self.key_ids is None else "key_ids"
+        key = getattr(self, name)
+        if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
+            what = f"have shape (key,) or (key, batch), with a document for each of {k_len} keys"
+            raise wrong_value(name, what, tuple(key.shape))
+
+    def _batch(self) -> int | None:
+        sizes = [_known(ids.shape[1]) for ids in self._tables()]
+        return next((size for size in sizes if size != 1), 1)
+
+
+class _Documents(NamedTuple):
+    """The documents of sequences of keys, and where each of them is.
+
+    A document has a number, from those of the first sequence to those of the last.
+    """
+
+    ids: HostArray  # of all sequences, ascending
+    batch: int
+    numbers: HostArray  # sequence * len(ids) + index into ids
+    firsts: HostArray
+    lasts: HostArray
+    contiguous: HostArray
+
+    @classmethod
+    def of(cls, ids: HostArray) -> "_Documents":
+        """Return the documents of ids (key, batch)."""
+        keys, batch = ids.shape
+        known, index = host.unique(ids.T.reshape(-1), return_inverse=True)
+        numbers = host.repeat(host.arange(batch), keys) * len(known) + index
+        order = host.argsort(numbers, stable=True)
+        order = order[known[index[order]] >= 0]
+        numbers, begin, counts = host.unique(numbers[order], return_index=True, return_counts=True)
+        firsts, lasts = order[begin] % keys, order[begin + counts - 1] % keys
+        return cls(known, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
+
+    def reach(self, queries: HostArray, k_len: int) -> Reach:
+        """Return which keys are seen by queries, whose documents (query, batch) are given."""
+        batch = queries.shape[1] if self.batch == 1 else self.batch
+        queries = host.broadcast_to(queries, (len(queries), batch))
+        index, is_known = _look_up(self.ids, queries)
+        numbers = host.arange(batch) % self.batch * len(self.ids) + index
+        seen, has_keys = _look_up(self.numbers, host.unique(numbers[is_known]))
+        seen = seen[has_keys]
+        firsts, lasts = self.firsts[seen], self.lasts[seen]
+        some = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
+        # All queries of a sequence see one document, which has no gap.
+        same = host.all(is_known & (numbers == numbers[:1, :])) and host.all(has_keys)
+        if not (seen.size and same and host.all(self.contiguous[seen])):
+            return Reach(some, ())
+        return Reach(some, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
+
+
+def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:
+    """Return where values are in an ordered array, and whether they are."""
+    at = host.searchsorted(ordered, values)
+    found = at < len(ordered)
+    found[found] = ordered[at[found]] == values[found]
+    return at, found
+
+
+def _listed(name: str, ids: Any) -> HostArray:
+    """Return a list of numbers, or of lists of them, as an array."""
+    try:
+        array: HostArray = host.asarray(ids, dtype=None if len(ids) else host.int64)
+    except ValueError:
+        what = "be an array, a list of integers, or a list of such lists of one length"
+        raise wrong_value(name, what, shown(ids)) from None
+    return array
+
+
+def _known(size: Any) -> int | None:
+    return size if checks.is_known(size) else None

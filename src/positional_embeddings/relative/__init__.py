@@ -1,1 +1,0 @@
-"""Relative positions, and the biases of attention scores that depend on them."""

@@ -1,0 +1,165 @@
+"""CuPy computes on its current device alone: `device=` makes another one current for a call."""
+
+from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+from positional_embeddings.arrays.library import library_of_namespace
+from positional_embeddings.arrays.values import on_given_device
+
+# Whatever has a `device=`; layers are asked for the array that they draw.
+CALLS = {
+    "alibi_bias": lambda on: pe.alibi_bias(2, 3, **on),
+    "alibi_slopes": lambda on: pe.alibi_slopes(2, **on),
+    "ALiBiBias": lambda on: pe.ALiBiBias(2)(3, **on),
+    "compute_frequencies": lambda on: pe.compute_frequencies(4, 3, **on),
+    "create_causal_mask": lambda on: pe.create_causal_mask(3, **on),
+    "ChunkedMask": lambda on: pe.ChunkedMask(2).dense(4, **on),
+    "DilatedMask": lambda on: pe.DilatedMask(2).dense(4, **on),
+    "create_padding_mask": lambda on: pe.create_padding_mask([1, 2], 3, **on),
+    "PrefixMask": lambda on: pe.PrefixMask([1, 2]).dense(3, **on),
+    "SlidingWindowMask": lambda on: pe.SlidingWindowMask(1, 0).dense(3, **on),
+    "cumulative_lengths": lambda on: pe.cumulative_lengths([1, 2], **on),
+    "grid_encoding": lambda on: pe.grid_encoding((2, 3), 4, **on),
+    "grid_positions": lambda on: pe.grid_positions((2, 3), **on),
+    "inverse_frequencies": lambda on: pe.inverse_frequencies(4, **on),
+    "LearnedPE": lambda on: pe.LearnedPE(4, 3, padding_idx=1, rng=0, **on).embeddings,
+    "Mask.dense": lambda on: (pe.CausalMask() | pe.PaddingMask([1, 2])).dense(3, **on),
+    "PatchEmbedding": lambda on: pe.PatchEmbedding(4, 2, 3, 4, rng=0, **on).kernel,
+    "RelativePE": lambda on: pe.RelativePE(3, 4, rng=0, **on).embeddings,
+    "RoPEMultiHeadAttention": lambda on: pe.RoPEMultiHeadAttention(8, 2, rng=0, **on).Wq,
+    "SandwichBias": lambda on: pe.SandwichBias(2, dim=4)(3, **on),
+    "segment_ids_from_lengths": lambda on: pe.segment_ids_from_lengths([1, 2], **on),
+    "T5Bias": lambda on: pe.T5Bias(2, rng=0, **on).embeddings,
+    "to_attend": lambda on: pe.to_attend(pe.CausalMask(), 3, **on),
+    "to_bias": lambda on: pe.to_bias(pe.CausalMask(), 3, **on),
+    "to_keras": lambda on: pe.to_keras(pe.PaddingMask([1, 2]), 3, **on),
+    "TokenEmbedding": lambda on: pe.TokenEmbedding(4, 3, padding_idx=1, rng=0, **on).embeddings,
+}
+
+
+def test_nothing_that_has_a_device_is_left_out():
+    called = {name: getattr(pe, name) for name in pe.__all__ if callable(getattr(pe, name))}
+    have = {name for name, call in called.items() if "device" in signature(call).parameters}
+    assert have <= CALLS.keys()
+
+
+@pytest.fixture
+def two_devices(backend):
+    """Return CuPy and its second device, while the first one is current."""
+    assert backend.name == "cupy"
+    import cupy
+
+    if (count := cupy.cuda.runtime.getDeviceCount()) < 2:
+        pytest.skip(f"CuPy has {count} device here")
+    return cupy, cupy.cuda.Device(1)
+
+
+@pytest.mark.only_on("cupy")
+@pytest.mark.parametrize("call", CALLS)
+def test_result_is_on_the_device_that_is_asked_for(two_devices, call):
+    cupy, other = two_devices
+    got = CALLS[call]({"xp": cupy, "device": other})
+    assert got.device == other
+    assert cupy.cuda.Device() == cupy.cuda.Device(0)
+    with other:
+        np.testing.assert_allclose(got.get(), CALLS[call]({}), rtol=1e-6)
+
+
+@pytest.mark.only_on("cupy")
+def test_every_device_has_pages_of_its_own(two_devices):
+    cupy, _ = two_devices
+    x = np.random.default_rng(0).standard_normal((8, 5))
+    rope = pe.RoPE(8, 16)
+    for _ in range(2):
+        for number in (0, 1):
+            with cupy.cuda.Device(number) as device:
+                got = rope(cupy.asarray(x))
+                assert got.device == device
+                np.testing.assert_allclose(got.get(), rope(x), atol=1e-12)
+    kept = {kind[3]: page for kind, (page, *_) in rope._tables._pages.items() if len(kind) > 2}
+    for device, page in kept.items():
+        for table in page.tables:
+            assert str(table.device) == device
+    assert len(kept) == 2
+
+
+@pytest.mark.only_on("cupy")
+def test_calls_on_the_current_device(two_devices):
+    """Masks, biases and attention make their arrays where those that they are given are."""
+    cupy, other = two_devices
+    q = np.random.default_rng(0).standard_normal((8, 5, 2))
+    bias, mask = pe.T5Bias(2, rng=0), pe.CausalMask() | pe.PaddingMask([3, 5])
+    expected = pe.scaled_dot_product_attention(q, q, q, mask=mask)
+    with other:
+        own = cupy.asarray(q)
+        got = pe.scaled_dot_product_attention(own, own, own, mask=mask)
+        assert got.device == other
+        np.testing.assert_allclose(got.get(), expected, atol=1e-12)
+        layer = pe.T5Bias(2, embeddings=cupy.asarray(bias.embeddings))
+        assert layer(3).device == other
+        np.testing.assert_array_equal(layer(3).get(), bias(3))
+
+
+class Device:
+    """As CuPy's: a number, and current within a context."""
+
+    current = 0
+
+    def __init__(self, number):
+        self.number = int(number)
+
+    def __enter__(self):
+        self.outer, Device.current = Device.current, self.number
+
+    def __exit__(self, *error):
+        Device.current = self.outer
+
+
+CUPY = ModuleType("cupy")
+CUPY.cuda = SimpleNamespace(
+    Device=Device, get_current_stream=lambda: SimpleNamespace(ptr=Device.current)
+)
+
+
+def test_device_is_current_for_the_call_only():
+    @on_given_device
+    def current(*, xp=None, device=None):  # noqa: ARG001
+        return Device.current
+
+    assert current(xp=CUPY, device=3) == 3
+    assert current(xp=CUPY) == current(xp=np, device="cpu") == current(device=3) == 0
+    assert Device.current == 0
+
+
+@pytest.mark.parametrize("device", ["cuda:1", "cpu", [0]])
+def test_what_is_no_device(device):
+    message = r"`device` must be a cupy\.cuda\.Device or its number, got"
+    with pytest.raises(TypeError, match=message):
+        library_of_namespace(CUPY).current_device(device, CUPY)
+
+
+def test_streams_are_told_apart():
+    with ThreadPoolExecutor(1) as pool:
+
+        def streams(number):
+            with Device(number):
+                stream = library_of_namespace(CUPY).current_stream
+                return [stream(CUPY), pool.submit(stream, CUPY).result()]
+
+        of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
+    assert of_all[0] == of_all[1]
+    assert of_threads[0] != of_threads[1]
+    assert own[0] == own[1]
+    assert len({*of_all, *of_threads, *own}) == 4
+    assert library_of_namespace(np).current_stream(np) is None
+
+
+@pytest.mark.parametrize("xp", [np, None, 3, []])
+def test_what_is_not_cupy_has_no_current_device(xp):
+    with library_of_namespace(xp).current_device("cpu", xp):
+        assert Device.current == 0

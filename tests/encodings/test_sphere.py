@@ -1,0 +1,384 @@
+"""Spherical harmonics against mpmath, SciPy and the laws of the sphere."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import peak_memory
+from positional_embeddings import spherical_encoding
+
+pytestmark = pytest.mark.long("cubed")
+RNG = np.random.default_rng(0)
+# Over the sphere evenly, and where things go wrong.
+LATITUDES = np.concatenate(
+    [np.degrees(np.arcsin(RNG.uniform(-1, 1, 40))), [90, -90, 89.9, -89.99, 0, 1e-3, 45, 75.5]]
+)
+LONGITUDES = np.concatenate([RNG.uniform(-180, 180, 40), [10, -70, 0, 180, -180, 90, 270, 1e-9]])
+
+
+def index(degree, order):
+    return degree * degree + degree + order
+
+
+def harmonic(latitude, longitude, degree, order):
+    """Hobson's definition with 50 digits, by the recurrence at fixed order; in degrees."""
+    with mpmath.workdps(50):
+        colatitude = (90 - mpmath.mpf(float(latitude))) * mpmath.pi / 180
+        phi = mpmath.mpf(float(longitude)) * mpmath.pi / 180
+        t, u, m = mpmath.cos(colatitude), mpmath.sin(colatitude), abs(order)
+        value, before = mpmath.mpf(1), mpmath.mpf(0)
+        for k in range(1, m + 1):
+            value *= (2 * k - 1) * u
+        for k in range(m + 1, degree + 1):
+            value, before = ((2 * k - 1) * t * value - (k + m - 1) * before) / (k - m), value
+        ratio = mpmath.factorial(degree - m) / mpmath.factorial(degree + m)
+        value *= mpmath.sqrt((2 * degree + 1) / (4 * mpmath.pi) * ratio)
+        if order:
+            wave = mpmath.cos if order > 0 else mpmath.sin
+            value *= mpmath.sqrt(2) * wave(m * phi)
+        return float(value)
+
+
+def by_scipy(special, latitudes, longitudes, degree):
+    """The relation to SciPy's complex harmonics that the docstring gives."""
+    theta, phi = np.radians(90 - latitudes), np.radians(longitudes)
+    every = special.sph_harm_y_all(degree, degree, theta, phi)
+    features = []
+    for n in range(degree + 1):
+        for m in range(-n, n + 1):
+            y, sign = every[n, abs(m)], (-1) ** m * math.sqrt(2)
+            features.append(y.real if m == 0 else sign * (y.imag if m < 0 else y.real))
+    return np.asarray(features)
+
+
+def unit_vectors(latitudes, longitudes):
+    """In 50 digits, so that the angle between two places is that of their floats."""
+    with mpmath.workdps(50):
+        vectors = []
+        for latitude, longitude in zip(latitudes, longitudes, strict=True):
+            a, b = (mpmath.mpf(float(d)) * mpmath.pi / 180 for d in (latitude, longitude))
+            cos = mpmath.cos(a)
+            vectors.append([cos * mpmath.cos(b), cos * mpmath.sin(b), mpmath.sin(a)])
+        return vectors
+
+
+def error_of(backend, degree):
+    """What rounding gives: harmonics are as large as the square root of their degree."""
+    return 2e-13 if backend.wide == "float64" else 2e-6 * (degree + 1)
+
+
+def test_first_degrees(backend):
+    """Polynomials of the unit vector, written out."""
+    x, y, z = np.asarray(unit_vectors(LATITUDES, LONGITUDES), dtype=float).T
+    one, two = math.sqrt(3 / (4 * math.pi)), math.sqrt(15 / (4 * math.pi))
+    expected = [
+        np.full_like(x, math.sqrt(1 / (4 * math.pi))),
+        *(one * y, one * z, one * x),
+        *(two * x * y, two * y * z, math.sqrt(5 / (16 * math.pi)) * (3 * z**2 - 1)),
+        *(two * x * z, two / 2 * (x**2 - y**2)),
+    ]
+    got = spherical_encoding(backend.array(LATITUDES), backend.array(LONGITUDES), 2)
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
+
+
+def test_against_exact_harmonics(backend):
+    degree = 6
+    got = spherical_encoding(backend.array(LATITUDES), backend.array(LONGITUDES), degree)
+    assert got.shape == ((degree + 1) ** 2, len(LATITUDES))
+    places = [backend.numpy(backend.array(a)) for a in (LATITUDES, LONGITUDES)]
+    orders = [(n, m) for n in (0, 1, 5, 6) for m in range(-n, n + 1)]
+    rows = backend.numpy(got)[[index(n, m) for n, m in orders]]
+    expected = [[harmonic(*p, n, m) for p in zip(*places, strict=True)] for n, m in orders]
+    np.testing.assert_allclose(rows, expected, atol=error_of(backend, degree))
+
+
+def test_against_exact_harmonics_to_a_high_degree():
+    got = spherical_encoding(LATITUDES, LONGITUDES, 200)
+    for n, m in [(200, 0), (199, 0), (200, 1), (200, -2), (200, 89), (200, -150), (200, 200)]:
+        places = zip(LATITUDES, LONGITUDES, strict=True)
+        expected = [harmonic(*p, n, m) for p in places]
+        np.testing.assert_allclose(got[index(n, m)], expected, atol=2e-13, err_msg=f"{n}, {m}")
+
+
+def test_against_scipy():
+    """To degree 200. Within a degree of a pole SciPy's own error is 7e-12, see the test above."""
+    from scipy import special
+
+    got = spherical_encoding(LATITUDES, LONGITUDES, 200)
+    error = np.abs(got - by_scipy(special, LATITUDES, LONGITUDES, 200))
+    away = (np.abs(LATITUDES) < 89) | (np.abs(LATITUDES) == 90)
+    assert error[:, away].max() < 1e-12
+    assert error.max() < 1e-11
+    assert error[:441].max() < 1e-12
+
+
+def test_a_device_without_float64_reaches_degree_200():
+    """Near the poles, too, where those of order 20 and degree 20 are below 1e-38."""
+    import array_api_strict as strict
+
+    device = strict.Device("no_float64")
+    latitudes, longitudes = LATITUDES.astype("float32"), LONGITUDES.astype("float32")
+    places = [strict.asarray(a, device=device) for a in (latitudes, longitudes)]
+    got = np.from_dlpack(spherical_encoding(*places, 200).to_device(strict.Device("CPU_DEVICE")))
+    expected = spherical_encoding(latitudes.astype(float), longitudes.astype(float), 200)
+    np.testing.assert_allclose(got, expected, atol=1e-4)
+
+
+def test_the_highest_degree_is_still_exact():
+    got = spherical_encoding(np.asarray([63.4, 89.9]), np.asarray([100.0, -3.0]), 1023)
+    assert got.shape == (2**20, 2)
+    for n, m in [(1023, 0), (1023, 450), (1023, -1), (1022, 1000)]:
+        expected = [harmonic(63.4, 100, n, m), harmonic(89.9, -3, n, m)]
+        np.testing.assert_allclose(got[index(n, m)], expected, atol=2e-12)
+
+
+def test_harmonics_are_orthonormal():
+    """Integrals over the sphere, exact by Gauss and by equal steps."""
+    degree = 8
+    nodes, weights = np.polynomial.legendre.leggauss(degree + 1)
+    steps = 2 * degree + 1
+    latitude = np.degrees(np.arcsin(nodes))[:, None]
+    longitude = 360 * np.arange(steps) / steps
+    features = spherical_encoding(latitude, longitude, degree)
+    assert features.shape == ((degree + 1) ** 2, degree + 1, steps)
+    area = weights * 2 * math.pi / steps
+    integrals = np.einsum("fab,gab,a->fg", features, features, area)
+    np.testing.assert_allclose(integrals, np.eye((degree + 1) ** 2), atol=1e-13)
+
+
+places = st.tuples(st.floats(-90, 90), st.floats(-720, 720))
+
+
+@given(first=places, second=places)
+def test_addition_theorem(first, second):
+    degree = 20
+    pair = np.transpose([first, second])
+    a, b = spherical_encoding(*pair, degree).T
+    angle_cosine = float(mpmath.fdot(*unit_vectors(*pair)))
+    for n in range(degree + 1):
+        rows = slice(n * n, (n + 1) ** 2)
+        expected = (2 * n + 1) / (4 * math.pi) * float(mpmath.legendre(n, angle_cosine))
+        assert np.dot(a[rows], b[rows]) == pytest.approx(expected, abs=1e-12)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_scalar_products_do_not_change_with_a_rotation_of_all_places(seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((3, 5))
+    vectors /= np.linalg.norm(vectors, axis=0)
+    rotation, _ = np.linalg.qr(rng.standard_normal((3, 3)))
+    products = []
+    for x, y, z in (vectors, rotation @ vectors):
+        latitude = np.degrees(np.arctan2(z, np.hypot(x, y)))
+        features = spherical_encoding(latitude, np.degrees(np.arctan2(y, x)), 15)
+        products.append(features.T @ features)
+    np.testing.assert_allclose(*products, atol=1e-11)
+
+
+def test_date_line_and_full_circles(backend):
+    """To the bit: at 180 and -180, and after whole circles."""
+    latitude = backend.array([90.0, -90.0, 10.25, -5.5, 0.0])
+    numbers = [
+        backend.numpy(spherical_encoding(latitude, backend.array(np.full(5, circle)), 5))
+        for circle in (180.0, -180.0, 540.0, -540.0)
+    ]
+    for other in numbers[1:]:
+        np.testing.assert_array_equal(numbers[0], other)
+    there, again = (
+        backend.numpy(spherical_encoding(latitude, backend.array([1.25, -64.5, 90.0, 0, 7]) + n, 4))
+        for n in (0, -360)
+    )
+    np.testing.assert_array_equal(there, again)
+
+
+def test_poles(backend):
+    """What depends on the longitude is 0 there, to the bit."""
+    latitude = backend.array([90.0, -90.0, 90.0])
+    got = backend.numpy(spherical_encoding(latitude, backend.array([0.0, 33.3, -120.0]), 8))
+    zonal = [index(n, 0) for n in range(9)]
+    np.testing.assert_array_equal(np.delete(got, zonal, axis=0), 0)
+    size = np.sqrt((2 * np.arange(9) + 1) / (4 * math.pi))
+    expected = np.transpose([size, (-1.0) ** np.arange(9) * size, size])
+    np.testing.assert_allclose(got[zonal], expected, rtol=20 * backend.tolerance())
+
+
+def test_near_a_pole_no_digit_is_lost():
+    """The float next to 90 degrees is 1.4e-14 degrees off: order 1 is that small, and right."""
+    for latitude in (np.nextafter(90, 0), 90 - 1e-9, -89.999999):
+        got = spherical_encoding(np.asarray(latitude), np.asarray(30.0), 3)
+        for order in (-2, -1, 1, 2):
+            expected = harmonic(latitude, 30, 3, order)
+            assert got[index(3, order)] == pytest.approx(expected, rel=1e-13, abs=0)
+
+
+def test_quadrants_are_exact():
+    """On the equator at multiples of 90 degrees, sines and cosines are 0 and 1."""
+    got = spherical_encoding(np.zeros(5), np.asarray([0, 90, 180, 270, -90]), 1)
+    size = math.sqrt(3 / (4 * math.pi))
+    expected = size * np.asarray([[0, 1, 0, -1, -1], [0] * 5, [1, 0, -1, 0, 0]])
+    np.testing.assert_allclose(got[1:], expected, rtol=4e-16, atol=0)
+
+
+def test_radians(backend):
+    latitude, longitude = np.radians(LATITUDES), np.radians(LONGITUDES)
+    got = spherical_encoding(backend.array(latitude), backend.array(longitude), 9, unit="radians")
+    expected = spherical_encoding(LATITUDES, LONGITUDES, 9)
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=error_of(backend, 9))
+
+
+def test_a_pole_in_radians_may_be_the_next_float(backend):
+    """In float32 pi / 2 is beyond the pole by 4e-8, which is a pole all the same."""
+    pole = backend.array([np.pi / 2, -np.pi / 2], "float32")
+    got = backend.numpy(spherical_encoding(pole, 0 * pole, 2, unit="radians"))
+    np.testing.assert_allclose(got[2], [math.sqrt(3 / (4 * math.pi)), -got[2, 0]], rtol=1e-6)
+    np.testing.assert_allclose(got[[1, 3]], 0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((), ()), ((3,), ()), ((2, 1), (3,)), ((3,), (2, 3)), ((0,), (1,))]
+)
+def test_shapes_broadcast(backend, shapes):
+    latitude, longitude = (RNG.uniform(-80, 80, shape) for shape in shapes)
+    got = spherical_encoding(backend.array(latitude), backend.array(longitude), 3)
+    expected = spherical_encoding(*np.broadcast_arrays(latitude, longitude), 3)
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=error_of(backend, 3))
+
+
+def test_blocks_are_as_one(monkeypatch):
+    latitude, longitude = RNG.uniform(-90, 90, (7, 1)), RNG.uniform(-180, 180, (3, 1, 11))
+    expected = spherical_encoding(latitude, longitude, 4)
+    monkeypatch.setattr("positional_embeddings.encodings.sphere._BLOCK", 20)
+    np.testing.assert_array_equal(spherical_encoding(latitude, longitude, 4), expected)
+
+
+def test_memory_is_that_of_the_result():
+    latitude, longitude = RNG.uniform(-90, 90, 100_000), RNG.uniform(-180, 180, 100_000)
+    size = 441 * 100_000 * 8
+    assert peak_memory(lambda: spherical_encoding(latitude, longitude, 20)) < 1.15 * size
+
+
+def test_integers(backend):
+    latitude, longitude = np.asarray([-90, -3, 0, 45]), np.asarray([400, -180, 90, 7])
+    expected = spherical_encoding(latitude.astype(float), longitude.astype(float), 5)
+    for dtype in ("int64", "int16"):
+        got = spherical_encoding(backend.array(latitude, dtype), backend.array(longitude, dtype), 5)
+        assert str(got.dtype).endswith(
+            "float32" if backend.wide == "float32" else ("float32", "float64")
+        )
+        np.testing.assert_allclose(backend.numpy(got), expected, atol=error_of(backend, 5) + 2e-7)
+    narrow = backend.array(np.asarray([-90, 90]), "int8")
+    assert np.all(np.isfinite(backend.numpy(spherical_encoding(narrow, narrow, 2))))
+
+
+def test_dtypes(backend):
+    xp = backend.xp
+    single, wide = backend.array([1.0], "float32"), backend.array([1.0])
+    whole = backend.array([1])
+    assert spherical_encoding(single, single, 2).dtype == xp.float32
+    assert spherical_encoding(whole, single, 2).dtype == xp.float32
+    assert spherical_encoding(single, wide, 2).dtype == wide.dtype
+    assert spherical_encoding(wide, wide, 2, dtype=xp.float32).dtype == xp.float32
+    for dtype in () if backend.lazy else backend.half_dtypes:
+        narrow = xp.astype(single, dtype)
+        got = spherical_encoding(narrow, narrow, 2)
+        assert got.dtype == dtype
+        expected = backend.numpy(spherical_encoding(single, single, 2))
+        np.testing.assert_allclose(backend.numpy(got).astype(float), expected, atol=4e-3)
+
+
+def test_the_other_byte_order():
+    expected = spherical_encoding(LATITUDES, LONGITUDES, 3)
+    swapped = [a.astype(a.dtype.newbyteorder("S")) for a in (LATITUDES, LONGITUDES)]
+    got = spherical_encoding(*swapped, 3)
+    assert got.dtype == swapped[0].dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_nan_gives_nan(backend):
+    """In all features, the constant one too."""
+    nan = float("nan")
+    latitude = backend.array([nan, 10.0, 10.0, 90.0, 10.0])
+    longitude = backend.array([0.0, nan, np.inf, nan, 10.0])
+    got = backend.numpy(spherical_encoding(latitude, longitude, 3))
+    assert np.isnan(got[:, :4]).all()
+    assert np.isfinite(got[:, 4]).all()
+    radians = backend.numpy(spherical_encoding(latitude / 60, longitude, 3, unit="radians"))
+    assert np.isnan(radians[:, :4]).all()
+
+
+def test_a_longitude_without_a_place_gives_nan(backend):
+    far = 2.0**52 if backend.wide == "float64" else 2.0**23
+    got = backend.numpy(
+        spherical_encoding(backend.array([1.0, 1.0]), backend.array([far, far - 360]), 2)
+    )
+    assert np.isnan(got[:, 0]).all()
+    assert np.isfinite(got[:, 1]).all()
+    assert np.isnan(
+        spherical_encoding(np.asarray(1), np.asarray(2**64 - 1, dtype="uint64"), 1)
+    ).all()
+
+
+def test_a_latitude_beyond_a_pole_is_an_error_or_nan(backend):
+    latitude, longitude = backend.array([10.0, 91.0, np.nan]), backend.array([1.0, 2.0, 3.0])
+    if not backend.reads_values:
+        got = backend.numpy(spherical_encoding(latitude, longitude, 2))
+        np.testing.assert_array_equal(np.isnan(got), [[False, True, True]] * 9)
+        return
+    with pytest.raises(ValueError, match=r"`latitude` must be from -90 to 90 degrees, got 91\.0\."):
+        spherical_encoding(latitude, longitude, 2)
+
+
+@pytest.mark.library("torch")
+def test_gradients_of_pytorch():
+    """Those of finite differences, at the poles, too: there from the side of the equator."""
+    import torch
+
+    latitude = np.asarray([90.0, -90.0, 0.0, 45.0, 10.0])
+    longitude = np.asarray([0.0, 30.0, 180.0, 90.0, 0.3])
+    weights = np.random.default_rng(1).standard_normal((49, 5))
+    places = [torch.tensor(a, requires_grad=True) for a in (latitude, longitude)]
+    (spherical_encoding(*places, 6) * torch.tensor(weights)).sum().backward()
+    north, east = (place.grad.numpy() for place in places)
+
+    def loss(a, b):
+        return (weights * spherical_encoding(a, b, 6)).sum(axis=0)
+
+    step = np.asarray([-1e-6, 1e-6, 1e-6, 1e-6, 1e-6])
+    slope = (loss(latitude + step, longitude) - loss(latitude, longitude)) / step
+    np.testing.assert_allclose(north, slope, atol=1e-6)
+    slope = (loss(latitude, longitude + step) - loss(latitude, longitude)) / step
+    np.testing.assert_allclose(east, slope, atol=1e-6)
+
+
+@pytest.mark.library("jax")
+def test_gradients_of_jax():
+    import jax
+
+    with jax.enable_x64(True):
+        latitude, longitude = (
+            jax.numpy.asarray([90.0, -90.0, 10.0]),
+            jax.numpy.asarray([0.0, 30.0, 7.0]),
+        )
+
+        def total(a, b):
+            return (spherical_encoding(a, b, 4) ** 2).sum()
+
+        # Sums of squares are the same everywhere.
+        for gradient in jax.jit(jax.grad(total, argnums=(0, 1)))(latitude, longitude):
+            np.testing.assert_allclose(np.asarray(gradient), 0, atol=1e-14)
+
+
+@pytest.mark.library("torch")
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")
+def test_pytorch_compiles_it_whole():
+    import torch
+
+    latitude, longitude = torch.linspace(-90, 90, 7), torch.linspace(-180, 180, 7)
+    expected = spherical_encoding(latitude, longitude, 3)
+    compiled = torch.compile(spherical_encoding, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(latitude, longitude, 3), expected)
