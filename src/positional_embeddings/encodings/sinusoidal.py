@@ -19,6 +19,7 @@ from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.layers.dropout import dropout
+from positional_embeddings.rotary.layouts import join_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
@@ -162,16 +163,15 @@ def arranged(
     cos: Any, sin: Any, dim: int, arrangement: str, xp: Namespace, *, cos_first: bool = False
 ) -> Any:
     """Put cosines and sines along a first axis of `dim` features, and zeros after the last."""
-    on, count = namespace.device_of(sin), sin.shape[0]
-    parts = [cos, sin] if cos_first else [sin, cos]
-    order = list(range(2 * count))
-    if arrangement == "interleaved":
-        order = [i // 2 + i % 2 * count for i in order]
-    if dim > 2 * count:
-        parts.append(xp.zeros_like(sin[:1, ...]))
-        order += [2 * count] * (dim - 2 * count)
-    index = xp.asarray(order[:dim], dtype=namespace.default_integer(xp, on), device=on)
-    return xp.take(xp.concat(parts, axis=0), index, axis=0)
+    first, second = (cos, sin) if cos_first else (sin, cos)
+    layout = "interleaved" if arrangement == "interleaved" else "half"
+    both = join_pairs(first, second, 0, layout, xp)
+    missing = dim - both.shape[0]
+    if missing <= 0:
+        return both[:dim, ...]
+    on = namespace.device_of(both)
+    zeros = xp.zeros((missing, *both.shape[1:]), dtype=both.dtype, device=on)
+    return xp.concat([both, zeros], axis=0)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
