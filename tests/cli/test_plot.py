@@ -199,7 +199,7 @@ WRONG = {
     "encoding {0}/one.npy --base 9 -o {0}/a.svg": "--base must be left out with FILE.npy",
     "encoding {0}/one.npy -o {0}/a.svg": "`encoding` must have shape (features, positions), got",
     "bias alibi -o {0}/a.svg": "HEADS must be a positive integer, got None",
-    "bias alibi 8 -o {0}/a.svg": "Q_LEN must be given for a bias that is a value, got None.",
+    "bias alibi 8 -o {0}/a.svg": "Q_LEN must be a positive integer, got None",
     "bias t5 8 64 -o {0}/a.svg": "argument NAME|FILE.npy: must be one of alibi, sandwich or a",
     "bias {0}/one.npy 3 -o {0}/a.svg": "HEADS must be left out with FILE.npy",
     "bias {0}/one.npy --offset 3 -o {0}/a.svg": "--offset must be left out where NAME|FILE.npy is ",
