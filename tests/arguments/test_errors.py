@@ -47,6 +47,7 @@ TYPE_ERRORS = {
     "sinusoidal_encoding(foreign('pandas', 'Index'), 4)": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Index. Pass positions.to_numpy().",
     "LearnedPE(4, 3)(zeros((4, 2)), positions=zeros(2))": "`positions` must have an integer dtype, got float64.",
     "LearnedPE(4, 3, rng=np.timedelta64(1, 'D'))": "`rng` must be a non-negative integer seed or a numpy.random.Generator, got np.timedelta64(1,'D').",
+    "fourier_encoding(None, 2.0)": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got None.",
     "compute_frequencies(4, 2, xp='numpy')": "`xp` must be an array namespace such as numpy or cupy, got 'numpy'.",
     "dropout(zeros(2), 'a')": "`rate` must be a number, got 'a' of type str.",
     "dropout(zeros(2), 0.5, rng=lambda _: [0.5, 0.5])": "`rng` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(rng).",

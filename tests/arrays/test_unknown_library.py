@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
+from positional_embeddings.arrays.libraries.base import Library
 from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import is_host_array
 from positional_embeddings.arrays.values import values_on_host
@@ -191,3 +192,18 @@ def test_rows():
     assert library_of(strict.ones(1)).supports_inplace(strict.ones(1))
     assert not library_of(lock([1.0])).supports_inplace(lock([1.0]))
     assert values_on_host(lock([1.0]), namespace) is None
+
+
+def test_an_array_without_chunks_is_one_chunk():
+    library, x = Library(), np.arange(6.0).reshape(2, 3)
+    assert library.chunks(x) == ((2,), (3,))
+    assert library.rechunk(x, {0: (1, 1)}) is x
+    options = {"chunks": library.chunks(x), "dtype": x.dtype}
+    np.testing.assert_array_equal(library.map_chunks(np.negative, x, **options), -x)
+    placed = library.map_chunks(lambda x, block_id: (x, block_id), x, **options, numbered=True)
+    assert placed[1] == (0, 0)
+
+
+def test_an_array_may_have_no_device():
+    assert Library().device(object()) is None
+    assert not Library().is_on_host(object())

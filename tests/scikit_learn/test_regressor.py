@@ -211,6 +211,8 @@ def test_neighbours_that_must_not_vote():
     assert apart.noise_std_ == pytest.approx(1, rel=0.15)
     text = AttentionRegressor(leave_out="20D").fit(t, noise)
     assert text.noise_std_ == apart.noise_std_
+    week, days = (AttentionRegressor(leave_out=band).fit(t, noise) for band in ("week", 7))
+    assert week.noise_std_ == days.noise_std_
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -939,6 +941,18 @@ ERRORS = {
         lambda: fitted(MaternKernel(1.0, nu=1)),
         ValueError,
         "`nu` must be 0.5, 1.5 or 2.5, got 1",
+    ),
+    "another name": (
+        lambda: AttentionRegressor(GaussianKernel(1.0, columns=["day"])).fit(
+            pd.DataFrame({"hour": [0.0, 1.0]}), [0.0, 1.0]
+        ),
+        ValueError,
+        r"`columns\[0\]` must be one of \['hour'\], got 'day'",
+    ),
+    "missing time": (
+        lambda: AttentionRegressor().fit(np.array([["NaT"], ["2024"]], dtype="M8[D]"), [0.0, 1.0]),
+        ValueError,
+        r"`X\['x0'\]` must have no missing times, got NaT",
     ),
     "column's name": (
         lambda: fitted(GaussianKernel(1.0, columns=["day"])),
