@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import drop_none, host, is_real_number, namespace_of
+from positional_embeddings.arrays.namespace import drop_none, is_real_number, namespace_of, np
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.encodings.calendar import elapsed
 from positional_embeddings.encodings.dates import Times
@@ -280,7 +280,7 @@ def attention(
         }
         return xr.Dataset(variables, attrs=value.attrs)
     if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
-        value = value.astype(host.float64)
+        value = value.astype(np.float64)
     terms = drop_none(mask=mask, bias=bias)
     if isinstance(mask, Mask):
         options["mask"] = terms.pop("mask")
@@ -338,7 +338,7 @@ def _plan(
     """Return the function of an encoding, its labels and its dtype, after checking its options."""
     dtype = options.pop("dtype", None)
     try:
-        dtype = None if dtype is None else host.dtype(dtype)
+        dtype = None if dtype is None else np.dtype(dtype)
     except TypeError:
         raise wrong_type("dtype", "be a real floating-point dtype", shown(dtype)) from None
     known = _OPTIONS[encoding]
@@ -362,7 +362,7 @@ def _plan(
         if options.get("unit") is None:
             options["unit"] = _angular_unit(coordinates)
     # What dask would tell only when it computes is told for no coordinates at all.
-    empty = [host.empty(0, dtype=c.dtype) for c in coordinates]
+    empty = [np.empty(0, dtype=c.dtype) for c in coordinates]
     given = [
         Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", _attributes(c))
         for c, values in zip(coordinates, empty, strict=True)
@@ -411,7 +411,7 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
                 remedy = f" Pass da.assign_coords({positions}) for positions from 0."
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
         dtype = da.coords[name].dtype
-        is_datetime = isinstance(dtype, host.dtype) and dtype.kind == "M"
+        is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
         if dtype.kind not in "iuf" and not (is_datetime and encoding != "spherical"):
             what = "hold numbers" if encoding == "spherical" else "hold numbers or datetime64"
             remedy = "" if is_datetime else _REMEDIES.get(dtype.kind, "").format(name)
@@ -429,7 +429,7 @@ def _to_numbers(coordinate: Any, unit: Any, origin: Any) -> Callable[[Any], Any]
         return lambda x: x
     if unit is None:
         raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
-    start = host.datetime64("1970-01-01") if origin is None else origin
+    start = np.datetime64("1970-01-01") if origin is None else origin
     return lambda x: elapsed(x, start, unit)
 
 
@@ -512,7 +512,7 @@ def _attend(
     query, key, value, *others = (
         array[(*(None,) * (rank - array.ndim), ...)] for array in (query, key, value, *given)
     )
-    shape = host.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others)))
+    shape = np.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others)))
     # Along an axis that only the values have, the weights are the same: it is one of features.
     own = tuple(axis for axis, n in enumerate(shape) if n == 1 and value.shape[axis] != 1)
     ends = tuple(range(-1 - len(own), -1))

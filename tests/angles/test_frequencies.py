@@ -12,7 +12,6 @@ from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import geometric_frequencies
 from positional_embeddings.arguments import axes
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.namespace import host
 
 LIMIT = 2**31
 
@@ -56,7 +55,7 @@ def test_frequencies_are_made_on_the_backend(backend):
 def test_even_very_large_positions_are_exact_in_float64(positions, real):
     """Times in milliseconds, say: integers to 2**60, and reals that hold whole numbers."""
     for array in (np.asarray(positions), np.asarray(real, dtype="float64")):
-        cos, sin = cos_sin(array, geometric_frequencies(6, 10_000, 7.5), host.float64, host)
+        cos, sin = cos_sin(array, geometric_frequencies(6, 10_000, 7.5), np.float64, np)
         for i in range(3):
             for j, position in enumerate(array.tolist()):
                 with mpmath.workdps(60):
@@ -73,7 +72,7 @@ def test_even_very_large_positions_are_exact_in_float64(positions, real):
 )
 def test_integer_positions_are_exact_in_float64(positions, dim, base, scale):
     cos, sin = cos_sin(
-        np.asarray(positions), geometric_frequencies(dim, base, scale), host.float64, host
+        np.asarray(positions), geometric_frequencies(dim, base, scale), np.float64, np
     )
     for i in range(dim // 2):
         for j, position in enumerate(positions):
@@ -114,7 +113,7 @@ def test_integer_positions_of_every_width(backend, dtype):
 @example(positions=[2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
 def test_positions_of_64_bits_without_a_sign(positions):
     cos, sin = cos_sin(
-        np.asarray(positions, "uint64"), geometric_frequencies(8, 100), host.float64, host
+        np.asarray(positions, "uint64"), geometric_frequencies(8, 100), np.float64, np
     )
     for i in range(4):
         for j, position in enumerate(positions):
@@ -245,7 +244,7 @@ def test_float64_table_is_exact_at_long_positions(base):
 def test_float32_positions_to_ten_million():
     rng = np.random.default_rng(0)
     positions = np.append(rng.integers(0, 10_000_000, 300), [1_048_575, 10_000_000])
-    cos, sin = cos_sin(positions, geometric_frequencies(128, 10_000), host.float32, host)
+    cos, sin = cos_sin(positions, geometric_frequencies(128, 10_000), np.float32, np)
     for i in range(0, 64, 7):
         for j, position in enumerate(positions.tolist()):
             with mpmath.workdps(50):

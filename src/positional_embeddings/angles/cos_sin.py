@@ -11,7 +11,7 @@ from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_par
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, host
+from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, np
 
 # Steps to a cycle, of which an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192
@@ -50,13 +50,13 @@ def unit_phasors(
     """
 
     def exact(positions: HostArray) -> HostArray:
-        cos, sin = cos_sin(positions, frequencies, host.float64, host)
-        phasors: HostArray = host.ascontiguousarray((cos + 1j * sin).T)
+        cos, sin = cos_sin(positions, frequencies, np.float64, np)
+        phasors: HostArray = np.ascontiguousarray((cos + 1j * sin).T)
         return phasors
 
-    dtype = host.int32 if stop < 2**31 else host.int64
-    within = exact(host.arange(min(BLOCK, stop - start), dtype=dtype))
-    blocks = factor * exact(host.arange(start, stop, BLOCK, dtype=dtype))
+    dtype = np.int32 if stop < 2**31 else np.int64
+    within = exact(np.arange(min(BLOCK, stop - start), dtype=dtype))
+    blocks = factor * exact(np.arange(start, stop, BLOCK, dtype=dtype))
     for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
         yield (whole * within[: stop - begin]).T
 
@@ -147,27 +147,27 @@ def fill_cos_sin_of_sum(
 
     Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
     """
-    work = work_for(coordinates, host)
+    work = work_for(coordinates, np)
     highest = max(of_one.highest() for of_one in frequencies)
     limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, work)
     of_limbs = [
         f.fractional_parts(_SUM_GRID, exponent) for _, exponent in limbs for f in frequencies
     ]
-    coarse, medium, fine = host.asarray(of_limbs).transpose(1, 2, 0)
-    of_rest = host.asarray([of_one.in_cycles() for of_one in frequencies]).T
+    coarse, medium, fine = np.asarray(of_limbs).transpose(1, 2, 0)
+    of_rest = np.asarray([of_one.in_cycles() for of_one in frequencies]).T
     length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
         limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, work)
-        numbers = host.concat([limb for limb, _ in limbs])
-        phase = _fractional(_fractional(coarse @ numbers, host) + medium @ numbers, host)
+        numbers = np.concat([limb for limb, _ in limbs])
+        phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers
         if rest is not None:
             small += of_rest @ rest
-        half = host.round(2 * phase)
+        half = np.round(2 * phase)
         angle = (2 * pi) * ((phase - half / 2) + small)
-        signed = factor - 2 * factor * host.abs(half)
-        host.multiply(host.cos(angle), signed, out=cos[:, block], casting="same_kind")
-        host.multiply(host.sin(angle), signed, out=sin[:, block], casting="same_kind")
+        signed = factor - 2 * factor * np.abs(half)
+        np.multiply(np.cos(angle), signed, out=cos[:, block], casting="same_kind")
+        np.multiply(np.sin(angle), signed, out=sin[:, block], casting="same_kind")
 
 
 def work_for(positions: Any, xp: Namespace) -> Work:
@@ -263,11 +263,11 @@ def _cos_sin_float32(phase_hi: Any, phase_lo: Any, work: Work) -> tuple[Any, Any
 @cache
 def _steps() -> tuple[HostArray, ...]:
     """Return cosine and sine of the steps, each as a float32 and what it leaves over."""
-    steps = host.arange(-_FARTHEST_STEP, _FARTHEST_STEP + 1, dtype=host.float64)
+    steps = np.arange(-_FARTHEST_STEP, _FARTHEST_STEP + 1, dtype=np.float64)
     rows = []
-    for exact in (host.cos(2 * pi * steps / _STEPS), host.sin(2 * pi * steps / _STEPS)):
-        rounded = exact.astype(host.float32)
-        rows += [rounded, (exact - rounded).astype(host.float32)]
+    for exact in (np.cos(2 * pi * steps / _STEPS), np.sin(2 * pi * steps / _STEPS)):
+        rounded = exact.astype(np.float32)
+        rows += [rounded, (exact - rounded).astype(np.float32)]
     return tuple(rows)
 
 

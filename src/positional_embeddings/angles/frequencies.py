@@ -13,7 +13,7 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
 
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)
@@ -116,8 +116,8 @@ def compute_frequencies(
     numbers = _rounded(dim, checks.positive_number("base", base))
     xp = namespace.namespace_or_numpy(xp)
     dtype = namespace.float_dtype(dtype, namespace.widest_float(xp, device), xp, device)
-    frequencies = host.asarray(numbers, dtype=host.float64)
-    angles = frequencies[:, None] * host.arange(seq_len, dtype=host.float64)
+    frequencies = np.asarray(numbers, dtype=np.float64)
+    angles = frequencies[:, None] * np.arange(seq_len, dtype=np.float64)
     return xp.asarray(angles, dtype=dtype, device=device)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
 
 _PREAMBLE = """
 __device__ unsigned long long modulo_2_64(double whole) {
@@ -63,7 +63,7 @@ const unsigned long long frequency = (modulo_2_64(bits) << 32) + modulo_2_64(mor
 
 def frequency_parts(frequencies: Frequencies, xp: Namespace, on: Device) -> Any:
     """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
-    return xp.asarray(host.asarray(frequencies.in_fixed_point()), dtype=xp.float64, device=on)
+    return xp.asarray(np.asarray(frequencies.in_fixed_point()), dtype=xp.float64, device=on)
 
 
 def cos_sin_by_kernel(

@@ -21,7 +21,7 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.library import library_of, library_of_namespace
 from positional_embeddings.arrays.memory import cuts, read_only
-from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, host
+from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
 from positional_embeddings.arrays.values import integers_on_host
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
@@ -53,7 +53,7 @@ class Page:
     def doubled(self) -> tuple[Any, Any]:
         """Cosine and sine as `double_tables` makes them, for NumPy arrays."""
         cos, sin = self.tables
-        return double_tables(cos, sin, host)
+        return double_tables(cos, sin, np)
 
 
 class Request(NamedTuple):
@@ -163,9 +163,9 @@ class PositionTables:
         if target.is_compiling:
             positions = axes.repeated_position(number, (*self.coordinates, 1), target)
             return self.tables_for(Request(target, positions, (target.seq,)))
-        position = host.asarray([number], dtype=host.int64 if isinstance(number, int) else None)
-        dtype = getattr(host, target.precision)
-        tables = cos_sin(position, self.frequencies, dtype, host, self.factor)
+        position = np.asarray([number], dtype=np.int64 if isinstance(number, int) else None)
+        dtype = getattr(np, target.precision)
+        tables = cos_sin(position, self.frequencies, dtype, np, self.factor)
         return target.expand(tables, (target.seq,))
 
     def _position_axes(self, positions: Any, target: Target, name: str) -> tuple[int, ...]:
@@ -221,8 +221,8 @@ class PositionTables:
     def _make(self, start: int, stop: int, precision: str, order: Order) -> tuple[HostArray, ...]:
         """Return NumPy tables of `start` to before `stop`."""
         phasors = unit_phasors(self.frequencies, start, stop, self.factor)
-        blocks = (self._arranged(p.real, p.imag, host) for p in phasors)
-        return _join(blocks, stop - start, order, getattr(host, precision))
+        blocks = (self._arranged(p.real, p.imag, np) for p in phasors)
+        return _join(blocks, stop - start, order, getattr(np, precision))
 
     def _look_up(
         self, positions: Any, target: Target, *, doubled: bool
@@ -251,8 +251,8 @@ class PositionTables:
             return None
         target = target._replace(keeper=())
         columns = [self._slice(p, p + 1, target, doubled=doubled) for p in values.ravel().tolist()]
-        tables = (host.concat(parts, axis=1) for parts in zip(*columns, strict=True))
-        return tuple([host.reshape(t, (len(t), *values.shape)) for t in tables])
+        tables = (np.concat(parts, axis=1) for parts in zip(*columns, strict=True))
+        return tuple([np.reshape(t, (len(t), *values.shape)) for t in tables])
 
     def _entries(self, table: HostArray, index: HostArray, order: Order) -> HostArray:
         """Return the entries of a NumPy table at some columns; `index` may have coordinates."""
@@ -263,10 +263,10 @@ class PositionTables:
         if self.sections is None:
             return entries
         sections = self.sections * (len(table) // len(self.sections))  # of a doubled table, too
-        coordinates = host.asarray(sections).reshape(-1, *[1] * (index.ndim - 1))
+        coordinates = np.asarray(sections).reshape(-1, *[1] * (index.ndim - 1))
         chosen = entries[:, 0]
         for coordinate in range(1, len(index)):
-            chosen = host.where(coordinates == coordinate, entries[:, coordinate], chosen)
+            chosen = np.where(coordinates == coordinate, entries[:, coordinate], chosen)
         return chosen
 
     def _compute(self, positions: Any, target: Target) -> tuple[Any, ...]:
@@ -276,7 +276,7 @@ class PositionTables:
         xp = target.xp
         shape = positions.shape[len(self.coordinates) :]
         by_kernel = library_of(positions).compiles_kernels
-        if by_kernel or xp is not host or 0 in shape:
+        if by_kernel or xp is not np or 0 in shape:
             make = self._by_kernel if by_kernel else self._cos_sin
             tables = self._arranged(*make(positions, target), xp)
             has_order = target.order == "C" or (by_kernel and self.arrange is None)
@@ -367,7 +367,7 @@ def _join(
     start = 0
     for parts in blocks:
         joined = joined or tuple(
-            host.empty((len(part), count), dtype=dtype or part.dtype, order=order) for part in parts
+            np.empty((len(part), count), dtype=dtype or part.dtype, order=order) for part in parts
         )
         stop = start + parts[0].shape[1]
         for whole, part in zip(joined, parts, strict=True):

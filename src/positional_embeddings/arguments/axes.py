@@ -11,7 +11,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.library import library_of, library_of_namespace
-from positional_embeddings.arrays.namespace import Namespace, host
+from positional_embeddings.arrays.namespace import Namespace, np
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
@@ -152,15 +152,15 @@ class Target(NamedTuple):
         They are (frequency, *position), of NumPy or of the library.
         """
         own, ndim = (self.feature, *position_axes), len(self.shape)
-        is_foreign = self.xp is not host and namespace.is_host_array(tables[0])
-        xp = host if is_foreign else self.xp
+        is_foreign = self.xp is not np and namespace.is_host_array(tables[0])
+        xp = np if is_foreign else self.xp
         expanded = tuple([expand_to_axes(table, own, ndim, xp) for table in tables])
         return self.from_host(expanded) if is_foreign else expanded
 
 
 def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") -> Target:
     """Return what tables have to know of `x`, whose axes have been checked."""
-    if xp is host:
+    if xp is np:
         return _host_target(x.dtype, x.shape, x.strides, feature, seq, name)
     on, dtype = namespace.device_of(x), namespace.compute_dtype(x.dtype, xp)
     # CuPy copies tables without waiting, in the order of its current stream: another stream
@@ -195,11 +195,11 @@ def _host_target(
 ) -> Target:
     """Return the target of a NumPy array: it takes a third of a step of one token otherwise."""
     order = _order(tuple(map(abs, strides)), feature, seq)
-    compute = namespace.compute_dtype(dtype, host)
-    integer = namespace.default_integer(host, "cpu")
-    precision = "float32" if compute == host.float32 else "float64"
+    compute = namespace.compute_dtype(dtype, np)
+    integer = namespace.default_integer(np, "cpu")
+    precision = "float32" if compute == np.float32 else "float64"
     where = shape, feature, seq
-    return Target(host, "cpu", compute, integer, *where, False, name, precision, order)  # noqa: FBT003
+    return Target(np, "cpu", compute, integer, *where, False, name, precision, order)  # noqa: FBT003
 
 
 def positions_from(offset: int, count: int, target: Target) -> Any:

@@ -7,7 +7,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace, values
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.library import library_of, library_of_namespace
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, host
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
 
 
 def farthest_position(dtype: Any, xp: Namespace) -> int:
@@ -84,11 +84,11 @@ def positions_of_ranges(
     dtype = namespace.default_integer(xp, device) if dtype is None else dtype
     if len(ranges) == 1:
         return library_of_namespace(xp).arange_for_pairs(*ranges[0], numbers, dtype, device, xp)
-    starts, stops = host.asarray(ranges, dtype=host.int64).reshape(len(ranges), 2).T
+    starts, stops = np.asarray(ranges, dtype=np.int64).reshape(len(ranges), 2).T
     lengths = stops - starts
-    ends = host.cumulative_sum(lengths)
+    ends = np.cumulative_sum(lengths)
     # Each range is shifted from where it is among all of them.
-    positions = host.arange(ends[-1]) + host.repeat(starts - (ends - lengths), lengths)
+    positions = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
     return xp.asarray(positions, dtype=dtype, device=device)
 
 

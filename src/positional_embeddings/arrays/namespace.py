@@ -14,7 +14,7 @@ from operator import index
 from sys import getsizeof
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-import numpy as np
+import numpy  # noqa: ICN001 - `np` is a namespace, whose arrays have no type
 from array_api_compat import array_namespace, is_array_api_obj
 
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
@@ -25,7 +25,7 @@ from positional_embeddings.arrays.remedies import remedy_for
 Namespace: TypeAlias = Any
 Dtype: TypeAlias = Any
 Device: TypeAlias = Any
-HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+HostArray: TypeAlias = numpy.ndarray[Any, numpy.dtype[Any]]
 
 
 class Array(Protocol):
@@ -44,7 +44,7 @@ ArrayT = TypeVar("ArrayT", bound=Array)
 Result = TypeVar("Result")
 
 # Plain NumPy keeps the standard too; the namespace that wraps it takes 0.1 s to import.
-host: Namespace = np
+np: Namespace = numpy
 _PLAIN = {np.ndarray}
 
 # Bytes that each `host_constant` keeps, more only for a single result that is larger.
@@ -67,7 +67,7 @@ _UNFIT = {
 def namespace_of(**arrays: Any) -> Namespace:
     """Return the one namespace of the given arrays, named for the messages."""
     if set(map(type, arrays.values())) == _PLAIN:
-        return host
+        return np
     for name, array in arrays.items():
         _check_array(name, array)
     try:
@@ -125,8 +125,8 @@ def adapted(xp: Namespace) -> Namespace:
 
 def namespace_or_numpy(xp: Namespace | None) -> Namespace:
     """Return `xp` as a namespace that keeps the standard, NumPy's if None."""
-    if xp is None or xp is host:
-        return host
+    if xp is None or xp is np:
+        return np
     try:
         empty = xp.empty(0)
         found = _namespace(empty)
@@ -176,7 +176,7 @@ def is_real_floating(dtype: Dtype, xp: Namespace) -> bool:
 
 def is_real_number(value: Any) -> bool:
     """Tell whether a value is a real number; NumPy takes its spans of time for integers."""
-    return isinstance(value, Real) and not isinstance(value, bool | np.timedelta64)
+    return isinstance(value, Real) and not isinstance(value, bool | numpy.timedelta64)
 
 
 def check_real_dtype(
@@ -307,19 +307,19 @@ def _fixed(value: Any) -> Any:
 
 def without_warnings() -> Any:
     """Return a context in which NumPy does not warn of numbers that are not finite."""
-    return host.errstate(invalid="ignore", over="ignore")
+    return np.errstate(invalid="ignore", over="ignore")
 
 
 @finished_before_forks
-def random_generator(rng: Any) -> "np.random.Generator":
+def random_generator(rng: Any) -> "numpy.random.Generator":
     """Return a NumPy generator from a seed, a generator or None."""
     what = "a non-negative integer seed or a numpy.random.Generator"
-    seed = isinstance(rng, int | np.integer) and is_real_number(rng)
-    if not (rng is None or seed or isinstance(rng, np.random.Generator)):
+    seed = isinstance(rng, int | numpy.integer) and is_real_number(rng)
+    if not (rng is None or seed or isinstance(rng, numpy.random.Generator)):
         raise wrong_type("rng", f"be {what}", shown(rng))
     if seed and rng < 0:
         raise wrong_value("rng", f"be {what}", rng)
-    return np.random.default_rng(rng)
+    return numpy.random.default_rng(rng)
 
 
 def to_host(array: Any, xp: Namespace) -> HostArray:

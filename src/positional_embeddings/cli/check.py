@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings.arrays.library import library_of_namespace
-from positional_embeddings.arrays.namespace import Device, Namespace, host, to_host
+from positional_embeddings.arrays.namespace import Device, Namespace, np, to_host
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.biases.alibi import alibi_bias
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
@@ -95,15 +95,15 @@ def _test(place: Place) -> dict[str, Any]:
 
 def _array(values: Any, xp: Namespace, on: Device) -> Any:
     """Return vectors as an array (features, positions)."""
-    return xp.asarray(host.asarray(values, dtype=host.float32).T, dtype=xp.float32, device=on)
+    return xp.asarray(np.asarray(values, dtype=np.float32).T, dtype=xp.float32, device=on)
 
 
 def _difference(found: Any, expected: Any, xp: Namespace) -> float:
     """Return the largest difference to an array of NumPy; that to NaN is NaN."""
-    numbers = host.asarray(to_host(found, xp), dtype=host.float64)
+    numbers = np.asarray(to_host(found, xp), dtype=np.float64)
     if numbers.shape != expected.shape:
         raise CommandError(f"the result has shape {numbers.shape}, not {expected.shape}")
-    return float(host.max(host.abs(numbers - expected)))
+    return float(np.max(np.abs(numbers - expected)))
 
 
 def _sample(seed: int) -> Vectors:
@@ -126,8 +126,8 @@ def _check_rotation(xp: Namespace, on: Device) -> float:
     found = rope(_array(vectors, xp, on), offset=first)
     back = rope(found, offset=first, inverse=True)
     return max(
-        _difference(found, host.asarray(expected).T, xp),
-        _difference(back, host.asarray(vectors).T, xp),
+        _difference(found, np.asarray(expected).T, xp),
+        _difference(back, np.asarray(vectors).T, xp),
     )
 
 
@@ -146,13 +146,13 @@ def _check_attention(xp: Namespace, on: Device) -> float:
         expected.append([number / math.fsum(weights) for number in sums])
     q, k, v = (_array(vectors, xp, on) for vectors in (queries, keys, values))
     found = scaled_dot_product_attention(q, k, v, mask=CausalMask() | SlidingWindowMask(1, 0))
-    return _difference(found, host.asarray(expected).T, xp)
+    return _difference(found, np.asarray(expected).T, xp)
 
 
 def _check_mask(xp: Namespace, on: Device) -> float:
     found = (CausalMask() | SlidingWindowMask(1, 0)).dense(_SEQ, xp=xp, device=on)
     hidden = [[[not i - 2 < j <= i] for j in range(_SEQ)] for i in range(_SEQ)]
-    return _difference(xp.astype(found, xp.float32), host.asarray(hidden), xp)
+    return _difference(xp.astype(found, xp.float32), np.asarray(hidden), xp)
 
 
 def _check_alibi(xp: Namespace, on: Device) -> float:
@@ -161,7 +161,7 @@ def _check_alibi(xp: Namespace, on: Device) -> float:
         [[(j - i) * 2.0 ** (-4 * (h + 1)) for h in range(2)] for j in range(_SEQ)]
         for i in range(_SEQ)
     ]
-    return _difference(found, host.asarray(expected), xp)
+    return _difference(found, np.asarray(expected), xp)
 
 
 def _check_sinusoidal(xp: Namespace, on: Device) -> float:
@@ -174,7 +174,7 @@ def _check_sinusoidal(xp: Namespace, on: Device) -> float:
         ]
         for i in range(_FEATURES)
     ]
-    return _difference(found, host.asarray(expected), xp)
+    return _difference(found, np.asarray(expected), xp)
 
 
 _LAWS: dict[str, Callable[[Namespace, Device], float]] = {

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from positional_embeddings.arrays.namespace import host
+from positional_embeddings.arrays.namespace import np
 from positional_embeddings.cli.libraries import (
     LIBRARIES,
     Library,
@@ -48,7 +48,7 @@ def run(_: argparse.Namespace) -> Answer:
     versions = {
         "positional-embeddings": f"{package.__version__} ({Path(package.__file__).parent})",
         "python": f"{platform.python_version()} ({sys.executable})",
-        "numpy": host.__version__,
+        "numpy": np.__version__,
         "array-api-compat": import_module("array_api_compat").__version__,
         "platform": f"{platform.platform()}, {os.cpu_count()} cores",
     }
@@ -107,7 +107,7 @@ def _numba_kernel() -> dict[str, Any]:
         dtypes = [
             dtype
             for dtype in ("float16", "float32", "float64")
-            if dispatch.kernel_for(host.zeros((2, 2), dtype=dtype)) is not None
+            if dispatch.kernel_for(np.zeros((2, 2), dtype=dtype)) is not None
         ]
     except Exception as error:  # noqa: BLE001 - of a broken installation
         return {"dtypes": [], "reason": reason_of(error)}

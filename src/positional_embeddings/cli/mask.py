@@ -27,7 +27,7 @@ import argparse
 import ast
 from typing import Any
 
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command
 from positional_embeddings.masks import by_position, by_sequence, packing
 from positional_embeddings.masks.describe import describe_mask
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> Answer:
     seen = ~mask.dense(q_len, k_len, offset=offset)
     seen = seen[:, :, arguments.batch if seen.shape[2] > 1 else 0]
     visible = int(seen.sum())
-    blind = host.flatnonzero(~seen.any(axis=1)).tolist()
+    blind = np.flatnonzero(~seen.any(axis=1)).tolist()
     text += f"{visible:,} of {pairs:,} pairs, {visible / pairs:.1%}; {_blind_text(blind)}"
     data = {
         "python": python,
@@ -164,8 +164,8 @@ def _not_a_mask(got: str) -> CommandError:
 
 def _ranges(seen: HostArray) -> list[list[int]]:
     """Return the ranges (start, stop) in which a row is True."""
-    steps = host.diff(seen, prepend=False, append=False)
-    ranges: list[list[int]] = host.flatnonzero(steps).reshape(-1, 2).tolist()
+    steps = np.diff(seen, prepend=False, append=False)
+    ranges: list[list[int]] = np.flatnonzero(steps).reshape(-1, 2).tolist()
     return ranges
 
 

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from positional_embeddings.arrays.namespace import host
+from positional_embeddings.arrays.namespace import np
 from positional_embeddings.biases.alibi import ALiBiBias
 from positional_embeddings.biases.sandwich import SandwichBias
 from positional_embeddings.cli import mask, rope
@@ -87,7 +87,7 @@ def _draw_encoding(draw: Any, arguments: argparse.Namespace) -> None:
         raise CommandError("POSITIONS must be given with FEATURES")
     else:
         base = 10_000 if base is None else base
-        encoding = sinusoidal_encoding(host.arange(positions), encoding, base=base)
+        encoding = sinusoidal_encoding(np.arange(positions), encoding, base=base)
     draw(encoding)
 
 
@@ -221,9 +221,9 @@ def _array_or(what: str, read: Any, text: str) -> Any:
 def _load(name: str) -> Any:
     """Return the array of a file of NumPy."""
     try:
-        array = host.load(name, allow_pickle=False)
+        array = np.load(name, allow_pickle=False)
     except (EOFError, ValueError):
         raise CommandError(f"{name} must be a file .npy of NumPy, without objects") from None
-    if not isinstance(array, host.ndarray):
+    if not isinstance(array, np.ndarray):
         raise CommandError(f"{name} must hold one array, got {', '.join(array)}")
     return array

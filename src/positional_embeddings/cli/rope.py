@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.cli.rope_pitfalls import pitfalls
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table, wrapped
 from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config
@@ -97,7 +97,7 @@ def ropes_of(config: Mapping[str, Any], arguments: argparse.Namespace) -> dict[s
 def _explain(layer_type: str | None, rope: RoPE, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about an embedding."""
     scaled, unscaled = _wavelengths(rope), _wavelengths(replace(rope, scaling=None))
-    if not host.any(host.isfinite(scaled)):
+    if not np.any(np.isfinite(scaled)):
         raise CommandError("the configuration rotates no pair of features")
     original = getattr(rope.scaling, "original_max_position", None)
     rotated = rope.rotary_dim or rope.head_size
@@ -115,7 +115,7 @@ def _explain(layer_type: str | None, rope: RoPE, config: Mapping[str, Any]) -> d
         "original_context": original,
         "wavelengths": _facts_of_waves(scaled, rope.seq_len),
         "wavelengths_unscaled": _facts_of_waves(unscaled, original or rope.seq_len),
-        "pairs_scaled": int(host.sum(~host.isclose(scaled, unscaled, rtol=1e-9))),
+        "pairs_scaled": int(np.sum(~np.isclose(scaled, unscaled, rtol=1e-9))),
         "attention_factor": rope.attention_factor,
         "exact_up_to": _EXACT,
         "float32_angles_error_in_context": at_end,
@@ -127,20 +127,20 @@ def _explain(layer_type: str | None, rope: RoPE, config: Mapping[str, Any]) -> d
 def _wavelengths(rope: RoPE) -> HostArray:
     """Return the wavelengths of the pairs in positions; infinite if a pair is not rotated."""
     frequencies = rope.inv_freq
-    waves: HostArray = host.full(frequencies.shape, math.inf)
-    host.divide(2 * math.pi, frequencies, out=waves, where=frequencies > 0)
+    waves: HostArray = np.full(frequencies.shape, math.inf)
+    np.divide(2 * math.pi, frequencies, out=waves, where=frequencies > 0)
     return waves
 
 
 def _facts_of_waves(waves: HostArray, context: int) -> dict[str, Any]:
     """Return the shortest and the longest wave, and how many fit into a context."""
-    finite = waves[host.isfinite(waves)]
+    finite = waves[np.isfinite(waves)]
     return {
         "shortest": float(finite.min()),
         "longest": float(finite.max()),
         "not_rotated": int(waves.size - finite.size),
         "context": context,
-        "full_cycles": int(host.sum(finite <= context)),
+        "full_cycles": int(np.sum(finite <= context)),
     }
 
 
@@ -162,10 +162,10 @@ def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, i
     first : int or None
         The first position with an error above 1e-3, None if there is none below 2**20.
     """
-    block = host.arange(max(0, context - _AT_A_TIME), context)
+    block = np.arange(max(0, context - _AT_A_TIME), context)
     largest = float(_errors(frequencies, block).max())
     for start in range(0, _FARTHEST, _AT_A_TIME):
-        bad = _errors(frequencies, host.arange(start, start + _AT_A_TIME)) > _ERROR
+        bad = _errors(frequencies, np.arange(start, start + _AT_A_TIME)) > _ERROR
         if bad.any():
             return largest, start + int(bad.argmax())
     return largest, None
@@ -173,11 +173,11 @@ def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, i
 
 def _errors(frequencies: HostArray, positions: HostArray) -> HostArray:
     """Return the largest error of the pairs at each position; infinite where float32 is."""
-    with host.errstate(over="ignore", invalid="ignore"):
-        single = positions.astype(host.float32)[:, None] * frequencies.astype(host.float32)
-        exact = positions.astype(host.float64)[:, None] * frequencies
-        errors = host.abs(single - exact).max(axis=1)
-    return host.where(host.isnan(errors), math.inf, errors)  # type: ignore[no-any-return]
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = positions.astype(np.float32)[:, None] * frequencies.astype(np.float32)
+        exact = positions.astype(np.float64)[:, None] * frequencies
+        errors = np.abs(single - exact).max(axis=1)
+    return np.where(np.isnan(errors), math.inf, errors)  # type: ignore[no-any-return]
 
 
 def _text(facts: dict[str, Any]) -> str:

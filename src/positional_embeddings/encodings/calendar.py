@@ -8,7 +8,7 @@ from math import gcd
 from typing import Any
 
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.
 LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
@@ -84,7 +84,7 @@ def cycles_of(times: Any, period: Any) -> HostArray:
             raise wrong_type("period", _PERIODS, shown(period))
         _, rest, divisor = _divided(ticks, length, length_of("period", period))
         phase = rest / divisor
-    return _with_gaps(host.minimum(phase, _BELOW_ONE), missing)
+    return _with_gaps(np.minimum(phase, _BELOW_ONE), missing)
 
 
 def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
@@ -128,20 +128,20 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start[0]) * start_length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
     before = (whole < 0) & (rest > 0)
-    units = (whole + before).astype(host.float64)
-    return _with_gaps(units + host.where(before, rest - divisor, rest) / divisor, missing)
+    units = (whole + before).astype(np.float64)
+    return _with_gaps(units + np.where(before, rest - divisor, rest) / divisor, missing)
 
 
 def extent_of(times: HostArray) -> int:
     """Return the attoseconds from the first to the last of times, none of which is missing."""
     ticks, length, _ = _ticks_of("times", times)
-    return (int(host.max(ticks)) - int(host.min(ticks))) * length
+    return (int(np.max(ticks)) - int(np.min(ticks))) * length
 
 
 def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
     """Return values as float64 in the shape of `missing`, and NaN where this is True."""
-    values = values.astype(host.float64).reshape(missing.shape)
-    values[missing] = host.nan
+    values = values.astype(np.float64).reshape(missing.shape)
+    values[missing] = np.nan
     return values
 
 
@@ -149,10 +149,10 @@ def _phase_of_months(ticks: HostArray, length: int, months: int) -> HostArray:
     """Return the time since the start of a month, quarter or year by the length of that one."""
     day, rest, day_length = _divided(ticks, length, DAY)
     day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
-    month = day.astype("datetime64[M]").astype(host.int64) // months * months
+    month = day.astype("datetime64[M]").astype(np.int64) // months * months
     bounds = (month.astype("datetime64[M]"), (month + months).astype("datetime64[M]"))
     start, end = (bound.astype("datetime64[D]") for bound in bounds)
-    since, days = (day - start).astype(host.int64), (end - start).astype(host.int64)
+    since, days = (day - start).astype(np.int64), (end - start).astype(np.int64)
     if 366 * day_length > _LARGEST_INTEGER:
         since, days = since.astype(object), days.astype(object)
     phase: HostArray = (since * day_length + rest) / (days * day_length)
@@ -168,7 +168,7 @@ def _divided(
     """
     common = gcd(length, divisor, shift)
     length, divisor, shift = length // common, divisor // common, shift // common
-    farthest = max(-int(host.min(ticks, initial=0)), int(host.max(ticks, initial=0)))
+    farthest = max(-int(np.min(ticks, initial=0)), int(np.max(ticks, initial=0)))
     if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
         ticks = ticks.astype(object)
     product = ticks * length + shift
@@ -181,26 +181,26 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
     The integers have one axis, as NumPy makes a Python integer of an object without axes.
     """
     dtype = getattr(times, "dtype", None)
-    if not isinstance(times, host.ndarray | host.generic) or times.dtype.kind != "M":
+    if not isinstance(times, np.ndarray | np.generic) or times.dtype.kind != "M":
         of_dtype = "" if dtype is None else f" of dtype {dtype}"
         raise wrong_type(name, "be NumPy datetime64", f"{type_name(times)}{of_dtype}")
-    times = host.asarray(times)
-    missing = host.isnat(times)
-    unit, count = host.datetime_data(times.dtype)
-    if unit == "generic" and not host.all(missing):
+    times = np.asarray(times)
+    missing = np.isnat(times)
+    unit, count = np.datetime_data(times.dtype)
+    if unit == "generic" and not np.all(missing):
         raise wrong_value(name, "have a unit", f"dtype {times.dtype}")
     if unit in ("Y", "M"):
         days = times.astype("datetime64[D]")
-        if not host.all(missing | (days.astype(times.dtype) == times)):
+        if not np.all(missing | (days.astype(times.dtype) == times)):
             raise wrong_value(name, "be within the years of datetime64[D]", f"dtype {times.dtype}")
         times, unit, count = days, "D", 1
-    ticks = host.where(missing, 0, times.astype(host.int64)).reshape(-1)
+    ticks = np.where(missing, 0, times.astype(np.int64)).reshape(-1)
     return ticks, count * LENGTHS.get(unit, 1), missing
 
 
 def is_timedelta(span: Any) -> bool:
     """Tell whether a value is a timedelta of Python, pandas or NumPy."""
-    return isinstance(span, timedelta | host.timedelta64)
+    return isinstance(span, timedelta | np.timedelta64)
 
 
 def length_of(name: str, span: Any) -> int:
@@ -210,10 +210,10 @@ def length_of(name: str, span: Any) -> int:
     if isinstance(span, timedelta):
         length = (span // timedelta(microseconds=1)) * LENGTHS["us"]
     else:
-        unit, count = host.datetime_data(span.dtype)
-        if unit not in LENGTHS or host.isnat(span):
+        unit, count = np.datetime_data(span.dtype)
+        if unit not in LENGTHS or np.isnat(span):
             raise wrong_value(name, "be a span of time of fixed length", shown(span))
-        length = int(span.astype(host.int64)) * count * LENGTHS[unit]
+        length = int(span.astype(np.int64)) * count * LENGTHS[unit]
     if length <= 0:
         raise wrong_value(name, "be above zero", shown(span))
     return length

@@ -10,7 +10,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, Namespace, host
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, Namespace, np
 from positional_embeddings.encodings.fourier import (
     each_checked,
     is_sequence,
@@ -187,7 +187,7 @@ def _within_half(x: Any, period: Any, work: Work) -> Any:
 @namespace.host_constant
 def _period_parts(is_double: bool, *periods: float) -> list[list[float]]:  # noqa: FBT001
     """Return periods, units of the first part of a coordinate, and both parts of a quarter."""
-    dtype, digits = (host.float64, 53) if is_double else (host.float32, 24)
+    dtype, digits = (np.float64, 53) if is_double else (np.float32, 24)
     parts = []
     for number in periods:
         period = float(dtype(number))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.encodings.calendar import LENGTHS, elapsed, is_timedelta
 
 # Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
@@ -73,14 +73,14 @@ def days_since(x: Any, /, origin: Any = "1970-01-01") -> Any:
 def days_of(name: str, values: Any, origin: Any = "1970-01-01") -> HostArray:
     """Return `days_since` of an argument with a name."""
     times = utc_of(name, values)
-    start = host.datetime64(0, "s")
+    start = np.datetime64(0, "s")
     if times.dtype.kind == "m":
-        if host.datetime_data(times.dtype)[0] not in LENGTHS:
+        if np.datetime_data(times.dtype)[0] not in LENGTHS:
             raise wrong_value(name, "have spans of time of fixed length", str(times.dtype))
         times = times.view(times.dtype.str.replace("m", "M"))  # so long after 1970-01-01
     elif isinstance(origin, str):
         try:
-            start = host.datetime64(origin)
+            start = np.datetime64(origin)
         except ValueError:
             raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
     else:
@@ -95,7 +95,7 @@ def utc_of(name: str, values: Any) -> HostArray:
     dtype: Any = getattr(values, "dtype", None)
     is_time = getattr(dtype, "kind", None) in ("m", "M")
     if is_time and not hasattr(values, "to_numpy"):
-        values = host.asarray(values)
+        values = np.asarray(values)
     elif is_time and (unit := _OF_PANDAS.match(str(dtype))):
         # Without a dtype, objects would come of dates with a zone, and of columns of pyarrow.
         numpy_type = "datetime64" if dtype.kind == "M" else "timedelta64"
@@ -103,7 +103,7 @@ def utc_of(name: str, values: Any) -> HostArray:
     elif str(dtype).startswith(("Date", "Duration")):
         values = values.to_numpy()  # polars, in UTC
     else:
-        values = _utc_of_objects(name, host.asarray(values, dtype=object))
+        values = _utc_of_objects(name, np.asarray(values, dtype=object))
     times: HostArray = values
     return times
 
@@ -151,7 +151,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     clock = [_of_numpy(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:
-        times: HostArray = host.asarray(clock, dtype="timedelta64" if are_spans else "datetime64")
+        times: HostArray = np.asarray(clock, dtype="timedelta64" if are_spans else "datetime64")
         # NumPy lets numbers wrap in a unit that is too fine for them.
         pairs = zip(times, clock, strict=True) if len(units) > 1 else ()
         is_exact = all(own is None or time.astype(own.dtype) == own for time, own in pairs)
@@ -170,7 +170,7 @@ def _of_numpy(value: Any) -> Any:
     value = value.replace(tzinfo=None) if isinstance(value, datetime) else value
     if value is None or hasattr(value, "to_numpy"):  # pandas keeps the unit
         return value if value is None else value.to_numpy()
-    return host.datetime64(value) if is_date(value) else host.timedelta64(value)
+    return np.datetime64(value) if is_date(value) else np.timedelta64(value)
 
 
 def _ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostArray:
@@ -182,7 +182,7 @@ def _ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostA
         what = f"keep the times of `{name}` within the years 1 to 9999"
         raise wrong_value("time_zone", what, shown(zone)) from None
     offsets = [None if time is None else time.utcoffset() for time in local]
-    ahead: HostArray = host.asarray(offsets, dtype="timedelta64[us]")
+    ahead: HostArray = np.asarray(offsets, dtype="timedelta64[us]")
     return ahead
 
 
@@ -202,7 +202,7 @@ def holds_spans(values: Any) -> bool:
 
 def is_date(value: Any) -> bool:
     """Tell whether a value is a date of Python, pandas or NumPy."""
-    return isinstance(value, date | host.datetime64)
+    return isinstance(value, date | np.datetime64)
 
 
 def is_missing(value: Any) -> bool:

@@ -17,8 +17,8 @@ from positional_embeddings.arrays.namespace import (
     Dtype,
     HostArray,
     Namespace,
-    host,
     is_host_array,
+    np,
 )
 from positional_embeddings.arrays.remedies import remedy_for
 from positional_embeddings.encodings.sinusoidal import ARRANGEMENTS, Arrangement, arranged
@@ -150,7 +150,7 @@ def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
     if ldexp(longest, 1 - n) < _SHORTEST:
         raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
     lengths = [ldexp(longest, -i) for i in range(n)]
-    wavelengths: HostArray = host.asarray(lengths, dtype=host.float64)
+    wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
     return wavelengths
 
 
@@ -192,7 +192,7 @@ def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
         ratio = (Decimal(longest) / Decimal(shortest)).ln()
         steps = [(ratio * i / max(n - 1, 1)).exp() for i in range(n)]
         lengths = [float(Decimal(shortest) * step) for step in steps]
-    wavelengths: HostArray = host.asarray(lengths, dtype=host.float64)
+    wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
     return wavelengths
 
 
@@ -228,7 +228,7 @@ def is_sequence(values: Any) -> bool:
     """Tell whether an option holds numbers rather than being one."""
     if isinstance(values, int | float):  # PyTorch compiles for any, and knows no attributes then
         return False
-    is_known = isinstance(values, list | tuple | host.ndarray)
+    is_known = isinstance(values, list | tuple | np.ndarray)
     return is_known or bool(getattr(values, "shape", False))
 
 
@@ -239,7 +239,7 @@ def one_or_each(name: str, values: Any, check: Callable[[str, Any], Any]) -> lis
 
 def each_checked(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
     """Return the numbers of a list, a tuple or a 1-D NumPy array after checking each."""
-    if not isinstance(values, list | tuple | host.ndarray):
+    if not isinstance(values, list | tuple | np.ndarray):
         what = "be a list, a tuple or a 1-D NumPy array of numbers"
         raise wrong_type(name, what, shown(values), remedy_for(name, values))
     shape = (len(values),) if isinstance(values, list | tuple) else values.shape

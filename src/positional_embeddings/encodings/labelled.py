@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import host, namespace_of
+from positional_embeddings.arrays.namespace import namespace_of, np
 from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
@@ -52,7 +52,7 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 
 # Wavelengths of a coordinate if none are given, each half of the one before.
 _OCTAVES = 4
-_EPOCH = host.datetime64(0, "s")
+_EPOCH = np.datetime64(0, "s")
 
 
 class Cyclic:
@@ -244,7 +244,7 @@ def _first_time(column: Any) -> Any:
     """Return the first of some times, 1970 if there is none, and None for numbers."""
     if not isinstance(column, Times):
         return None
-    times = column.utc[~host.isnat(column.utc)]
+    times = column.utc[~np.isnat(column.utc)]
     return times.min() if times.size else _EPOCH
 
 
@@ -258,9 +258,9 @@ def _octaves(column: Any) -> list[Any]:
         longest = 2 * extent if extent > 0 else 1.0
         return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
     # What timedelta64 holds, in the finest unit that holds the longest.
-    times = column.utc[~host.isnat(column.utc)]
+    times = column.utc[~np.isnat(column.utc)]
     longest = max(2 * extent_of(times) or DAY, 2 ** (_OCTAVES - 1)) if times.size else DAY
     longest = min(longest, 2**62 * LENGTHS["W"])
     unit = next(unit for unit, length in LENGTHS.items() if longest <= 2**62 * length)
     ticks = longest // LENGTHS[unit]
-    return [host.timedelta64(ticks >> i, unit) for i in range(_OCTAVES)]
+    return [np.timedelta64(ticks >> i, unit) for i in range(_OCTAVES)]

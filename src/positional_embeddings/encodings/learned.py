@@ -8,7 +8,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber, Rate
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, host
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.layers import weights
 from positional_embeddings.layers.dropout import dropout
@@ -252,8 +252,8 @@ class LearnedPE(weights.WeightedLayer):
         dtype, integer = namespace.compute_dtype(own, xp), namespace.default_integer(xp, on)
         # New position j is at j * (old - 1) / (new - 1) among the old ones.
         steps = max(max_len - 1, 1)
-        left, rest = host.divmod(host.arange(max_len) * (self.max_len - 1), steps)
-        right = host.minimum(left + 1, self.max_len - 1)
+        left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
+        right = np.minimum(left + 1, self.max_len - 1)
         fraction = xp.asarray(rest / steps, dtype=dtype, device=on)
         wide = xp.astype(self.embeddings, dtype, copy=False)
         before, after = (

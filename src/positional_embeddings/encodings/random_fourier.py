@@ -16,7 +16,7 @@ from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, host, is_host_array
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_host_array, np
 from positional_embeddings.encodings.fourier import is_sequence, one_or_each
 from positional_embeddings.encodings.sinusoidal import arranged
 
@@ -155,10 +155,10 @@ def random_fourier_encoding(
     frequencies = [Frequencies(of_coordinate) for of_coordinate in digits]
     work, amplitude = namespace.compute_dtype(dtype, xp), sqrt(2 / dim)
     if is_host_array(x) and count <= MOST_COORDINATES:
-        features = host.empty((dim, x[0].size), dtype=dtype)
-        points = host.reshape(x, (count, x[0].size))
+        features = np.empty((dim, x[0].size), dtype=dtype)
+        points = np.reshape(x, (count, x[0].size))
         fill_cos_sin_of_sum(points, frequencies, amplitude, features[1::2], features[::2])
-        return host.reshape(features, (dim, *x.shape[1:]))
+        return np.reshape(features, (dim, *x.shape[1:]))
     cos, sin = cos_sin_of_sum(coordinates, frequencies, work, xp, amplitude)
     return xp.astype(arranged(cos, sin, dim, "interleaved", xp), dtype, copy=False)
 
@@ -261,11 +261,9 @@ def _cycles(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
         radians = generator.standard_normal((count, coordinates))
     if spectrum.nu is not None:
         # A multivariate t of 2 nu degrees of freedom: chi-squared over them is gamma over nu.
-        radians = radians / host.sqrt(
-            generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu
-        )
-    cycles = radians / (2 * host.pi * _array(spectrum.length_scales))
-    bounded: HostArray = host.clip(cycles, -_HIGHEST, _HIGHEST)
+        radians = radians / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
+    cycles = radians / (2 * np.pi * _array(spectrum.length_scales))
+    bounded: HostArray = np.clip(cycles, -_HIGHEST, _HIGHEST)
     return bounded
 
 
@@ -273,15 +271,15 @@ def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> HostArr
     """Draw normal vectors, of which as many as there are coordinates are orthogonal at a time."""
     blocks = -(-count // coordinates)
     square = (blocks, coordinates, coordinates)
-    q, r = host.linalg.qr(generator.standard_normal(square))
+    q, r = np.linalg.qr(generator.standard_normal(square))
     # With a positive diagonal of r, rotations are uniform (Mezzadri 2007).
-    signs = host.where(host.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
-    lengths = host.sqrt(generator.chisquare(coordinates, (blocks, coordinates, 1)))
+    signs = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
+    lengths = np.sqrt(generator.chisquare(coordinates, (blocks, coordinates, 1)))
     vectors = (lengths * q * signs[:, None, :]).reshape(-1, coordinates)
     chosen: HostArray = vectors[:count]
     return chosen
 
 
 def _array(numbers: tuple[float, ...]) -> HostArray:
-    array: HostArray = host.asarray(numbers, dtype=host.float64)
+    array: HostArray = np.asarray(numbers, dtype=np.float64)
     return array

@@ -5,7 +5,7 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import ArrayT, host
+from positional_embeddings.arrays.namespace import ArrayT, np
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
@@ -55,7 +55,7 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
         return x
     dtype = namespace.compute_dtype(x.dtype, xp)
     drawn = draw(tuple(x.shape))
-    if isinstance(drawn, host.ndarray):
+    if isinstance(drawn, np.ndarray):
         drawn = xp.asarray(drawn, dtype=dtype, device=namespace.device_of(x))
     namespace.namespace_of(x=x, rng=drawn)
     if tuple(drawn.shape) != tuple(x.shape):

@@ -15,7 +15,7 @@ from positional_embeddings.arguments.positions import (
 )
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Array, host
+from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.layers.weights import array_field
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
 from positional_embeddings.masks.ranges import (
@@ -278,8 +278,8 @@ class GlobalMask(Mask):
         xp, tokens = points.xp, points.in_library(self.indices)
         if self._ranges is None or points.ranges is None or library_of(tokens).is_compiling(tokens):
             return xp.any(points.values == tokens, axis=-1, keepdims=True)
-        positions = positions_of_ranges(points.ranges, host, "cpu")
-        found = host.isin(positions, self.indices)
+        positions = positions_of_ranges(points.ranges, np, "cpu")
+        found = np.isin(positions, self.indices)
         found = xp.asarray(found, dtype=xp.bool, device=points.device)
         return found[:, None, None] if points.axis == 0 else found[None, :, None]
 

@@ -16,9 +16,9 @@ from positional_embeddings.arrays.namespace import (
     device_of,
     drop_none,
     dtype_name,
-    host,
     is_dtype,
     namespace_of,
+    np,
 )
 from positional_embeddings.arrays.values import is_concretely_true
 from positional_embeddings.layers.weights import array_field, weight
@@ -330,34 +330,34 @@ class _Documents(NamedTuple):
     def of(cls, ids: HostArray) -> "_Documents":
         """Return the documents of ids (key, batch)."""
         keys, batch = ids.shape
-        known, index = host.unique(ids.T.reshape(-1), return_inverse=True)
-        numbers = host.repeat(host.arange(batch), keys) * len(known) + index
-        order = host.argsort(numbers, stable=True)
+        known, index = np.unique(ids.T.reshape(-1), return_inverse=True)
+        numbers = np.repeat(np.arange(batch), keys) * len(known) + index
+        order = np.argsort(numbers, stable=True)
         order = order[known[index[order]] >= 0]
-        numbers, begin, counts = host.unique(numbers[order], return_index=True, return_counts=True)
+        numbers, begin, counts = np.unique(numbers[order], return_index=True, return_counts=True)
         firsts, lasts = order[begin] % keys, order[begin + counts - 1] % keys
         return cls(known, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
 
     def reach(self, queries: HostArray, k_len: int) -> Reach:
         """Return which keys are seen by queries, whose documents (query, batch) are given."""
         batch = queries.shape[1] if self.batch == 1 else self.batch
-        queries = host.broadcast_to(queries, (len(queries), batch))
+        queries = np.broadcast_to(queries, (len(queries), batch))
         index, is_known = _look_up(self.ids, queries)
-        numbers = host.arange(batch) % self.batch * len(self.ids) + index
-        seen, has_keys = _look_up(self.numbers, host.unique(numbers[is_known]))
+        numbers = np.arange(batch) % self.batch * len(self.ids) + index
+        seen, has_keys = _look_up(self.numbers, np.unique(numbers[is_known]))
         seen = seen[has_keys]
         firsts, lasts = self.firsts[seen], self.lasts[seen]
         some = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
         # All queries of a sequence see one document, which has no gap.
-        same = host.all(is_known & (numbers == numbers[:1, :])) and host.all(has_keys)
-        if not (seen.size and same and host.all(self.contiguous[seen])):
+        same = np.all(is_known & (numbers == numbers[:1, :])) and np.all(has_keys)
+        if not (seen.size and same and np.all(self.contiguous[seen])):
             return Reach(some, ())
         return Reach(some, clip(int(firsts.max()), int(lasts.min()) + 1, k_len))
 
 
 def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:
     """Return where values are in an ordered array, and whether they are."""
-    at = host.searchsorted(ordered, values)
+    at = np.searchsorted(ordered, values)
     found = at < len(ordered)
     found[found] = ordered[at[found]] == values[found]
     return at, found
@@ -366,7 +366,7 @@ def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArra
 def _listed(name: str, ids: Any) -> HostArray:
     """Return a list of numbers, or of lists of them, as an array."""
     try:
-        array: HostArray = host.asarray(ids, dtype=None if len(ids) else host.int64)
+        array: HostArray = np.asarray(ids, dtype=None if len(ids) else np.int64)
     except ValueError:
         what = "be an array, a list of integers, or a list of such lists of one length"
         raise wrong_value(name, what, shown(ids)) from None

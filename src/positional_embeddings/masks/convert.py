@@ -305,7 +305,7 @@ def to_block_ranges(
     if not isinstance(mask, Mask):
         raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", shown(mask))
     block_size = checks.positive_integer("block_size", block_size)
-    (start, stop), k_len = position_interval(q_len, k_len, offset, namespace.host, "cpu")
+    (start, stop), k_len = position_interval(q_len, k_len, offset, namespace.np, "cpu")
     mask._check((start, stop), k_len)
     firsts = range(start, stop, block_size)
     return [mask.key_ranges(first, min(first + block_size, stop), k_len) for first in firsts]

@@ -30,11 +30,11 @@ from positional_embeddings.arrays.namespace import (
     device_of,
     drop_none,
     dtype_name,
-    host,
     is_host_array,
     is_real_number,
     namespace_of,
     namespace_or_numpy,
+    np,
 )
 from positional_embeddings.arrays.values import on_given_device
 from positional_embeddings.layers.weights import WeightedLayer, part, take_entries
@@ -58,7 +58,7 @@ class Points(NamedTuple):
 
     def in_library(self, table: Any) -> Any:
         """Return an array of the mask in the library of the positions."""
-        if self.xp is host or not is_host_array(table):
+        if self.xp is np or not is_host_array(table):
             return table
         dtype = default_integer(self.xp, self.device)
         most = int(self.xp.iinfo(dtype).max)
@@ -151,7 +151,7 @@ class Mask(WeightedLayer, ABC):
         }
         arrays = {name: pos for name, pos in pair.items() if type(pos) is not int}
         given = self._device_arrays() | arrays
-        xp = namespace_of(**given) if given else host
+        xp = namespace_of(**given) if given else np
         for name, pos in arrays.items():
             checks.integral(name, pos, xp)
         device = device_of(next(iter(given.values()))) if given else "cpu"
@@ -468,9 +468,9 @@ class FunctionMask(Mask):
 
 def frozen_copy(array: Any) -> Any:
     """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
-    if not isinstance(array, host.ndarray):
+    if not isinstance(array, np.ndarray):
         return array
-    return read_only(host.array(array, dtype=host.int64))
+    return read_only(np.array(array, dtype=np.int64))
 
 
 def host_values(array: Any) -> HostArray | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -32,11 +32,11 @@ def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 def unite_arrays(firsts: HostArray, lasts: HostArray) -> Ranges:
     """Return the union of ranges in any order, given by the first and the last position of each."""
-    order = host.argsort(firsts)
-    firsts, lasts = firsts[order], host.maximum.accumulate(lasts[order])
+    order = np.argsort(firsts)
+    firsts, lasts = firsts[order], np.maximum.accumulate(lasts[order])
     apart = firsts[1:] - 1 > lasts[:-1]
-    starts = host.concat([firsts[:1], firsts[1:][apart]])
-    lasts = host.concat([lasts[:-1][apart], lasts[-1:]])
+    starts = np.concat([firsts[:1], firsts[1:][apart]])
+    lasts = np.concat([lasts[:-1][apart], lasts[-1:]])
     return tuple((a, b + 1) for a, b in zip(starts.tolist(), lasts.tolist(), strict=True))
 
 

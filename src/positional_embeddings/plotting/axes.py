@@ -5,7 +5,7 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.namespace import HostArray, host, namespace_of, to_host
+from positional_embeddings.arrays.namespace import HostArray, namespace_of, np, to_host
 
 # Cells along an axis; beyond, each cell is the mean of a block.
 MOST_CELLS = 1000
@@ -57,8 +57,8 @@ def finite_vector(name: str, array: Any, count: int) -> HostArray:
     if tuple(array.shape) != (count,):
         what = f"have shape ({count},), one for each column of `encoding`"
         raise wrong_value(name, what, tuple(array.shape))
-    numbers = to_host(array, xp).astype(host.float64)
-    if not host.all(host.isfinite(numbers)):
+    numbers = to_host(array, xp).astype(np.float64)
+    if not np.all(np.isfinite(numbers)):
         raise wrong_value(name, "hold finite numbers", "one that is not")
     return numbers
 
@@ -68,7 +68,7 @@ def increasing_coordinates(coordinates: Any, count: int) -> HostArray | None:
     if coordinates is None:
         return None
     numbers = finite_vector("coordinates", coordinates, count)
-    falls = host.flatnonzero(host.diff(numbers) <= 0)
+    falls = np.flatnonzero(np.diff(numbers) <= 0)
     if falls.size:
         first = int(falls[0])
         came = f"{float(numbers[first])} and then {float(numbers[first + 1])} at index {first + 1}"
@@ -78,18 +78,18 @@ def increasing_coordinates(coordinates: Any, count: int) -> HostArray | None:
 
 def edges_between(coordinates: HostArray) -> HostArray:
     """Return the edges of cells around coordinates, halfway between neighbours."""
-    edges: HostArray = coordinates[0] + host.asarray([-0.5, 0.5])
+    edges: HostArray = coordinates[0] + np.asarray([-0.5, 0.5])
     if coordinates.size > 1:
         middles = (coordinates[1:] + coordinates[:-1]) / 2
         first, last = 2 * coordinates[0] - middles[0], 2 * coordinates[-1] - middles[-1]
-        edges = host.concat([[first], middles, [last]])
+        edges = np.concat([[first], middles, [last]])
     return edges
 
 
 def block_edges(size: int, coordinates: HostArray | None = None) -> HostArray:
     """Return the edges of blocks of cells around coordinates, which count from 0 if None."""
     (length,) = block_lengths((size,))
-    starts: HostArray = host.asarray([*range(0, size, length), size])
+    starts: HostArray = np.asarray([*range(0, size, length), size])
     return starts - 0.5 if coordinates is None else edges_between(coordinates)[starts]
 
 
@@ -102,10 +102,10 @@ def block_means(table: HostArray, lengths: tuple[int, ...] | None = None) -> Hos
     """Return the mean of each block of a table, in float64; the last ones may be cut short."""
     cells = table
     for axis, length in enumerate(lengths or block_lengths(table.shape)):
-        starts = host.arange(0, table.shape[axis], length)
-        sizes = host.expand_dims(host.diff(starts, append=table.shape[axis]), 1 - axis)
-        with host.errstate(invalid="ignore"):  # infinities of both signs
-            cells = host.add.reduceat(cells, starts, axis, dtype=host.float64) / sizes
+        starts = np.arange(0, table.shape[axis], length)
+        sizes = np.expand_dims(np.diff(starts, append=table.shape[axis]), 1 - axis)
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            cells = np.add.reduceat(cells, starts, axis, dtype=np.float64) / sizes
     return cells
 
 
@@ -119,7 +119,7 @@ def draw_cells(
     if smooth:
         # Matplotlib smooths along both axes or none: a few large cells would fade into another.
         for axis, size in enumerate(cells.shape):
-            cells = host.repeat(cells, max(1, MOST_CELLS // size), axis)
+            cells = np.repeat(cells, max(1, MOST_CELLS // size), axis)
     image = ax.imshow(
         cells,
         extent=(columns[0], right, bottom, rows[0]),
@@ -130,33 +130,33 @@ def draw_cells(
     ax.set(xlim=(columns[0], columns[-1]), ylim=(rows[-1], rows[0]))
     # No colour map has the hatched grey of the background.
     image.set_cmap(image.get_cmap().with_extremes(bad=(0.0, 0.0, 0.0, 0.0)))
-    if host.ma.is_masked(image.get_array()):
+    if np.ma.is_masked(image.get_array()):
         ax.patch.set(facecolor="#d9d9d9", edgecolor="#8c8c8c", hatch="////", linewidth=0)
     return image
 
 
 def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float]:
     """Return rows of one height in place of rows between edges, and where the last one ends."""
-    sizes, height = host.diff(edges), float(edges[1] - edges[0])
+    sizes, height = np.diff(edges), float(edges[1] - edges[0])
     # The last one may be cut short.
-    if host.all(abs(sizes[:-1] - height) <= 1e-6 * height) and sizes[-1] <= (1 + 1e-6) * height:
+    if np.all(abs(sizes[:-1] - height) <= 1e-6 * height) and sizes[-1] <= (1 + 1e-6) * height:
         return cells, float(edges[0]) + height * sizes.size
-    even = host.linspace(edges[0], edges[-1], MOST_CELLS + 1)
+    even = np.linspace(edges[0], edges[-1], MOST_CELLS + 1)
 
     def covered(table: HostArray) -> HostArray:
         """Return the integral over each new row: up to an edge, it is linear in between."""
-        sums = host.cumulative_sum(table * sizes[:, None], axis=0, include_initial=True)
-        columns: HostArray = host.diff([host.interp(even, edges, column) for column in sums.T])
+        sums = np.cumulative_sum(table * sizes[:, None], axis=0, include_initial=True)
+        columns: HostArray = np.diff([np.interp(even, edges, column) for column in sums.T])
         return columns.T
 
-    finite = host.isfinite(cells)
-    total, known = covered(host.where(finite, cells, 0.0)), covered(finite)
-    is_known = known > 0.5 * host.diff(even)[:, None]
-    means = host.where(is_known, total / host.where(is_known, known, 1.0), host.nan)
+    finite = np.isfinite(cells)
+    total, known = covered(np.where(finite, cells, 0.0)), covered(finite)
+    is_known = known > 0.5 * np.diff(even)[:, None]
+    means = np.where(is_known, total / np.where(is_known, known, 1.0), np.nan)
     return means, float(edges[-1])
 
 
 def add_colour_bar(image: Any, label: str, missing: str = "not finite", **options: Any) -> Any:
     """Add a colour bar, which says what is grey."""
-    grey = f" (grey: {missing})" if host.ma.is_masked(image.get_array()) else ""
+    grey = f" (grey: {missing})" if np.ma.is_masked(image.get_array()) else ""
     return image.axes.figure.colorbar(image, ax=image.axes, label=label + grey, **options)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.plotting.axes import axes_to_draw_on
 from positional_embeddings.rotary.rope import RoPE
 
@@ -140,16 +140,16 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
     ax = axes_to_draw_on(ax)
     for number, (label, rope) in enumerate(by_label.items()):
         style = _line_style(number)
-        frequencies = host.abs(rope.inv_freq)
-        still = host.flatnonzero(frequencies == 0)
-        lengths = 2 * pi / host.where(frequencies == 0, host.nan, frequencies)
+        frequencies = np.abs(rope.inv_freq)
+        still = np.flatnonzero(frequencies == 0)
+        lengths = 2 * pi / np.where(frequencies == 0, np.nan, frequencies)
         marker = "." if frequencies.size <= 128 else ""
         ax.plot(lengths, label=label, marker=marker, **style)
         if still.size:
             pairs = "1 pair" if still.size == 1 else f"{still.size} pairs"
             ax.plot(
                 still,
-                host.full(still.size, 0.97),
+                np.full(still.size, 0.97),
                 "^",
                 fillstyle="none",
                 color=style["color"],
@@ -157,10 +157,10 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
                 transform=ax.get_xaxis_transform(),
                 clip_on=False,
             )
-    every = host.concat([host.abs(rope.inv_freq) for rope in by_label.values()])
+    every = np.concat([np.abs(rope.inv_freq) for rope in by_label.values()])
     for number, length in enumerate(sorted({rope.seq_len for rope in by_label.values()})):
         # Away from where most lines cross, and, of two that are near each other, apart.
-        at_left, below = host.mean(every * length > 2 * pi) > 0.5, number == 0
+        at_left, below = np.mean(every * length > 2 * pi) > 0.5, number == 0
         ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)))
         ax.annotate(
             f"context of {length:,}",
@@ -205,15 +205,15 @@ def _scores(rope: RoPE, farthest: int) -> HostArray:
     frequencies, factor = rope.inv_freq, rope.attention_factor**2
     length = -(-(farthest + 1) // _COLUMNS)
     # Even steps may have a whole number of cycles. Multiples of the golden ratio do not.
-    shares = host.arange(_MOST_IN_COLUMN) * _GOLDEN_RATIO % 1
+    shares = np.arange(_MOST_IN_COLUMN) * _GOLDEN_RATIO % 1
     columns = []
     for start in range(0, farthest + 1, length):
         size = min(length, farthest + 1 - start)
         few = size <= _MOST_IN_COLUMN
-        distances = start + (host.arange(size) if few else host.floor(shares * size))
-        scores = factor * host.mean(host.cos(distances[:, None] * frequencies), axis=1)
+        distances = start + (np.arange(size) if few else np.floor(shares * size))
+        scores = factor * np.mean(np.cos(distances[:, None] * frequencies), axis=1)
         columns.append((distances.mean(), scores.mean(), scores.min(), scores.max()))
-    return host.asarray(columns).T  # type: ignore[no-any-return]
+    return np.asarray(columns).T  # type: ignore[no-any-return]
 
 
 def _add_legend(ax: Any) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, HostArray, host
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.plotting import axes
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def plot_similarity(
     if number is None:
         return _draw_pairs(ax, units, at, label)
     name = f"{number}" if at is None else f"{at[number]:.12g}"
-    at = host.arange(count) if at is None else at
+    at = np.arange(count) if at is None else at
     ax.plot(at, units.T @ units[:, number], color="#0072b2", marker="." if count <= 32 else "")
     ax.axvline(at[number], color="#808080", linewidth=0.8, linestyle="--")
     ax.set(xlabel=label, ylabel=f"cosine similarity to {label.partition(' (')[0]} {name}")
@@ -99,17 +99,17 @@ def plot_similarity(
 
 def _unit_vectors(encoding: Any) -> HostArray:
     """Return the columns of an encoding, each divided by its length, in float64."""
-    table = axes.encoding_on_host(encoding).astype(host.float64)
-    largest = host.max(host.abs(table), axis=0)
+    table = axes.encoding_on_host(encoding).astype(np.float64)
+    largest = np.max(np.abs(table), axis=0)
     for wrong, what, came in (
-        (~host.isfinite(largest), "hold finite numbers", "one that is not"),
+        (~np.isfinite(largest), "hold finite numbers", "one that is not"),
         (largest == 0, "have a direction at each position", "zeros only"),
     ):
-        if host.any(wrong):
-            raise wrong_value("encoding", what, f"{came} at position {int(host.argmax(wrong))}")
+        if np.any(wrong):
+            raise wrong_value("encoding", what, f"{came} at position {int(np.argmax(wrong))}")
     # Squares of very large and very small numbers would overflow and vanish.
     table = table / largest
-    return table / host.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
+    return table / np.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
 
 
 def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
@@ -121,12 +121,12 @@ def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
     latitude, longitude = (
         axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )
-    beyond = latitude[host.abs(latitude) > 90]
+    beyond = latitude[np.abs(latitude) > 90]
     if beyond.size:
         what = "be latitudes from -90 to 90 degrees, before longitudes"
         raise wrong_value("coordinates[0]", what, float(beyond[0]))
-    inside = host.abs(longitude) <= 180
-    return latitude, host.where(inside, longitude, (longitude + 180) % 360 - 180)
+    inside = np.abs(longitude) <= 180
+    return latitude, np.where(inside, longitude, (longitude + 180) % 360 - 180)
 
 
 def _draw_pairs(ax: Any, units: HostArray, at: HostArray | None, label: str) -> Any:
@@ -147,12 +147,12 @@ def _draw_map(
     ax: Any, similarity: HostArray, latitude: HostArray, longitude: HostArray, number: int
 ) -> Any:
     """Draw places of a grid as cells, others as dots."""
-    rows, row = host.unique(latitude, return_inverse=True)
-    columns, column = host.unique(longitude, return_inverse=True)
+    rows, row = np.unique(latitude, return_inverse=True)
+    columns, column = np.unique(longitude, return_inverse=True)
     cell = row * columns.size + column
-    is_table = rows.size * columns.size == cell.size == host.unique(cell).size
+    is_table = rows.size * columns.size == cell.size == np.unique(cell).size
     if is_table and min(rows.size, columns.size) > 1:
-        cells = similarity[host.argsort(cell)].reshape(rows.size, columns.size)
+        cells = similarity[np.argsort(cell)].reshape(rows.size, columns.size)
         image = _draw_grid(ax, cells, columns, axes.edges_between(rows))
     else:
         size = min(max(60_000 / similarity.size, 6.0), 120.0)
@@ -171,9 +171,9 @@ def _draw_grid(ax: Any, cells: HostArray, longitude: HostArray, rows: HostArray)
     """Draw the cells of a grid, which begins after the widest gap between its longitudes."""
     once = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
     longitude, cells = longitude[once], cells[:, once]
-    first = int(host.argmax(host.diff(longitude, append=longitude[0] + 360))) + 1
-    columns = axes.edges_between(host.concat([longitude[first:], longitude[:first] + 360]))
-    cells = host.roll(cells, -first, axis=1)
+    first = int(np.argmax(np.diff(longitude, append=longitude[0] + 360))) + 1
+    columns = axes.edges_between(np.concat([longitude[first:], longitude[:first] + 360]))
+    cells = np.roll(cells, -first, axis=1)
     # A grid that reaches over the date line is drawn on both sides.
     for turn in (0, -360, -720):
         if columns[0] + turn < 180 and columns[-1] + turn > -180:

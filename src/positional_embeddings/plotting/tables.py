@@ -12,8 +12,8 @@ from positional_embeddings.arrays.namespace import (
     default_float,
     device_of,
     drop_none,
-    host,
     namespace_of,
+    np,
 )
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.convert import check_lengths_of
@@ -96,7 +96,7 @@ def plot_encoding(
     edges = axes.block_edges(n_positions, at), axes.block_edges(n_features)
     image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r")
     ax.locator_params("both" if at is None else "y", integer=True, min_n_ticks=1)
-    largest = float(host.max(host.abs(cells[host.isfinite(cells)]), initial=0.0)) or 1.0
+    largest = float(np.max(np.abs(cells[np.isfinite(cells)]), initial=0.0)) or 1.0
     image.set_clim(-largest, largest)
     ax.set(xlabel=label, ylabel="feature", aspect="auto")
     _, length = axes.block_lengths(table.shape)
@@ -189,8 +189,8 @@ def plot_mask(
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
     _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
     if max(shape) <= _MOST_BORDERED:
-        ax.set_xticks(host.arange(shape[1] + 1) - 0.5, minor=True)
-        ax.set_yticks(host.arange(shape[0] + 1) - 0.5, minor=True)
+        ax.set_xticks(np.arange(shape[1] + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
         ax.tick_params(which="minor", length=0)
         ax.grid(visible=True, which="minor", color="white", linewidth=0.8)
     handles = [patches.Patch(color=colour, label=label) for label, colour in _COLOURS.items()]
@@ -333,17 +333,17 @@ def plot_attention(
     chosen = _indices(index, given.shape[2:] if axis == 1 else given.shape[:-2])
     table = axes.on_host("weights", given[(..., *chosen) if axis == 1 else (*chosen, ...)])
     wrong = ~((table >= 0) & (table <= 1 + _ROUNDING))
-    if host.any(wrong):
-        query, key = host.argwhere(wrong)[0]
+    if np.any(wrong):
+        query, key = np.argwhere(wrong)[0]
         came = f"{table[query, key]:g} at query {query} and key {key}"
         raise wrong_value("weights", "be from 0 to 1", came)
-    sees_a_key = host.max(table, axis=1, keepdims=True) > 0
-    cells = axes.block_means(host.where(sees_a_key, table, host.nan))
+    sees_a_key = np.max(table, axis=1, keepdims=True) > 0
+    cells = axes.block_means(np.where(sees_a_key, table, np.nan))
     ax = axes.axes_to_draw_on(ax)
 
     from matplotlib.colors import PowerNorm  # noqa: PLC0415 - of the extra "plot"
 
-    largest = float(host.max(cells, where=host.isfinite(cells), initial=0.0)) or 1.0
+    largest = float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
     norm = PowerNorm(1 / 3, vmin=0.0, vmax=largest)
     image = _draw_scores(ax, cells, table.shape, cmap="viridis", norm=norm)
     bar = axes.add_colour_bar(image, "attention weight", "sees no key")
@@ -401,7 +401,7 @@ def _cells_of_mask(
     mask: Mask, lengths: tuple[Any, Any, Any], batch: int
 ) -> tuple[tuple[int, int], HostArray]:
     """Return the numbers of queries and keys, and which share of each block is masked."""
-    (start, stop), k_len = position_interval(*lengths, xp=host, device=None)
+    (start, stop), k_len = position_interval(*lengths, xp=np, device=None)
     shape = (stop - start, k_len)
     blocks = axes.block_lengths(shape)
     of_block = blocks[0] * k_len * (mask._batch() or 1)
@@ -411,7 +411,7 @@ def _cells_of_mask(
         hidden = mask.dense(min(step, stop - first), k_len, offset=first)
         table = axes.on_host("mask", one_mask(hidden, batch, 1)[0])
         cells.append(axes.block_means(table, blocks))
-    return shape, host.concat(cells)
+    return shape, np.concat(cells)
 
 
 def _cells_of_bias(
@@ -419,7 +419,7 @@ def _cells_of_bias(
 ) -> tuple[tuple[int, int], HostArray]:
     """Return the numbers of queries and keys, and the bias of the middle query of each block."""
     own: Any = next(iter(bias._arrays().values()), None)
-    xp, device = (host, None) if own is None else (namespace_of(bias=own), device_of(own))
+    xp, device = (np, None) if own is None else (namespace_of(bias=own), device_of(own))
     (start, stop), k_len = position_interval(*lengths, xp=xp, device=device)
     shape = (stop - start, k_len)
     length, columns = axes.block_lengths(shape)
@@ -432,7 +432,7 @@ def _cells_of_bias(
         dtype = default_float(xp, device)
         band = bias._between(queries, span_of((0, k_len)), dtype, xp, device)[:, :, head]
         cells.append(axes.block_means(axes.on_host("bias", band), (1, columns)))
-    return shape, host.concat(cells)
+    return shape, np.concat(cells)
 
 
 def _draw_scores(ax: Any, cells: HostArray, shape: tuple[int, ...], **options: Any) -> Any:

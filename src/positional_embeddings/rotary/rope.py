@@ -18,7 +18,7 @@ from positional_embeddings.arguments.checks import CheckedLayer, PositionCount, 
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.memory import read_only
-from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, Namespace, host
+from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, Namespace, np
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.kernels.dispatch import check_installed, kernel_for
 from positional_embeddings.rotary.layouts import Layout
@@ -246,7 +246,7 @@ class RoPE(CheckedLayer):
         if out is not None:
             checks.output(out, x)
         kernel = kernel_for(x, out, fused=self.fused)
-        doubled = kernel is None and out is None and not inverse and xp is host
+        doubled = kernel is None and out is None and not inverse and xp is np
         doubled = doubled and use_doubled_tables(x, target.feature, self.rotary_dim, self.layout)
         cos, sin = self._tables.tables_for(request, doubled=doubled)
         if doubled:
@@ -432,7 +432,7 @@ class RoPE(CheckedLayer):
     @property
     def inv_freq(self) -> HostArray:
         """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
-        return read_only(host.asarray(self._tables.frequencies.in_radians(), dtype=host.float64))
+        return read_only(np.asarray(self._tables.frequencies.in_radians(), dtype=np.float64))
 
     @property
     def attention_factor(self) -> float:

@@ -11,7 +11,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, host
+from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,
@@ -218,7 +218,7 @@ def use_doubled_tables(x: Any, axis: int, rotary_dim: int | None, layout: str) -
     """Tell whether doubled tables rotate a NumPy array fastest, if no kernel does."""
     if layout != "half" or rotary_dim not in (None, x.shape[axis]):
         return False
-    return 0 < x.size <= _MAX_DOUBLED and x.dtype in (host.float32, host.float64)
+    return 0 < x.size <= _MAX_DOUBLED and x.dtype in (np.float32, np.float64)
 
 
 def rotate_with_doubled(x: ArrayT, cos: Any, sin: Any, axis: int, xp: Namespace) -> ArrayT:

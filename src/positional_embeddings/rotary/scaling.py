@@ -20,7 +20,7 @@ from positional_embeddings.arguments.checks import (
     PositiveNumber,
 )
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host, host_constant
+from positional_embeddings.arrays.namespace import HostArray, host_constant, np
 
 Scaled = tuple[HostArray, float]
 
@@ -152,8 +152,8 @@ def _enlarged_base(base: float, factor: float, dim: int) -> float:
     """Return the base that divides the lowest frequency by a factor."""
     if dim <= 2:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
-    with host.errstate(over="ignore", under="ignore"):
-        enlarged = float(base * host.float64(factor) ** (dim / (dim - 2)))
+    with np.errstate(over="ignore", under="ignore"):
+        enlarged = float(base * np.float64(factor) ** (dim / (dim - 2)))
     if not 0 < enlarged < inf:
         raise wrong_value("factor", f"keep `base` = {base} a finite number above 0", factor)
     return enlarged
@@ -194,7 +194,7 @@ class ProportionalScaling(CheckedLayer):
         """Return frequencies (dim / 2,) and the attention factor 1."""
         frequencies = _unscaled(dim, base, seq_len) / self.factor
         count = int(self.partial_rotary_factor * dim // 2)
-        return host.where(host.arange(dim // 2) < count, frequencies, 0.0), 1.0
+        return np.where(np.arange(dim // 2) < count, frequencies, 0.0), 1.0
 
 
 @dataclass(frozen=True)
@@ -250,8 +250,8 @@ class YaRNScaling(CheckedLayer):
         low, high = max(low, 0), min(high, dim - 1)
         if low == high:
             high += 0.001
-        index = host.arange(dim // 2, dtype=host.float64)
-        divided = host.clip((index - low) / (high - low), 0, 1)
+        index = np.arange(dim // 2, dtype=np.float64)
+        divided = np.clip((index - low) / (high - low), 0, 1)
         return kept / self.factor * divided + kept * (1 - divided), self._attention_factor()
 
     def _index(self, cycles: float, dim: int, base: float) -> float:
@@ -314,9 +314,9 @@ class Llama3Scaling(CheckedLayer):
         cycles = self.original_max_position * frequencies / (2 * math.pi)
         between = self.high_freq_factor - self.low_freq_factor
         if between == 0:
-            kept = host.where(cycles >= self.low_freq_factor, 1.0, 0.0)
+            kept = np.where(cycles >= self.low_freq_factor, 1.0, 0.0)
         else:
-            kept = host.clip((cycles - self.low_freq_factor) / between, 0, 1)
+            kept = np.clip((cycles - self.low_freq_factor) / between, 0, 1)
         return frequencies * kept + frequencies / self.factor * (1 - kept), 1.0
 
 
@@ -358,7 +358,7 @@ class LongRoPEScaling(CheckedLayer):
         """Return frequencies (dim / 2,) and the attention factor."""
         frequencies = _unscaled(dim, base, seq_len)
         name = "long_factor" if seq_len > self.original_max_position else "short_factor"
-        divisors = host.asarray(getattr(self, name), dtype=host.float64)
+        divisors = np.asarray(getattr(self, name), dtype=np.float64)
         if len(divisors) != dim // 2:
             raise wrong_value(name, f"have {dim // 2} numbers, half of `dim`", len(divisors))
         return frequencies / divisors, self._attention_factor(seq_len)
@@ -404,7 +404,7 @@ def scaled_frequencies(
 def _scaled_frequencies(
     name: str, options: tuple[Any, ...], dim: int, base: float, seq_len: int
 ) -> tuple[list[float], float]:
-    with host.errstate(over="ignore", invalid="ignore"):  # an error below
+    with np.errstate(over="ignore", invalid="ignore"):  # an error below
         scaled = SCALINGS[name](*options)(dim, base, seq_len)
     return checked_scaling(scaled, dim)
 

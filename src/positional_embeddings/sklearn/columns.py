@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.encodings.dates import (
     days_of,
     holds_dates,
@@ -31,7 +31,7 @@ class Column(NamedTuple):
 def as_table(x: Any) -> Any:
     """Return dates along one axis as a table of one column, anything else as it came."""
     if isinstance(x, list | tuple) and any(map(_has_date, x)):
-        x = host.asarray(x, dtype=object)
+        x = np.asarray(x, dtype=object)
     if len(getattr(x, "shape", ())) != 1 or not holds_dates(x):
         return x
     if hasattr(x, "to_frame"):  # a series, or an index of pandas, which would be its own index
@@ -46,10 +46,10 @@ def _has_date(row: Any) -> bool:
 def check_no_text(x: Any) -> None:
     """Check that no column of a table holds text that is no number, such as dates."""
     if isinstance(x, list | tuple):
-        x = host.asarray(x, dtype=object)
+        x = np.asarray(x, dtype=object)
     if hasattr(x, "columns"):
         columns = {f"X[{name!r}]": column_of(x, j) for j, name in enumerate(x.columns)}
-    elif isinstance(x, host.ndarray) and x.ndim == 2:
+    elif isinstance(x, np.ndarray) and x.ndim == 2:
         columns = {f"X[:, {j}]": x[:, j] for j in range(x.shape[1])}
     else:
         columns = {"X": x} if len(getattr(x, "shape", ())) == 1 else {}
@@ -72,7 +72,7 @@ def _is_number(text: str) -> bool:
 
 def columns_of_dates(table: Any) -> list[bool]:
     """Tell which columns of a table hold dates; an array of numbers is not read."""
-    may_hold_times = isinstance(table, host.ndarray) and table.dtype.kind in "mMO"
+    may_hold_times = isinstance(table, np.ndarray) and table.dtype.kind in "mMO"
     if not (is_frame(table) or may_hold_times) or len(table.shape) != 2:
         return []
     return [holds_dates(column_of(table, j)) for j in range(table.shape[1])]
@@ -138,14 +138,14 @@ def with_days(x: Any) -> tuple[Any, list[Column]]:
         name, column = f"X[{names[j]!r}]", column_of(table, j)
         if is_date_column or holds_spans(column):
             days[j] = days_of(name, column)
-        if is_date_column and host.isnan(days[j]).any():
+        if is_date_column and np.isnan(days[j]).any():
             raise wrong_value(name, "have no missing times", "NaT")
         columns.append(Column(names[j], j in days, zone_of(column) if is_date_column else None))
     if not days:
         return table, []
-    if isinstance(table, host.ndarray):
+    if isinstance(table, np.ndarray):
         numbers = [days.get(j, table[:, j]) for j in range(len(columns))]
-        return host.stack([n.astype(host.float64) for n in numbers], axis=1), columns
+        return np.stack([n.astype(np.float64) for n in numbers], axis=1), columns
     return with_columns(table, days), columns
 
 

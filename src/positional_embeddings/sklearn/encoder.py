@@ -15,8 +15,8 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     HostArray,
     device_of,
-    host,
     namespace_of,
+    np,
     widest_float,
 )
 from positional_embeddings.encodings.dates import Times, holds_spans, times_of
@@ -234,7 +234,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             is left out if there is only one.
         """
         check_is_fitted(self)
-        names: HostArray = host.asarray(
+        names: HostArray = np.asarray(
             self._features.names(_check_feature_names_in(self, input_features)), dtype=object
         )
         return names
@@ -297,7 +297,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _times_of(self, column: Any, name: str, zone: Any) -> Times:
         name = f"X[{name!r}]"
         times = times_of(name, column, zone)
-        if self.missing == "error" and host.isnat(times.wall).any():
+        if self.missing == "error" and np.isnat(times.wall).any():
             raise wrong_value(name, "have no missing times", "NaT")
         if zone is not None and times.zone is None:
             hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
@@ -306,7 +306,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return times
 
     def _numbers_of(self, column: Any, name: str) -> Any:
-        options = {"dtype": [host.float64, host.float32], "ensure_all_finite": self._finite()}
+        options = {"dtype": [np.float64, np.float32], "ensure_all_finite": self._finite()}
         input_name = f"X in column {name!r}"
         return check_array(
             column, ensure_2d=False, input_name=input_name, estimator=self, **options
@@ -344,7 +344,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 def _floats_of(table: Any) -> list[Any]:
     """Return the dtypes to compute in: those of the library and device that scikit-learn keeps."""
     if not (get_config()["array_api_dispatch"] and is_array_api_obj(table)):
-        return [host.float64, host.float32]
+        return [np.float64, np.float32]
     xp = namespace_of(X=table)
     wide = widest_float(xp, device_of(table))
     return [wide] if wide == xp.float32 else [wide, xp.float32]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.sklearn.columns import (
     Column,
     check_times,
@@ -46,18 +46,18 @@ class KnownGaps:
     """A column along one coordinate, its gaps filled as hidden ones were filled best."""
 
     def __init__(self, places: HostArray, y: HostArray, wanted: HostArray, *, days: bool) -> None:
-        self._x, at, counts = host.unique(places[:, 0], return_inverse=True, return_counts=True)
+        self._x, at, counts = np.unique(places[:, 0], return_inverse=True, return_counts=True)
         # A level apart, so that no season is lost in its rounding, and numbers with normal squares.
         self._level = y.mean()
         self._unit = abs(y - self._level).max() or 1.0
-        self._y = host.bincount(at, (y - self._level) / self._unit) / counts
+        self._y = np.bincount(at, (y - self._level) / self._unit) / counts
         self._season = _find_season(self._x, self._y, _CALENDAR if days else ())
         found = self._find_gaps(wanted[:, 0])
         self._learned = {octave: self._learn(length) for octave, length, _ in found}
 
     def predict(self, places: HostArray, *, return_std: bool = False) -> Any:
         """Return the mean, and the standard deviation of a measurement if asked for."""
-        x, (mean, std) = places[:, 0], host.zeros((2, places.shape[0]))
+        x, (mean, std) = places[:, 0], np.zeros((2, places.shape[0]))
         outside = ~self._is_between(x)
         if outside.any():
             season, _ = _fit_season(self._season, self._x, self._y)
@@ -67,7 +67,7 @@ class KnownGaps:
         for octave, length, at in self._find_gaps(x):
             weights, variances = self._learned.get(octave) or self._learn(length)
             mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
-            std[at] = host.sqrt(_inside(self._x, x[at]) @ variances)
+            std[at] = np.sqrt(_inside(self._x, x[at]) @ variances)
         mean = self._level + self._unit * mean
         return (mean, self._unit * std) if return_std else mean
 
@@ -77,14 +77,14 @@ class KnownGaps:
 
     def _find_gaps(self, x: HostArray) -> Iterator[tuple[int, float, HostArray]]:
         """Return octaves of lengths of gaps, their median, and which places are in them."""
-        between = host.flatnonzero(self._is_between(x))
-        right = host.searchsorted(self._x, x[between], side="right")
+        between = np.flatnonzero(self._is_between(x))
+        right = np.searchsorted(self._x, x[between], side="right")
         longest = (self._x[-1] - self._x[0]) / 2
-        lengths = host.minimum(self._x[right] - self._x[right - 1], longest)
-        octaves = host.round(host.log2(lengths)).astype(int)
-        for octave in host.unique(octaves):
+        lengths = np.minimum(self._x[right] - self._x[right - 1], longest)
+        octaves = np.round(np.log2(lengths)).astype(int)
+        for octave in np.unique(octaves):
             at = octaves == octave
-            yield int(octave), float(host.median(lengths[at])), between[at]
+            yield int(octave), float(np.median(lengths[at])), between[at]
 
     def _candidates(self, length: float, at: HostArray, hidden: Any = None) -> HostArray:
         """Return what each candidate says in gaps, or at hidden samples, (candidates, places)."""
@@ -92,31 +92,31 @@ class KnownGaps:
         x, y = self._x[seen], self._y[seen]
         season, _ = _fit_season(self._season, x, y)
         rest = self._y - season(self._x)
-        found = [season(at) + host.interp(at, x, rest[seen])]
+        found = [season(at) + np.interp(at, x, rest[seen])]
         for width in _WIDTHS:
             model, places = AttentionRegressor(length_scale=width * length), self._x[:, None]
             if hidden is None:
                 smooth = model.fit(places, rest).predict(at[:, None])
             else:  # each window by itself
-                goes_on = hidden & host.roll(hidden, 1)
-                first = host.where(goes_on, 0, host.arange(hidden.size))
-                model.fit(places, rest, groups=host.maximum.accumulate(first))
+                goes_on = hidden & np.roll(hidden, 1)
+                first = np.where(goes_on, 0, np.arange(hidden.size))
+                model.fit(places, rest, groups=np.maximum.accumulate(first))
                 smooth = model.predict_left_out()[hidden]
             found.append(season(at) + smooth)
-        stacked: HostArray = host.stack([host.interp(at, x, y), season(at), *found])
+        stacked: HostArray = np.stack([np.interp(at, x, y), season(at), *found])
         return stacked
 
     def _learn(self, length: float) -> tuple[HostArray, HostArray]:
         """Return weights of candidates, and variances at edges and inside, by hidden windows."""
         windows = _hide_windows(self._x, length)
         if not windows:
-            return host.ones(1), host.full(2, nan)
+            return np.ones(1), np.full(2, nan)
         found = [self._candidates(length, self._x[h], h) - self._y[h] for h in windows]
-        errors = host.concatenate(found, axis=1).T
-        count = sum(int((h & ~host.roll(h, 1)).sum()) for h in windows)
+        errors = np.concatenate(found, axis=1).T
+        count = sum(int((h & ~np.roll(h, 1)).sum()) for h in windows)
         weights = _convex(errors, count)
-        inside = host.concatenate([_inside(self._x[~h], self._x[h]) for h in windows])
-        freedom = max(count - int(host.count_nonzero(weights)), 1)
+        inside = np.concatenate([_inside(self._x[~h], self._x[h]) for h in windows])
+        freedom = max(count - int(np.count_nonzero(weights)), 1)
         return weights, nnls(inside, count / freedom * (errors @ weights) ** 2)[0]
 
 
@@ -126,20 +126,20 @@ def _convex(errors: HostArray, windows: int) -> HostArray:
     Few windows show little: the squared weights of all but the first candidate cost its mean
     squared error in a window. Weights of sum s cost s**2 times as much as weights of sum 1.
     """
-    cost = host.linalg.norm(errors[:, 0]) / windows**0.5
-    rows = host.concatenate([errors, cost * host.eye(errors.shape[1])[1:]])
-    size = host.linalg.norm(rows) or 1.0
-    rows = host.concatenate([rows / size, host.ones((1, errors.shape[1]))])
-    weights: HostArray = nnls(rows, host.eye(rows.shape[0])[-1])[0]
+    cost = np.linalg.norm(errors[:, 0]) / windows**0.5
+    rows = np.concatenate([errors, cost * np.eye(errors.shape[1])[1:]])
+    size = np.linalg.norm(rows) or 1.0
+    rows = np.concatenate([rows / size, np.ones((1, errors.shape[1]))])
+    weights: HostArray = nnls(rows, np.eye(rows.shape[0])[-1])[0]
     weights /= weights.sum()
     return weights
 
 
 def _inside(x: HostArray, at: HostArray) -> HostArray:
     """Return 1, and how far inside gaps places are, as the variance of a random walk grows."""
-    right = host.searchsorted(x, at, side="right")
+    right = np.searchsorted(x, at, side="right")
     part = (at - x[right - 1]) / (x[right] - x[right - 1])
-    inside: HostArray = host.stack([host.ones_like(at), part * (1 - part)], axis=1)
+    inside: HostArray = np.stack([np.ones_like(at), part * (1 - part)], axis=1)
     return inside
 
 
@@ -147,19 +147,19 @@ def _hide_windows(x: HostArray, length: float) -> list[HostArray]:
     """Return which samples are hidden, in windows as long as a gap, some windows at once."""
     if x.size < 3:
         return []
-    starts = host.arange(1, x.size - 1)
-    stops = host.searchsorted(x, x[starts - 1] + length * (1 - _ROUNDED))
-    stops = host.clip(stops, starts + 1, x.size - 1)
+    starts = np.arange(1, x.size - 1)
+    stops = np.searchsorted(x, x[starts - 1] + length * (1 - _ROUNDED))
+    stops = np.clip(stops, starts + 1, x.size - 1)
     true = x[stops] - x[starts - 1]
     long = true >= length * (1 - _ROUNDED)
-    fits = host.flatnonzero(long & (true <= 1.5 * true[long].min()))
-    samples = host.mean(stops[fits] - starts[fits])
+    fits = np.flatnonzero(long & (true <= 1.5 * true[long].min()))
+    samples = np.mean(stops[fits] - starts[fits])
     count = min(fits.size, max(_WINDOWS, ceil(_HIDDEN / samples)))
-    drawn = host.sort(host.random.default_rng(0).choice(fits, count, replace=False))
+    drawn = np.sort(np.random.default_rng(0).choice(fits, count, replace=False))
     rounds = min(count, ceil(count * samples / (_AT_ONCE * x.size)))
     windows = []
     for first in range(rounds):
-        hidden, last = host.zeros(x.size, dtype=bool), 0
+        hidden, last = np.zeros(x.size, dtype=bool), 0
         for i in drawn[first::rounds]:
             if starts[i] > last:  # its left neighbour is seen
                 hidden[starts[i] : stops[i]], last = True, stops[i]
@@ -175,15 +175,15 @@ def _fit_season(season: Sequence[float], x: HostArray, y: HostArray) -> tuple[An
     origin, span = x[0], (x[-1] - x[0]) or 1.0
 
     def waves(at: HostArray) -> HostArray:
-        found: HostArray = host.exp(2j * pi * host.outer(at - origin, season)).view(host.float64)
+        found: HostArray = np.exp(2j * pi * np.outer(at - origin, season)).view(np.float64)
         return found
 
-    knots = host.linspace(0, 1, max(1, min(_LINES, x.size // _SAMPLES_OF_LINE)), endpoint=False)
-    lines = host.maximum((x[:, None] - origin) / span - knots, 0.0)
-    design = host.concatenate([waves(x), host.ones((x.size, 1)), lines], axis=1)
-    found = host.linalg.lstsq(design, y)[0]
+    knots = np.linspace(0, 1, max(1, min(_LINES, x.size // _SAMPLES_OF_LINE)), endpoint=False)
+    lines = np.maximum((x[:, None] - origin) / span - knots, 0.0)
+    design = np.concatenate([waves(x), np.ones((x.size, 1)), lines], axis=1)
+    found = np.linalg.lstsq(design, y)[0]
     sizes = found[: 2 * len(season)]
-    line = host.polynomial.Polynomial.fit(x, y - waves(x) @ sizes, int(x.size > 2))
+    line = np.polynomial.Polynomial.fit(x, y - waves(x) @ sizes, int(x.size > 2))
     return lambda at: waves(at) @ sizes + line(at), y - design @ found
 
 
@@ -204,13 +204,13 @@ def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[
     if x.size < 3:
         return season
     span = float(x[-1] - x[0])
-    step = max(float(host.median(host.diff(x))), span / (4 * x.size))
+    step = max(float(np.median(np.diff(x))), span / (4 * x.size))
     lowest, highest = _CYCLES / span, 0.5 / step
     left, least = _fit_season(season, x, y)[1], _ROUNDED**2 * float(y @ y)
     for _ in range(_PERIODS):
-        grid = host.bincount(host.round((x - x[0]) / step).astype(int), left)
-        frequencies = host.fft.rfftfreq(_OVERSAMPLING * grid.size, step)
-        power = host.abs(host.fft.rfft(grid, _OVERSAMPLING * grid.size)) * (frequencies >= lowest)
+        grid = np.bincount(np.round((x - x[0]) / step).astype(int), left)
+        frequencies = np.fft.rfftfreq(_OVERSAMPLING * grid.size, step)
+        power = np.abs(np.fft.rfft(grid, _OVERSAMPLING * grid.size)) * (frequencies >= lowest)
         peak = float(frequencies[power.argmax()])
         # The frequency of a peak is found, too, which counts as three (Djuric 1996).
         bases = [(peak, 3), *((1 / period, 0) for period in calendar)]
@@ -334,7 +334,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if j in at or j in self._texts:
                 self.estimators_.append(None)
                 continue
-            seen = ~host.isnan(values[:, j])
+            seen = ~np.isnan(values[:, j])
             if not seen.any():
                 name = getattr(self, "feature_names_in_", [f"x{i}" for i in range(j + 1)])[j]
                 raise wrong_value("X", "have a measurement in each column", f"none in {name}")
@@ -391,7 +391,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             If the estimator does not predict standard deviations.
         """
         values, gaps = self._gaps(_as_frame(X))
-        std: HostArray = host.zeros_like(values)
+        std: HostArray = np.zeros_like(values)
         for j, (estimator, gap, places) in gaps.items():
             if "return_std" not in signature(estimator.predict).parameters:
                 what = "predict standard deviations, as by predict(X, return_std=True)"
@@ -403,22 +403,22 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """Return a table as numbers; and what fills each column with gaps, and where they are."""
         check_is_fitted(self)
         values, places, _ = self._read(X, reset=False)
-        gaps = host.isnan(values)
+        gaps = np.isnan(values)
         found = {
             j: (estimator, gaps[:, j], places[gaps[:, j], :])
             for j, estimator in enumerate(self.estimators_)
             if estimator is not None and gaps[:, j].any()
         }
-        return host.array(values), found
+        return np.array(values), found
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""
         table, at = X, []
         if self._texts and is_frame(X):
             table = with_columns(
-                X, {j: host.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]}
+                X, {j: np.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]}
             )
-        dtypes = [host.float64, host.float32]
+        dtypes = [np.float64, np.float32]
         values: HostArray = validate_data(
             self,
             self._with_days("X", table),
@@ -428,13 +428,13 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )
         if self.positions is None:
             _check_order(X)
-            places = host.arange(values.shape[0], dtype=host.float64)[:, None]
+            places = np.arange(values.shape[0], dtype=np.float64)[:, None]
         elif isinstance(self.positions, str) and self.positions == "index":
             places = self._index(X)
         else:
             at = self._positions_at(values.shape[1])
-            places = values[:, at].astype(host.float64)
-        if host.isnan(places).any():
+            places = values[:, at].astype(np.float64)
+        if np.isnan(places).any():
             raise wrong_value("positions", "have no gaps", "NaN among them")
         return values, places, at
 
@@ -448,7 +448,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         rows = self._with_days("X.index", X.index.to_frame())
         if rows.iloc[:, 0].dtype.kind not in "biuf":
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
-        places: HostArray = check_array(rows, dtype=host.float64, input_name="X.index")
+        places: HostArray = check_array(rows, dtype=np.float64, input_name="X.index")
         return places
 
     def _with_days(self, name: str, table: Any) -> Any:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host, is_real_number
+from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
 from positional_embeddings.encodings.calendar import DAY, cycles_of, is_timedelta, length_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding
 from positional_embeddings.encodings.spans import listed, order_of_places, span_of
@@ -69,12 +69,12 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
         """
         scores = sum(f._score(s, widening) for f, s in zip(self._factors(), squared))  # noqa: B905
         # Exponentials that underflow, and products of small numbers, take many times as long.
-        weights: HostArray = host.exp(host.maximum(scores, _LEAST_SCORE))
+        weights: HostArray = np.exp(np.maximum(scores, _LEAST_SCORE))
         return weights
 
     def _encode(self, x: HostArray) -> HostArray:
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
-        coordinates: HostArray = host.concatenate([f._encode(x) for f in self._factors()])
+        coordinates: HostArray = np.concatenate([f._encode(x) for f in self._factors()])
         return coordinates
 
 
@@ -228,9 +228,9 @@ class MaternKernel(_Radial):
         super()._resolve_scale(own)
 
     def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
-        a = host.sqrt(host.maximum(squared, 0.0) * (2 * self.nu / widening))
+        a = np.sqrt(np.maximum(squared, 0.0) * (2 * self.nu / widening))
         factor = {0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self.nu]
-        score: HostArray = host.log1p(factor) - a
+        score: HostArray = np.log1p(factor) - a
         return score
 
     def _reach(self, nothing: float) -> float:
@@ -253,9 +253,9 @@ class CompactKernel(_Radial):
         return [scale / _WIDTHS for scale in super()._scales(n_columns)]
 
     def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
-        r = host.sqrt(host.maximum(squared, 0.0) / widening) / _WIDTHS
-        weight = host.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
-        score: HostArray = host.log(weight, out=host.full_like(weight, -inf), where=weight > 0)
+        r = np.sqrt(np.maximum(squared, 0.0) / widening) / _WIDTHS
+        weight = np.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
+        score: HostArray = np.log(weight, out=np.full_like(weight, -inf), where=weight > 0)
         return score
 
     def _reach(self, nothing: float) -> float:  # noqa: ARG002 - all weights are 0 there
@@ -267,10 +267,10 @@ def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> list[flo
 
     A range of quartiles that is smaller counts, so that a sample far from all others does not.
     """
-    mean = host.average(x, axis=1, weights=weight, keepdims=True)
-    deviations = host.sqrt(host.average((x - mean) ** 2, axis=1, weights=weight))
-    low, high = host.quantile(x, [0.25, 0.75], axis=1)
-    deviations = host.minimum(deviations, host.where(high > low, high - low, inf))
+    mean = np.average(x, axis=1, weights=weight, keepdims=True)
+    deviations = np.sqrt(np.average((x - mean) ** 2, axis=1, weights=weight))
+    low, high = np.quantile(x, [0.25, 0.75], axis=1)
+    deviations = np.minimum(deviations, np.where(high > low, high - low, inf))
     count = weight.sum() ** 2 / (weight**2).sum()
     scales: list[float] = (count ** (-1 / (dimensions + 4)) * deviations).tolist()
     return scales
@@ -457,17 +457,17 @@ class SumKernel(_Pair):
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
     """Return days since 1970-01-01 UTC as times on the clock of a zone."""
-    utc: HostArray = host.round(days * 86400e6).astype("datetime64[us]")
+    utc: HostArray = np.round(days * 86400e6).astype("datetime64[us]")
     if zone is None:
         return utc
-    steps, at = host.unique(days * 86400 // _CLOCK_STEP, return_inverse=True)
+    steps, at = np.unique(days * 86400 // _CLOCK_STEP, return_inverse=True)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     try:
         clocks = [(epoch + timedelta(seconds=_CLOCK_STEP * s)).astimezone(zone) for s in steps]
     except OverflowError:
         what = "keep the times of `X` within the years 1 to 9999"
         raise wrong_value("time_zone", what, shown(zone)) from None
-    offsets = host.asarray([clock.utcoffset() for clock in clocks], dtype="timedelta64[us]")
+    offsets = np.asarray([clock.utcoffset() for clock in clocks], dtype="timedelta64[us]")
     utc += offsets[at].reshape(days.shape)
     return utc
 

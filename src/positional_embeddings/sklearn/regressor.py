@@ -16,9 +16,9 @@ from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wr
 from positional_embeddings.arrays.namespace import (
     HostArray,
     device_of,
-    host,
     is_real_floating,
     namespace_of,
+    np,
     to_host,
     widest_float,
 )
@@ -262,7 +262,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
         """Return which samples are left out with each sample."""
         x, repeats, labels, radius = folded.samples.x, folded.samples.repeats, folded.group, 0.0
-        left = host.zeros_like(repeats)
+        left = np.zeros_like(repeats)
         if self.leave_out is not None and labels is not None:
             raise wrong_value(
                 "leave_out", "be None where `groups` are given", shown(self.leave_out)
@@ -271,7 +271,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
             labels = x[is_time] if any(is_time) else x
         elif labels is None:  # one measurement is left out, and the others at its place stay
-            labels, left = host.arange(x.shape[1])[None, :], 1 - 1 / repeats
+            labels, left = np.arange(x.shape[1])[None, :], 1 - 1 / repeats
         return Hidden(labels, labels, radius, left)
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
@@ -374,7 +374,7 @@ def _columns_of(name: str, array: Any) -> HostArray:
     rows = to_host(array, namespace_of(array=array))
     if rows.dtype.kind not in "biuf":
         raise wrong_type(name, "hold numbers", str(rows.dtype))
-    rows = rows.astype(host.float64, copy=False)
+    rows = rows.astype(np.float64, copy=False)
     if abs(rows).max() > _LARGEST:
         raise wrong_value(name, f"be within {_LARGEST} of 0", f"{rows.max()} or beyond")
     return rows.reshape(rows.shape[0], -1).T
@@ -383,23 +383,23 @@ def _columns_of(name: str, array: Any) -> HostArray:
 def _checked_weight(weight: HostArray, n: int) -> HostArray:
     if weight.dtype.kind not in "biuf":
         raise wrong_type("sample_weight", "hold numbers", str(weight.dtype))
-    weight = weight.astype(host.float64)
+    weight = weight.astype(np.float64)
     if weight.shape != (n,):
         what = f"have one number for each of {n} samples"
         raise wrong_value("sample_weight", what, f"shape {weight.shape}")
-    wrong = ~(weight >= 0) | host.isinf(weight)
+    wrong = ~(weight >= 0) | np.isinf(weight)
     if wrong.any():
         came = f"{float(weight[wrong][0])!r} among them"
         raise wrong_value("sample_weight", "be finite and zero or more", came)
     if not weight.any():
         raise wrong_value("sample_weight", "have a weight above zero", "all zero")
-    checked: HostArray = host.where(weight > 0, host.maximum(weight / weight.max(), _LIGHTEST), 0)
+    checked: HostArray = np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
     return checked
 
 
 def _checked_labels(groups: Any, n: int) -> HostArray:
     """Return a number for each label of groups."""
-    labels = host.asarray(groups)
+    labels = np.asarray(groups)
     if labels.shape != (n,):
         raise wrong_value(
             "groups", f"have a label for each of {n} samples", f"shape {labels.shape}"
@@ -407,7 +407,7 @@ def _checked_labels(groups: Any, n: int) -> HostArray:
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
     try:
-        codes: HostArray = host.unique(labels, return_inverse=True)[1]
+        codes: HostArray = np.unique(labels, return_inverse=True)[1]
     except TypeError:
         raise wrong_type("groups", "have labels of one type", "several types") from None
     if not codes.any():
@@ -428,28 +428,28 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
     """Return the mean, weight and variance of the samples at each place."""
     x, y = _columns_of("X", X), _columns_of("y", y)
     columns, n = x.shape
-    weight, rows = host.ones(n), x
+    weight, rows = np.ones(n), x
     if sample_weight is not None:
         xp = namespace_of(X=X)
         weight = _checked_weight(to_host(xp.asarray(sample_weight, device=device_of(X)), xp), n)
     if groups is not None:
-        rows = host.concatenate([x, _checked_labels(groups, n)[None]])
-    kept = host.flatnonzero(weight)
-    order = host.lexsort(rows[:, kept])
+        rows = np.concatenate([x, _checked_labels(groups, n)[None]])
+    kept = np.flatnonzero(weight)
+    order = np.lexsort(rows[:, kept])
     rows, y, weight = (a[..., kept[order]] for a in (rows, y, weight))
-    is_new = host.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
-    at, starts = host.cumsum(is_new) - 1, host.flatnonzero(is_new)
-    total = host.add.reduceat(weight, starts)
-    mean = host.add.reduceat(weight * y, starts, axis=1) / total
+    is_new = np.concatenate([[True], (rows[:, 1:] != rows[:, :-1]).any(axis=0)])
+    at, starts = np.cumsum(is_new) - 1, np.flatnonzero(is_new)
+    total = np.add.reduceat(weight, starts)
+    mean = np.add.reduceat(weight * y, starts, axis=1) / total
     deviation = y - mean[:, at]
-    within = host.add.reduceat(weight * deviation**2, starts, axis=1) / total
+    within = np.add.reduceat(weight * deviation**2, starts, axis=1) / total
     # Measurements that agree exactly count as one, as a weight of 2 does.
-    least, most = (f.reduceat(y, starts, axis=1) for f in (host.minimum, host.maximum))
-    equal = total**2 / host.add.reduceat(weight**2, starts)
-    repeats = host.where((least < most).any(axis=0), equal, 1.0)
+    least, most = (f.reduceat(y, starts, axis=1) for f in (np.minimum, np.maximum))
+    equal = total**2 / np.add.reduceat(weight**2, starts)
+    repeats = np.where((least < most).any(axis=0), equal, 1.0)
     group = None if groups is None else rows[columns:, starts]
     samples = Samples(rows[:columns, starts], mean, total, within, repeats)
-    back = host.argsort(order)
+    back = np.argsort(order)
     return _Folded(samples, group, at[back], deviation[:, back])
 
 
@@ -457,14 +457,14 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
 
 
 def _weighted_mean(values: HostArray, weight: HostArray) -> HostArray:
-    mean: HostArray = host.average(values, axis=-1, weights=weight, keepdims=True)
+    mean: HostArray = np.average(values, axis=-1, weights=weight, keepdims=True)
     return mean
 
 
 def _drawn(n: int, most: int) -> HostArray:
     """Return all indices, or some drawn at random: steps would be in phase with periods."""
-    rng = host.random.default_rng(0)
-    drawn: HostArray = host.sort(rng.choice(n, min(n, most), replace=False))
+    rng = np.random.default_rng(0)
+    drawn: HostArray = np.sort(rng.choice(n, min(n, most), replace=False))
     return drawn
 
 
@@ -476,7 +476,7 @@ class _Sum:
         self._n = samples.x.shape[1]
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
-        twins = host.maximum(samples.repeats - 1, 1.0)
+        twins = np.maximum(samples.repeats - 1, 1.0)
         self.of_twins = hidden.left * samples.weight / samples.weight.max() / twins
         kernels = self._kernels = kernel._terms()
         widths = [[w for f in k._factors() for w in _begin(f, samples)] for k in kernels]
@@ -487,8 +487,8 @@ class _Sum:
         y = samples.y - self._level
         self._spread = _weighted_mean(y**2 + samples.within, samples.weight)
         # Targets count alike, whatever their units.
-        self._unit = host.where(self._spread > 0, self._spread, 1.0)
-        self._offsets = [host.zeros_like(self._level) for _ in kernels]
+        self._unit = np.where(self._spread > 0, self._spread, 1.0)
+        self._offsets = [np.zeros_like(self._level) for _ in kernels]
         self._targets = [y] * len(kernels)
         self._backfit()
         if any(widths) and self._n > 1:
@@ -510,7 +510,7 @@ class _Sum:
         if len(self._terms) == 1:
             return
         y = self.samples.y - self._level
-        fitted = host.zeros((len(self._terms), *y.shape))
+        fitted = np.zeros((len(self._terms), *y.shape))
         limit = self._options.tol * self._spread.max() ** 0.5
         for rounds in range(1, self._options.max_iter + 1):
             self.rounds, before = rounds, fitted.copy()
@@ -530,12 +530,12 @@ class _Sum:
         x, y, weight = self.samples.x[:, at], target[:, at], self.samples.weight[at]
         within, of_twins = self.samples.within[:, at], self.of_twins[at]
         hidden = self._hidden_from(at)
-        farthest = host.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
+        farthest = np.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
         ridges = _RIDGES if _is_linear(kernel, self._options) else (inf,)
 
         def error() -> tuple[float, float]:
             found = self._smooth(kernel).predict(x, target, ridges, hidden, squares=False)
-            if host.median(found.distance / farthest) > 1:
+            if np.median(found.distance / farthest) > 1:
                 return inf, inf
             repeated = within * (1 + (found.at_query * of_twins)[:, None, :]) ** 2
             squares = _weighted_mean((found.mean - y) ** 2 + repeated, weight) / self._unit
@@ -555,7 +555,7 @@ class _Sum:
         ]
         means, at_query, of_terms, distances, leans = zip(*parts, strict=True)
         mean = self._level - sum(self._offsets) + sum(mean[0] for mean in means)
-        farthest, lean = host.max(distances, axis=0), host.max(leans, axis=0)
+        farthest, lean = np.max(distances, axis=0), np.max(leans, axis=0)
         return Predicted(mean, sum(own[0] for own in at_query), sum(of_terms), farthest, lean)
 
     def left_out(self, at: Any) -> Predicted:
@@ -566,19 +566,19 @@ class _Sum:
         """Find the leave-one-out errors and the noise."""
         samples = self.samples
         if self._n == 1 and samples.repeats[0] == 1:
-            self.loo_error = self.noise = host.full(samples.y.shape[0], nan)
+            self.loo_error = self.noise = np.full(samples.y.shape[0], nan)
             return
         at = _drawn(self._n, _MOST_LEFT_OUT)
         found = self.left_out(at)
-        if host.isnan(found.mean).any():
+        if np.isnan(found.mean).any():
             what = "leave each sample another one that predicts it"
             raise wrong_value("leave_out", what, "none for some sample")
         weight, moved = samples.weight[at], found.at_query * self.of_twins[at]
         squares = (samples.y[:, at] - found.mean) ** 2 + samples.within[:, at] * (1 + moved) ** 2
         squares = _weighted_mean(squares, weight)
         more = moved**2 * (samples.repeats[at] - 1) / samples.repeats[at]
-        self.loo_error = host.sqrt(squares)[:, 0]
-        self.noise = host.sqrt(squares / (1 + _weighted_mean(found.squares + more, weight)))[:, 0]
+        self.loo_error = np.sqrt(squares)[:, 0]
+        self.noise = np.sqrt(squares / (1 + _weighted_mean(found.squares + more, weight)))[:, 0]
 
     @cached_property
     def _misfit(self) -> Any:
@@ -587,17 +587,17 @@ class _Sum:
         One is for samples all around, one for samples on one side. Growing balls and half-spaces
         around some samples are hidden.
         """
-        few, thinned, rng = copy(self), _drawn(self._n, _MOST_LEFT_OUT), host.random.default_rng(0)
+        few, thinned, rng = copy(self), _drawn(self._n, _MOST_LEFT_OUT), np.random.default_rng(0)
         few.samples = samples = Samples(*(a[..., thinned] for a in self.samples))
         few._terms = [few._smooth(k) for k in self._kernels]
         few._targets = [target[:, thinned] for target in self._targets]
         at = _drawn(thinned.size, _MOST_HIDDEN)
-        points = host.concatenate([term.points(samples.x) for term in few._terms], axis=1).T
-        last, none_left = float(host.ptp(points, axis=1).max()), host.zeros(at.size)
+        points = np.concatenate([term.points(samples.x) for term in few._terms], axis=1).T
+        last, none_left = float(np.ptp(points, axis=1).max()), np.zeros(at.size)
 
         def errors(i: int, radius: float) -> list[HostArray]:
             """Return errors beyond the noise, distances and leans; one radius is hidden."""
-            labels, side = host.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
+            labels, side = np.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
             hidden = Hidden(labels[:, at], labels, radius, none_left, side)
             found = few.predict(samples.x[:, at], hidden)
             noise = self.noise[:, None] ** 2 * (1 / samples.repeats[at] + found.squares)
@@ -605,14 +605,14 @@ class _Sum:
             return [(missed / self._unit).mean(axis=0), found.distance, found.lean]
 
         rows = [errors(0, 0.0)]
-        first = float(host.median(rows[0][1]))
+        first = float(np.median(rows[0][1]))
         # At repeated places there is no error beyond the noise.
-        rows.append(list(host.zeros((3, int((samples.repeats[at] > 1).sum())))))
-        radii = host.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
+        rows.append(list(np.zeros((3, int((samples.repeats[at] > 1).sum())))))
+        radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
         rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
-        missed, distance, lean = host.concatenate(rows, axis=1)
+        missed, distance, lean = np.concatenate(rows, axis=1)
         # Distances at equal steps are one, however they are rounded.
-        seen, distance = host.isfinite(missed), host.round(distance, 3)
+        seen, distance = np.isfinite(missed), np.round(distance, 3)
         if not seen.any():  # all samples are at one place of the kernel
             return None
         return [
@@ -630,7 +630,7 @@ class _Sum:
             missed = (1 - found.lean) * around + found.lean * aside
             variance = variance + self._spread * missed
         most = self._spread + (found.mean - self._level) ** 2
-        std: HostArray = host.sqrt(host.minimum(variance, most))
+        std: HostArray = np.sqrt(np.minimum(variance, most))
         return std
 
 
@@ -666,7 +666,7 @@ def _begin(factor: Factor, samples: Samples) -> list[_Width]:
         return [_Width(factor, None, 2 * _WIDEST)]
     given = given if isinstance(given, list) else [given] * len(first)
     factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
-    extents = host.ptp(factor._select(samples.x), axis=1)
+    extents = np.ptp(factor._select(samples.x), axis=1)
     most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]
     return [_Width(factor, i, most[i]) for i, g in enumerate(given) if g == LOO]
 

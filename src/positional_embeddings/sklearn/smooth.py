@@ -12,7 +12,7 @@ from typing import NamedTuple
 from scipy.spatial import KDTree
 
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.sklearn.kernels import Kernel
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
@@ -57,8 +57,8 @@ class Hidden(NamedTuple):
     def kept(self, rows: HostArray, columns: HostArray) -> HostArray:
         """Return the fraction of its weight that each sample keeps, (rows, columns)."""
         away = self.labels[:, None, columns] - self.own[:, rows, None]
-        near = host.all(abs(away) <= self.radius, axis=0)
-        kept: HostArray = host.where(near, self.left[rows, None], 1.0)
+        near = np.all(abs(away) <= self.radius, axis=0)
+        kept: HostArray = np.where(near, self.left[rows, None], 1.0)
         return kept if self.side is None else kept * (self.side[rows, None] * away[0] <= 0)
 
 
@@ -85,7 +85,7 @@ class Smooth:
             scales = [list(chain(*scales))]  # their product is one of all coordinates
         stops = list(accumulate(map(len, scales)))
         self._parts = [slice(start, stop) for start, stop in pairwise([0, *stops])]
-        self._scale = host.asarray(list(chain(*scales)))[:, None]
+        self._scale = np.asarray(list(chain(*scales)))[:, None]
         self._places = kernel._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
@@ -125,8 +125,8 @@ class Smooth:
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
             order.append(rows)
             parts.append(part)
-        back = host.argsort(host.concatenate(order))
-        joined = (host.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        back = np.argsort(np.concatenate(order))
+        joined = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
         return Predicted(*(part[..., back] for part in joined))
 
     def _leaves(
@@ -135,21 +135,21 @@ class Smooth:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
         sees_nearest = hidden is None or hidden.left > 0
-        squared = host.where(sees_nearest, nearest[:, 0], nearest[:, 1])
-        widening = host.maximum(squared - _NEAR, 1.0)
-        reaches = host.sqrt(squared + self._cutoff**2 * widening) + _SLACK
-        stack = [host.arange(points.shape[0])]
+        squared = np.where(sees_nearest, nearest[:, 0], nearest[:, 1])
+        widening = np.maximum(squared - _NEAR, 1.0)
+        reaches = np.sqrt(squared + self._cutoff**2 * widening) + _SLACK
+        stack = [np.arange(points.shape[0])]
         while stack:
             at = stack.pop()
             low, high = points[at].min(axis=0), points[at].max(axis=0)
             lengths, middle, half = high - low, (low + high) / 2, at.size // 2
-            extent, reach = float(host.linalg.norm(lengths)) / 2, float(reaches[at].max())
+            extent, reach = float(np.linalg.norm(lengths)) / 2, float(reaches[at].max())
             if half and (
                 at.size > self._most_queries
                 or lengths.max() > _MOST_EXTENT * widening[at].min() ** 0.5
                 or at.size * self._count(middle, extent + reach) > _MOST_WEIGHTS
             ):
-                order = host.argpartition(points[at, lengths.argmax()], half)
+                order = np.argpartition(points[at, lengths.argmax()], half)
                 stack += [at[order[:half]], at[order[half:]]]
             else:
                 yield at, middle, extent, reach
@@ -163,7 +163,7 @@ class Smooth:
             found = range(self._tree.n)
         else:
             found = self._tree.query_ball_point(middle, radius, return_sorted=True)
-        columns: HostArray = host.asarray(found, dtype=host.int64)
+        columns: HostArray = np.asarray(found, dtype=np.int64)
         return columns
 
     def _of_leaf(
@@ -184,40 +184,40 @@ class Smooth:
         squared = sum(distances[1:], distances[0])
         others = squared
         if kept is not None:
-            squared = host.where(kept > 0, squared, inf)
-            others = host.where(kept == 1, squared, inf)
-        nearest = host.maximum(squared.min(axis=1, keepdims=True), 0.0)
-        sees = host.isfinite(nearest)
-        widening = host.where(sees, host.maximum(nearest - _NEAR, 1.0), 1.0)
+            squared = np.where(kept > 0, squared, inf)
+            others = np.where(kept == 1, squared, inf)
+        nearest = np.maximum(squared.min(axis=1, keepdims=True), 0.0)
+        sees = np.isfinite(nearest)
+        widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
         limit = nearest + self._cutoff**2 * widening
         # The nearest is within two widths, so that its weight is no small number.
         p = self._kernel._weights(distances, widening)
         if self._is_cut:
-            p = host.where(squared <= limit, p, 0.0)
+            p = np.where(squared <= limit, p, 0.0)
         if kept is not None:
-            p = p * host.where(sees, kept, 1.0)
+            p = p * np.where(sees, kept, 1.0)
         # The moments of the weights.
         f, t, m = sample.shape[0], y.shape[0], query.shape[1]
         is_linear = any(map(isfinite, ridges))
         second = [_products(sample, sample), _products(sample, y)] if is_linear else [sample**2]
-        moments = p @ (host.concatenate([host.ones_like(y[:1]), y, sample, *second]) * weight).T
+        moments = p @ (np.concatenate([np.ones_like(y[:1]), y, sample, *second]) * weight).T
         total = moments[:, :1]
-        mean_y, mean, second = host.split(moments[:, 1:] / total, [t, t + f], axis=1)
+        mean_y, mean, second = np.split(moments[:, 1:] / total, [t, t + f], axis=1)
         ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
         away = mean - query.T
         if is_linear:
             cov = second[:, : f * f].reshape(m, f, f) - mean[:, :, None] * mean[:, None, :]
             cov_y = second[:, f * f :].reshape(m, f, t) - mean[:, :, None] * mean_y[:, None, :]
-            spread = host.trace(cov, axis1=1, axis2=2)
+            spread = np.trace(cov, axis1=1, axis2=2)
         else:
             spread = (second - mean**2).sum(axis=1)
         off = (away**2).sum(axis=1)
-        lean = off / host.maximum(off + spread, _TINY)
+        lean = off / np.maximum(off + spread, _TINY)
         # A line for each ridge: what it adds to the mean, and to the weights.
         widening, away = widening[:, 0], away[:, :, None]
         guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in ridges)
         tilts = [
-            _tilt(cov, away, guard) if isfinite(ridge) else host.zeros_like(away)
+            _tilt(cov, away, guard) if isfinite(ridge) else np.zeros_like(away)
             for ridge, guard in zip(ridges, guards, strict=True)
         ]
         means = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
@@ -226,18 +226,18 @@ class Smooth:
             slope = tilts[-1][:, :, 0]
             p = p * (1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample)
             ratio = ((p * p) @ self._squared_weight[columns]) / total[:, 0] ** 2
-        found = host.stack([host.where(sees, part, nan).T for part in means])
-        distance = host.sqrt(host.maximum(others.min(axis=1), 0.0))
-        predicted = Predicted(found, host.stack(at_query), ratio, distance, lean)
-        return float(host.sqrt(limit).max()), predicted
+        found = np.stack([np.where(sees, part, nan).T for part in means])
+        distance = np.sqrt(np.maximum(others.min(axis=1), 0.0))
+        predicted = Predicted(found, np.stack(at_query), ratio, distance, lean)
+        return float(np.sqrt(limit).max()), predicted
 
 
 def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> HostArray:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
     f = away.shape[1]
-    tilt = -host.linalg.solve(cov + guard[:, None, None] * host.eye(f), away)
-    size = host.sqrt(host.maximum(-(tilt * away).sum(axis=1, keepdims=True), _TINY))
-    guarded: HostArray = tilt * host.minimum(_MOST_TILT * f**0.5 / size, 1.0)
+    tilt = -np.linalg.solve(cov + guard[:, None, None] * np.eye(f), away)
+    size = np.sqrt(np.maximum(-(tilt * away).sum(axis=1, keepdims=True), _TINY))
+    guarded: HostArray = tilt * np.minimum(_MOST_TILT * f**0.5 / size, 1.0)
     return guarded
 
 
@@ -247,8 +247,8 @@ def _squared(query: HostArray, sample: HostArray) -> HostArray:
     Coordinates are from a query of the leaf, so that little cancels.
     """
     q, k = ((a * a).sum(axis=0, keepdims=True) for a in (query, sample))
-    queries = host.concatenate([-2 * query, q, host.ones_like(q)])
-    squared: HostArray = queries.T @ host.concatenate([sample, host.ones_like(k), k])
+    queries = np.concatenate([-2 * query, q, np.ones_like(q)])
+    squared: HostArray = queries.T @ np.concatenate([sample, np.ones_like(k), k])
     return squared
 
 

@@ -3,7 +3,7 @@
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from positional_embeddings.arrays.namespace import HostArray, dtype_name, host
+from positional_embeddings.arrays.namespace import HostArray, dtype_name, np
 from positional_embeddings.rotary.layouts import features_of_pairs
 
 # A product is not fused with the sum that follows: NumPy rounds it.
@@ -189,20 +189,20 @@ def _launch(
     if dtypes not in SIZES or not axes:
         return None
     # Columns are x, out, cos and sin; an axis of length 1 stands for each that is not there.
-    lengths = host.asarray([length for length, *_ in axes] + [1])
-    steps = host.asarray([step for _, *step in axes] + [[0] * 4])
-    sizes = host.repeat(SIZES[dtypes], 2)
+    lengths = np.asarray([length for length, *_ in axes] + [1])
+    steps = np.asarray([step for _, *step in axes] + [[0] * 4])
+    sizes = np.repeat(SIZES[dtypes], 2)
     to_second = 1 if layout == "interleaved" else shapes[1][axis]
-    seconds = host.asarray([to_second * step[axis] for step in strides[:2]])
+    seconds = np.asarray([to_second * step[axis] for step in strides[:2]])
 
     # One vector has both numbers of its pairs, or one of the first numbers and one of the second.
     side_by_side = int((seconds == sizes[:2]).all() and steps[0, 0] == 2 * sizes[0])
     angle_step = int(steps[0, 2] != 0)
     pairs = int(_VECTOR // sizes[0] // (1 + side_by_side))
     adjacent = sizes * [1 + side_by_side, 1 + side_by_side, angle_step, angle_step]
-    vectors = host.clip(pairs * adjacent, sizes, _VECTOR)
+    vectors = np.clip(pairs * adjacent, sizes, _VECTOR)
     # Vectors begin at multiples of their size.
-    starts = host.asarray([addresses, *steps[1:]])
+    starts = np.asarray([addresses, *steps[1:]])
     order = _order(steps[:-1, 2:].any(axis=1).tolist())
     if (steps[0] != adjacent).any() or lengths[0] % pairs or (starts % vectors).any():
         return None
@@ -215,8 +215,8 @@ def _launch(
     grid, block, parts = _grid(*lengths.tolist())
     reach = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
     index = "int32" if reach < _MOST_32_BITS else "int64"
-    plan = [*host.column_stack([lengths, steps]).ravel(), parts, *seconds]
-    struct = host.asarray(plan, dtype=index)
+    plan = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
+    struct = np.asarray(plan, dtype=index)
     kinds = (*dtypes, index, side_by_side, angle_step)
     return _Launch(kinds, grid, block, struct.view(f"V{struct.nbytes}"))
 

@@ -18,7 +18,7 @@ from array_api_compat import is_cupy_array, is_numpy_array
 
 from positional_embeddings.arrays.errors import type_name
 from positional_embeddings.arrays.forks import finished_before_forks, register_at_fork
-from positional_embeddings.arrays.namespace import Dtype, dtype_name, host, is_complex
+from positional_embeddings.arrays.namespace import Dtype, dtype_name, is_complex, np
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 # Called with x, cos, sin, out, axis and layout; the tables have the axes of x.
@@ -56,7 +56,7 @@ def kernel_for(x: Any, out: Any = None, *, fused: bool | None = None) -> Kernel 
 
 
 def _kernel_of(x: Any) -> Kernel | None:
-    if type(x) is host.ndarray:
+    if type(x) is np.ndarray:
         return _kernel_for_numpy(x.dtype, x.ndim) if x.flags.aligned else None
     rotates = is_cupy_array(x) and dtype_name(x.dtype) in cupy_kernel.DTYPES
     return cupy_kernel.rotate_cupy if rotates else None
@@ -88,8 +88,8 @@ def _rotate_numpy(
     kernel: Any, threads: int, x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str
 ) -> None:
     """Rotate NumPy arrays piece by piece, on several threads if that pays."""
-    if x.dtype == host.float16:
-        x, out = x.view(host.uint16), out.view(host.uint16)  # numba has no float16
+    if x.dtype == np.float16:
+        x, out = x.view(np.uint16), out.view(np.uint16)  # numba has no float16
     most, threads = threads, min(threads, x.nbytes // _THREAD_BYTES)
     if threads < 2 and 2 * cos.nbytes <= _TABLE_BYTES:
         kernel(x, cos, sin, out, axis, layout == "interleaved")

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from positional_embeddings.arrays.namespace import Dtype, host
+from positional_embeddings.arrays.namespace import Dtype, np
 
 # Length of the arrays that stand for rows: numba demands one. No row is as long.
 _MANY = 2**40
@@ -157,7 +157,7 @@ def _rotate(  # pragma: no cover - compiled
     x_second, out_second = to_second * x.strides[axis], to_second * out.strides[axis]
 
     # For each axis: its length, and its strides in bytes in x, cos, sin and out.
-    axes = host.empty((x.ndim, 5), host.int64)
+    axes = np.empty((x.ndim, 5), np.int64)
     for i in range(x.ndim):
         step = 2 if interleaved and i == axis else 1
         axes[i, 0] = pairs if i == axis else x.shape[i]
@@ -183,8 +183,8 @@ def _rotate(  # pragma: no cover - compiled
     rows = 1
     for i in range(outer):
         rows *= axes[i, 0]
-    index = host.zeros(x.ndim, host.int64)
-    offsets = host.zeros(5, host.int64)
+    index = np.zeros(x.ndim, np.int64)
+    offsets = np.zeros(5, np.int64)
     for _ in range(rows):
         c, s = _row(cos, offsets[2]), _row(sin, offsets[3])
         first, rotated_first = _row(x, offsets[1]), _row(out, offsets[4])
