@@ -81,7 +81,7 @@ def encode(
         - "cyclic": `periods`, one or a list, and `harmonics` (1 by default), an integer or one for
           each period. Periods of datetimes are "day", "week", "month", "quarter", "year", by the
           calendar, or spans, counted from 1970-01-01: timedeltas, texts such as "36h", and offsets
-          of pandas; those of numbers are positive numbers.
+          of pandas; periods of numbers are positive numbers.
         - "fourier": `wavelengths`, one or a list of positive numbers, or of such spans for
           datetimes, and `arrangement`, "interleaved" (default) or "concatenated".
         - "sinusoidal": `embedding_size`, the number of features, `base` (10,000 by default) and
@@ -93,7 +93,7 @@ def encode(
         - "random_fourier": `embedding_size`, the number of features, `length_scale`, one or one for
           each coordinate (spans of time for datetimes), `rng`, an integer seed, and `kernel`,
           "gaussian" (default), "matern" or "laplace".
-        - All: `dtype`, the real floating-point dtype of the result. If None, that of the
+        - All: `dtype`, the real floating-point dtype of the result. If None, the dtype of the
           coordinate, or float64 for integers and datetimes.
 
     Returns
@@ -102,7 +102,7 @@ def encode(
         Features along `feature_dim`, first, and the dimensions of the coordinate after it,
         with all coordinates that these have. Labels such as ``"time_sin_24h_2"`` tell
         coordinate, function, period (or wavelength, or number of the frequency) and harmonic,
-        which is left out if a period has only one; those of "spherical" tell degree and order. A
+        which is left out if a period has only one; labels of "spherical" are degree and order. A
         coordinate of dask stays lazy.
 
     Raises
@@ -196,11 +196,11 @@ def attention(
         ``("new_time", "time")``, names the two apart.
     feature_dim : str
         Dimension of the features. Its labels in `query` and `key` have to be the same, unless
-        `dim` is a pair: features of "new_time" have other labels than those of "time".
+        `dim` is a pair: features of "new_time" have other labels than features of "time".
     mask : xarray.DataArray of bool, Dataset of these or Mask, optional
         True where a query may not attend to a key, such as ``value.isnull()``, in a Dataset with
         one for each variable. It has the
-        dimension of the keys, and may have that of the queries if `dim` is a pair, and
+        dimension of the keys, and may have the queries' if `dim` is a pair, and
         others. A `Mask`, such as ``CausalMask()``, is for one sequence; it counts positions from 0
         along `dim`, and does not read coordinates.
     bias : xarray.DataArray, optional
@@ -221,7 +221,7 @@ def attention(
     -------
     xarray.DataArray or xarray.Dataset
         Name, attributes, dtype and dimensions of `value`, with the dimension of the queries in
-        place of that of the keys, after dimensions that `value` lacks. Coordinates of the
+        place of the keys', after dimensions that `value` lacks. Coordinates of the
         queries and of the features of `value` are kept. It is computed in the widest of the
         dtypes. Arrays of dask stay lazy: chunks along `dim` and `feature_dim` are merged, those
         along other dimensions kept.
@@ -295,7 +295,7 @@ def attention(
     _check_kinds(arrays)
     _check_dims(arrays, q_dim, k_dim, feature_dim)
 
-    # The coordinates of the keys have done their work: those of the queries take their place.
+    # From here on, coordinates of the queries take the place of coordinates of the keys.
     own = {feature_dim}
     shared = xr.align(key, value, *terms.values(), join="exact", copy=False, exclude=own)
     keys, values, *others = (_without_coordinates(array, k_dim) for array in shared)
@@ -361,7 +361,7 @@ def _plan(
         options["argument"] = "dim"
         if options.get("unit") is None:
             options["unit"] = _angular_unit(coordinates)
-    # What dask would tell only when it computes is told for no coordinates at all.
+    # Errors that dask would raise only when it computes are raised here, by no coordinates at all.
     empty = [np.empty(0, dtype=c.dtype) for c in coordinates]
     given = [
         Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", _attributes(c))

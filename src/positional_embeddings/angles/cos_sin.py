@@ -13,7 +13,7 @@ from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, np
 
-# Steps to a cycle, of which an eighth on both sides is wanted, and some to spare.
+# Steps to a cycle; an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192
 _FARTHEST_STEP = _STEPS // 8 + 8
 
@@ -21,7 +21,7 @@ _FARTHEST_STEP = _STEPS // 8 + 8
 _SPLIT = 2.0**27 + 1
 _TWO_PI_UPPER = round(2 * pi * 2**23) / 2**23
 _TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
-_FARTHEST = 2.0**63  # the farthest real position, of which parts are exact
+_FARTHEST = 2.0**63  # the farthest real position whose parts are exact
 
 # What is left of a position is less than this part of a cycle of the highest frequency.
 _SMALL = 2.0**-12
@@ -88,8 +88,8 @@ def cos_sin(
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
 
-    With `coordinates`, the coordinate of each frequency, the first axis of the positions is
-    that of the coordinates.
+    `coordinates` names the coordinate of each frequency; the first axis of the positions then holds
+    the coordinates.
 
     Position times frequency is computed in exact parts and reduced to within an eighth of a
     cycle before the one rounding that counts, so that the error does not grow with the
@@ -219,8 +219,8 @@ def add_quadrants(cos: Any, sin: Any, quadrant: Any, xp: Namespace) -> tuple[Any
 def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, Any]:
     """Return cosine and sine of an eighth of a cycle at most.
 
-    What the angle's roundings leave over gives a correction: the sum's, that of 2 pi,
-    and that of their product, whose factors are split into halves of 26 bits for it.
+    The roundings of the angle give a correction: of the sum, of 2 pi, and of their product,
+    whose factors are split into halves of 26 bits for it.
     """
     phase = phase_hi + phase_lo
     residual = phase_lo - (phase - phase_hi)

@@ -71,7 +71,7 @@ def cos_sin_by_kernel(
 ) -> tuple[Any, Any]:
     """Return cosine and sine as `cos_sin` does, in one launch, in an order in memory.
 
-    The first axis of the positions is that of the frequencies, or of length 1.
+    The first axis of the positions is the axis of frequencies, or of length 1.
     """
     integral = namespace.is_dtype(positions.dtype, "integral", xp)
     if not integral:

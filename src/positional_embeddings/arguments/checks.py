@@ -245,7 +245,7 @@ def broadcasts(
     meaning: str,
     given: tuple[Any, ...] | None = None,
 ) -> None:
-    """Check that each axis of `shape` is that of `target`, or 1; `given` is what came."""
+    """Check that each axis of `shape` is as long as in `target`, or 1; `given` is what came."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
         raise wrong_value(
             name,
@@ -275,7 +275,7 @@ def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def one_of(literal: Any) -> Callable[[str, Any], Any]:
-    """Return the check of a choice among those of a `Literal` type."""
+    """Return the check of a choice among the values of a `Literal` type."""
     return lambda name, value: choice(name, value, get_args(literal))
 
 

@@ -152,7 +152,7 @@ def resolve_positions(
     """Return the namespace and the positions of queries and keys, from lengths or from arrays.
 
     `numbers` counts the numbers for each pair of positions, such as heads.
-    The namespace is that of the positions and the learned `parameters`; without any, `xp`.
+    The namespace comes from the positions and the learned `parameters`; without any, it is `xp`.
     """
     if query_positions is not None:
         for name, value in (("q_len", q_len), ("k_len", k_len), ("offset", offset)):

@@ -202,7 +202,7 @@ def float_dtype(dtype: Dtype | None, default: Dtype, xp: Namespace, on: Device) 
 
 
 def feature_dtype(x: Any, dtype: Dtype | None, xp: Namespace) -> Dtype:
-    """Return the dtype of features of `x`: `dtype`, if None that of a real `x`, or the default."""
+    """Return the dtype of features: `dtype`; if None, the dtype of a real `x`, or the default."""
     on = device_of(x)
     default = x.dtype if is_real_floating(x.dtype, xp) else default_float(xp, on)
     return float_dtype(dtype, default, xp, on)

@@ -36,7 +36,7 @@ def _forget_threads() -> None:
     _Blas.limited = ()
 
 
-# A forked child has none of its parent's threads, one of which may have held the lock and
+# A forked child has none of its parent's threads; one of them may have held the lock and
 # would have lifted the limit.
 register_at_fork(after_in_child=_forget_threads)
 
@@ -98,7 +98,7 @@ def _takes_work(pool: ThreadPoolExecutor) -> bool:
 @cache
 @finished_before_forks
 def _blas() -> Any:
-    """Return the BLAS libraries, those of NumPy among them, which are there once it is imported."""
+    """Return the BLAS libraries; NumPy's is there once NumPy is imported."""
     try:
         from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - optional
     except ImportError:

@@ -46,7 +46,7 @@ def most_scores(query: Any) -> int:
 
 
 def rows_of(query: Any, key: Any) -> list[Any]:
-    """Return the lengths of the axes before those of the scores."""
+    """Return the lengths of the axes before the axes of the scores."""
     pairs = zip(query.shape[:-2], key.shape[:-2], strict=True)
     return [m if n == 1 else n for n, m in pairs]
 

@@ -51,7 +51,7 @@ def scaled_dot_product_attention(
 ) -> ArrayT:
     r"""Return for each query the mean of the values, weighted by the softmax of its scores.
 
-    The axes of `mask` and `bias` are those of the scores, (query, key, ...): queries and
+    The axes of `mask` and `bias` are the axes of the scores, (query, key, ...): queries and
     keys take the two axes that are features and sequence in `q`, in ascending order. With
     ``feature_axis=-1, seq_axis=-2`` they are (..., query, key).
 
@@ -71,7 +71,7 @@ def scaled_dot_product_attention(
         - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
           that it hides from all queries are not visited.
         - An array is True where a query may not attend to a key, with 1 where it broadcasts;
-          it has all axes of the scores, or those of queries and keys alone.
+          it has all axes of the scores, or the axes of queries and keys alone.
         - A function ``mask(q_idx, k_idx)`` gets the indices of some queries, (n, 1), and of
           some keys, (1, m), and returns the mask between them. Both count from 0, whatever
           the positions: after p cached keys, query i has the position of the key of index
@@ -94,7 +94,7 @@ def scaled_dot_product_attention(
         blocks, unless the library can neither write to arrays nor loop over blocks.
     enable_gqa : bool, default False
         Grouped-query attention: one further axis of `k` and `v`, the heads, may have a
-        length that divides that of `q`; query head h then reads key head ``h // group``.
+        length that divides the length in `q`; query head h then reads key head ``h // group``.
         Split a merged ``heads * batch`` axis first.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `q`, `k` and `v`.
@@ -162,7 +162,7 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, v, mask=np.asarray([[True, False]]))
     array([[8.]])
 
-    A causal window over 4,096 positions, of which no more than a block ever exists:
+    A causal window over 4,096 positions, whose scores exist one block at a time:
 
     >>> from positional_embeddings import CausalMask, SlidingWindowMask
     >>> x = np.ones((2, 4096))
@@ -225,7 +225,7 @@ def attention_weights(
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key.
     enable_gqa : bool, default False
-        Grouped queries: one further axis of `k` may be a divisor of that of `q`.
+        Grouped queries: one further axis of `k` may divide the one of `q`.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `q` and `k`.
 
@@ -311,7 +311,7 @@ def _count(shape: tuple[Any, ...]) -> Any:
 
 
 def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:
-    """Tell whether blocks skip so many scores that they are worth being traced one by one."""
+    """Tell whether blocks skip enough scores to be worth tracing one by one."""
     if not scores.has_reach:
         return False
     blocks = plan_of(scores, q_len, k_len, None, most)

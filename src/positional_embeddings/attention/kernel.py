@@ -81,7 +81,7 @@ def masked_scores(
 ) -> Any:
     """Return the scores from the scaled products, minus infinity where a key is hidden.
 
-    That is by the mask or a bias of minus infinity, either of which may be None. They are NaN for
+    The mask or a bias of minus infinity hides them; either may be None. They are NaN for
     a key that is not finite.
     """
     *rows, queries, keys = products.shape

@@ -15,7 +15,7 @@ from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.attention.softmax import OnlineSoftmax
 
-# Shorter blocks than so many queries or keys are not worth a step of a loop.
+# Blocks of fewer queries or keys are not worth a step of a loop.
 _LEAST = 128
 _MULTIPLE = 64
 

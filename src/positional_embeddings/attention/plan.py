@@ -21,10 +21,10 @@ from positional_embeddings.masks.ranges import (
 _BLOCK_COST = 2**15
 # Queries are cut in half if both halves together take at most this part of the time.
 _WORTH_CUTTING = 0.9
-# Blocks without a mask begin and end at multiples of so many keys: BLAS multiplies parts of other
-# lengths several per cent more slowly.
+# Blocks without a mask begin and end at multiples of this number of keys: BLAS multiplies parts of
+# other lengths several per cent more slowly.
 _KEY_MULTIPLE = 64
-# Rows of scores that begin so many numbers apart fall on the same lines of a core's cache: BLAS
+# Rows of scores that begin this many numbers apart fall on the same lines of a cache: BLAS
 # takes a quarter longer.
 _SLOW_MULTIPLE = 512
 

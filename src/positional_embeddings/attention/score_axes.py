@@ -12,9 +12,9 @@ from positional_embeddings.masks.mask import Mask
 
 
 class ScoreLayout(NamedTuple):
-    """The axes of queries, keys and values, and those of their scores."""
+    """The axes of queries, keys and values, and of their scores."""
 
-    shape: tuple[Any, ...]  # of the queries, its further axes broadcast against those of the keys
+    shape: tuple[Any, ...]  # of the queries, its further axes broadcast against the keys
     k_len: Any
     feature: int
     seq: int
@@ -57,7 +57,7 @@ class ScoreLayout(NamedTuple):
     def align(self, name: str, array: Any, q_len: Any, k_len: Any, xp: Namespace) -> Any:
         """Check the shape of a mask or a bias, and return it with axes (..., query, key)."""
         if array.ndim < 2:
-            # One axis could be that of the queries or that of the keys.
+            # One axis could be the queries or the keys.
             message = f"`{name}` must have axes of queries and keys, got shape {tuple(array.shape)}"
             hint = f"; for the same keys everywhere pass {name}[None, :]"
             raise ValueError(message + (hint if name.isidentifier() and array.ndim else "") + ".")

@@ -166,7 +166,7 @@ def without_nonfinite(key: Any, value: Any, xp: Namespace) -> tuple[Any, Any, An
 
 
 def slice_broadcast(array: Any, where: tuple[slice, ...]) -> Any:
-    """Slice the first axes of an array, or None, but for those of length 1, which broadcast."""
+    """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
     if array is None:
         return None
     own = (slice(None) if n == 1 else at for n, at in zip(array.shape, where, strict=False))
@@ -184,7 +184,7 @@ def scores_of(
     feature_axis: int,
     seq_axis: int,
 ) -> Scores:
-    """Check all arguments, of which `arrays` are q, k and perhaps v; return their scores."""
+    """Check all arguments (`arrays` are q, k and perhaps v); return their scores."""
     q, terms = arrays["q"], {"mask": mask, "bias": bias}
     _check_kinds(mask, bias)
     given = given_arrays(**terms)

@@ -61,7 +61,7 @@ class OnlineSoftmax(NamedTuple):
 
 
 def merge_partial(parts: Any, xp: Namespace) -> Any:
-    """Return one partial output from those of several keys, (..., query, part, feature + 2)."""
+    """Return one partial output from several, (..., query, part, feature + 2)."""
     means, total, maximum = parts[..., :-2], parts[..., -2:-1], parts[..., -1:]
     highest = xp.max(maximum, axis=-2, keepdims=True)
     weights = total * xp.exp(maximum - xp.where(highest == -_INF, 0.0, highest))

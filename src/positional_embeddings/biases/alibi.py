@@ -26,7 +26,7 @@ def alibi_slopes(
     ----------
     num_heads : int
         Number of heads, positive, at most 2**20. Unless it is a power of two, the slopes
-        are those of the next lower power, then every other one of twice that power.
+        are the slopes of the next lower power, then every other slope of twice that power.
     xp, dtype, device : optional
         Array library (NumPy if None), real dtype (its default if None) and device of the result.
 
@@ -81,7 +81,7 @@ def alibi_bias(
         Numbers of queries and keys, and position of the first query among the keys. If None,
         there are as many keys as queries, and the last query is at the last key.
     query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
-        Positions instead of lengths, integer or real; keys have those of the queries if None.
+        Positions instead of lengths, integer or real; keys have the queries' if None.
     causal : bool, default True
         As `ALiBiBias` takes it.
     xp, dtype, device : optional

@@ -142,7 +142,7 @@ class Bias(WeightedLayer, ABC):
             Numbers of queries and keys, and position of the first query among the keys. If
             None, there are as many keys as queries, and the last query is at the last key.
         query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
-            Positions instead of lengths; keys have those of the queries if None. They may be
+            Positions instead of lengths; keys have the queries' if None. They may be
             real, except for `T5Bias` and `RelativePE`.
         xp, dtype, device : optional
             Array library (NumPy if None), real dtype (its default if None) and device of the

@@ -17,7 +17,7 @@ from positional_embeddings.layers.weights import normal, set_weights, take_entri
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
 _MOST_DISTANCE = 2**128  # far beyond any integer dtype
-_ROUNDING = 1e-12  # more than that of an exponential of a logarithm of 100
+_ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded
 
 
 def relative_position_bucket(

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        The words after the name of the program, those of `sys.argv` if None.
+        The words after the name of the program; from `sys.argv` if None.
 
     Returns
     -------

@@ -164,7 +164,7 @@ def _add_rope(parser: Parser) -> None:
 
 
 def _draw_rope(draw: Any, arguments: argparse.Namespace) -> None:
-    """Draw rotary embeddings of sizes, or those of a configuration with and without scaling."""
+    """Draw rotary embeddings of sizes, or of a configuration with and without scaling."""
     ropes = {}
     if arguments.config is None:
         _check_left_out(arguments, "--dim", "layer_type", "layout")

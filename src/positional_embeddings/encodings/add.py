@@ -16,7 +16,7 @@ def add_positional_encoding(
     ----------
     x : array
         Real floating-point numbers, features on `feature_axis`, positions on `seq_axis`.
-    encoding : array, shape (features, seq), or that of `x`
+    encoding : array, shape (features, seq), or the shape of `x`
         The encoding, the same along every further axis of `x`; or in the layout of `x`, with 1
         where it broadcasts. With two axes it is always (features, seq), whatever the layout of `x`.
         What `LearnedPE.encoding` returns is in the layout of `x`: leave the axes out for it.
@@ -66,7 +66,7 @@ def add_positional_encoding_vjp(
     ----------
     grad : array
         Gradient with respect to the result, in its shape.
-    encoding : array, shape (features, seq), or that of `grad`
+    encoding : array, shape (features, seq), or the shape of `grad`
         The encoding that was added.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `grad`.

@@ -133,7 +133,7 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
 
 
 def extent_of(times: HostArray) -> int:
-    """Return the attoseconds from the first to the last of times, none of which is missing."""
+    """Return the attoseconds from the first to the last of times; none may be missing."""
     ticks, length, _ = _ticks_of("times", times)
     return (int(np.max(ticks)) - int(np.min(ticks))) * length
 

@@ -111,7 +111,7 @@ def cyclic_encoding(
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
-    """Return the number of harmonics of each of so many periods, after checking it."""
+    """Return the number of harmonics of each period, after checking it."""
     if not is_sequence(harmonics):
         return [_harmonic_count("harmonics", harmonics)] * periods
     counts = each_checked("harmonics", harmonics, _harmonic_count)

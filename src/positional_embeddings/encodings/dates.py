@@ -174,7 +174,7 @@ def _of_numpy(value: Any) -> Any:
 
 
 def _ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostArray:
-    """Return how far the clock of a zone, or that of each date, is ahead of UTC."""
+    """Return how far the clock of a zone, or of each date, is ahead of UTC."""
     known = (None if is_missing(value) else value for value in dates)
     try:
         local = [v if v is None or zone is None else v.astimezone(zone) for v in known]

@@ -197,7 +197,7 @@ def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
 
 
 def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
-    """Return the wavelengths that are given, or those of a preset."""
+    """Return the wavelengths that are given, or the wavelengths of a preset."""
     if preset is not None:
         checks.choice("preset", preset, tuple(OCTAVES))
         if wavelengths is not None:
@@ -233,7 +233,7 @@ def is_sequence(values: Any) -> bool:
 
 
 def one_or_each(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
-    """Return a number, or those of a sequence, after checking each."""
+    """Return a number, or the numbers of a sequence, after checking each."""
     return each_checked(name, values, check) if is_sequence(values) else [check(name, values)]
 
 

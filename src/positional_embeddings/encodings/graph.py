@@ -128,7 +128,7 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     Parameters
     ----------
     adjacency : array, shape (..., nodes, nodes)
-        Weights of the edges of graphs, from the node of the row to that of the column:
+        Weights of the edges of graphs, from the node of the row to the node of the column:
         booleans, integers or real numbers, 0 or more. Graphs may be directed. The diagonal
         holds loops.
     steps : int

@@ -68,7 +68,7 @@ def grid_cell_encoding(
     :math:`g = \lambda_{\max} / \lambda_{\min}` and without :math:`2\pi`: its :math:`S` scales are
     the wavelengths :math:`2\pi\,\lambda_{\min}\,g^{s/(S-1)}`, from short to long. Its features,
     too, go from scale to scale. The authors' program (gengchenmai/space2vec) puts each sine
-    before its cosine, as here, but for "grid" all scales of a coordinate before those of the
+    before its cosine, as here, but for "grid" all scales of a coordinate before all scales of the
     other one.
 
     References

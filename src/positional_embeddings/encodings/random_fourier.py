@@ -22,7 +22,7 @@ from positional_embeddings.encodings.sinusoidal import arranged
 
 Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
 
-# Frequencies in cycles stay below the range of a float32, also those of a few heavy tails.
+# Frequencies in cycles stay below the range of a float32, also in heavy tails.
 _HIGHEST = 2.0**100
 _SHORTEST = 2.0**-50
 # Shortest length scale in periods: the Poisson variates then fit 64 bits.
@@ -125,7 +125,7 @@ def random_fourier_encoding(
     ----------
     Rahimi and Recht (2007), Random Features for Large-Scale Kernel Machines, algorithm 1.
     Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, section 4.2.1 and
-    equation 4.31. Skellam (1946), whose distribution is that of the harmonics of "periodic".
+    equation 4.31. Skellam (1946), for the distribution of the harmonics of "periodic".
     Yu et al. (2016), Orthogonal Random Features, section 3.
 
     Examples
@@ -268,7 +268,7 @@ def _cycles(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
 
 
 def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> HostArray:
-    """Draw normal vectors, of which as many as there are coordinates are orthogonal at a time."""
+    """Draw normal vectors; as many as there are coordinates are orthogonal at a time."""
     blocks = -(-count // coordinates)
     square = (blocks, coordinates, coordinates)
     q, r = np.linalg.qr(generator.standard_normal(square))

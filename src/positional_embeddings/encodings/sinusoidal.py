@@ -312,7 +312,7 @@ class AbsolutePE(checks.CheckedLayer):
         positions : array, optional
             Integer or real positions of any sign and order; real ones beyond
             2**63 give NaN. One axis belongs to the sequence; two or more are
-            those of `x` without the features, each as long as in `x` or 1. The
+            the axes of `x` without the features, each as long as in `x` or 1. The
             table's length does not bound them.
         offset : int, default 0
             Position of the first element if `positions` is not given.

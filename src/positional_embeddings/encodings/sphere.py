@@ -85,7 +85,7 @@ def spherical_encoding(
     Scalar products depend on the angle :math:`\gamma` between two places only (addition theorem):
     :math:`\sum_m Y_{l,m}(a)\,Y_{l,m}(b) = \frac{2l+1}{4\pi} P_l(\cos\gamma)`.
 
-    The sign is that of geodesy, without the Condon-Shortley phase :math:`(-1)^m`, which SciPy's
+    The sign is as in geodesy, without the Condon-Shortley phase :math:`(-1)^m`, which SciPy's
     complex harmonics have: with ``y = scipy.special.sph_harm_y(l, abs(m), theta, phi)`` and
     ``s = (-1)**m * sqrt(2)``, feature m is ``s * y.imag`` for m < 0, ``y.real`` for m = 0 and
     ``s * y.real`` for m > 0.

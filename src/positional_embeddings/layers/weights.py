@@ -219,7 +219,7 @@ def checked_indices(name: str, indices: Any, size: int, xp: Namespace) -> Any:
 def segment_sum(values: Any, segment_ids: Any, num_segments: int, xp: Namespace) -> Any:
     """Return (features, segments): sums of the values (features, n) of each segment.
 
-    Sorted, the values of a segment are a range. Its sum is that of blocks of 1, 2, 4, ...
+    Sorted, the values of a segment are a range. Its sum is the sum of blocks of 1, 2, 4, ...
     values that lie within the range, so that what is not finite stays in its own segment.
     """
     order = xp.argsort(segment_ids)

@@ -274,7 +274,7 @@ class GlobalMask(Mask):
         return ~(self._is_global(q) | self._is_global(k))
 
     def _is_global(self, points: Points) -> Any:
-        """Tell which positions are those of global tokens."""
+        """Tell which positions have global tokens."""
         xp, tokens = points.xp, points.in_library(self.indices)
         if self._ranges is None or points.ranges is None or library_of(tokens).is_compiling(tokens):
             return xp.any(points.values == tokens, axis=-1, keepdims=True)

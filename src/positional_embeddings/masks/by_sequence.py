@@ -316,7 +316,7 @@ class SegmentMask(Mask):
 class _Documents(NamedTuple):
     """The documents of sequences of keys, and where each of them is.
 
-    A document has a number, from those of the first sequence to those of the last.
+    Documents have numbers, from the first sequence to the last.
     """
 
     ids: HostArray  # of all sequences, ascending

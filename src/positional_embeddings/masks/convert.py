@@ -159,7 +159,7 @@ def to_attend(
         or an option is given with an array.
     ValueError
         If an array does not have two or three axes, a number is not positive, or the mask does
-        not fit so many queries and keys.
+        not fit this number of queries and keys.
 
     Examples
     --------
@@ -276,7 +276,7 @@ def to_block_ranges(
     Parameters
     ----------
     mask : Mask
-        All keys are told if it cannot know, as `Mask.key_ranges` says.
+        It names all keys if it cannot know, as `Mask.key_ranges` says.
     q_len, k_len : int
         Numbers of queries and keys; as many keys as queries if `k_len` is None.
     block_size : int
@@ -294,7 +294,7 @@ def to_block_ranges(
     TypeError
         If `mask` is not a `Mask`, or a number is not an integer.
     ValueError
-        If a number is not positive, or the mask does not fit so many queries and keys.
+        If a number is not positive, or the mask does not fit this number of queries and keys.
 
     Examples
     --------

@@ -40,7 +40,7 @@ def describe_mask(
     batch : int, default 0
         Which sequence to draw; a mask of length 1 there is the same for all.
     key_axis : int, optional
-        Axis of the keys, next to that of the queries: 1 or -1. If None, it is 1, and
+        Axis of the keys, next to the axis of the queries: 1 or -1. If None, it is 1, and
         `mask` has two or three axes.
     most : int, default 32
         Largest number of queries and of keys to draw, 4 or more; the middle of a longer

@@ -45,9 +45,9 @@ _MOST_SHOWN = 1000
 
 
 class Points(NamedTuple):
-    """Positions at which a rule is evaluated, those of queries or those of keys."""
+    """Positions of queries or of keys, at which a rule is evaluated."""
 
-    # Integers; the last axis, of length 1, is that of the batch.
+    # Integers; the last axis, of length 1, is the batch.
     values: Any
     xp: Namespace
     device: Device
@@ -197,7 +197,7 @@ class Mask(WeightedLayer, ABC):
         TypeError
             If an argument is of the wrong kind.
         ValueError
-            If a number is not positive, or the mask does not fit so many queries and keys.
+            If a number is not positive, or the mask does not fit this number of queries and keys.
         """
         xp, device = self._library(xp, device)
         queries, keys = position_interval(q_len, k_len, offset, xp, device)
@@ -282,7 +282,7 @@ class Mask(WeightedLayer, ABC):
 
     @abstractmethod
     def _hides(self, q: Points, k: Points) -> Any:
-        """Return the mask between positions, whose last axis is that of the batch."""
+        """Return the mask between positions, whose last axis is the batch."""
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
         """Return which keys the queries at some ranges of positions see."""

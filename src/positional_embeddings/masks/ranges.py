@@ -18,7 +18,7 @@ class Reach(NamedTuple):
 
 
 def unite(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the union of ranges in any order, of which some may be empty."""
+    """Return the union of ranges in any order; some may be empty."""
     united: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if start >= stop:

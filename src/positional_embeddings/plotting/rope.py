@@ -44,7 +44,7 @@ def plot_rope_decay(
     max_distance : int, optional
         Largest distance in positions, 1 to 2**40; the largest `seq_len` if None.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, those of a new figure if None.
+        Axes to draw on; a new figure's if None.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
         One rotary embedding, or several and their labels, such as those before and after the
         context is extended.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, those of a new figure if None.
+        Axes to draw on; a new figure's if None.
 
     Returns
     -------

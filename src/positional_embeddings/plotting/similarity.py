@@ -39,7 +39,7 @@ def plot_similarity(
     label : str, default "position"
         What the coordinates are, with their unit, such as "time (years)"; not used for maps.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, those of a new figure if None.
+        Axes to draw on; a new figure's if None.
 
     Returns
     -------

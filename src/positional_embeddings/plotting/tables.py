@@ -60,7 +60,7 @@ def plot_encoding(
     label : str, default "position"
         Label of the axis, with a unit, such as "time (years)".
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, those of a new figure if None.
+        Axes to draw on; a new figure's if None.
 
     Returns
     -------
@@ -133,10 +133,10 @@ def plot_mask(
     batch : int, default 0
         Which sequence to draw; a mask of length 1 there is the same for all.
     key_axis : int, optional
-        Axis of the keys, after that of the queries: 1 or -1. If None, it is 1, and `mask`
-        has two or three axes. Axes beside that of the batch have length 1.
+        Axis of the keys, after the axis of the queries: 1 or -1. If None, it is 1, and `mask`
+        has two or three axes. Axes other than the batch have length 1.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, those of a new figure if None.
+        Axes to draw on; a new figure's if None.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def plot_bias(
     head : int, default 0
         Which head to draw; an array of length 1 there is the same for all.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, those of a new figure if None.
+        Axes to draw on; a new figure's if None.
 
     Returns
     -------
@@ -292,10 +292,10 @@ def plot_attention(
         Which of the other axes to draw, such as the head: the index on the first of them,
         or on several; 0 on the rest.
     key_axis : int, optional
-        Axis of the keys, after that of the queries: 1 or -1. If None, it is 1, and `weights`
+        Axis of the keys, after the axis of the queries: 1 or -1. If None, it is 1, and `weights`
         has two or three axes.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw on, those of a new figure if None.
+        Axes to draw on; a new figure's if None.
 
     Returns
     -------

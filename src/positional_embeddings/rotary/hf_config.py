@@ -139,7 +139,7 @@ def _check_share(config: Values, model_type: str | None, kind: str, share: float
 
 
 def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
-    """Return a configuration, or that of its text model, as a dict without None."""
+    """Return a configuration, or its text model's, as a dict without None."""
     if isinstance(config, str | PathLike):
         config = from_file(config)
     if not isinstance(config, Mapping):

@@ -110,7 +110,7 @@ STRIDED = names("""
 # Models with sections in another order.
 OTHER_SECTIONS = names("ernie4_5_vl_moe_text neomme")
 
-# Models that rotate in all layers but those of full attention.
+# Models that rotate in all layers except layers of full attention.
 FULL_WITHOUT = names("afmoe cohere2 cohere2_moe exaone4 exaone_moe flint kolibri1 llama4_text")
 
 

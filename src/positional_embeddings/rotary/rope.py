@@ -78,7 +78,7 @@ class RoPE(CheckedLayer):
         Whether the coordinates share one range of frequencies (multimodal RoPE), or
         each has a full range of its own (axial RoPE).
     section_order : {"contiguous", "strided"}, default "contiguous"
-        Whether the pairs of a coordinate are next to each other, or alternate with those of
+        Whether the pairs of a coordinate are next to each other, or alternate with pairs of
         the other coordinates while these last; the first coordinate has the remaining ones.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `x`: -1 and -2 for ``(batch, heads, seq, head)``.
@@ -208,9 +208,9 @@ class RoPE(CheckedLayer):
             ``head_size / 2`` features, each of which is a pair.
         positions : array, optional
             Integer or real positions of any sign and order, also beyond the table; real
-            ones beyond 2**63 give NaN. One axis is that of the sequence; two or more are
-            those of `x` without the features, each as long as in `x` or 1. With `sections`
-            the first axis is that of the coordinates; without positions every coordinate
+            ones beyond 2**63 give NaN. One axis is the sequence; two or more are
+            the axes of `x` without the features, each as long as in `x` or 1. With `sections`
+            the first axis holds the coordinates; without positions every coordinate
             counts the sequence.
         offset : int, default 0
             Position of the first element if `positions` is not given.
@@ -377,7 +377,7 @@ class RoPE(CheckedLayer):
     ) -> "RoPE":
         """Return the rotary embedding of a model from its Hugging Face ``config.json``.
 
-        Scores of queries and keys are those of the model's own code in transformers. A model
+        Scores of queries and keys equal the model's own code in transformers. A model
         whose rotation is not known by its ``model_type`` is refused unless `layout` is given,
         and so is one that does not rotate.
 

@@ -1,4 +1,4 @@
-"""Scaling of rotary frequencies, for contexts longer than those of training.
+"""Scaling of rotary frequencies, for contexts longer than in training.
 
 Each scaling is a frozen dataclass and a function of the number of rotated features, the
 base and the length of the sequence. It returns the frequencies in radians per position, a
@@ -255,7 +255,7 @@ class YaRNScaling(CheckedLayer):
         return kept / self.factor * divided + kept * (1 - divided), self._attention_factor()
 
     def _index(self, cycles: float, dim: int, base: float) -> float:
-        """Return the real index of the frequency with so many cycles in the training length."""
+        """Return the real index of the frequency with these cycles in the training length."""
         # Of the wavelength, which may itself be too large or too small for a float.
         logarithm = math.log(self.original_max_position / (2 * math.pi)) - math.log(cycles)
         return dim * logarithm / (2 * math.log(base))

@@ -37,7 +37,7 @@ def xpos_scale(
     gamma : float, default 0.4
         Keeps the base of the first pair above zero, positive.
     dtype : dtype, optional
-        Real floating-point dtype of the result; by default that of real positions, and
+        Real floating-point dtype of the result; by default the dtype of real positions, and
         the library's default for integer ones.
 
     Returns

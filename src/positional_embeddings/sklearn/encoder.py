@@ -88,8 +88,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     unit : {"degrees", "radians"}, default "degrees"
         Unit of the places of "spherical".
     time_zone : str or datetime.tzinfo, optional
-        Zone whose clock calendar periods follow, such as "Europe/Zurich". If None, that of each
-        column. Times without a zone are those of a clock on the wall already, and refused with it.
+        Zone whose clock calendar periods follow, such as "Europe/Zurich". If None, the zone
+        of each column. Times without a zone show a clock already, and are refused with `time_zone`.
     missing : {"error", "pass"}, default "error"
         Whether missing numbers and times (NaN, NaT, None) are an error, or become features of NaN,
         for models that take them, such as `sklearn.ensemble.HistGradientBoostingRegressor`.
@@ -342,7 +342,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _floats_of(table: Any) -> list[Any]:
-    """Return the dtypes to compute in: those of the library and device that scikit-learn keeps."""
+    """Return the dtypes to compute in: dtypes of the library and device that scikit-learn keeps."""
     if not (get_config()["array_api_dispatch"] and is_array_api_obj(table)):
         return [np.float64, np.float32]
     xp = namespace_of(X=table)

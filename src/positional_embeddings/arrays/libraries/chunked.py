@@ -27,7 +27,7 @@ class Chunked(Library):
         return x.rechunk(wanted) if wanted else x
 
     def _chunk_option(self, lengths: tuple[int, ...]) -> Any:
-        """Return how the library is told the lengths of chunks on an axis."""
+        """Return the lengths of chunks on an axis, as `rechunk` of the library takes them."""
         return lengths
 
     def arange_for_pairs(

@@ -94,7 +94,7 @@ class _Namespace(Forwarding):
         shape = tuple(x.size // -prod(shape) if n == -1 else n for n in shape)
         if x.size == 0 or x.size != prod(shape):
             return self._library.reshape(x, shape)
-        # It merges axes of which all but the first are whole, and splits chunks that end where
+        # It merges axes if all but the first are whole, and splits chunks that end where
         # rows of the new axes do.
         runs = _runs_of_axes(x.shape, shape)
         whole = {axis: x.shape[axis] for own, _ in runs for axis in _inner(own, x.shape)}

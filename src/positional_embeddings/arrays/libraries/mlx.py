@@ -59,7 +59,7 @@ class _Namespace(Forwarding):
 class _Info(Forwarding):
     """What MLX tells of itself; positions are of 64 bits, as its integers can be.
 
-    It is asked for a device, of which users have the kind alone, such as `mlx.core.gpu`.
+    It is asked for a device; users have a type of device alone, such as `mlx.core.gpu`.
     """
 
     def __init__(self, library: Any) -> None:

@@ -33,6 +33,6 @@ class NumPy(Library):
 
 
 class Strict(Library):
-    """array-api-strict, whose functions are those of the standard alone."""
+    """array-api-strict, which has the functions of the standard alone."""
 
     can_write = keeps_tables = reads_values = shows_tracing = True

@@ -183,7 +183,7 @@ def _launch(
     """Return how to rotate by vectors, None if the arrays do not lie in memory as that needs.
 
     Adjacent have to be the numbers of a row of features, or those of one feature along another
-    axis, such as a batch. Shapes are those of `x` and the tables; addresses count modulo 16.
+    axis, such as a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
     """
     axes = _merged_axes(shapes, strides, axis, layout)
     if dtypes not in SIZES or not axes:
