@@ -159,6 +159,7 @@ USES = {
 NO_USE = {
     "Mask": "an abstract base",
     "__version__": "a text",
+    "days_since": "takes dates of NumPy",
     "describe_mask": "reads values, and returns a text",
     "log_wavelengths": "returns numbers of NumPy",
     "octave_wavelengths": "returns numbers of NumPy",

@@ -378,5 +378,8 @@ def _join(
 
 def _rows_innermost(tables: tuple[Any, ...], xp: Namespace) -> tuple[Any, ...]:
     """Return tables with the smallest stride along their frequencies."""
-    moved = xp.stack([xp.moveaxis(table, 0, -1) for table in tables])
-    return tuple(xp.moveaxis(table, -1, 0) for table in xp.unstack(moved))
+    # Not `moveaxis`, nor `unstack`, which calls it: PyTorch's `vmap` does not know it.
+    n = tables[0].ndim
+    moved = xp.stack([xp.permute_dims(table, (*range(1, n), 0)) for table in tables])
+    rows = (moved[i, ...] for i in range(len(tables)))
+    return tuple(xp.permute_dims(table, (n - 1, *range(n - 1))) for table in rows)

@@ -3,6 +3,8 @@
 from functools import lru_cache
 from typing import Any
 
+import numpy  # noqa: ICN001, TID251 - its type alone
+
 from positional_embeddings.arrays.libraries.base import Library
 from positional_embeddings.arrays.libraries.cubed import Cubed
 from positional_embeddings.arrays.libraries.cupy import CuPy
@@ -26,19 +28,21 @@ _LIBRARIES: dict[str, Library] = {
     "mlx": MLX(),
     "ndonnx": NDONNX(),
 }
-_UNKNOWN = Library()
+_NUMPY, _UNKNOWN = _LIBRARIES["numpy"], Library()
 
 
 def library_of(array: Any) -> Library:
     """Return the library of an array, also of a subclass of its arrays."""
     array_type: Any = type(array)
-    return _library_of_type(array_type)
+    # PyTorch compiles no loop over the bases of NumPy's arrays.
+    return _NUMPY if array_type is numpy.ndarray else _library_of_type(array_type)
 
 
 @lru_cache(maxsize=256)
 def _library_of_type(array_type: Any) -> Library:
-    names = (base.__module__.partition(".")[0] for base in array_type.__mro__)
-    return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), _UNKNOWN)
+    names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
+    known = [_LIBRARIES[name] for name in names if name in _LIBRARIES]
+    return known[0] if known else _UNKNOWN
 
 
 def library_of_namespace(xp: Any) -> Library:

@@ -106,6 +106,6 @@ class FIREBias(positions.Bias):
 
 def _as_array(value: Any, dtype: Dtype, on: Device, xp: Namespace) -> Any:
     # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
-    if library_of(value).records_gradients:
+    if hasattr(value, "shape") and library_of(value).records_gradients:
         return xp.astype(value, dtype, copy=False, device=on)
     return xp.asarray(value, dtype=dtype, device=on)

@@ -22,7 +22,8 @@ class JAX(Library):
         # None for an array over several devices, whose sharding is made for its own shape, and for
         # one that is not committed to its device: what is made on a device by name meets no arrays
         # on other ones.
-        return self.single_device(array) if getattr(array, "committed", True) else None
+        on = self.single_device(array)
+        return on if on is None or getattr(array, "committed", True) else None
 
     def is_readable(self, array: Any) -> bool:
         return not _is_traced(array)
