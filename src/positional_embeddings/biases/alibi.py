@@ -169,12 +169,11 @@ class ALiBiBias(Bias):
 
 def _sloped(relative: Any, num_heads: int, xp: Namespace, *, causal: bool) -> Any:
     """Return relative positions times the slopes, or minus distances times them."""
-    slopes = alibi_slopes(
-        num_heads, xp=xp, dtype=relative.dtype, device=namespace.device_of(relative)
-    )
-    if causal:
-        return relative[..., None] * slopes
-    return xp.abs(relative)[..., None] * -slopes
+    slopes = _slopes(num_heads)
+    if not causal:
+        relative, slopes = xp.abs(relative), [-slope for slope in slopes]
+    on = namespace.device_of(relative)
+    return relative[..., None] * xp.asarray(slopes, dtype=relative.dtype, device=on)
 
 
 def _slopes(num_heads: int) -> list[float]:
