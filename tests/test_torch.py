@@ -611,3 +611,9 @@ def test_positions_are_no_constants_of_a_trace():
     expected = call(x, positions + 7)
     for compiled in (traced, made):
         torch.testing.assert_close(compiled(x, positions + 7), expected, atol=1e-6, rtol=0)
+
+
+def test_remainders_of_float32_have_the_sign_of_the_dividend():
+    x = torch.tensor([5.5, -7.25, 3e38])
+    found = library_of(x).remainder(x, 2.0, torch)
+    torch.testing.assert_close(found, torch.tensor([1.5, -1.25, 0.0]), atol=0, rtol=0)
