@@ -13,7 +13,7 @@ import array_api_compat
 import numpy as np
 import pytest
 
-from positional_embeddings.arrays.namespace import adapted, device_of
+from positional_embeddings.arrays.space import space_of
 
 # Name of the test's backend, and the package that it needs.
 NAMES = {
@@ -145,7 +145,7 @@ class Backend:
 
     def numpy(self, array: Any) -> np.ndarray:
         """Return an array's numbers on the host, and check that it is of this backend."""
-        assert adapted(array_api_compat.array_namespace(array)) is self.xp
+        assert space_of(array=array).xp is self.xp
         if self.name.startswith("strict"):
             assert array.device == self.device
             array = array_api_compat.to_device(array, self.xp.Device("CPU_DEVICE"))
@@ -208,8 +208,8 @@ def opened(name: str) -> Iterator[Backend]:
             )
         elif name == "cubed":
             setting = library.config.set({"spec.executor_name": "single-threaded"})
-        xp = adapted(array_api_compat.array_namespace(library.empty(0)))
-        device = device_of(library.empty(0))
+        space = space_of(array=library.empty(1))
+        xp, device = space.xp, space.device
     with setting:
         yield Backend(name, xp, device)
 

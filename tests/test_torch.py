@@ -56,7 +56,7 @@ from positional_embeddings import (
     spherical_encoding,
     xpos_scale,
 )
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.space import space_of
 
 
 def leaf(*shape, seed=0):
@@ -506,7 +506,7 @@ def test_attention_is_mapped(block_size):
 def test_what_shares_memory():
     x = torch.zeros(4, 6)
     for other, shared in ((x, False), (x[:], False), (x[1:], True), (x.T, True), (x + 0, False)):
-        assert library_of(x).shares_memory(x, other) == shared
+        assert space_of(x=x).shares_memory(x, other) == shared
 
 
 def test_out_is_written_to_without_another_array():
@@ -615,5 +615,5 @@ def test_positions_are_no_constants_of_a_trace():
 
 def test_remainders_of_float32_have_the_sign_of_the_dividend():
     x = torch.tensor([5.5, -7.25, 3e38])
-    found = library_of(x).remainder(x, 2.0, torch)
+    found = space_of(x=x).remainder(x, 2.0)
     torch.testing.assert_close(found, torch.tensor([1.5, -1.25, 0.0]), atol=0, rtol=0)

@@ -7,13 +7,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
+from positional_embeddings.angles import cos_sin as angles
 from positional_embeddings.angles import kernel, tables
-from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import geometric_frequencies
 from positional_embeddings.arguments import axes
 from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.space import space_of
 
 LIMIT = 2**31
+
+
+def cos_sin(positions, frequencies, dtype, factor=1.0):
+    return angles.cos_sin(positions, frequencies, dtype, space_of(positions=positions), factor)
 
 
 def exact_angle(position, i, dim, base, scale=1.0):
@@ -55,7 +60,7 @@ def test_frequencies_are_made_on_the_backend(backend):
 def test_even_very_large_positions_are_exact_in_float64(positions, real):
     """Times in milliseconds, say: integers to 2**60, and reals that hold whole numbers."""
     for array in (np.asarray(positions), np.asarray(real, dtype="float64")):
-        cos, sin = cos_sin(array, geometric_frequencies(6, 10_000, 7.5), np.float64, np)
+        cos, sin = cos_sin(array, geometric_frequencies(6, 10_000, 7.5), np.float64)
         for i in range(3):
             for j, position in enumerate(array.tolist()):
                 with mpmath.workdps(60):
@@ -71,9 +76,7 @@ def test_even_very_large_positions_are_exact_in_float64(positions, real):
     scale=st.sampled_from([1.0, 0.25, 1 / 3, 1e6]),
 )
 def test_integer_positions_are_exact_in_float64(positions, dim, base, scale):
-    cos, sin = cos_sin(
-        np.asarray(positions), geometric_frequencies(dim, base, scale), np.float64, np
-    )
+    cos, sin = cos_sin(np.asarray(positions), geometric_frequencies(dim, base, scale), np.float64)
     for i in range(dim // 2):
         for j, position in enumerate(positions):
             with mpmath.workdps(50):
@@ -87,10 +90,7 @@ def test_integer_positions_on_every_device(backend, positions):
     array = backend.array(positions, "int64")
     dtype = getattr(backend.xp, backend.wide)
     bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.0e-8
-    cos, sin = (
-        backend.numpy(t)
-        for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype, backend.xp)
-    )
+    cos, sin = (backend.numpy(t) for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype))
     for i in range(4):
         for j, position in enumerate(positions):
             with mpmath.workdps(50):
@@ -104,7 +104,7 @@ def test_integer_positions_of_every_width(backend, dtype):
     if dtype == "uint64" and not backend.has_int64:
         dtype = "uint32"
     positions = backend.array([0, 1, 100], dtype)
-    cos, _ = cos_sin(positions, geometric_frequencies(4, 100), backend.xp.float32, backend.xp)
+    cos, _ = cos_sin(positions, geometric_frequencies(4, 100), backend.xp.float32)
     expected = np.cos([[0, 1, 100], [0, 0.1, 10]])
     np.testing.assert_allclose(backend.numpy(cos), expected, atol=1e-6)
 
@@ -112,9 +112,7 @@ def test_integer_positions_of_every_width(backend, dtype):
 @given(positions=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8))
 @example(positions=[2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
 def test_positions_of_64_bits_without_a_sign(positions):
-    cos, sin = cos_sin(
-        np.asarray(positions, "uint64"), geometric_frequencies(8, 100), np.float64, np
-    )
+    cos, sin = cos_sin(np.asarray(positions, "uint64"), geometric_frequencies(8, 100), np.float64)
     for i in range(4):
         for j, position in enumerate(positions):
             with mpmath.workdps(60):
@@ -127,7 +125,7 @@ def test_large_positions_without_a_sign_in_every_library(backend):
     bits = 64 if backend.has_int64 else 32
     positions = [1, 2 ** (bits // 2) + 1, 2 ** (bits - 1) + 5, 2**bits - 1]
     array = backend.array(np.asarray(positions, f"uint{bits}"))
-    cos, _ = cos_sin(array, geometric_frequencies(4, 100), backend.xp.float32, backend.xp)
+    cos, _ = cos_sin(array, geometric_frequencies(4, 100), backend.xp.float32)
     expected = [[mpmath.cos(exact_angle(p, i, 4, 100)) for p in positions] for i in range(2)]
     np.testing.assert_allclose(backend.numpy(cos), np.asarray(expected, dtype=float), atol=1e-6)
 
@@ -144,7 +142,7 @@ def test_parts_of_negative_real_positions_add_up_exactly(backend, position, base
     """They have many large parts, whose sum must not outgrow a float32's digits."""
     array = backend.array(np.asarray([position], dtype=np.float32))
     dtype = getattr(backend.xp, backend.wide)
-    tables = cos_sin(array, geometric_frequencies(128, base, 2.0), dtype, backend.xp)
+    tables = cos_sin(array, geometric_frequencies(128, base, 2.0), dtype)
     cos, sin = (backend.numpy(table)[i, 0] for table in tables)
     bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
     with mpmath.workdps(50):
@@ -159,10 +157,7 @@ def test_far_real_positions(backend):
     none = [2.0**64, -1e30, float("inf"), -float("inf"), float("nan")]
     positions = backend.array(np.asarray(given + none, dtype=np.float32))
     dtype = getattr(backend.xp, backend.wide)
-    got = [
-        backend.numpy(t)
-        for t in cos_sin(positions, geometric_frequencies(8, 10_000), dtype, backend.xp)
-    ]
+    got = [backend.numpy(t) for t in cos_sin(positions, geometric_frequencies(8, 10_000), dtype)]
     bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
     for j, position in enumerate(given):
         for i in range(4):
@@ -180,10 +175,7 @@ def test_real_positions_on_every_device(backend, positions):
     array = backend.array(positions, "float32")
     dtype = getattr(backend.xp, backend.wide)
     bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
-    cos, sin = (
-        backend.numpy(t)
-        for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype, backend.xp)
-    )
+    cos, sin = (backend.numpy(t) for t in cos_sin(array, geometric_frequencies(8, 10_000), dtype))
     for i in range(4):
         for j, position in enumerate(positions):
             with mpmath.workdps(50):
@@ -204,7 +196,7 @@ def test_real_positions_at_high_frequencies(backend, positions, base, scale):
     array = backend.array(np.asarray(positions, "float32"), "float32")
     dtype = getattr(backend.xp, backend.wide)
     bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
-    tables = cos_sin(array, geometric_frequencies(4, base, scale), dtype, backend.xp)
+    tables = cos_sin(array, geometric_frequencies(4, base, scale), dtype)
     cos, sin = (backend.numpy(table) for table in tables)
     for i in range(2):
         for j, position in enumerate(np.asarray(positions, "float32").tolist()):
@@ -244,7 +236,7 @@ def test_float64_table_is_exact_at_long_positions(base):
 def test_float32_positions_to_ten_million():
     rng = np.random.default_rng(0)
     positions = np.append(rng.integers(0, 10_000_000, 300), [1_048_575, 10_000_000])
-    cos, sin = cos_sin(positions, geometric_frequencies(128, 10_000), np.float32, np)
+    cos, sin = cos_sin(positions, geometric_frequencies(128, 10_000), np.float32)
     for i in range(0, 64, 7):
         for j, position in enumerate(positions.tolist()):
             with mpmath.workdps(50):
@@ -292,14 +284,12 @@ def test_one_kernel_is_as_exact_as_many_steps(backend, positions):
     for scale in (7.5, -1234.5):
         frequencies = geometric_frequencies(6, 10_000, scale)
         array = backend.array(positions)
-        tables = cos_sin(array, frequencies, backend.xp.float64, backend.xp)
+        tables = cos_sin(array, frequencies, backend.xp.float64)
         with mpmath.workdps(60):
             assert_exact(*map(backend.numpy, tables), positions, frequencies)
-            tables = cos_sin(array, frequencies, backend.xp.float64, backend.xp, 2.0)
+            tables = cos_sin(array, frequencies, backend.xp.float64, 2.0)
             assert_exact(*map(backend.numpy, tables), positions, frequencies, 2.0)
-    (far, nan) = cos_sin(
-        backend.array([1e19, np.nan, -np.inf]), frequencies, backend.xp.float32, backend.xp
-    )
+    (far, nan) = cos_sin(backend.array([1e19, np.nan, -np.inf]), frequencies, backend.xp.float32)
     assert np.isnan(backend.numpy(far)).all()
     assert np.isnan(backend.numpy(nan)).all()
 
@@ -355,7 +345,7 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
                 np.testing.assert_allclose(got, wanted, atol=3e-16)
                 assert got.strides == wanted.strides
         if sections is None:
-            got = cos_sin(positions, rope._tables.frequencies, np.float64, np)
+            got = cos_sin(positions, rope._tables.frequencies, np.float64)
             np.testing.assert_allclose(got[0], plain[0])
     finally:
         kernel.kernel_of.cache_clear()
@@ -372,7 +362,7 @@ def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
     kept = []
     try:
         for stream in (0, 1, 2, 0):
-            monkeypatch.setattr(NumPy, "current_stream", lambda *_, stream=stream: stream)
+            monkeypatch.setattr(NumPy, "_stream", lambda _, stream=stream: stream)
             cos, sin = rope._tables._compute(positions, target)
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.arrays.library import library_of_namespace
-from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.arrays.libraries.cupy import CuPy
+from positional_embeddings.arrays.space import new_space, on_given_device
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
 CALLS = {
@@ -140,7 +140,7 @@ def test_device_is_current_for_the_call_only():
 def test_what_is_no_device(device):
     message = r"`device` must be a cupy\.cuda\.Device or its number, got"
     with pytest.raises(TypeError, match=message):
-        library_of_namespace(CUPY).current_device(device, CUPY)
+        CuPy.current_device(device, CUPY)
 
 
 def test_streams_are_told_apart():
@@ -148,18 +148,21 @@ def test_streams_are_told_apart():
 
         def streams(number):
             with Device(number):
-                stream = library_of_namespace(CUPY).current_stream
-                return [stream(CUPY), pool.submit(stream, CUPY).result()]
+                space = CuPy(CUPY, number, np.float64, np.int64, np.float64)
+                return [space.table_key, pool.submit(lambda: space.table_key).result()]
 
         of_all, of_threads, own = (streams(number) for number in (0, 2, 4112))
     assert of_all[0] == of_all[1]
     assert of_threads[0] != of_threads[1]
     assert own[0] == own[1]
     assert len({*of_all, *of_threads, *own}) == 4
-    assert library_of_namespace(np).current_stream(np) is None
+    assert new_space().table_key == (np, "None", None)
 
 
 @pytest.mark.parametrize("xp", [np, None, 3, []])
 def test_what_is_not_cupy_has_no_current_device(xp):
-    with library_of_namespace(xp).current_device("cpu", xp):
-        assert Device.current == 0
+    @on_given_device
+    def current(*, xp, device):  # noqa: ARG001
+        return Device.current
+
+    assert current(xp=xp, device="cpu") == 0

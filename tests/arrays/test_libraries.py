@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, create_causal_mask
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import namespace_of, namespace_or_numpy, to_host
+from positional_embeddings.arrays.space import new_space, space_of
 
 
 def namespace(library):
-    return namespace_or_numpy(importlib.import_module(library))
+    return new_space(importlib.import_module(library)).xp
 
 
 @pytest.mark.library("mlx")
@@ -177,16 +176,13 @@ def test_arrays_of_cubed_have_elements():
 
 @pytest.mark.library("mlx")
 def test_mlx_arrays_have_no_device():
-    assert (
-        library_of(namespace("mlx.core").zeros(2)).single_device(namespace("mlx.core").zeros(2))
-        is None
-    )
+    assert space_of(x=namespace("mlx.core").zeros(2)).device is None
 
 
 @pytest.mark.library("ndonnx")
 def test_values_of_ndonnx_on_the_host():
-    xp = namespace("ndonnx")
-    np.testing.assert_array_equal(to_host(xp.asarray([1.0, 2.0]), xp), [1, 2])
+    x = namespace("ndonnx").asarray([1.0, 2.0])
+    np.testing.assert_array_equal(space_of(x=x).to_numpy(x), [1, 2])
 
 
 MESSAGES = {
@@ -216,4 +212,4 @@ MESSAGES = {
 def test_what_is_told_of_libraries_that_are_refused(library, argument):
     xp = importlib.import_module(library)
     with pytest.raises(TypeError, match=MESSAGES[library, argument]):
-        namespace_or_numpy(xp) if argument == "xp" else namespace_of(x=xp.asarray(np.ones(2)))
+        new_space(xp) if argument == "xp" else space_of(x=xp.asarray(np.ones(2)))

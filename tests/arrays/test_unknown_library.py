@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.arrays.libraries.base import Library
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import is_host_array
-from positional_embeddings.arrays.values import values_on_host
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.space import space_of
 
 
 class Locked:
@@ -187,23 +185,24 @@ def test_it_cannot_be_written_to():
 
 
 def test_rows():
-    assert is_host_array(np.ones(1))
-    assert library_of(np.ones(1)).supports_inplace(np.ones(1))
-    assert library_of(strict.ones(1)).supports_inplace(strict.ones(1))
-    assert not library_of(lock([1.0])).supports_inplace(lock([1.0]))
-    assert values_on_host(lock([1.0]), namespace) is None
+    for x, supports_inplace in ((np.ones(1), True), (strict.ones(1), True), (lock([1.0]), False)):
+        assert space_of(x=x).supports_inplace(x) == supports_inplace
+    assert space_of(x=lock([1.0])).values_on_host(lock([1.0])) is None
+
+
+UNKNOWN = Space(np, None, np.float64, np.int64, np.float64)
 
 
 def test_an_array_without_chunks_is_one_chunk():
-    library, x = Library(), np.arange(6.0).reshape(2, 3)
-    assert library.chunks(x) == ((2,), (3,))
-    assert library.rechunk(x, {0: (1, 1)}) is x
-    options = {"chunks": library.chunks(x), "dtype": x.dtype}
-    np.testing.assert_array_equal(library.map_chunks(np.negative, x, **options), -x)
-    placed = library.map_chunks(lambda x, block_id: (x, block_id), x, **options, numbered=True)
+    space, x = UNKNOWN, np.arange(6.0).reshape(2, 3)
+    assert space.chunks(x) == ((2,), (3,))
+    assert space.rechunk(x, {0: (1, 1)}) is x
+    options = {"chunks": space.chunks(x), "dtype": x.dtype}
+    np.testing.assert_array_equal(space.map_chunks(np.negative, x, **options), -x)
+    placed = space.map_chunks(lambda x, block_id: (x, block_id), x, **options, numbered=True)
     assert placed[1] == (0, 0)
 
 
 def test_an_array_may_have_no_device():
-    assert Library().device(object()) is None
-    assert not Library().is_on_host(object())
+    assert UNKNOWN.device_for(object()) is None
+    assert not UNKNOWN.is_on_host(object())

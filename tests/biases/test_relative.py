@@ -25,8 +25,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.arguments.positions import span_of
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import device_of
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.biases.t5 import bucket_limits
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
@@ -211,7 +210,8 @@ def test_alibi_between_ranges_is_that_between_positions(backend, queries, start,
         backend.array(np.concatenate([np.arange(*own) for own in ranges]))
         for ranges in (queries, keys)
     ]
-    got = bias._between(span_of(*queries), span_of(*keys), xp.float32, xp, device_of(positions[0]))
+    space = space_of(positions=positions[0]).computing_in(xp.float32)
+    got = bias._between(span_of(*queries), span_of(*keys), space)
     assert got.dtype == xp.float32
     expected = bias(query_positions=positions[0], key_positions=positions[1], dtype=xp.float32)
     np.testing.assert_array_equal(backend.numpy(got), backend.numpy(expected))
@@ -397,7 +397,7 @@ def test_far_positions_have_exact_distances_or_are_refused(backend):
     relative = backend.numpy(relative_positions(backend.array(edges), backend.array(edges)))
     assert relative.tolist() == [[k - q for k in edges] for q in edges]
     near = backend.array([5])
-    if not (backend.reads_values and library_of(near).is_on_host(near)):
+    if not (backend.reads_values and space_of(near=near).is_on_host(near)):
         return
     unsigned = "uint64" if backend.has_int64 else "uint32"
     most = 2 ** (64 if backend.has_int64 else 32) - 1

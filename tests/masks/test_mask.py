@@ -5,7 +5,6 @@ import pickle
 import sys
 from itertools import pairwise
 
-import array_api_compat
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,8 +39,7 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import adapted
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
 
 EXAMPLES = [
@@ -230,7 +228,7 @@ def test_masks_of_the_host_serve_every_library(backend):
 
 def test_the_library_of_a_mask_is_that_of_its_arrays(backend):
     mask = PaddingMask(backend.array([1, 2])) | CausalMask()
-    assert adapted(array_api_compat.array_namespace(mask.dense(3))) is backend.xp
+    assert space_of(mask=mask.dense(3)).xp is backend.xp
     if backend.name != "numpy":
         with pytest.raises(TypeError, match="lengths` is an array"):
             mask.dense(3, xp=np)
@@ -429,7 +427,7 @@ def test_ranges_are_sets_of_numbers(first, second):
 
 def test_the_namespace_of_a_dense_mask(backend):
     dense = CausalMask().dense(2, xp=backend.xp, device=backend.device)
-    assert adapted(array_api_compat.array_namespace(dense)) is backend.xp
+    assert space_of(dense=dense).xp is backend.xp
 
 
 FAR = {8: 2**61 - 1, 4: 2**29 - 1}  # by the bytes of an integer: a quarter of the largest
@@ -473,7 +471,9 @@ def test_far_positions_are_exact_or_refused(backend, mask, rule):
         mask(near, near, k_len=far + 1)
     unsigned = "uint64" if backend.has_int64 else "uint32"
     if not (
-        backend.reads_values and library_of(near).is_on_host(near) and hasattr(backend.xp, unsigned)
+        backend.reads_values
+        and space_of(near=near).is_on_host(near)
+        and hasattr(backend.xp, unsigned)
     ):
         return
     most = 2 ** (64 if backend.has_int64 else 32) - 1

@@ -4,14 +4,22 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from math import pi, prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
-from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import (
+    ArrayT,
+    Dtype,
+    HostArray,
+    Namespace,
+    dtype_name,
+    is_dtype,
+    np,
+)
+from positional_embeddings.arrays.space import new_space
 
 # Steps to a cycle; an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192
@@ -50,7 +58,7 @@ def unit_phasors(
     """
 
     def exact(positions: HostArray) -> HostArray:
-        cos, sin = cos_sin(positions, frequencies, np.float64, np)
+        cos, sin = cos_sin(positions, frequencies, np.float64, new_space())
         phasors: HostArray = np.ascontiguousarray((cos + 1j * sin).T)
         return phasors
 
@@ -61,27 +69,16 @@ def unit_phasors(
         yield (whole * within[: stop - begin]).T
 
 
-class Work(NamedTuple):
-    """What the angles of positions are computed in."""
-
-    xp: Namespace
-    device: Any
-    dtype: Any  # float64, or float32 on a device without it
-    integer: Any  # dtype of positions that are widened
-    position_dtype: str
-    is_integral: bool
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Steps of a frequency to a cycle, and bits of a position: both together are exact."""
-        return (2**21, 31) if self.dtype == self.xp.float64 else (2**12, 11)
+def grid_and_bits(space: Space) -> tuple[int, int]:
+    """Return the steps of a frequency to a cycle, and the bits of a position, of exact products."""
+    return (2**21, 31) if space.dtype == space.xp.float64 else (2**12, 11)
 
 
 def cos_sin(
     positions: ArrayT,
     frequencies: Frequencies,
     dtype: Dtype,
-    xp: Namespace,
+    space: Space,
     factor: float = 1.0,
     *,
     coordinates: Sequence[int] | None = None,
@@ -95,23 +92,22 @@ def cos_sin(
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
-    work = work_for(positions, xp)
-    index = None
+    xp, index = space.xp, None
     if coordinates is not None:
-        index = xp.asarray(coordinates, dtype=work.integer, device=work.device)
-    if library_of(positions).compiles_kernels:
-        of_kernel = frequency_parts(frequencies, xp, work.device)
+        index = xp.asarray(coordinates, dtype=space.integer, device=space.device)
+    if space.compiles_kernels:
         own = by_frequency(positions, index, xp)
-        return cos_sin_by_kernel(own, of_kernel, dtype, xp, factor)
-    parts = _phase_in_parts(positions, frequencies, work, index)
-    return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, work, factor)
+        return cos_sin_by_kernel(own, frequency_parts(frequencies, space), dtype, space, factor)
+    wide = space.computing_in(space.widest)
+    parts = _phase_in_parts(positions, frequencies, wide, index)
+    return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, wide, factor)
 
 
 def cos_sin_of_sum(
     coordinates: Sequence[ArrayT],
     frequencies: Sequence[Frequencies],
     dtype: Dtype,
-    xp: Namespace,
+    space: Space,
     factor: float = 1.0,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of a sum of coordinates times frequencies, each (frequency, *shape).
@@ -120,20 +116,20 @@ def cos_sin_of_sum(
     The exact parts of their phases add up without rounding, so that the error grows neither
     with the coordinates nor with their number.
     """
-    work = work_for(coordinates[0], xp)
-    grid = work.grid[0]
+    xp, space = space.xp, space.computing_in(space.widest)
+    grid = grid_and_bits(space)[0]
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
     for positions, of_positions in zip(coordinates, frequencies, strict=True):
-        further = _phase_in_parts(positions, of_positions, work)
+        further = _phase_in_parts(positions, of_positions, space)
         fine = fine + further[2]
         carry = xp.round(grid * fine) / grid
         fine = fine - carry
         coarse = _fractional(_fractional(coarse + further[0], xp) + carry, xp)
         medium = _fractional(medium + further[1], xp)
     phase = _from_quadrant(coarse, medium, fine, xp)
-    return cos_sin_of_phase(*phase, dtype, work, factor)
+    return cos_sin_of_phase(*phase, dtype, space, factor)
 
 
 def fill_cos_sin_of_sum(
@@ -147,9 +143,9 @@ def fill_cos_sin_of_sum(
 
     Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
     """
-    work = work_for(coordinates, np)
+    space = new_space().computing_in(np.float64)
     highest = max(of_one.highest() for of_one in frequencies)
-    limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, work)
+    limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, space)
     of_limbs = [
         f.fractional_parts(_SUM_GRID, exponent) for _, exponent in limbs for f in frequencies
     ]
@@ -157,7 +153,7 @@ def fill_cos_sin_of_sum(
     of_rest = np.asarray([of_one.in_cycles() for of_one in frequencies]).T
     length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
-        limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, work)
+        limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, space)
         numbers = np.concat([limb for limb, _ in limbs])
         phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers
@@ -170,19 +166,6 @@ def fill_cos_sin_of_sum(
         np.multiply(np.sin(angle), signed, out=sin[:, block], casting="same_kind")
 
 
-def work_for(positions: Any, xp: Namespace) -> Work:
-    """Return what the angles of positions are computed in."""
-    on = namespace.device_of(positions)
-    return Work(
-        xp,
-        on,
-        namespace.widest_float(xp, on),
-        namespace.default_integer(xp, on),
-        namespace.dtype_name(positions.dtype),
-        namespace.is_dtype(positions.dtype, "integral", xp),
-    )
-
-
 def _from_quadrant(coarse: Any, medium: Any, fine: Any, xp: Namespace) -> tuple[Any, Any, Any]:
     """Return a phase in parts as an exact and a small one from the nearest quadrant, and that."""
     quadrant = xp.round(4 * (coarse + medium + fine))
@@ -190,17 +173,17 @@ def _from_quadrant(coarse: Any, medium: Any, fine: Any, xp: Namespace) -> tuple[
 
 
 def cos_sin_of_phase(
-    phase_hi: Any, phase_lo: Any, quadrant: Any, dtype: Dtype, work: Work, factor: float = 1.0
+    phase_hi: Any, phase_lo: Any, quadrant: Any, dtype: Dtype, space: Space, factor: float = 1.0
 ) -> tuple[Any, Any]:
     """Return cosine and sine of a phase within an eighth of a cycle of a quadrant.
 
     The phase, in cycles from that quadrant, comes in two parts, the second one small.
     """
-    xp = work.xp
-    if work.dtype == xp.float64:
+    xp = space.xp
+    if space.dtype == xp.float64:
         cos, sin = _cos_sin_float64(phase_hi, phase_lo, xp)
     else:
-        cos, sin = _cos_sin_float32(phase_hi, phase_lo, work)
+        cos, sin = _cos_sin_float32(phase_hi, phase_lo, space)
     cos, sin = add_quadrants(cos, sin, quadrant, xp)
     if factor != 1:
         cos, sin = cos * factor, sin * factor
@@ -236,19 +219,19 @@ def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, 
     return cos - sin * residual, sin + cos * residual
 
 
-def _cos_sin_float32(phase_hi: Any, phase_lo: Any, work: Work) -> tuple[Any, Any]:
+def _cos_sin_float32(phase_hi: Any, phase_lo: Any, space: Space) -> tuple[Any, Any]:
     """Return cosine and sine of an eighth of a cycle at most, with one rounding that counts.
 
     Around the nearest of many steps, whose cosine and sine are known to twice the
     digits, what remains of the angle gives but a small correction.
     """
-    xp = work.xp
+    xp = space.xp
     step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * _STEPS))
-    index = xp.astype(step, work.integer) + _FARTHEST_STEP
+    index = xp.astype(step, space.integer) + _FARTHEST_STEP
     flat = xp.reshape(index, (prod(phase_hi.shape),))
     cos, cos_residual, sin, sin_residual = (
         xp.reshape(
-            xp.take(xp.asarray(row, dtype=work.dtype, device=work.device), flat), phase_hi.shape
+            xp.take(xp.asarray(row, dtype=space.dtype, device=space.device), flat), phase_hi.shape
         )
         for row in _steps()
     )
@@ -274,7 +257,7 @@ def _steps() -> tuple[HostArray, ...]:
 def _phase_in_parts(
     positions: Any,
     frequencies: Frequencies,
-    work: Work,
+    space: Space,
     index: Any = None,
 ) -> tuple[Any, Any, Any]:
     """Return the phase in cycles, without whole ones, in two exact parts and a small one.
@@ -283,14 +266,14 @@ def _phase_in_parts(
     float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
     dropped as soon as they come.
     """
-    xp, (grid, bits) = work.xp, work.grid
+    xp, (grid, bits) = space.xp, grid_and_bits(space)
     others = (None,) * (positions.ndim if index is None else positions.ndim - 1)
 
     def of_frequencies(rows: Sequence[Sequence[float]]) -> list[Any]:
-        arrays = (xp.asarray(row, dtype=work.dtype, device=work.device) for row in rows)
+        arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
         return [array[(slice(None), *others)] for array in arrays]
 
-    limbs, rest = _limbs(positions, frequencies.highest(), bits, work)
+    limbs, rest = _limbs(positions, frequencies.highest(), bits, space)
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
@@ -315,22 +298,22 @@ def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
 
 
 def _limbs(
-    positions: Any, highest: float, bits: int, work: Work
+    positions: Any, highest: float, bits: int, space: Space
 ) -> tuple[list[tuple[Any, int]], Any]:
     """Split positions into integers of few bits, each with the exponent of its unit, and a rest.
 
     The rest of real positions is a small part of a cycle of the highest frequency; integer
     positions leave none.
     """
-    xp = work.xp
-    if work.is_integral:
-        return integer_limbs(positions, bits, work), None
-    real = xp.astype(positions, work.dtype, copy=False)
+    xp = space.xp
+    if is_dtype(positions.dtype, "integral", xp):
+        return integer_limbs(positions, bits, space), None
+    real = xp.astype(positions, space.dtype, copy=False)
     real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
     # Towards 0, so that what is cut off is exact for negative positions, too.
     whole = xp.trunc(real)
     # A quotient by a power of two is exact, and has a derivative.
-    limbs = _limbs_of_whole(whole, 63, bits, lambda n, power: xp.floor(n / power), work)
+    limbs = _limbs_of_whole(whole, 63, bits, lambda n, power: xp.floor(n / power), space)
     rest, exponent = real - whole, 0
     while highest * 2.0**exponent > _SMALL:
         exponent -= bits
@@ -340,31 +323,31 @@ def _limbs(
     return limbs, rest
 
 
-def integer_limbs(positions: Any, bits: int, work: Work) -> list[tuple[Any, int]]:
+def integer_limbs(positions: Any, bits: int, space: Space) -> list[tuple[Any, int]]:
     """Split integer positions into integers of few bits, each with the exponent of its unit."""
-    xp = work.xp
-    narrow = {"int32"} if work.integer == xp.int64 else {"int32", "uint32"}
-    is_narrow = work.position_dtype in narrow
-    whole = positions if is_narrow else xp.astype(positions, work.integer, copy=False)
-    width = 32 if is_narrow or work.integer == xp.int32 else 63
-    limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, work)
-    if work.position_dtype == "uint64":
+    xp, name = space.xp, dtype_name(positions.dtype)
+    narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
+    is_narrow = name in narrow
+    whole = positions if is_narrow else xp.astype(positions, space.integer, copy=False)
+    width = 32 if is_narrow or space.integer == xp.int32 else 63
+    limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, space)
+    if name == "uint64":
         # As int64 those from 2**63 on are less by 2**64.
-        limbs.append((xp.astype(whole < 0, work.dtype), 64))
+        limbs.append((xp.astype(whole < 0, space.dtype), 64))
     return limbs
 
 
 def _limbs_of_whole(
-    whole: Any, width: int, bits: int, divide: Callable[[Any, int], Any], work: Work
+    whole: Any, width: int, bits: int, divide: Callable[[Any, int], Any], space: Space
 ) -> list[tuple[Any, int]]:
     """Split whole positions of `width` bits into limbs, each with the exponent of its unit."""
     limbs, exponent = [], 0
     for _ in range((width - 2) // bits):  # the last limb has room for one bit more
         rest = divide(whole, 2**bits)
-        limb = work.xp.astype(whole - rest * 2**bits, work.dtype, copy=False)
+        limb = space.xp.astype(whole - rest * 2**bits, space.dtype, copy=False)
         limbs.append((limb, exponent))
         whole, exponent = rest, exponent + bits
-    return [*limbs, (work.xp.astype(whole, work.dtype, copy=False), exponent)]
+    return [*limbs, (space.xp.astype(whole, space.dtype, copy=False), exponent)]
 
 
 def _fractional(cycles: Any, xp: Namespace) -> Any:

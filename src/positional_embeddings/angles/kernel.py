@@ -13,7 +13,8 @@ from typing import Any
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Dtype, Namespace, np
 
 _PREAMBLE = """
 __device__ unsigned long long modulo_2_64(double whole) {
@@ -61,22 +62,24 @@ const unsigned long long frequency = (modulo_2_64(bits) << 32) + modulo_2_64(mor
 """
 
 
-def frequency_parts(frequencies: Frequencies, xp: Namespace, on: Device) -> Any:
+def frequency_parts(frequencies: Frequencies, space: Space) -> Any:
     """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
-    return xp.asarray(np.asarray(frequencies.in_fixed_point()), dtype=xp.float64, device=on)
+    parts = np.asarray(frequencies.in_fixed_point())
+    return space.xp.asarray(parts, dtype=space.xp.float64, device=space.device)
 
 
 def cos_sin_by_kernel(
-    positions: Any, parts: Any, dtype: Dtype, xp: Namespace, factor: float, order: Order = "C"
+    positions: Any, parts: Any, dtype: Dtype, space: Space, factor: float, order: Order = "C"
 ) -> tuple[Any, Any]:
     """Return cosine and sine as `cos_sin` does, in one launch, in an order in memory.
 
     The first axis of the positions is the axis of frequencies, or of length 1.
     """
+    xp = space.xp
     integral = namespace.is_dtype(positions.dtype, "integral", xp)
     if not integral:
         positions = xp.astype(positions, xp.float64, copy=False)
-    count, shape, on = parts.shape[1], positions.shape[1:], namespace.device_of(positions)
+    count, shape, on = parts.shape[1], positions.shape[1:], space.device
     flat = xp.reshape(positions, (positions.shape[0], prod(shape)))
     rows = [parts[row, :, None] for row in range(3 if integral else 5)]
     cos, sin = (

@@ -19,9 +19,10 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import Order, Target
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.memory import cuts, read_only
 from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.arrays.values import integers_on_host
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
@@ -165,7 +166,7 @@ class PositionTables:
             return self.tables_for(Request(target, positions, (target.seq,)))
         position = np.asarray([number], dtype=np.int64 if isinstance(number, int) else None)
         dtype = getattr(np, target.precision)
-        tables = cos_sin(position, self.frequencies, dtype, np, self.factor)
+        tables = cos_sin(position, self.frequencies, dtype, new_space(), self.factor)
         return target.expand(tables, (target.seq,))
 
     def _position_axes(self, positions: Any, target: Target, name: str) -> tuple[int, ...]:
@@ -314,24 +315,24 @@ class PositionTables:
 
     def _cos_sin(self, positions: Any, target: Target) -> tuple[Any, Any]:
         """Return cosine and sine of positions; each coordinate rotates the pairs of its section."""
-        where = target.dtype, target.xp, self.factor
+        where = target.dtype, space_of(positions=positions), self.factor
         return cos_sin(positions, self.frequencies, *where, coordinates=self.sections)
 
     def _by_kernel(self, positions: Any, target: Target) -> tuple[Any, Any]:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
-        xp = target.xp
-        kind = xp, str(target.device), library_of_namespace(xp).current_stream(xp)
+        space = space_of(positions=positions)
+        xp, kind = space.xp, space.table_key
         kept = self._kernel_parts.get(kind)
         if kept is None:
             index = None
             if self.sections is not None:
                 index = xp.asarray(self.sections, dtype=target.integer, device=target.device)
-            parts = frequency_parts(self.frequencies, xp, target.device)
+            parts = frequency_parts(self.frequencies, space)
             kept = self._kernel_parts[kind] = parts, index
             _evict(self._kernel_parts)
         parts, index = kept
         positions = by_frequency(positions, index, xp)
-        return cos_sin_by_kernel(positions, parts, target.dtype, xp, self.factor, target.order)
+        return cos_sin_by_kernel(positions, parts, target.dtype, space, self.factor, target.order)
 
 
 def double_tables(cos: Any, sin: Any, xp: Namespace, axis: int = 0) -> tuple[Any, Any]:

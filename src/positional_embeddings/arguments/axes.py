@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import Namespace, np
 
 
@@ -166,7 +166,7 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
     # CuPy copies tables without waiting, in the order of its current stream: another stream
     # gets tables of its own. CuPy's devices have no hash.
     is_kept = library_of(x).keeps_tables
-    keeper = (xp, str(on), library_of_namespace(xp).current_stream(xp)) if is_kept else ()
+    keeper = library_of(x).table_key if is_kept else ()
     return Target(
         xp,
         on,
@@ -175,7 +175,7 @@ def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") ->
         tuple(x.shape),
         feature,
         seq,
-        library_of(x).is_compiling(x),
+        library_of(x).is_compiling,
         name,
         "float32" if dtype == xp.float32 else "float64",
         _order(library_of(x).strides(x), feature, seq),

@@ -12,10 +12,10 @@ from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from positional_embeddings.arguments.pytrees import register_waiting, wait_for_jax
-from positional_embeddings.arrays import namespace, values
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Dtype, Namespace
 from positional_embeddings.arrays.remedies import remedy_for_times
 
 _LARGEST = sys.float_info.max
@@ -199,25 +199,54 @@ def real(name: str, array: Any, xp: Namespace) -> None:
         raise _wrong_dtype(name, array, "an integer or real dtype", remedy_for_times(name, array))
 
 
-def output(out: Any, x: Any) -> None:
+def output(out: Any, x: Any, space: Space) -> None:
     """Check that a result like `x` can be written to `out`, where it is given."""
     if out is None:
         return
     writable = "be an array that can be written to"
-    if not library_of(out).can_write:
+    if not space.can_write:
         raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
     dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
     if out_dtype != dtype:
         raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
     if tuple(out.shape) != tuple(x.shape):
         raise wrong_value("out", f"have the shape of `x`, {tuple(x.shape)}", tuple(out.shape))
-    device, out_device = namespace.device_of(x), namespace.device_of(out)
+    device, out_device = space.device, space.device_for(out)
     if out_device != device:
         raise wrong_value("out", f"be on the device of `x`, {device}", out_device)
-    if values.is_read_only(out):
+    if not getattr(getattr(out, "flags", None), "writeable", True):
         raise wrong_value("out", writable, "a read-only one")
-    if values.repeats_elements(out):
+    if _repeats_elements(out, space):
         raise wrong_value("out", writable, "one whose elements share memory")
+
+
+def _repeats_elements(array: Any, space: Space) -> bool:
+    """Tell whether several elements of an array may be one number in memory."""
+    strides = space.strides(array)
+    if strides is None or 0 in array.shape:
+        return False
+    reach = 0
+    for stride, n in sorted(zip(strides, array.shape, strict=True)):
+        if n > 1 and stride <= reach:
+            return True
+        reach += (n - 1) * stride
+    return False
+
+
+def float_dtype(dtype: Dtype | None, default: Dtype, space: Space) -> Dtype:
+    """Return `dtype` after checking that the device has it, or `default` if None."""
+    if dtype is None:
+        return default
+    namespace.check_real_dtype(dtype, "a real floating-point dtype", space.xp)
+    if namespace.dtype_name(dtype) == "float64" and space.widest != space.xp.float64:
+        raise wrong_value("dtype", "be a dtype that the device has", "float64")
+    return dtype
+
+
+def feature_dtype(x: Any, dtype: Dtype | None, space: Space) -> Dtype:
+    """Return the dtype of features: `dtype`; if None, the dtype of a real `x`, or the default."""
+    is_real = namespace.is_real_floating(x.dtype, space.xp)
+    return float_dtype(dtype, x.dtype if is_real else space.default_float, space)
 
 
 def within_table(

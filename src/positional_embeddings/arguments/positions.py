@@ -4,92 +4,84 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import namespace, values
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.space import new_space, space_of
 
 
-def farthest_position(dtype: Any, xp: Namespace) -> int:
-    """Return the farthest position from 0 at which distances, and their doubles, fit a dtype."""
-    return int(xp.iinfo(dtype).max) // 4
+def farthest_position(space: Space) -> int:
+    """Return the farthest position from 0 at which integers hold distances, and their doubles."""
+    return int(space.xp.iinfo(space.integer).max) // 4
 
 
 def position_interval(
-    q_len: int, k_len: int | None, offset: int | None, xp: Namespace, device: Device | None
+    q_len: int, k_len: int | None, offset: int | None, space: Space
 ) -> tuple[tuple[int, int], int]:
     """Check lengths; return the positions of the first query and after the last, and `k_len`."""
     queries = checks.positive_integer("q_len", q_len)
     keys = queries if k_len is None else checks.positive_integer("k_len", k_len)
     start = keys - queries if offset is None else checks.integer("offset", offset)
-    dtype = namespace.default_integer(xp, device)
-    check_length("q_len", queries, dtype, xp)
-    check_length("k_len", keys, dtype, xp)
-    farthest = farthest_position(dtype, xp)
+    check_length("q_len", queries, space)
+    check_length("k_len", keys, space)
+    farthest = farthest_position(space)
     if not -farthest <= start <= farthest - queries:
-        raise wrong_value("offset", f"keep positions within {farthest}, {_why(dtype)}", start)
+        raise wrong_value("offset", f"keep positions within {farthest}, {_why(space)}", start)
     return (start, start + queries), keys
 
 
-def check_length(name: str, length: int, dtype: Dtype, xp: Namespace) -> None:
-    """Check that a dtype holds all distances between this number of positions."""
-    farthest = farthest_position(dtype, xp)
+def check_length(name: str, length: int, space: Space) -> None:
+    """Check that integers hold all distances between this number of positions."""
+    farthest = farthest_position(space)
     if length > farthest:
-        raise wrong_value(name, f"be at most {farthest}, {_why(dtype)}", shown(length))
+        raise wrong_value(name, f"be at most {farthest}, {_why(space)}", shown(length))
 
 
-def _why(dtype: Dtype) -> str:
-    return f"so that {namespace.dtype_name(dtype)} holds all distances"
+def _why(space: Space) -> str:
+    return f"so that {namespace.dtype_name(space.integer)} holds all distances"
 
 
-def position_array(name: str, positions: Any, xp: Namespace, device: Device | None) -> Any:
+def position_array(name: str, positions: Any, space: Space) -> Any:
     """Return integer positions, an array or one number, as default integers of a library.
 
     Those in the memory of the host are checked: the dtype holds all distances between them.
     """
-    dtype = namespace.default_integer(xp, device)
-    farthest = farthest_position(dtype, xp)
+    xp, farthest = space.xp, farthest_position(space)
     numbers = [positions]
     if not isinstance(positions, int):
-        wide = xp.asarray(positions, dtype=dtype, device=device)
+        wide = xp.asarray(positions, dtype=space.integer, device=space.device)
         # An unsigned number that the dtype does not hold has become a negative one.
         least = 0 if namespace.is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
-        if not (
-            library_of(positions).is_readable(positions)
-            and library_of(positions).is_on_host(positions)
-        ):
+        if not (space.is_readable(positions) and space.is_on_host(positions)):
             return wide
-        if not values.is_concretely_true(xp.any((wide < least) | (wide > farthest))):
+        if not space.is_true(xp.any((wide < least) | (wide > farthest))):
             return wide
-        numbers = namespace.to_host(positions, xp).reshape(-1).tolist()
+        numbers = space.to_numpy(positions).reshape(-1).tolist()
     for n in numbers:
         if abs(n) > farthest:
-            what = f"hold positions within {farthest}, {_why(dtype)}"
+            what = f"hold positions within {farthest}, {_why(space)}"
             raise wrong_value(name, what, shown(n))
-    return xp.asarray(positions, dtype=dtype, device=device)
+    return xp.asarray(positions, dtype=space.integer, device=space.device)
 
 
 def positions_of_ranges(
-    ranges: Sequence[tuple[int, int]],
-    xp: Namespace,
-    device: Device | None,
-    numbers: int = 1,
-    dtype: Dtype | None = None,
+    ranges: Sequence[tuple[int, int]], space: Space, numbers: int = 1, dtype: Dtype | None = None
 ) -> Any:
     """Return the positions from each start to before its stop as one array.
 
     What is made of pairs of them has this many numbers for each, such as heads. The dtype is the
     default integer unless another one is given.
     """
-    dtype = namespace.default_integer(xp, device) if dtype is None else dtype
+    dtype = space.integer if dtype is None else dtype
     if len(ranges) == 1:
-        return library_of_namespace(xp).arange_for_pairs(*ranges[0], numbers, dtype, device, xp)
+        return space.arange_for_pairs(*ranges[0], numbers, dtype)
     starts, stops = np.asarray(ranges, dtype=np.int64).reshape(len(ranges), 2).T
     lengths = stops - starts
     ends = np.cumulative_sum(lengths)
     # Each range is shifted from where it is among all of them.
     positions = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
-    return xp.asarray(positions, dtype=dtype, device=device)
+    return space.xp.asarray(positions, dtype=dtype, device=space.device)
 
 
 # More ranges of an array are gathered by their indices.
@@ -109,16 +101,13 @@ class Span(NamedTuple):
             return self._replace(start=self.start + by)
         return self._replace(ranges=tuple((a + by, b + by) for a, b in self.ranges))
 
-    def positions(
-        self, xp: Namespace, device: Device | None, numbers: int = 1, dtype: Dtype | None = None
-    ) -> Any:
+    def positions(self, space: Space, numbers: int = 1, dtype: Dtype | None = None) -> Any:
         """Return all positions as one array; see `positions_of_ranges`."""
         if self.ranges is not None:
-            return positions_of_ranges(self.ranges, xp, device, numbers, dtype)
-        dtype = namespace.default_integer(xp, device)
-        return self.start + xp.arange(self.size, dtype=dtype, device=device)
+            return positions_of_ranges(self.ranges, space, numbers, dtype)
+        return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
 
-    def take(self, array: Any, axis: int, xp: Namespace) -> Any:
+    def take(self, array: Any, axis: int, space: Space) -> Any:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
         if array is None:
             return None
@@ -126,10 +115,10 @@ class Span(NamedTuple):
         if not checks.known_to_differ(self.size, size) or (size == 1 and self.size != 0):
             return array
         if self.ranges is None or len(self.ranges) > _FEW_RANGES:
-            return xp.take(array, self.positions(xp, namespace.device_of(array)), axis=axis)
+            return space.xp.take(array, self.positions(space), axis=axis)
         after = (slice(None),) * (-1 - axis)
         parts = [array[(..., slice(start, stop), *after)] for start, stop in self.ranges]
-        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=axis)
+        return parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=axis)
 
 
 def span_of(*ranges: tuple[int, int]) -> Span:
@@ -148,11 +137,11 @@ def resolve_positions(
     device: Device | None = None,
     numbers: int = 1,
     **parameters: Array,
-) -> tuple[Namespace, Any, Any]:
-    """Return the namespace and the positions of queries and keys, from lengths or from arrays.
+) -> tuple[Space, Any, Any]:
+    """Return the space and the positions of queries and keys, from lengths or from arrays.
 
     `numbers` counts the numbers for each pair of positions, such as heads.
-    The namespace comes from the positions and the learned `parameters`; without any, it is `xp`.
+    The library is that of the positions and the learned `parameters`; without any, it is `xp`.
     """
     if query_positions is not None:
         for name, value in (("q_len", q_len), ("k_len", k_len), ("offset", offset)):
@@ -162,24 +151,21 @@ def resolve_positions(
             message = "`xp` and `device` must be left out with `query_positions`."
             raise TypeError(message)
         given = namespace.drop_none(query_positions=query_positions, key_positions=key_positions)
-        xp = namespace.namespace_of(**parameters, **given)
-        return xp, query_positions, given.get("key_positions", query_positions)
+        keys = given.get("key_positions", query_positions)
+        return space_of(**parameters, **given), query_positions, keys
     if key_positions is not None:
         raise wrong_type("query_positions", "be given with `key_positions`", "None")
     if q_len is None:
         message = "`q_len` or `query_positions` must be given, got neither."
         raise TypeError(message)
     if parameters:
-        xp = namespace.namespace_of(**parameters)
-        device = namespace.device_of(next(iter(parameters.values())))
+        space = space_of(**parameters)
         numbers = max([n for array in parameters.values() for n in array.shape] or [1])
     else:
-        xp = namespace.namespace_or_numpy(xp)
-    queries, keys = position_interval(q_len, k_len, offset, xp, device)
-    query, key = (
-        positions_of_ranges((interval,), xp, device, numbers) for interval in (queries, (0, keys))
-    )
-    return xp, query, key
+        space = new_space(xp, device)
+    interval, size = position_interval(q_len, k_len, offset, space)
+    query, key = (positions_of_ranges((at,), space, numbers) for at in (interval, (0, size)))
+    return space, query, key
 
 
 def length_array(
@@ -188,53 +174,51 @@ def length_array(
     xp: Namespace | None,
     device: Device | None,
     axis: str = "batch",
-) -> tuple[Namespace, Any]:
-    """Check lengths, 0 or more; return their namespace, and them as default integers."""
+) -> tuple[Space, Any]:
+    """Check lengths, 0 or more; return their space, and them as default integers."""
     if isinstance(lengths, list | tuple | range):
-        xp = namespace.namespace_or_numpy(xp)
+        space = new_space(xp, device)
         numbers = checks.integers(name, lengths)
-        dtype = namespace.default_integer(xp, device)
-        _check_lengths(name, numbers, None, "", dtype, xp)
-        return xp, xp.asarray(numbers, dtype=dtype, device=device)
+        _check_lengths(name, numbers, None, "", space)
+        return space, space.xp.asarray(numbers, dtype=space.integer, device=device)
     if xp is not None or device is not None:
         message = f"`xp` and `device` must be left out where `{name}` is an array."
         raise TypeError(message)
-    xp = namespace.namespace_of(**{name: lengths})
-    checks.integral(name, lengths, xp)
+    space = space_of(**{name: lengths})
+    checks.integral(name, lengths, space.xp)
     if lengths.ndim != 1:
         raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape))
     # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
-    dtype = namespace.default_integer(xp, namespace.device_of(lengths))
-    wide = xp.astype(lengths, dtype, copy=False)
-    _check_array(name, lengths, wide, None, "", xp)
-    return xp, wide
+    wide = space.xp.astype(lengths, space.integer, copy=False)
+    _check_array(name, lengths, wide, None, "", space)
+    return space, wide
 
 
 def check_largest(name: str, lengths: Any, most: int, most_name: str) -> None:
-    """Check that lengths are at most a number, if they can be read."""
-    _check_array(name, lengths, lengths, most, most_name, namespace.namespace_of(**{name: lengths}))
+    """Check that lengths, default integers, are at most a number, if they can be read."""
+    _check_array(name, lengths, lengths, most, most_name, space_of(**{name: lengths}))
 
 
 def _check_array(
-    name: str, lengths: Any, wide: Any, most: int | None, most_name: str, xp: Namespace
+    name: str, lengths: Any, wide: Any, most: int | None, most_name: str, space: Space
 ) -> None:
-    """Check an array of lengths, `wide` in a signed dtype, if it can be read."""
-    largest = int(xp.iinfo(wide.dtype).max) if most is None else most
-    if values.is_concretely_true(xp.any((wide < 0) | (wide > largest))):
+    """Check an array of lengths, `wide` as default integers, if it can be read."""
+    largest = int(space.xp.iinfo(space.integer).max) if most is None else most
+    if space.is_true(space.xp.any((wide < 0) | (wide > largest))):
         numbers = [int(lengths[i]) for i in range(lengths.shape[0])]
-        _check_lengths(name, numbers, most, most_name, wide.dtype, xp)
+        _check_lengths(name, numbers, most, most_name, space)
 
 
 def _check_lengths(
-    name: str, lengths: Sequence[int], most: int | None, most_name: str, dtype: Dtype, xp: Namespace
+    name: str, lengths: Sequence[int], most: int | None, most_name: str, space: Space
 ) -> None:
     bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"
-    largest = int(xp.iinfo(dtype).max)
+    largest = int(space.xp.iinfo(space.integer).max)
     for i, n in enumerate(lengths):
         if n < 0 or (most is not None and n > most):
             raise wrong_value(name, f"be {bound}", f"{shown(n)} at index {i}")
         if n > largest:
-            bound = f"between 0 and the largest {namespace.dtype_name(dtype)} = {largest}"
+            bound = f"between 0 and the largest {namespace.dtype_name(space.integer)} = {largest}"
             raise wrong_value(name, f"be {bound}", f"{shown(n)} at index {i}")
 
 

@@ -3,9 +3,7 @@
 from typing import Any
 
 from positional_embeddings.arguments.positions import Span
-from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import without_warnings
-from positional_embeddings.arrays.values import is_concretely_true
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.products import multiply
@@ -21,40 +19,42 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     values, so that checking them is cheaper; both are checked together, at one wait for a device.
     Kernels need no such check.
     """
-    xp = scores.xp
-    key, value = keys.keys.take(key, -2, xp), keys.keys.take(value, -2, xp)
+    space = scores.space
+    xp = space.xp
+    key, value = keys.keys.take(key, -2, space), keys.keys.take(value, -2, space)
     query, key, mask, bias = _operands(scores, query, key, keys)
-    value = xp.astype(value, scores.dtype, copy=False)
+    value = xp.astype(value, space.dtype, copy=False)
     if mask is None and bias is None:
-        weights = softmax(scores.of(scores.products(query, key), None, None, None), xp)
-        return multiply(weights, value, xp)
-    if library_of(query).compiles_kernels:
+        weights = softmax(scores.of(scores.products(query, key), None, None, None), space)
+        return multiply(weights, value, space)
+    if space.compiles_kernels:
         weights = _weights_by_kernels(scores, query, key, mask, bias)
-        return kernel.weighted_without_zeros(multiply(weights, value, xp), weights, value, xp)
+        return kernel.weighted_without_zeros(multiply(weights, value, space), weights, value, xp)
     hidden, bias = scores.hidden_and_bias(mask, bias)
-    if library_of(query).is_readable(query):
+    if space.is_readable(query):
         with without_warnings():
             products = scores.products(query, key)
             total = xp.sum(products)
-            output = multiply(softmax(scores.of(products, None, hidden, bias), xp), value, xp)
+            weights = softmax(scores.of(products, None, hidden, bias), space)
+            output = multiply(weights, value, space)
             is_finite = xp.isfinite(total + xp.sum(output))
-        if is_concretely_true(is_finite):
+        if space.is_true(is_finite):
             return output
-    key, value, nonfinite = without_nonfinite(key, value, xp)
-    weights = softmax(scores.of(scores.products(query, key), nonfinite, hidden, bias), xp)
-    return multiply(weights, value, xp)
+    key, value, nonfinite = without_nonfinite(key, value, space)
+    weights = softmax(scores.of(scores.products(query, key), nonfinite, hidden, bias), space)
+    return multiply(weights, value, space)
 
 
 def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    xp, nonfinite = scores.xp, None
+    nonfinite = None
     query, key, mask, bias = _operands(scores, query, key, all_keys(key))
-    if scores.may_hide and library_of(query).compiles_kernels:
+    if scores.may_hide and scores.space.compiles_kernels:
         return _weights_by_kernels(scores, query, key, mask, bias)
     mask, bias = scores.hidden_and_bias(mask, bias)
     if scores.may_hide:
-        key, _, nonfinite = without_nonfinite(key, key, xp)
-    return softmax(scores.of(scores.products(query, key), nonfinite, mask, bias), xp)
+        key, _, nonfinite = without_nonfinite(key, key, scores.space)
+    return softmax(scores.of(scores.products(query, key), nonfinite, mask, bias), scores.space)
 
 
 def all_keys(key: Any) -> KeyBlock:
@@ -64,9 +64,9 @@ def all_keys(key: Any) -> KeyBlock:
 
 def _operands(scores: Scores, query: Any, key: Any, keys: KeyBlock) -> tuple[Any, Any, Any, Any]:
     """Return the scaled queries and the keys to compute with, the mask and the bias."""
-    xp, q_len = scores.xp, query.shape[-2]
-    query = xp.astype(query, scores.dtype, copy=False)
-    key = xp.astype(key, scores.dtype, copy=False)
+    xp, q_len = scores.space.xp, query.shape[-2]
+    query = xp.astype(query, scores.space.dtype, copy=False)
+    key = xp.astype(key, scores.space.dtype, copy=False)
     queries = Span(((0, q_len),), q_len)
     mask, bias = scores.mask_and_bias(queries, keys.keys, is_masked=keys.is_masked)
     return query * scores.scale, key, mask, bias
@@ -74,5 +74,7 @@ def _operands(scores: Scores, query: Any, key: Any, keys: KeyBlock) -> tuple[Any
 
 def _weights_by_kernels(scores: Scores, query: Any, key: Any, mask: Any, bias: Any) -> Any:
     bias = None if bias is None else scores.bias_to_add(bias)
-    products, xp = scores.products(query, key), scores.xp
-    return softmax(kernel.masked_scores(products, key, mask, bias, scores.softcap, xp), xp)
+    products, xp = scores.products(query, key), scores.space.xp
+    return softmax(
+        kernel.masked_scores(products, key, mask, bias, scores.softcap, xp), scores.space
+    )

@@ -6,11 +6,10 @@ from math import isqrt, log
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments.positions import Span, span_of
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import block_lengths, cuts
 from positional_embeddings.arrays.namespace import without_warnings
 from positional_embeddings.arrays.threads import workers_for
-from positional_embeddings.arrays.values import is_concretely_true
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax
@@ -40,9 +39,9 @@ class KeysAndValues(NamedTuple):
     in_place: bool  # whether arrays may be written part by part
 
 
-def most_scores(query: Any) -> int:
+def most_scores(query: Any, space: Space) -> int:
     """Return how many scores a block has at most, on the device of the queries."""
-    return HOST_BLOCK if library_of(query).is_on_host(query) else ACCELERATOR_BLOCK
+    return HOST_BLOCK if space.is_on_host(query) else ACCELERATOR_BLOCK
 
 
 def rows_of(query: Any, key: Any) -> list[Any]:
@@ -77,11 +76,12 @@ def attend_in_blocks(
     With `partial` its features are followed by the total of the weights and by the maximum of
     the scores that they are relative to, so that `merge_partial` can add further keys.
     """
-    xp, most = scores.xp, most_scores(query)
+    space = scores.space
+    xp, most = space.xp, most_scores(query, space)
     rows, q_len, k_len = rows_of(query, key), query.shape[-2], key.shape[-2]
     q_block = min(q_len, block_size or isqrt(most))
     k_block = min(k_len, block_size or most // q_block)
-    in_place = library_of(query).supports_inplace(query, key, value)
+    in_place = space.supports_inplace(query, key, value)
     lengths = block_lengths(rows, range(len(rows)), max(1, most // (q_block * k_block)))
     if not in_place:
         lengths = dict(enumerate(rows))
@@ -96,7 +96,7 @@ def attend_in_blocks(
         return xp.concat([part for _, part in sorted(parts, key=lambda at: at[0].start)], axis=-2)
 
     shape = (*rows, q_len, value.shape[-1] + (2 if partial else 0))
-    output = xp.empty(shape, dtype=scores.dtype, device=scores.device)
+    output = xp.empty(shape, dtype=space.dtype, device=space.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
@@ -128,18 +128,19 @@ def _split(part: Any, block: QueryBlock) -> list[tuple[slice, Any]]:
 
 def keys_and_values(scores: Scores, key: Any, value: Any, *, in_place: bool) -> KeysAndValues:
     """Return the keys and values to cut blocks from."""
-    xp = scores.xp
+    space = scores.space
+    xp = space.xp
     key, value = (_features_contiguous(x, scores, in_place=in_place) for x in (key, value))
     max_square, nonfinite = None, None
-    if library_of(key).is_on_host(key) and is_concretely_true(
+    if space.is_on_host(key) and space.is_true(
         (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
     ):
         with without_warnings():
             max_square = xp.max(xp.vecdot(key, key))
     # If the sums of squares are finite, so are the keys.
-    known = max_square is not None and is_concretely_true(xp.isfinite(max_square))
+    known = max_square is not None and space.is_true(xp.isfinite(max_square))
     if scores.may_hide and not known:
-        (key, value, nonfinite), max_square = without_nonfinite(key, value, xp), None
+        (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
     if scores.bias is not None:
         max_square = None
     return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]), in_place)
@@ -159,8 +160,8 @@ def _attend_rows(
     Hidden blocks of keys are skipped, but for the last one if gradients are recorded: the
     zeros of a query that attends to nothing have a gradient, too.
     """
-    xp, key_blocks, required = scores.xp, block.key_blocks, None
-    if library_of(query).records_gradients:
+    space, key_blocks, required = scores.space, block.key_blocks, None
+    if space.records_gradients:
         key_blocks = key_blocks or (KeyBlock(span_of((0, 1)), is_masked=True),)
         required = key_blocks[-1]
     states = [_start(scores, query, all_keys, group, block.queries) for group in groups]
@@ -178,13 +179,14 @@ def _attend_rows(
             if not visible and key_block is not required:
                 continue
             key, value = (
-                keys.take(slice_broadcast(x, group), -2, xp) for x in (all_keys.key, all_keys.value)
+                keys.take(slice_broadcast(x, group), -2, space)
+                for x in (all_keys.key, all_keys.value)
             )
-            nonfinite = keys.take(slice_broadcast(all_keys.nonfinite, group), -1, xp)
+            nonfinite = keys.take(slice_broadcast(all_keys.nonfinite, group), -1, space)
             found = scores.of(scores.products(own_query, key), nonfinite, hidden, own_bias)
-            states[i] = own_query, state.update(found, value, all_keys.headroom, xp)
+            states[i] = own_query, state.update(found, value, all_keys.headroom, space)
             del found  # so that the next ones take the same memory, which is in the cache
-    return [state.partial(xp) if partial else state.means(xp) for _, state in states]
+    return [state.partial(space.xp) if partial else state.means(space.xp) for _, state in states]
 
 
 def _is_visible(hidden: Any, scores: Scores) -> bool:
@@ -192,37 +194,39 @@ def _is_visible(hidden: Any, scores: Scores) -> bool:
 
     Blocks that a mask has planned are seldom hidden: a device is not waited for.
     """
-    if hidden is None or (scores.has_reach and not library_of(hidden).is_on_host(hidden)):
+    if hidden is None or (scores.has_reach and not scores.space.is_on_host(hidden)):
         return True
-    return not is_concretely_true(scores.xp.all(hidden))
+    return not scores.space.is_true(scores.space.xp.all(hidden))
 
 
 def _start(
     scores: Scores, query: Any, keys: KeysAndValues, group: Slices, queries: Span
 ) -> tuple[Any, OnlineSoftmax]:
     """Return the scaled queries of a block, and their state before the first key."""
-    xp = scores.xp
-    query = queries.take(slice_broadcast(query, group), -2, xp)
+    space = scores.space
+    xp = space.xp
+    query = queries.take(slice_broadcast(query, group), -2, space)
     query = _features_contiguous(query, scores, in_place=keys.in_place) * scores.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
-    like = {"dtype": scores.dtype, "device": scores.device}
+    like = {"dtype": space.dtype, "device": space.device}
     sums = (xp.zeros((*shape, n), **like) for n in (keys.value.shape[-1], 1))
     if keys.max_square is not None:
         bound = xp.max(xp.vecdot(query, query)) * keys.max_square
-        if is_concretely_true(bound <= _SMALL_SCORE**2):
+        if space.is_true(bound <= _SMALL_SCORE**2):
             return query, OnlineSoftmax(None, *sums)
     return query, OnlineSoftmax(xp.full((*shape, 1), -float("inf"), **like), *sums)
 
 
 def _features_contiguous(array: Any, scores: Scores, *, in_place: bool) -> Any:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
-    xp = scores.xp
-    array = xp.astype(array, scores.dtype, copy=False)
-    strides = library_of(array).strides(array)
+    space = scores.space
+    xp = space.xp
+    array = xp.astype(array, space.dtype, copy=False)
+    strides = space.strides(array)
     if strides is None or not in_place:
         return array
-    rows = xp.empty(array.shape, dtype=scores.dtype, device=scores.device)
-    if strides[-1] == library_of(rows).strides(rows)[-1]:  # type: ignore[index]
+    rows = xp.empty(array.shape, dtype=space.dtype, device=space.device)
+    if strides[-1] == space.strides(rows)[-1]:  # type: ignore[index]
         return array
     rows[...] = array
     return rows

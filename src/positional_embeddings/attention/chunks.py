@@ -12,8 +12,8 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import Span
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import compute_dtype, device_of, namespace_of
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.blocks import attend_in_blocks
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.attention.softmax import merge_partial
@@ -30,38 +30,37 @@ def attend_by_chunks(
 ) -> Any:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
     arrays = {"query": query, "key": key, "value": value} | _given_as_arrays(scores, query, key)
-    rows, library = query.ndim - 2, library_of(query)
+    rows, space = query.ndim - 2, scores.space
     chunks: dict[int, tuple[int, ...]] = {
-        axis: library.chunks(key if query.shape[axis] == 1 else query)[axis] for axis in range(rows)
+        axis: space.chunks(key if query.shape[axis] == 1 else query)[axis] for axis in range(rows)
     }
-    chunks |= {rows: library.chunks(query)[rows], rows + 1: library.chunks(key)[rows]}
+    chunks |= {rows: space.chunks(query)[rows], rows + 1: space.chunks(key)[rows]}
     # The axes are (..., query, key, feature); each array has length 1 on those that it lacks.
     for name, array in arrays.items():
         if name in ("mask", "bias"):
-            arrays[name] = library.rechunk(array[..., None], chunks)
+            arrays[name] = space.rechunk(array[..., None], chunks)
             continue
         lacking = (None, slice(None)) if name == "query" else (None, slice(None), slice(None))
         whole = {rows + 2: (array.shape[-1],)}
-        arrays[name] = library.rechunk(array[(..., *lacking)], chunks | whole)
+        arrays[name] = space.rechunk(array[(..., *lacking)], chunks | whole)
     # What all tasks share: the scores without arrays.
     names = tuple(arrays)[3:]
     without_arrays: dict[str, Any] = dict.fromkeys(names)
-    shared = scores._replace(xp=None, device=None, **without_arrays)
+    nowhere: Any = None  # a task computes where its chunks are
+    shared = scores._replace(space=nowhere, **without_arrays)
     task = partial(_attend_chunk, shared, names, block_size)
     outputs = []
     for queries, runs in _pairs(scores, chunks[rows], chunks[rows + 1]):
-        parts = [
-            _partial_outputs(task, arrays, scores.dtype, chunks, queries, keys) for keys in runs
-        ]
-        part = parts[0] if len(parts) == 1 else scores.xp.concat(parts, axis=rows + 1)
-        outputs.append(_merged(part)[..., 0, : value.shape[-1]])
-    return outputs[0] if len(outputs) == 1 else scores.xp.concat(outputs, axis=rows)
+        parts = [_partial_outputs(task, arrays, space, chunks, queries, keys) for keys in runs]
+        part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
+        outputs.append(_merged(part, space)[..., 0, : value.shape[-1]])
+    return outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
 
 
-def chunks_are_known(*given: Any) -> bool:
+def chunks_are_known(space: Space, *given: Any) -> bool:
     """Tell whether all chunks of arrays have a known length, and none is empty."""
     arrays = [array for array in given if hasattr(array, "chunks")]
-    lengths = (n for array in arrays for axis in library_of(array).chunks(array) for n in axis)
+    lengths = (n for array in arrays for axis in space.chunks(array) for n in axis)
     return all(checks.is_known(n) and n > 0 for n in lengths)
 
 
@@ -112,7 +111,7 @@ def _pairs(
 def _partial_outputs(
     task: Any,
     arrays: dict[str, Any],
-    dtype: Any,
+    space: Space,
     chunks: dict[int, tuple[int, ...]],
     queries: range,
     keys: range,
@@ -135,11 +134,11 @@ def _partial_outputs(
     columns = arrays["value"].shape[-1] + 2
     of_rows = [chunks[axis] for axis in range(rows)]
     of_queries = tuple(stop - start for start, stop in bounds[rows])
-    return library_of(arrays["query"]).map_chunks(
+    return space.map_chunks(
         partial(task, bounds),
         *map(cut, arrays.values()),
         chunks=(*of_rows, of_queries, (1,) * len(keys), (columns,)),
-        dtype=dtype,
+        dtype=space.dtype,
         numbered=True,
     )
 
@@ -156,15 +155,12 @@ def _attend_chunk(
     block_id: tuple[int, ...],
 ) -> Any:
     """Return the partial output of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
-    xp = namespace_of(query=query)
     *rows, queries, keys = (own[i] for own, i in zip(bounds, block_id, strict=False))
     terms = dict(zip(names, (array[..., 0] for array in given), strict=True))
     scores = shared._replace(
         offset=shared.offset + queries[0],
         has_reach=isinstance(shared.mask, Mask),
-        xp=xp,
-        dtype=compute_dtype(query.dtype, xp),
-        device=device_of(query),
+        space=space_of(query=query),
         rows=tuple(slice(*own) for own in rows),
         keys=keys,
         **terms,
@@ -173,19 +169,17 @@ def _attend_chunk(
     return attend_in_blocks(scores, query, key, value, block_size, partial=True)[..., None, :]
 
 
-def _merged(parts: Any) -> Any:
+def _merged(parts: Any, space: Space) -> Any:
     """Merge the partial outputs of all chunks of keys, (..., query, 1, feature + 2)."""
     axis = parts.ndim - 2
     while (count := parts.shape[axis]) > 1:
         lengths = tuple(min(_MERGED, count - start) for start in range(0, count, _MERGED))
-        parts = library_of(parts).rechunk(parts, {axis: lengths})
-        chunks = list(library_of(parts).chunks(parts))
+        parts = space.rechunk(parts, {axis: lengths})
+        chunks = list(space.chunks(parts))
         chunks[axis] = (1,) * len(lengths)
-        parts = library_of(parts).map_chunks(
-            _merge_chunk, parts, chunks=tuple(chunks), dtype=parts.dtype
-        )
+        parts = space.map_chunks(_merge_chunk, parts, chunks=tuple(chunks), dtype=parts.dtype)
     return parts
 
 
 def _merge_chunk(parts: Any) -> Any:
-    return merge_partial(parts, namespace_of(parts=parts))
+    return merge_partial(parts, space_of(parts=parts).xp)

@@ -7,7 +7,6 @@ from typing import Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import span_of
-from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.attention.at_once import all_keys, attend_at_once, weights_at_once
 from positional_embeddings.attention.blocks import (
@@ -183,12 +182,12 @@ def scaled_dot_product_attention(
         for name, array in (("q", q), ("k", k)):
             for axis in range(array.ndim):
                 axes.length(array, axis, name)
-    layout, xp = scores.layout, scores.xp
-    rows = [layout.to_rows(array, (layout.seq, layout.feature), xp) for array in (q, k, v)]
-    with library_of(q).without_autocast(q):
+    layout, space = scores.layout, scores.space
+    rows = [layout.to_rows(array, (layout.seq, layout.feature), space) for array in (q, k, v)]
+    with space.without_autocast(q):
         output = choose(scores, *rows, block_size=block_size)(scores, *rows)
-    output = layout.from_rows(output, (layout.seq, layout.feature), xp)
-    return xp.astype(output, q.dtype, copy=False)  # type: ignore[no-any-return]
+    output = layout.from_rows(output, (layout.seq, layout.feature), space)
+    return space.xp.astype(output, q.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def attention_weights(
@@ -264,12 +263,12 @@ def attention_weights(
     """
     axes_and_gqa = enable_gqa, feature_axis, seq_axis
     scores = scores_of({"q": q, "k": k}, mask, bias, scale, softcap, offset, *axes_and_gqa)
-    layout, xp = scores.layout, scores.xp
-    query, key = [layout.to_rows(x, (layout.seq, layout.feature), xp) for x in (q, k)]
-    with library_of(q).without_autocast(q):
+    layout, space = scores.layout, scores.space
+    query, key = [layout.to_rows(x, (layout.seq, layout.feature), space) for x in (q, k)]
+    with space.without_autocast(q):
         weights = weights_at_once(scores, query, key)
-    weights = layout.from_rows(weights, layout.score_axes, xp)
-    return xp.astype(weights, q.dtype, copy=False)  # type: ignore[no-any-return]
+    weights = layout.from_rows(weights, layout.score_axes, space)
+    return space.xp.astype(weights, q.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def choose(
@@ -279,12 +278,11 @@ def choose(
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    if library_of(query).is_chunked and chunks_are_known(
-        query, key, value, scores.mask, scores.bias
-    ):
+    space, given = scores.space, (query, key, value, scores.mask, scores.bias)
+    if space.is_chunked and chunks_are_known(space, *given):
         return partial(attend_by_chunks, block_size=block_size)
-    loops = library_of(query).loops(scores.xp)
-    most = most_scores(query) if loops is None else LOOP_BLOCK
+    loops = space.loops()
+    most = most_scores(query, space) if loops is None else LOOP_BLOCK
     q_len, k_len, keys = query.shape[-2], key.shape[-2], all_keys(key)
     if scores.has_reach and 0 not in (q_len, k_len):
         seen = scores.reach(((0, q_len),))
@@ -293,7 +291,7 @@ def choose(
     rows = rows_of(query, key)
     count = _count((*rows, q_len, keys.keys.size))
     are_few = count <= max(most, _count(key.shape) // _FEW)
-    if not are_few and loops is None and not library_of(query).supports_inplace(query, key, value):
+    if not are_few and loops is None and not space.supports_inplace(query, key, value):
         are_few = not _skips_most(scores, q_len, k_len, most)
     if (are_few and block_size is None) or 0 in (count, value.shape[-1]):
         return at_once

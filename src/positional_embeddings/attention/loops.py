@@ -9,7 +9,7 @@ from typing import Any
 from positional_embeddings.arguments.positions import Span
 from positional_embeddings.arrays.libraries.base import Loops
 from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import Namespace, default_integer
+from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
 from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.scores import Scores
@@ -47,7 +47,8 @@ def attend_in_loops(
     scores: Scores, query: Any, key: Any, value: Any, size: int, loops: Loops
 ) -> Any:
     """Return the output, by loops of the library over blocks of `size` queries and keys."""
-    xp, device = scores.xp, scores.device
+    space = scores.space
+    xp = space.xp
     q_len, k_len = query.shape[-2], key.shape[-2]
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     visited, rest_visited = _plan_loops(q_len, k_len, q_block, k_block, scores)
@@ -57,20 +58,20 @@ def attend_in_loops(
         for array, axis in ((keys.key, -2), (keys.value, -2), (keys.nonfinite, -1))
     ]
     wholes, rests = zip(*parts, strict=True)
-    integer = default_integer(xp, device)
-    numbers = xp.asarray(visited, dtype=integer, device=device)
-    visits_rest = xp.asarray(rest_visited, dtype=xp.bool, device=device)
-    rest_start = xp.asarray(wholes[0].shape[0] * k_block, dtype=integer, device=device)
+    like = {"dtype": space.integer, "device": space.device}
+    numbers = xp.asarray(visited, **like)
+    visits_rest = xp.asarray(rest_visited, dtype=xp.bool, device=space.device)
+    rest_start = xp.asarray(wholes[0].shape[0] * k_block, **like)
     rest_keys = Span(None, rests[0].shape[-2], rest_start)
 
     def of_queries(query: Any, start: Any, which: Any, visits_the_rest: Any) -> Any:
         queries = Span(None, query.shape[-2], start)
-        query = xp.astype(query, scores.dtype, copy=False) * scores.scale
+        query = xp.astype(query, space.dtype, copy=False) * scores.scale
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
             mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
             found = scores.of(scores.products(query, key), nonfinite, mask, bias)
-            return state.update(found, value, keys.headroom, xp)
+            return state.update(found, value, keys.headroom, space)
 
         def visit(state: OnlineSoftmax, element: Any) -> Any:
             number, *arrays = element
@@ -89,7 +90,7 @@ def attend_in_loops(
 
     whole, rest = _in_blocks(query, -2, q_block, xp)
     count = whole.shape[0]
-    starts = xp.arange(count + 1, dtype=integer, device=device) * q_block
+    starts = xp.arange(count + 1, **like) * q_block
     elements = (whole, starts[:-1], numbers[:count, :], visits_rest[:count])
     _, output = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
     output = _from_blocks(output, xp)
@@ -101,9 +102,9 @@ def attend_in_loops(
 
 def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
-    xp = scores.xp
+    xp = scores.space.xp
     product = scores.products(query[..., :1], keys.key[..., :1, :1])
-    weighted = multiply(product, keys.value[..., :1, :], xp)
+    weighted = multiply(product, keys.value[..., :1, :], scores.space)
     # Zeros that inherit the products' sharding.
     sums, total = (
         xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in (weighted, product)

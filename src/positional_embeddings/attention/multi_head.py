@@ -220,7 +220,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             return _with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
 
         def by_head(q_idx: Any, k_idx: Any) -> Any:
-            name, array = call_score_function(kind, given, q_idx, k_idx, xp)
+            name, array = call_score_function(kind, given, q_idx, k_idx)
             target = (q_idx.shape[0], k_idx.shape[1], self.num_heads, batch)
             return _with_heads(kind, name, array, target, xp)
 

@@ -2,44 +2,44 @@
 
 from typing import Any
 
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Namespace, device_of, is_host_array
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Namespace, np
 
 # Numbers that are added one by one.
 _MOST_SUMMED = 2**13
 
 
-def multiply(rows: Any, table: Any, xp: Namespace) -> Any:
+def multiply(rows: Any, table: Any, space: Space) -> Any:
     """Return ``rows @ table``, in one product for query heads that share a key head."""
     shared = table.ndim > 2 and table.shape[-3] == 1 and rows.shape[-3] != 1
     if not shared:
-        return _matmul_row(rows, table, xp)
+        return _matmul_row(rows, table, space)
     *others, groups, count, inner = rows.shape
-    reshape = library_of(rows).reshape
-    merged = reshape(rows, (*others, groups * count, inner), xp)
-    result = _matmul_row(merged, table[..., 0, :, :], xp)
-    return reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]), xp)
+    merged = space.reshape(rows, (*others, groups * count, inner))
+    result = _matmul_row(merged, table[..., 0, :, :], space)
+    return space.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
 
-def weighted_sums(weights: Any, values: Any, xp: Namespace) -> tuple[Any, Any]:
+def weighted_sums(weights: Any, values: Any, space: Space) -> tuple[Any, Any]:
     """Return the sums of the values that have these weights, and of the weights."""
-    if library_of(weights).multiplies_copies:
-        total = xp.sum(weights, axis=-1, keepdims=True)
-        return multiply(weights, values, xp), total
+    if space.multiplies_copies:
+        total = space.xp.sum(weights, axis=-1, keepdims=True)
+        return multiply(weights, values, space), total
     # A product with ones adds up the rows faster than `sum`.
-    ones = xp.ones((weights.shape[-1], 1), dtype=weights.dtype, device=device_of(weights))
+    ones = space.xp.ones((weights.shape[-1], 1), dtype=weights.dtype, device=space.device)
     return weights @ values, weights @ ones
 
 
-def _matmul_row(rows: Any, table: Any, xp: Namespace) -> Any:
+def _matmul_row(rows: Any, table: Any, space: Space) -> Any:
     """Return ``rows @ table``.
 
     NumPy's product of one row with a table that BLAS does not take, since neither of its
     axes is contiguous, takes ten times as long as its sum of products.
     """
-    if library_of(table).multiplies_copies:
+    xp = space.xp
+    if space.multiplies_copies:
         return _matmul_contiguous(rows, table, xp)
-    one_row = is_host_array(table) and rows.shape[-2] == 1
+    one_row = xp is np and rows.shape[-2] == 1
     if not one_row or table.itemsize in map(abs, table.strides[-2:]):
         return rows @ table
     # In parts, so that no long sum is rounded at every step.

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 
@@ -29,32 +28,26 @@ class ScoreLayout(NamedTuple):
         """Return the axes of queries and keys in the scores."""
         return min(self.feature, self.seq), max(self.feature, self.seq)
 
-    def to_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
+    def to_rows(self, array: Any, last: tuple[int, int], space: Space) -> Any:
         """Move two axes last, and split shared heads into (key head, query head of it)."""
-        array = xp.permute_dims(array, (*self.row_axes, *last))
+        array = space.xp.permute_dims(array, (*self.row_axes, *last))
         if self.split is None:
             return array
         *others, rows, n, m = array.shape
         axis, split = len(others), self.split if rows == prod(self.split) else (rows, 1)
-        if (
-            rows > 0
-            and library_of(array).is_chunked
-            and any(k % split[1] for k in library_of(array).chunks(array)[axis])
-        ):
-            array = library_of(array).rechunk(
-                array, {axis: (rows,)}
-            )  # else a part would be cut in two
-        return library_of(array).reshape(array, (*others, *split, n, m), xp)
+        if rows > 0 and space.is_chunked and any(k % split[1] for k in space.chunks(array)[axis]):
+            array = space.rechunk(array, {axis: (rows,)})  # else a part would be cut in two
+        return space.reshape(array, (*others, *split, n, m))
 
-    def from_rows(self, array: Any, last: tuple[int, int], xp: Namespace) -> Any:
+    def from_rows(self, array: Any, last: tuple[int, int], space: Space) -> Any:
         """Undo `to_rows`."""
         order = (*self.row_axes, *last)
         if self.split is not None:
             rows = tuple(self.shape[axis] for axis in self.row_axes)
-            array = library_of(array).reshape(array, (*rows, *array.shape[-2:]), xp)
-        return xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
+            array = space.reshape(array, (*rows, *array.shape[-2:]))
+        return space.xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
 
-    def align(self, name: str, array: Any, q_len: Any, k_len: Any, xp: Namespace) -> Any:
+    def align(self, name: str, array: Any, q_len: Any, k_len: Any, space: Space) -> Any:
         """Check the shape of a mask or a bias, and return it with axes (..., query, key)."""
         if array.ndim < 2:
             # One axis could be the queries or the keys.
@@ -65,19 +58,20 @@ class ScoreLayout(NamedTuple):
         lengths = dict(zip(own, (q_len, k_len), strict=True))
         shape = tuple(lengths.get(axis, n) for axis, n in enumerate(self.shape))
         meaning = f"queries on axis {own[0]}, keys on axis {own[1]}"
-        return self.to_rows(axes.align_axes(name, array, own, shape, meaning), own, xp)
+        return self.to_rows(axes.align_axes(name, array, own, shape, meaning), own, space)
 
-    def align_mask_or_bias(self, kind: str, array: Any, xp: Namespace) -> Any:
+    def align_mask_or_bias(self, kind: str, array: Any, space: Space) -> Any:
         """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows."""
         if array.shape[2] == 1:
             rows = len(self.row_axes) + (self.split is not None)
             return array[..., 0][(*(None,) * rows, ...)]
         axis = self.check_sequences_or_heads(kind, array.shape[2])
         if self.is_merged:
-            array = xp.permute_dims(array, (2, 0, 1))
+            array = space.xp.permute_dims(array, (2, 0, 1))
             return array[None, ...] if kind == "mask" else array[:, None, ...]
         own = self.score_axes
-        return self.to_rows(axes.expand_to_axes(array, (*own, axis), len(self.shape), xp), own, xp)
+        array = axes.expand_to_axes(array, (*own, axis), len(self.shape), space.xp)
+        return self.to_rows(array, own, space)
 
     def check_sequences_or_heads(self, kind: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of a bias; return their axis.

@@ -7,15 +7,12 @@ from typing import Any, NamedTuple
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import Span, position_interval
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import (
     Namespace,
-    compute_dtype,
-    device_of,
     dtype_name,
-    namespace_of,
 )
-from positional_embeddings.arrays.values import is_concretely_true
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.score_axes import ScoreLayout, score_layout
 from positional_embeddings.biases.positions import Bias
@@ -40,9 +37,7 @@ class Scores(NamedTuple):
     softcap: float | None
     offset: int  # position of the first query, for a `Mask` or a `Bias`
     has_reach: bool  # whether the mask says which keys the queries see
-    xp: Namespace
-    dtype: Any  # to compute in
-    device: Any
+    space: Space
     # The rows and the keys of a part of all scores.
     rows: tuple[slice, ...] | None = None
     keys: tuple[int, int] | None = None
@@ -78,22 +73,22 @@ class Scores(NamedTuple):
         )
 
     def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
-        xp, layout, device = self.xp, self.layout, self.device
+        space, layout = self.space, self.layout
         if isinstance(given, Mask | Bias):
             q_pos = queries.shifted(self.offset)
             k_pos = keys if self.keys is None else keys.shifted(self.keys[0])
             if isinstance(given, Mask):
-                found = given._between(q_pos, k_pos, layout.k_len, xp, device)
+                found = given._between(q_pos, k_pos, layout.k_len, space)
             else:
-                found = given._between(q_pos, k_pos, self.dtype, xp, device)
-            found = layout.align_mask_or_bias(name, found, xp)
+                found = given._between(q_pos, k_pos, space)
+            found = layout.align_mask_or_bias(name, found, space)
             return found if self.rows is None else slice_broadcast(found, self.rows)
         if callable(given):
-            q_idx, k_idx = (span.positions(xp, device) for span in (queries, keys))
-            with library_of_namespace(xp).without_chunk_warnings():
-                name, found = call_score_function(name, given, q_idx[:, None], k_idx[None, :], xp)
-            return layout.align(name, found, q_idx.shape[0], k_idx.shape[0], xp)
-        return keys.take(queries.take(given, -2, xp), -1, xp)
+            q_idx, k_idx = (span.positions(space) for span in (queries, keys))
+            with space.without_chunk_warnings():
+                name, found = call_score_function(name, given, q_idx[:, None], k_idx[None, :])
+            return layout.align(name, found, q_idx.shape[0], k_idx.shape[0], space)
+        return keys.take(queries.take(given, -2, space), -1, space)
 
     def hidden_and_bias(self, mask: Any, bias: Any) -> tuple[Any, Any]:
         """Return the mask with what a bias of minus infinity hides, None if nothing, and the bias.
@@ -106,15 +101,15 @@ class Scores(NamedTuple):
             mask = masked if mask is None else mask | masked
         if (
             mask is not None
-            and library_of(mask).is_on_host(mask)
-            and is_concretely_true(~self.xp.any(mask))
+            and self.space.is_on_host(mask)
+            and self.space.is_true(~self.space.xp.any(mask))
         ):
             mask = None
         return mask, bias
 
     def bias_to_add(self, bias: Any) -> Any:
         """Return a bias in the dtype of the scores; what is finite stays so."""
-        xp, dtype = self.xp, self.dtype
+        xp, dtype = self.space.xp, self.space.dtype
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
             # Its large numbers neither hide a key nor outweigh all others.
             largest = xp.finfo(dtype).max
@@ -124,21 +119,21 @@ class Scores(NamedTuple):
 
     def products(self, query: Any, key: Any) -> Any:
         """Return the products of scaled queries and keys, (..., query, key)."""
-        return multiply(query, self.xp.matrix_transpose(key), self.xp)
+        return multiply(query, self.space.xp.matrix_transpose(key), self.space)
 
     def of(self, products: Any, nonfinite: Any, mask: Any, bias: Any) -> Any:
         """Return the scores from the products, which it may overwrite.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
         """
-        xp, scores = self.xp, products
+        xp, scores = self.space.xp, products
         if nonfinite is not None:
             scores = xp.where(nonfinite, float("nan"), scores)
         if self.softcap is not None:
             scores = _soft_capped(scores, self.softcap, xp)
         if bias is not None:
             scores = scores + bias
-        return scores if mask is None else library_of(scores).fill(scores, mask, -float("inf"), xp)
+        return scores if mask is None else self.space.fill(scores, mask, -float("inf"))
 
 
 def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
@@ -152,14 +147,15 @@ def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
     return xp.where(xp.abs(scores) < softcap * 2.0**-32, scores, capped)
 
 
-def without_nonfinite(key: Any, value: Any, xp: Namespace) -> tuple[Any, Any, Any]:
+def without_nonfinite(key: Any, value: Any, space: Space) -> tuple[Any, Any, Any]:
     """Return keys and values with 0 for what is not finite, and which had such, None if none.
 
     0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
     """
+    xp = space.xp
     finite_key, finite_value = xp.isfinite(key), xp.isfinite(value)
     finite = xp.all(finite_key, axis=-1) & xp.all(finite_value, axis=-1)
-    if is_concretely_true(xp.all(finite)):
+    if space.is_true(xp.all(finite)):
         return key, value, None
     key, value = xp.where(finite_key, key, 0.0), xp.where(finite_value, value, 0.0)
     return key, value, ~finite[..., None, :]
@@ -188,7 +184,8 @@ def scores_of(
     q, terms = arrays["q"], {"mask": mask, "bias": bias}
     _check_kinds(mask, bias)
     given = given_arrays(**terms)
-    xp = namespace_of(**arrays, **given)
+    space = space_of(**arrays, **given)
+    xp = space.xp
     checks.real_floating(xp, **arrays)
     for name, array in arrays.items():
         if dtype_name(array.dtype) != dtype_name(q.dtype):
@@ -207,12 +204,12 @@ def scores_of(
     if callable(mask) or callable(bias):
         axes.length(q, seq, "q")
     layout = score_layout(arrays, terms, feature, seq, enable_gqa=enable_gqa)
-    offset = _first_position(q, terms, layout, offset, xp)
+    offset = _first_position(q, terms, layout, offset, space)
     q_len, k_len = q.shape[seq], layout.k_len
     if isinstance(mask, Mask) and 0 not in (q_len, k_len):
         mask._check((offset, offset + q_len), k_len)
     for name in terms.keys() & given.keys():
-        terms[name] = layout.align(name, given[name], q_len, k_len, xp)
+        terms[name] = layout.align(name, given[name], q_len, k_len, space)
     return Scores(
         layout,
         **terms,
@@ -220,10 +217,8 @@ def scores_of(
         softcap=softcap,
         offset=offset,
         # PyTorch would compile for each length anew, whose blocks differ.
-        has_reach=isinstance(mask, Mask) and not library_of(q).is_compiling(q),
-        xp=xp,
-        dtype=compute_dtype(q.dtype, xp),
-        device=device_of(q),
+        has_reach=isinstance(mask, Mask) and not space.is_compiling,
+        space=space,
     )
 
 
@@ -238,7 +233,7 @@ def _check_kinds(mask: Any, bias: Any) -> None:
 
 
 def _first_position(
-    q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, xp: Namespace
+    q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, space: Space
 ) -> int:
     """Return the position of the first query, 0 if nothing asks for it."""
     mask, bias = terms["mask"], terms["bias"]
@@ -252,7 +247,7 @@ def _first_position(
     lengths = q.shape[layout.seq], layout.k_len
     if 0 in lengths:
         return 0
-    return position_interval(*lengths, offset, xp, device_of(q))[0][0]
+    return position_interval(*lengths, offset, space)[0][0]
 
 
 def given_arrays(**given: Any) -> dict[str, Any]:
@@ -268,10 +263,10 @@ def given_arrays(**given: Any) -> dict[str, Any]:
 
 
 def call_score_function(
-    kind: str, function: ScoreFunction, q_idx: Any, k_idx: Any, xp: Namespace
+    kind: str, function: ScoreFunction, q_idx: Any, k_idx: Any
 ) -> tuple[str, Any]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
     name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
-    namespace_of(q_idx=q_idx, **{name: array})
+    xp = space_of(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.products import weighted_sums
@@ -10,17 +10,18 @@ from positional_embeddings.attention.products import weighted_sums
 _INF = float("inf")
 
 
-def softmax(scores: Any, xp: Namespace) -> Any:
+def softmax(scores: Any, space: Space) -> Any:
     """Return the softmax along the last axis, zeros where all scores are minus infinity."""
     if 0 in scores.shape:
         return scores
-    if library_of(scores).compiles_kernels:
+    xp = space.xp
+    if space.compiles_kernels:
         return kernel.softmax(scores, xp)
-    clip, least = library_of(scores).clip, float(xp.finfo(scores.dtype).min)
+    least = float(xp.finfo(scores.dtype).min)
     highest = xp.max(scores, axis=-1, keepdims=True)
     # A finite maximum has a weight of 1 before the division.
-    powers = xp.exp(scores - clip(highest, least, None, xp))
-    return powers / clip(xp.sum(powers, axis=-1, keepdims=True), 1.0, None, xp)
+    powers = xp.exp(scores - space.clip(highest, least))
+    return powers / space.clip(xp.sum(powers, axis=-1, keepdims=True), 1.0)
 
 
 class OnlineSoftmax(NamedTuple):
@@ -34,19 +35,19 @@ class OnlineSoftmax(NamedTuple):
     sums: Any  # (..., query, n): of the weighted values
     total: Any  # (..., query, 1): of the weights
 
-    def update(self, scores: Any, values: Any, headroom: float, xp: Namespace) -> "OnlineSoftmax":
+    def update(self, scores: Any, values: Any, headroom: float, space: Space) -> "OnlineSoftmax":
         """Return the state after a block of keys; `scores` may be overwritten."""
-        library = library_of(scores)
+        xp = space.xp
         if self.running_max is None:
-            weights = library.exp_into(scores, xp)
-            sums, total = weighted_sums(weights, values, xp)
+            weights = space.exp_into(scores)
+            sums, total = weighted_sums(weights, values, space)
             return OnlineSoftmax(None, self.sums + sums, self.total + total)
         highest = xp.max(scores, axis=-1, keepdims=True) + headroom
         running_max = xp.maximum(self.running_max, highest)
-        finite_max = library.clip(running_max, float(xp.finfo(scores.dtype).min), None, xp)
+        finite_max = space.clip(running_max, float(xp.finfo(scores.dtype).min))
         decay = xp.exp(self.running_max - finite_max)
-        weights = library.exp_into(scores - finite_max, xp)
-        sums, total = weighted_sums(weights, values, xp)
+        weights = space.exp_into(scores - finite_max)
+        sums, total = weighted_sums(weights, values, space)
         return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
 
     def means(self, xp: Namespace) -> Any:

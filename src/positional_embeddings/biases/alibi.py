@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.checks import FeatureCount
 from positional_embeddings.arguments.positions import Span
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import new_space
 from positional_embeddings.biases import positions
 from positional_embeddings.biases.positions import Bias
 
@@ -53,9 +54,9 @@ def alibi_slopes(
     array([0.25      , 0.0625    , 0.015625  , 0.00390625])
     """
     num_heads = checks.feature_count("num_heads", num_heads)
-    xp = namespace.namespace_or_numpy(xp)
-    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, device), xp, device)
-    return xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
+    space = new_space(xp, device)
+    dtype = checks.float_dtype(dtype, space.dtype, space)
+    return space.xp.asarray(_slopes(num_heads), dtype=dtype, device=device)
 
 
 def alibi_bias(
@@ -155,25 +156,20 @@ class ALiBiBias(Bias):
     def _heads(self) -> int:
         return self.num_heads
 
-    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
-        relative, dtype = positions.real_relative_positions(query, key, dtype, xp)
-        bias = _sloped(relative, self.num_heads, xp, causal=self.causal)
-        return xp.astype(bias, dtype, copy=False)
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        relative = positions.real_relative_positions(query, key, space)
+        return self._sloped(relative, space)
 
-    def _between(
-        self, queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
-    ) -> Any:
-        relative = positions.relative_positions_of_spans(queries, keys, dtype, xp, device)
-        return _sloped(relative, self.num_heads, xp, causal=self.causal)
+    def _between(self, queries: Span, keys: Span, space: Space) -> Any:
+        return self._sloped(positions.relative_positions_of_spans(queries, keys, space), space)
 
-
-def _sloped(relative: Any, num_heads: int, xp: Namespace, *, causal: bool) -> Any:
-    """Return relative positions times the slopes, or minus distances times them."""
-    slopes = _slopes(num_heads)
-    if not causal:
-        relative, slopes = xp.abs(relative), [-slope for slope in slopes]
-    on = namespace.device_of(relative)
-    return relative[..., None] * xp.asarray(slopes, dtype=relative.dtype, device=on)
+    def _sloped(self, relative: Any, space: Space) -> Any:
+        """Return relative positions times the slopes, or minus distances times them."""
+        slopes = _slopes(self.num_heads)
+        if not self.causal:
+            relative, slopes = space.xp.abs(relative), [-slope for slope in slopes]
+        slopes = space.xp.asarray(slopes, dtype=space.dtype, device=space.device)
+        return relative[..., None] * slopes
 
 
 def _slopes(num_heads: int) -> list[float]:

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace, values
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.biases import positions
 from positional_embeddings.layers.weights import array_field
 
@@ -23,7 +23,7 @@ def _number_or_array(name: str, value: Any) -> Any:
     """Return a positive number, or a learned one, which may be traced."""
     if namespace.is_real_number(value) or getattr(value, "shape", None) != ():
         return checks.positive_number(name, value)
-    checks.real(name, value, namespace.namespace_of(**{name: value}))
+    checks.real(name, value, space_of(**{name: value}).xp)
     if values.is_concretely_true(value <= 0):
         raise wrong_value(name, "be a positive finite number", float(value))
     return value
@@ -91,21 +91,22 @@ class FIREBias(positions.Bias):
     def _heads(self) -> int:
         return int(self.output_bias.shape[0])
 
-    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
-        relative, dtype = positions.real_relative_positions(query, key, dtype, xp)
-        work, on = relative.dtype, namespace.device_of(relative)
-        w1, b1, w2, b2 = (xp.astype(a, work, copy=False) for a in self._arrays().values())
-        c, threshold = (_as_array(number, work, on, xp) for number in (self.c, self.threshold))
-        start = xp.maximum(xp.astype(query, work, copy=False), threshold)[:, None, ...]
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        relative = positions.real_relative_positions(query, key, space)
+        xp, dtype = space.xp, space.dtype
+        w1, b1, w2, b2 = (xp.astype(a, dtype, copy=False) for a in self._arrays().values())
+        c, threshold = (_as_array(number, space) for number in (self.c, self.threshold))
+        start = xp.maximum(xp.astype(query, dtype, copy=False), threshold)[:, None, ...]
         ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * start)
         hidden = ratio[..., None] * w1 + b1
         hidden = xp.maximum(hidden, xp.zeros_like(hidden))
-        with library_of(hidden).without_autocast(hidden):
-            return xp.astype(hidden @ xp.matrix_transpose(w2) + b2, dtype, copy=False)
+        with space.without_autocast(hidden):
+            return hidden @ xp.matrix_transpose(w2) + b2
 
 
-def _as_array(value: Any, dtype: Dtype, on: Device, xp: Namespace) -> Any:
+def _as_array(value: Any, space: Space) -> Any:
+    xp, dtype, on = space.xp, space.dtype, space.device
     # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
-    if hasattr(value, "shape") and library_of(value).records_gradients:
+    if hasattr(value, "shape") and space.records_gradients:
         return xp.astype(value, dtype, copy=False, device=on)
     return xp.asarray(value, dtype=dtype, device=on)

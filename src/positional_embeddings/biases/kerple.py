@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.namespace import Dtype, Namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.biases import positions
 from positional_embeddings.layers.weights import array_field
 
@@ -53,9 +53,10 @@ class KERPLEBias(positions.Bias):
     def _heads(self) -> int:
         return int(self.r1.shape[0])
 
-    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
-        relative, dtype = positions.real_relative_positions(query, key, dtype, xp)
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        relative = positions.real_relative_positions(query, key, space)
+        xp = space.xp
         distance = xp.abs(relative)[..., None]
         r1, r2 = (xp.astype(r, distance.dtype, copy=False) for r in (self.r1, self.r2))
         kernel = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
-        return xp.astype(-r1 * kernel, dtype, copy=False)
+        return -r1 * kernel

@@ -7,9 +7,9 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import Span, position_array, resolve_positions
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of_namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
-from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.arrays.space import on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer
 
 
@@ -42,14 +42,15 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     array([[-2, -1,  0,  1],
            [-3, -2, -1,  0]])
     """
-    xp = namespace.namespace_of(query_positions=query_positions, key_positions=key_positions)
-    relative: ArrayT = subtract_positions(query_positions, key_positions, xp)
+    space = space_of(query_positions=query_positions, key_positions=key_positions)
+    relative: ArrayT = subtract_positions(query_positions, key_positions, space)
     return relative
 
 
-def subtract_positions(query: Any, key: Any, xp: Namespace) -> Any:
+def subtract_positions(query: Any, key: Any, space: Space) -> Any:
     """Check positions, and return key minus query for each pair."""
-    query, key = _signed("query_positions", query, xp), _signed("key_positions", key, xp)
+    xp = space.xp
+    query, key = _signed("query_positions", query, space), _signed("key_positions", key, space)
     if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
         raise wrong_value(
             "key_positions",
@@ -61,52 +62,46 @@ def subtract_positions(query: Any, key: Any, xp: Namespace) -> Any:
     if real:
         dtype = xp.result_type(*(namespace.compute_dtype(kind, xp) for kind in real))
         query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
-    with library_of_namespace(xp).without_chunk_warnings():
+    with space.without_chunk_warnings():
         return key[None, ...] - query[:, None, ...]
 
 
-def _signed(name: str, array: Any, xp: Namespace) -> Any:
+def _signed(name: str, array: Any, space: Space) -> Any:
     """Check positions, and return integers in a signed dtype."""
-    checks.real(name, array, xp)
+    checks.real(name, array, space.xp)
     if array.ndim not in (1, 2):
         raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
-    if namespace.is_real_floating(array.dtype, xp):
+    if namespace.is_real_floating(array.dtype, space.xp):
         return array
-    return position_array(name, array, xp, namespace.device_of(array))
+    return position_array(name, array, space)
 
 
-def real_relative_positions(
-    query: Any, key: Any, dtype: Dtype | None, xp: Namespace
-) -> tuple[Any, Dtype]:
-    """Return relative positions in the dtype to compute in, and the dtype of the bias."""
-    relative = subtract_positions(query, key, xp)
-    on = namespace.device_of(relative)
-    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, on), xp, on)
-    return xp.astype(relative, namespace.compute_dtype(dtype, xp), copy=False), dtype
+def real_relative_positions(query: Any, key: Any, space: Space) -> Any:
+    """Return relative positions in the dtype to compute in."""
+    return space.xp.astype(subtract_positions(query, key, space), space.dtype, copy=False)
 
 
-def relative_positions_of_spans(
-    queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
-) -> Any:
-    """Return key minus query in a real dtype."""
-    kind, relative = namespace.default_integer(xp, device), None
+def relative_positions_of_spans(queries: Span, keys: Span, space: Space) -> Any:
+    """Return key minus query in the dtype to compute in."""
+    xp, dtype = space.xp, space.dtype
+    kind, relative = space.integer, None
     if queries.ranges is not None and keys.ranges is not None:
         # What a real dtype holds exactly needs no integers first.
         farthest = max(abs(edge) for edges in (*queries.ranges, *keys.ranges) for edge in edges)
         kind = dtype if farthest < 1 / float(xp.finfo(dtype).eps) else kind
         if queries.size == 1:
             start = queries.ranges[0][0]
-            relative = keys.shifted(-start).positions(xp, device, dtype=kind)[None, :]
+            relative = keys.shifted(-start).positions(space, dtype=kind)[None, :]
     if relative is None:
-        query, key = (span.positions(xp, device, dtype=kind) for span in (queries, keys))
-        with library_of_namespace(xp).without_chunk_warnings():
+        query, key = (span.positions(space, dtype=kind) for span in (queries, keys))
+        with space.without_chunk_warnings():
             relative = key[None, :] - query[:, None]
     return xp.astype(relative, dtype, copy=False)
 
 
 def check_parameters(shapes: dict[str, tuple[str, ...]], **parameters: Any) -> None:
     """Check that parameters are real, and of the same length on axes of the same name."""
-    checks.real_floating(namespace.namespace_of(**parameters), **parameters)
+    checks.real_floating(space_of(**parameters).xp, **parameters)
     lengths: dict[str, int] = {}
     for name, array in parameters.items():
         shape, axes = tuple(array.shape), shapes[name]
@@ -166,26 +161,27 @@ class Bias(WeightedLayer, ABC):
             message = "`xp`, `dtype` and `device` must be left out for a bias with its own arrays."
             raise TypeError(message)
         places = (q_len, k_len, offset, query_positions, key_positions)
-        xp, query, key = resolve_positions(
+        space, query, key = resolve_positions(
             *places, xp=xp, device=device, numbers=self._heads(), **own
         )
-        dtype = next(iter(own.values())).dtype if own else dtype
-        bias = self._formula(query, key, dtype, xp)
-        return xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
+        if own:
+            dtype = next(iter(own.values())).dtype
+        dtype = checks.float_dtype(dtype, space.default_float, space)
+        bias = self._formula(query, key, space.computing_in(dtype))
+        bias = space.xp.astype(bias, dtype, copy=False)
+        return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
     @abstractmethod
-    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
 
     @abstractmethod
     def _heads(self) -> int:
         """Return the number of heads."""
 
-    def _between(
-        self, queries: Span, keys: Span, dtype: Dtype, xp: Namespace, device: Device | None
-    ) -> Any:
-        """Return the bias between positions, in `dtype` unless the bias has one."""
-        bias: Any = self
-        query, key = (span.positions(xp, device) for span in (queries, keys))
-        options = {} if self._arrays() else {"dtype": dtype}
-        return bias(query_positions=query, key_positions=key, **options)
+    def _between(self, queries: Span, keys: Span, space: Space) -> Any:
+        """Return the bias between positions, in the dtype of its arrays if it has any."""
+        query, key = (span.positions(space) for span in (queries, keys))
+        if self._arrays():
+            return self(query_positions=query, key_positions=key)
+        return self._formula(query, key, space)

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Dtype, Namespace, device_of, widest_float
-from positional_embeddings.biases.positions import Bias, real_relative_positions
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.biases.positions import Bias, subtract_positions
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
 
@@ -55,19 +54,18 @@ class SandwichBias(Bias):
     def _heads(self) -> int:
         return self.num_heads
 
-    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:
-        relative, dtype = real_relative_positions(query, key, dtype, xp)
-        on = device_of(relative)
-        wide = widest_float(xp, on)
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        subtract_positions(query, key, space)
+        xp, wide = space.xp, space.widest
         encodings = (
             sinusoidal_encoding(positions, self.dim, base=self.base, dtype=wide)
             for positions in (query, key)
         )
         # (seq, dim), or (batch, seq, dim)
         of_query, of_key = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in encodings)
-        with library_of(of_query).without_autocast(of_query):
+        with space.without_autocast(of_query):
             product = of_query @ xp.matrix_transpose(of_key)
         product = xp.permute_dims(product, (1, 2, 0)) if product.ndim == 3 else product
         ratios = [self.num_heads / (8 * h) for h in range(1, self.num_heads + 1)]
-        bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=on)
-        return xp.astype(bias, dtype, copy=False)
+        bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=space.device)
+        return xp.astype(bias, space.dtype, copy=False)

@@ -5,7 +5,7 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
 from positional_embeddings.biases.positions import Bias, subtract_positions
 from positional_embeddings.layers.weights import normal, set_weights, take_entries, weight
@@ -74,9 +74,9 @@ class RelativePE(Bias):
     def _heads(self) -> int:
         return self.embedding_size
 
-    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:  # noqa: ARG002
-        relative = subtract_positions(query, key, xp)
-        checks.signed_integers("query_positions", relative, xp)
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        relative = subtract_positions(query, key, space)
+        checks.signed_integers("query_positions", relative, space.xp)
         most = self.max_distance
-        rows = library_of(relative).clip(relative, -most, most, xp) + most
-        return take_entries(self.embeddings, rows, 0, xp)
+        rows = space.clip(relative, -most, most) + most
+        return take_entries(self.embeddings, rows, 0, space.xp)

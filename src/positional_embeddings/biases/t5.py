@@ -7,10 +7,10 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.biases.positions import Bias, subtract_positions
 from positional_embeddings.layers.weights import normal, set_weights, take_entries, weight
 
@@ -69,15 +69,15 @@ def relative_position_bucket(
     >>> relative_position_bucket(np.asarray([-200, -64, -8, -1, 0, 1, 64]))
     array([15, 14,  8,  1,  0, 17, 30])
     """
-    xp = namespace.namespace_of(relative_position=relative_position)
-    checks.signed_integers("relative_position", relative_position, xp)
+    space = space_of(relative_position=relative_position)
+    checks.signed_integers("relative_position", relative_position, space.xp)
     num_buckets, max_distance = _check_buckets(
         num_buckets, max_distance, bidirectional=bidirectional
     )
     index, buckets = _bucket_index(
-        relative_position, num_buckets, max_distance, xp, bidirectional=bidirectional
+        relative_position, num_buckets, max_distance, space, bidirectional=bidirectional
     )
-    bucket: ArrayT = index if buckets is None else take_entries(buckets, index, 0, xp)
+    bucket: ArrayT = index if buckets is None else take_entries(buckets, index, 0, space.xp)
     return bucket
 
 
@@ -100,7 +100,7 @@ def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) 
 
 
 def _bucket_index(
-    relative: Any, num_buckets: int, max_distance: int, xp: Namespace, *, bidirectional: bool
+    relative: Any, num_buckets: int, max_distance: int, space: Space, *, bidirectional: bool
 ) -> tuple[Any, Any | None]:
     """Return indices into an array of buckets, and that array.
 
@@ -109,24 +109,23 @@ def _bucket_index(
     where that is not faster.
     """
     limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
-    last, on = limits[-1], namespace.device_of(relative)
-    dtype = namespace.default_integer(xp, on)
+    xp, last, dtype = space.xp, limits[-1], space.integer
     relative = xp.astype(relative, dtype, copy=False)
-    if library_of(relative).is_chunked or prod(relative.shape) <= 2 * last + 1:
-        return _buckets(relative, limits, xp, bidirectional=bidirectional), None
-    few = xp.arange(-last, last + 1, dtype=dtype, device=on)
-    buckets = _buckets(few, limits, xp, bidirectional=bidirectional)
-    return library_of(relative).clip(relative, -last, last, xp) + last, buckets
+    if space.is_chunked or prod(relative.shape) <= 2 * last + 1:
+        return _buckets(relative, limits, space, bidirectional=bidirectional), None
+    few = xp.arange(-last, last + 1, dtype=dtype, device=space.device)
+    buckets = _buckets(few, limits, space, bidirectional=bidirectional)
+    return space.clip(relative, -last, last) + last, buckets
 
 
-def _buckets(relative: Any, limits: tuple[int, ...], xp: Namespace, *, bidirectional: bool) -> Any:
+def _buckets(relative: Any, limits: tuple[int, ...], space: Space, *, bidirectional: bool) -> Any:
     """Return the bucket of each relative position, by binary search among the limits."""
-    info, on = xp.iinfo(relative.dtype), namespace.device_of(relative)
+    xp, info = space.xp, space.xp.iinfo(space.integer)
     # Limits that the dtype cannot hold separate none of its numbers.
     before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
     after = [limit for limit in limits if bidirectional and limit <= info.max]
-    starts = xp.asarray([*before, *after], dtype=relative.dtype, device=on)
-    from_query = library_of(starts).searchsorted(starts, relative, xp, side="right") - len(before)
+    starts = xp.asarray([*before, *after], dtype=space.integer, device=space.device)
+    from_query = space.searchsorted(starts, relative, side="right") - len(before)
     return xp.where(from_query > 0, from_query + len(limits) + 1, -from_query)
 
 
@@ -221,11 +220,12 @@ class T5Bias(Bias):
     def _heads(self) -> int:
         return self.num_heads
 
-    def _formula(self, query: Any, key: Any, dtype: Dtype | None, xp: Namespace) -> Any:  # noqa: ARG002
-        relative = subtract_positions(query, key, xp)
-        checks.signed_integers("query_positions", relative, xp)
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        relative = subtract_positions(query, key, space)
+        checks.signed_integers("query_positions", relative, space.xp)
         index, buckets = _bucket_index(
-            relative, self.num_buckets, self.max_distance, xp, bidirectional=self.bidirectional
+            relative, self.num_buckets, self.max_distance, space, bidirectional=self.bidirectional
         )
+        xp = space.xp
         table = self.embeddings if buckets is None else xp.take(self.embeddings, buckets, axis=0)
         return take_entries(table, index, 0, xp)

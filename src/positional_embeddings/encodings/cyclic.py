@@ -5,12 +5,13 @@ from functools import partial
 from math import frexp, ldexp
 from typing import Any
 
-from positional_embeddings.angles.cos_sin import Work, cos_sin_of_phase, integer_limbs, work_for
+from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits, integer_limbs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, Namespace, np
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.fourier import (
     each_checked,
     is_sequence,
@@ -99,14 +100,17 @@ def cyclic_encoding(
     >>> np.array_equal(features[4:, 0], features[4:, 1])  # the same time of year
     True
     """
-    xp = namespace.namespace_of(x=x)
+    space = space_of(x=x)
+    xp = space.xp
     checks.real("x", x, xp)
     periods = one_or_each("period", period, wavelength)
     counts = harmonic_counts(harmonics, len(periods))
     count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts)) // 2
-    dtype = namespace.feature_dtype(x, dtype, xp)
+    dtype = checks.feature_dtype(x, dtype, space)
     work = namespace.compute_dtype(dtype, xp)
-    compute = partial(_cos_sin, periods=periods, counts=counts, dtype=work, xp=xp)
+    compute = partial(
+        _cos_sin, periods=periods, counts=counts, dtype=work, space=space.computing_in(space.widest)
+    )
     return sines_and_cosines(x, compute, count, "interleaved", dtype, xp)
 
 
@@ -126,7 +130,7 @@ def _harmonic_count(name: str, value: Any) -> int:
 
 
 def _cos_sin(
-    x: Any, periods: list[float], counts: list[int], dtype: Dtype, xp: Namespace
+    x: Any, periods: list[float], counts: list[int], dtype: Dtype, space: Space
 ) -> tuple[Any, Any]:
     """Return cosine and sine of every harmonic of every period, each (harmonic, *x.shape).
 
@@ -134,19 +138,18 @@ def _cos_sin(
     quarter of the period. Both products are sums of two parts of few bits, r = a + b and
     period / 4 = upper + lower, so that what remains of them is exact.
     """
-    work = work_for(x, xp)
-    is_double = work.dtype == xp.float64
+    xp = space.xp
+    is_double = space.dtype == xp.float64
     others = (slice(None), *(None,) * x.ndim)
 
     def by_row(numbers: list[float]) -> Any:
-        return xp.asarray(numbers, dtype=work.dtype, device=work.device)[others]
+        return xp.asarray(numbers, dtype=space.dtype, device=space.device)[others]
 
     parts = _period_parts(is_double, *periods)
-    reduced = _within_half(x, by_row(parts[0]), work)
+    reduced = _within_half(x, by_row(parts[0]), space)
     rows = [i for i, count in enumerate(counts) for _ in range(count)]
     if len(periods) > 1:
-        integer = namespace.default_integer(xp, work.device)
-        index = xp.asarray(rows, dtype=integer, device=work.device)
+        index = xp.asarray(rows, dtype=space.integer, device=space.device)
         reduced = xp.take(reduced, index, axis=0)
     harmonic = by_row([float(h) for count in counts for h in range(1, count + 1)])
     period, unit, upper, lower = (by_row([numbers[i] for i in rows]) for numbers in parts)
@@ -154,21 +157,21 @@ def _cos_sin(
     b = reduced - a
     quarters = xp.round(harmonic * reduced / (period / 4))
     rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
-    return cos_sin_of_phase(rest / period, 0.0, quarters, dtype, work)
+    return cos_sin_of_phase(rest / period, 0.0, quarters, dtype, space)
 
 
-def _within_half(x: Any, period: Any, work: Work) -> Any:
+def _within_half(x: Any, period: Any, space: Space) -> Any:
     """Return the distance of `x` from the nearest multiple of each period, exactly.
 
     Integers are sums of two floats or three, whose remainders are multiples of what the last
     bit of a period stands for, and so is their sum.
     """
-    xp = work.xp
-    if work.is_integral:
-        bits = work.grid[1]
-        parts = [limb * 2.0**exponent for limb, exponent in integer_limbs(x, bits, work)]
+    xp = space.xp
+    if namespace.is_dtype(x.dtype, "integral", xp):
+        bits = grid_and_bits(space)[1]
+        parts = [limb * 2.0**exponent for limb, exponent in integer_limbs(x, bits, space)]
     else:
-        real = xp.astype(x, work.dtype, copy=False)
+        real = xp.astype(x, space.dtype, copy=False)
         parts = [xp.where(xp.isfinite(real), real, float("nan"))]
 
     def centred(distance: Any) -> Any:
@@ -177,8 +180,7 @@ def _within_half(x: Any, period: Any, work: Work) -> Any:
         distance = xp.where(distance > half, distance - period, distance)
         return xp.where(distance < -half, distance + period, distance)
 
-    remainder_of = library_of(x).remainder
-    first, *more = (centred(remainder_of(part[None, ...], period, xp)) for part in parts)
+    first, *more = (centred(space.remainder(part[None, ...], period)) for part in parts)
     for remainder in more:
         first = centred(first + remainder)
     return first

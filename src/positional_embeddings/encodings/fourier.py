@@ -21,6 +21,7 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 from positional_embeddings.arrays.remedies import remedy_for
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.sinusoidal import ARRANGEMENTS, Arrangement, arranged
 
 Preset = Literal["nerf", "nerf_directions"]
@@ -102,15 +103,16 @@ def fourier_encoding(
     >>> fourier_encoding(points, preset="nerf").shape
     (20, 3, 1024)
     """
-    xp = namespace.namespace_of(x=x)
+    space = space_of(x=x)
+    xp = space.xp
     checks.real("x", x, xp)
     lengths = _wavelengths(wavelengths, preset)
     checks.choice("arrangement", arrangement, ARRANGEMENTS)
-    dtype = namespace.feature_dtype(x, dtype, xp)
+    dtype = checks.feature_dtype(x, dtype, space)
     count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths)) // 2
     frequencies = Frequencies(_cycles(*lengths))
     work = namespace.compute_dtype(dtype, xp)
-    compute = partial(cos_sin, frequencies=frequencies, dtype=work, xp=xp)
+    compute = partial(cos_sin, frequencies=frequencies, dtype=work, space=space)
     return sines_and_cosines(x, compute, count, arrangement, dtype, xp)
 
 

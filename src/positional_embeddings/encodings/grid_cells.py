@@ -10,6 +10,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, Namespace
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.fourier import one_or_each, wavelength
 
 Kind = Literal["theory", "grid"]
@@ -128,7 +129,7 @@ def _grid(points: Any, lengths: list[float], xp: Namespace) -> Any:
 
 def _waves(positions: Any, frequencies: str, xp: Namespace) -> tuple[Any, Any]:
     wide = namespace.widest_float(xp, namespace.device_of(positions))
-    return cos_sin(positions, Frequencies(frequencies), wide, xp)
+    return cos_sin(positions, Frequencies(frequencies), wide, space_of(positions=positions))
 
 
 @namespace.host_constant

@@ -17,6 +17,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_host_array, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.fourier import is_sequence, one_or_each
 from positional_embeddings.encodings.sinusoidal import arranged
 
@@ -159,7 +160,7 @@ def random_fourier_encoding(
         points = np.reshape(x, (count, x[0].size))
         fill_cos_sin_of_sum(points, frequencies, amplitude, features[1::2], features[::2])
         return np.reshape(features, (dim, *x.shape[1:]))
-    cos, sin = cos_sin_of_sum(coordinates, frequencies, work, xp, amplitude)
+    cos, sin = cos_sin_of_sum(coordinates, frequencies, work, space_of(x=x), amplitude)
     return xp.astype(arranged(cos, sin, dim, "interleaved", xp), dtype, copy=False)
 
 

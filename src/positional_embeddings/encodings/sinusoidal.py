@@ -17,6 +17,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.rotary.layouts import join_pairs
@@ -152,7 +153,9 @@ def sinusoidal_encoding(
     dtype = namespace.feature_dtype(positions, dtype, xp)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
     work = namespace.compute_dtype(dtype, xp)
-    cos, sin = cos_sin(_shifted(positions, family.start, xp), frequencies, work, xp)
+    cos, sin = cos_sin(
+        _shifted(positions, family.start, xp), frequencies, work, space_of(positions=positions)
+    )
     if family.amplitude != 1:
         cos, sin = family.amplitude * cos, family.amplitude * sin
     encoding = arranged(cos, sin, dim, family.arrangement, xp, cos_first=family.cos_first)

@@ -14,6 +14,7 @@ from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.memory import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.arrays.values import is_concretely_true
 
 Unit = Literal["degrees", "radians"]
@@ -245,12 +246,12 @@ def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, xp: Namespace) ->
     wide = angle.dtype
     frequencies = Frequencies(_multiples(highest, unit))
     if unit == "radians":
-        return cos_sin(angle, frequencies, wide, xp)
+        return cos_sin(angle, frequencies, wide, space_of(angle=angle))
     # Farther off a float has no whole degrees.
     farthest = 2.0**52 if wide == xp.float64 else 2.0**23
     angle = xp.where(xp.abs(angle) < farthest, angle, float("nan"))
     quadrant = xp.round(angle / 90)
-    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, xp)
+    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, space_of(angle=angle))
     multiples = xp.arange(highest + 1, dtype=wide, device=namespace.device_of(angle))
     multiples = multiples[(..., *(None,) * angle.ndim)]
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)

@@ -226,7 +226,7 @@ def segment_sum(values: Any, segment_ids: Any, num_segments: int, xp: Namespace)
     level = xp.take(values, order, axis=1)
     on = namespace.device_of(segment_ids)
     edges = xp.arange(num_segments + 1, dtype=segment_ids.dtype, device=on)
-    edges = library_of(segment_ids).searchsorted(xp.take(segment_ids, order), edges, xp)
+    edges = library_of(segment_ids).searchsorted(xp.take(segment_ids, order), edges)
     start, stop = edges[:-1], edges[1:]
     total = xp.zeros((values.shape[0], num_segments), dtype=values.dtype, device=on)
     while level.shape[1] > 0:

@@ -14,8 +14,8 @@ from positional_embeddings.arguments.positions import (
     positions_of_ranges,
 )
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import Array, np
+from positional_embeddings.arrays.space import new_space
 from positional_embeddings.layers.weights import array_field
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
 from positional_embeddings.masks.ranges import (
@@ -110,7 +110,7 @@ class SlidingWindowMask(Mask):
 
     def _hides(self, q: Points, k: Points) -> Any:
         # No two positions are farther apart.
-        widest = 2 * farthest_position(q.values.dtype, q.xp)
+        widest = 2 * farthest_position(q.space)
         hidden = []
         if self.left is not None and self.left <= widest:
             hidden.append(k.values < q.values - self.left)
@@ -161,8 +161,8 @@ class ChunkedMask(Mask):
     size: _Size
 
     def _hides(self, q: Points, k: Points) -> Any:
-        size = min(self.size, q.xp.iinfo(q.values.dtype).max)
-        return q.xp.floor_divide(q.values, size) != q.xp.floor_divide(k.values, size)
+        size = min(self.size, q.space.xp.iinfo(q.values.dtype).max)
+        return q.space.xp.floor_divide(q.values, size) != q.space.xp.floor_divide(k.values, size)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
@@ -203,8 +203,8 @@ class DilatedMask(Mask):
     step: _Size
 
     def _hides(self, q: Points, k: Points) -> Any:
-        step = min(self.step, q.xp.iinfo(q.values.dtype).max)
-        return q.xp.remainder(q.values, step) != q.xp.remainder(k.values, step)
+        step = min(self.step, q.space.xp.iinfo(q.values.dtype).max)
+        return q.space.xp.remainder(q.values, step) != q.space.xp.remainder(k.values, step)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
@@ -275,12 +275,12 @@ class GlobalMask(Mask):
 
     def _is_global(self, points: Points) -> Any:
         """Tell which positions have global tokens."""
-        xp, tokens = points.xp, points.in_library(self.indices)
-        if self._ranges is None or points.ranges is None or library_of(tokens).is_compiling(tokens):
+        xp, tokens = points.space.xp, points.in_library(self.indices)
+        if self._ranges is None or points.ranges is None or points.space.is_compiling:
             return xp.any(points.values == tokens, axis=-1, keepdims=True)
-        positions = positions_of_ranges(points.ranges, np, "cpu")
+        positions = positions_of_ranges(points.ranges, new_space())
         found = np.isin(positions, self.indices)
-        found = xp.asarray(found, dtype=xp.bool, device=points.device)
+        found = xp.asarray(found, dtype=xp.bool, device=points.space.device)
         return found[:, None, None] if points.axis == 0 else found[None, :, None]
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
@@ -368,7 +368,7 @@ class NeighbourhoodMask(Mask):
 
     def _hides(self, q: Points, k: Points) -> Any:
         # Positions are smaller, so that larger sizes make no difference.
-        xp, most = q.xp, int(q.xp.iinfo(q.values.dtype).max)
+        xp, most = q.space.xp, int(q.space.xp.iinfo(q.values.dtype).max)
         tokens = min(prod(self.shape), most)
         hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
         stride = prod(self.shape)

@@ -8,19 +8,15 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import check_largest, length_array, sequence_axis
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import (
     Array,
     HostArray,
-    default_integer,
-    device_of,
     drop_none,
     dtype_name,
     is_dtype,
-    namespace_of,
     np,
 )
-from positional_embeddings.arrays.values import is_concretely_true
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import array_field, weight
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
 from positional_embeddings.masks.ranges import (
@@ -120,7 +116,8 @@ class PaddingMask(_ByLength):
         >>> PaddingMask.from_attention_mask(np.asarray([[1, 1, 0], [1, 1, 1]]))
         PaddingMask([2, 3])
         """
-        xp = namespace_of(attention_mask=attention_mask)
+        space = space_of(attention_mask=attention_mask)
+        xp = space.xp
         given: Any = attention_mask
         checks.choice("side", side, get_args(Side))
         if not (is_dtype(given.dtype, "bool", xp) or is_dtype(given.dtype, "integral", xp)):
@@ -129,19 +126,19 @@ class PaddingMask(_ByLength):
             raise wrong_type("attention_mask", what, dtype_name(given.dtype), hint)
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
-        if library_of(given).is_readable(given):
+        if space.is_readable(given):
             token = xp.astype(given, xp.bool)
-            if is_concretely_true(xp.any(given != xp.astype(token, given.dtype))):
+            if space.is_true(xp.any(given != xp.astype(token, given.dtype))):
                 what = "hold 1 at tokens and 0 at padding"
                 raise wrong_value("attention_mask", what, "other numbers")
             earlier, later = token[:, :-1], token[:, 1:]
             misplaced = later & ~earlier if side == "right" else earlier & ~later
-            if is_concretely_true(xp.any(misplaced)):
+            if space.is_true(xp.any(misplaced)):
                 what = f"have its padding on the {side} of each sequence, as `side` says"
                 hint = " SegmentMask(attention_mask.T - 1) has its padding anywhere."
                 raise wrong_value("attention_mask", what, "padding elsewhere", hint)
-        dtype = default_integer(xp, device_of(given))
-        return cls(xp.sum(xp.astype(given, dtype), axis=1, dtype=dtype), side)
+        token = xp.astype(given, space.integer)
+        return cls(xp.sum(token, axis=1, dtype=space.integer), side)
 
     def _hides(self, q: Points, k: Points) -> Any:
         lengths = q.in_library(self.lengths)
@@ -259,7 +256,7 @@ class SegmentMask(Mask):
             name: _listed(name, ids) if isinstance(ids, list | tuple | range) else ids
             for name, ids in ({"ids": self.ids} | drop_none(key_ids=self.key_ids)).items()
         }
-        xp = namespace_of(**given)
+        xp = space_of(**given).xp
         for name, ids in given.items():
             checks.signed_integers(name, ids, xp)
             sequence_axis(name, ids, 0)

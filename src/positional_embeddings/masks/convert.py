@@ -9,6 +9,7 @@ from positional_embeddings.arguments.positions import position_interval
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import new_space
 from positional_embeddings.arrays.values import on_given_device
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
@@ -305,7 +306,7 @@ def to_block_ranges(
     if not isinstance(mask, Mask):
         raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", shown(mask))
     block_size = checks.positive_integer("block_size", block_size)
-    (start, stop), k_len = position_interval(q_len, k_len, offset, namespace.np, "cpu")
+    (start, stop), k_len = position_interval(q_len, k_len, offset, new_space())
     mask._check((start, stop), k_len)
     firsts = range(start, stop, block_size)
     return [mask.key_ranges(first, min(first + block_size, stop), k_len) for first in firsts]

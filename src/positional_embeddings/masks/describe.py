@@ -5,7 +5,8 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import position_interval, span_of
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, namespace_of, to_host
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
@@ -96,17 +97,18 @@ def describe_mask(
     if isinstance(mask, Mask):
         if key_axis is not None:
             raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-        xp, device = mask._library(None, None)
-        (start, stop), k_len = position_interval(**lengths, xp=xp, device=device)
+        space = mask._space()
+        (start, stop), k_len = position_interval(**lengths, space=space)
         mask._check((start, stop), k_len)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
         at_queries, at_keys = span_of(*rows).shifted(start), span_of(*columns)
-        hidden = mask._between(at_queries, at_keys, k_len, xp, device)
+        hidden = mask._between(at_queries, at_keys, k_len, space)
         drawn = (at_queries.size, at_keys.size, hidden.shape[2])
-        picture, sequences = one_mask(xp.broadcast_to(hidden, drawn), batch, 1)
+        picture, sequences = one_mask(space.xp.broadcast_to(hidden, drawn), batch, 1)
     else:
-        xp = namespace_of(mask=mask)
+        space = space_of(mask=mask)
+        xp = space.xp
         checks.mask("mask", mask, xp)
         picture, sequences = one_mask(mask, batch, key_axis)
         shape = tuple(picture.shape)
@@ -119,7 +121,7 @@ def describe_mask(
     digits = max(map(len, key_numbers), default=0)
     key_numbers = _with_gap([j.rjust(digits) for j in key_numbers], columns, ":" * digits)
     lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
-    hidden_keys = to_host(picture, xp).tolist()
+    hidden_keys = space.to_numpy(picture).tolist()
     cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     queries = [i for part in rows for i in range(*part)]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]

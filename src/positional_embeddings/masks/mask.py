@@ -20,23 +20,18 @@ from positional_embeddings.arguments.positions import (
     span_of,
 )
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.library import library_of, library_of_namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import (
     Device,
     HostArray,
     Namespace,
-    default_integer,
-    device_of,
     drop_none,
     dtype_name,
-    is_host_array,
     is_real_number,
-    namespace_of,
-    namespace_or_numpy,
     np,
 )
-from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
@@ -49,8 +44,7 @@ class Points(NamedTuple):
 
     # Integers; the last axis, of length 1, is the batch.
     values: Any
-    xp: Namespace
-    device: Device
+    space: Space
     k_len: int | None  # number of all keys, if it is known
     # Which positions these are if they are known on the host, and on which axis.
     ranges: Ranges | None = None
@@ -58,26 +52,23 @@ class Points(NamedTuple):
 
     def in_library(self, table: Any) -> Any:
         """Return an array of the mask in the library of the positions."""
-        if self.xp is np or not is_host_array(table):
+        xp, dtype = self.space.xp, self.space.integer
+        if xp is np or not isinstance(table, np.ndarray):
             return table
-        dtype = default_integer(self.xp, self.device)
-        most = int(self.xp.iinfo(dtype).max)
-        if (
-            library_of(table).is_readable(table)
-            and table.size
-            and max(int(table.max()), -int(table.min())) > most
-        ):
+        most = int(xp.iinfo(dtype).max)
+        is_readable = table.size and not self.space.is_compiling
+        if is_readable and max(int(table.max()), -int(table.min())) > most:
             what = f"hold numbers to {most} only, which {dtype_name(dtype)} of the library holds"
             raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.
-        return self.xp.asarray(table.copy(), dtype=dtype, device=self.device)
+        return xp.asarray(table.copy(), dtype=dtype, device=self.space.device)
 
     def take(self, table: Any, start: int, outside: int) -> Any:
         """Return the entries (position, batch) of a table that begins at position `start`.
 
         Positions that the table does not have get the number `outside`.
         """
-        xp = self.xp
+        xp = self.space.xp
         if self.ranges is not None:
             parts = [table[a - start : b - start, ...] for a, b in self.ranges]
             parts = [self.in_library(part) for part in parts]
@@ -151,14 +142,13 @@ class Mask(WeightedLayer, ABC):
         }
         arrays = {name: pos for name, pos in pair.items() if type(pos) is not int}
         given = self._device_arrays() | arrays
-        xp = namespace_of(**given) if given else np
+        space = space_of(**given) if given else new_space()
         for name, pos in arrays.items():
-            checks.integral(name, pos, xp)
-        device = device_of(next(iter(given.values()))) if given else "cpu"
+            checks.integral(name, pos, space.xp)
         if k_len is not None:
-            check_length("k_len", k_len, default_integer(xp, device), xp)
+            check_length("k_len", k_len, space)
         q, k = (
-            Points(position_array(name, pos, xp, device)[..., None], xp, device, k_len)
+            Points(position_array(name, pos, space)[..., None], space, k_len)
             for name, pos in pair.items()
         )
         hidden = self._hides(q, k)
@@ -199,14 +189,14 @@ class Mask(WeightedLayer, ABC):
         ValueError
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
-        xp, device = self._library(xp, device)
-        queries, keys = position_interval(q_len, k_len, offset, xp, device)
+        space = self._space(xp, device)
+        queries, keys = position_interval(q_len, k_len, offset, space)
         self._check(queries, keys)
-        hidden = self._between(span_of(queries), span_of((0, keys)), keys, xp, device)
+        hidden = self._between(span_of(queries), span_of((0, keys)), keys, space)
         shape = (queries[1] - queries[0], keys)
         if tuple(hidden.shape[:2]) == shape:
             return hidden
-        return hidden | xp.zeros((*shape, 1), dtype=xp.bool, device=device)
+        return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
         """Return which keys some queries can see at most.
@@ -304,28 +294,27 @@ class Mask(WeightedLayer, ABC):
     def _device_arrays(self) -> dict[str, Any]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
         own = drop_none(**self._arrays()).items()
-        return {name: array for name, array in own if not is_host_array(array)}
+        return {name: array for name, array in own if not isinstance(array, np.ndarray)}
 
-    def _library(self, xp: Namespace | None, device: Device | None) -> tuple[Namespace, Device]:
-        """Return the library and the device of an array of the mask."""
+    def _space(self, xp: Namespace | None = None, device: Device | None = None) -> Space:
+        """Return the space of the arrays of the mask, or of the options if it has none."""
         own = self._device_arrays()
         if not own:
-            return namespace_or_numpy(xp), device
-        name, array = next(iter(own.items()))
+            return new_space(xp, device)
         if xp is not None or device is not None:
+            name = next(iter(own))
             message = f"`xp` and `device` must be left out where `{name}` is an array."
             raise TypeError(message)
-        return namespace_of(**own), device_of(array)
+        return space_of(**own)
 
-    def _between(self, queries: Span, keys: Span, k_len: int, xp: Namespace, device: Device) -> Any:
+    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
         """Return the mask between positions, (query, key, batch), or 1 on an axis."""
         batch = self._batch() or 1
-        q = queries.positions(xp, device, batch)[:, None, None]
-        k = keys.positions(xp, device, batch)[None, :, None]
-        with library_of_namespace(xp).without_chunk_warnings():
+        q = queries.positions(space, batch)[:, None, None]
+        k = keys.positions(space, batch)[None, :, None]
+        with space.without_chunk_warnings():
             return self._hides(
-                Points(q, xp, device, k_len, queries.ranges),
-                Points(k, xp, device, k_len, keys.ranges, 1),
+                Points(q, space, k_len, queries.ranges), Points(k, space, k_len, keys.ranges, 1)
             )
 
 
@@ -452,7 +441,7 @@ class FunctionMask(Mask):
     def _hides(self, q: Points, k: Points) -> Any:
         hidden = self.function(q.values[..., 0], k.values[..., 0])
         name = "function(q_pos, k_pos)"
-        checks.mask(name, hidden, namespace_of(q_pos=q.values, **{name: hidden}))
+        checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
         rank = max(q.values.ndim, k.values.ndim) - 1
         shapes = [tuple(points.values.shape[:-1]) for points in (q, k)]
         shape = tuple(hidden.shape)
@@ -475,11 +464,11 @@ def frozen_copy(array: Any) -> Any:
 
 def host_values(array: Any) -> HostArray | None:
     """Return an array of NumPy, None for one of another library, which would have to be read."""
-    return array if is_host_array(array) else None
+    return array if isinstance(array, np.ndarray) else None
 
 
 def _is_number(array: Any) -> bool:
-    return is_host_array(array) and array.ndim == 0
+    return isinstance(array, np.ndarray) and array.ndim == 0
 
 
 def _operands(kind: type[_Combined], *masks: Mask) -> tuple[Mask, ...]:
@@ -499,7 +488,7 @@ def _refuse(other: Any) -> Any:
 
 def _field_text(value: Any) -> str:
     """Return a field as `repr` shows it."""
-    if is_host_array(value):
+    if isinstance(value, np.ndarray):
         return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{shown(value)}>"
     if callable(value) and getattr(value, "__name__", "<").isidentifier():
         return str(value.__name__)

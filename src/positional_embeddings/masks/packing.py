@@ -75,7 +75,7 @@ def segment_ids_from_lengths(
             "total_len", f"be the sum of `lengths`, {int(ends[-1])}, or more", total_len
         )
     position = xp.arange(total_len, dtype=ends.dtype, device=device_of(ends))
-    ended = library_of(ends[1:]).searchsorted(ends[1:], position, xp, side="right")
+    ended = library_of(ends[1:]).searchsorted(ends[1:], position, side="right")
     return xp.where(position < ends[-1], ended, -1)
 
 
@@ -121,7 +121,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
     index = xp.arange(document.shape[0], dtype=dtype, device=on)
-    since = index - library_of(document).searchsorted(document, document, xp)
+    since = index - library_of(document).searchsorted(document, document)
     since = xp.where(ids < 0, 0, xp.reshape(since, ids.shape))
     positions: ArrayT = xp.permute_dims(since, order)
     return positions
@@ -204,8 +204,9 @@ def cumulative_lengths(
     >>> cumulative_lengths([2, 1, 3])
     array([0, 2, 3, 6])
     """
-    xp, real = length_array("lengths", lengths, xp, device)
-    start = xp.zeros(1, dtype=real.dtype, device=device_of(real))
+    space, real = length_array("lengths", lengths, xp, device)
+    xp = space.xp
+    start = xp.zeros(1, dtype=real.dtype, device=space.device)
     ends = xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
     if is_concretely_true(xp.any(ends[1:] < ends[:-1])):
         most = xp.iinfo(ends.dtype).max

@@ -9,12 +9,11 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     Array,
     HostArray,
-    default_float,
-    device_of,
     drop_none,
     namespace_of,
     np,
 )
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.describe import axis_missing, one_mask
@@ -401,7 +400,7 @@ def _cells_of_mask(
     mask: Mask, lengths: tuple[Any, Any, Any], batch: int
 ) -> tuple[tuple[int, int], HostArray]:
     """Return the numbers of queries and keys, and which share of each block is masked."""
-    (start, stop), k_len = position_interval(*lengths, xp=np, device=None)
+    (start, stop), k_len = position_interval(*lengths, new_space())
     shape = (stop - start, k_len)
     blocks = axes.block_lengths(shape)
     of_block = blocks[0] * k_len * (mask._batch() or 1)
@@ -419,8 +418,8 @@ def _cells_of_bias(
 ) -> tuple[tuple[int, int], HostArray]:
     """Return the numbers of queries and keys, and the bias of the middle query of each block."""
     own: Any = next(iter(bias._arrays().values()), None)
-    xp, device = (np, None) if own is None else (namespace_of(bias=own), device_of(own))
-    (start, stop), k_len = position_interval(*lengths, xp=xp, device=device)
+    space = new_space() if own is None else space_of(bias=own)
+    (start, stop), k_len = position_interval(*lengths, space)
     shape = (stop - start, k_len)
     length, columns = axes.block_lengths(shape)
     firsts = range(start, stop, length)
@@ -429,8 +428,7 @@ def _cells_of_bias(
     cells: list[HostArray] = []
     for first in range(0, len(middles), step):
         queries = span_of(*((middle, middle + 1) for middle in middles[first : first + step]))
-        dtype = default_float(xp, device)
-        band = bias._between(queries, span_of((0, k_len)), dtype, xp, device)[:, :, head]
+        band = bias._between(queries, span_of((0, k_len)), space)[:, :, head]
         cells.append(axes.block_means(axes.on_host("bias", band), (1, columns)))
     return shape, np.concat(cells)
 

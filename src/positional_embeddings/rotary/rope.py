@@ -19,6 +19,7 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, Namespace, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.kernels.dispatch import check_installed, kernel_for
 from positional_embeddings.rotary.layouts import Layout
@@ -244,7 +245,7 @@ class RoPE(CheckedLayer):
         target = self._check(x, xp)
         request = self._tables.check(target, positions, offset)
         if out is not None:
-            checks.output(out, x)
+            checks.output(out, x, space_of(x=x))
         kernel = kernel_for(x, out, fused=self.fused)
         doubled = kernel is None and out is None and not inverse and xp is np
         doubled = doubled and use_doubled_tables(x, target.feature, self.rotary_dim, self.layout)

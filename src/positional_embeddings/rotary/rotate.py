@@ -12,6 +12,7 @@ from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
 from positional_embeddings.rotary.layouts import (
     LAYOUTS,
@@ -113,7 +114,7 @@ def apply_rope(
     inverse = checks.boolean("inverse", inverse)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     pairs = _pairs_to_rotate(x, axis, rotary_dim)
-    checks.output(out, x)
+    checks.output(out, x, space_of(x=x))
     dtype = namespace.compute_dtype(x.dtype, xp)
     cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), dtype, copy=False)
     sine = xp.astype(_align_table("sin", sin, x, axis, pairs), dtype, copy=False)

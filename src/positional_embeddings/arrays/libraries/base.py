@@ -1,15 +1,13 @@
-"""What every array library has: the safe answers, for a library that is not known.
-
-Its arrays are never written to, never read, and never kept for another call.
-"""
+"""The space of a call: array library, device, dtypes, and what the library can do."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-from array_api_compat import array_namespace
 from array_api_compat import device as _device
+
+from positional_embeddings.arrays.namespace import HostArray, compute_dtype, np
 
 
 class Loops(NamedTuple):
@@ -22,8 +20,20 @@ class Loops(NamedTuple):
     cond: Any  # of a 0-d condition, two functions, and their arguments
 
 
-class Library:
-    """An array library: what it can do beyond the Array API standard, and where it departs."""
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Where a call computes; found once, by `space_of` or `new_space`.
+
+    Each library has a class of its own, which knows what it can do beyond the Array API standard,
+    and where it departs from it. This one has the safe answers, for a library that is not known:
+    its arrays are never written to, never read, and never kept for another call.
+    """
+
+    xp: Any
+    device: Any  # to make arrays on; None leaves it to the library
+    dtype: Any  # to compute in: real, float32 for half precision
+    integer: Any  # dtype of positions: int64, or int32 on a device without 64 bits
+    widest: Any  # float64, or float32 on a device without it
 
     can_write = False  # parts of an array can be assigned
     takes_out = False  # element-wise functions take `out=`
@@ -37,41 +47,83 @@ class Library:
     records_gradients = False  # operations are recorded, to be differentiated
     needs_elements = False  # it fails, or is wrong, where an array has no elements
 
-    def namespace(self, xp: Any) -> Any:
+    @staticmethod
+    def namespace(xp: Any) -> Any:
         """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
         return xp
 
+    @property
+    def default_float(self) -> Any:
+        """The real dtype that the library gives to numbers without one."""
+        return self.xp.__array_namespace_info__().default_dtypes(device=self.device)[
+            "real floating"
+        ]
+
+    def computing_in(self, dtype: Any) -> "Space":
+        """Return the same space with a dtype to compute in, float32 for half precision."""
+        return replace(self, dtype=compute_dtype(dtype, self.xp))
+
     # Where an array is, and whether its values are there.
 
-    def single_device(self, array: Any) -> Any:
+    @classmethod
+    def single_device(cls, array: Any) -> Any:
         """Return the device of an array; None in a trace, or over several devices."""
         try:
             return _device(array)
         except AttributeError:
             return None
 
-    def device(self, array: Any) -> Any:
+    @classmethod
+    def device_for(cls, array: Any) -> Any:
         """Return the device to make arrays on that meet this one; None leaves it to the library."""
-        return self.single_device(array)
+        return cls.single_device(array)
 
     def is_on_host(self, array: Any) -> bool:
         """Tell whether an array is in the memory of the host."""
         return "cpu" in str(self.single_device(array)).lower()
 
-    def is_compiling(self, array: Any) -> bool:  # noqa: ARG002
-        """Tell whether what is called with an array is compiled by PyTorch."""
+    @property
+    def is_compiling(self) -> bool:
+        """Whether PyTorch compiles what is called."""
         return False
 
     def is_readable(self, array: Any) -> bool:  # noqa: ARG002
         """Tell whether the values of an array are there to be read, as far as its type shows."""
         return self.reads_values
 
-    def to_numpy(self, array: Any) -> Any:
-        """Return an array of a dtype that NumPy has; a chunked library has to compute it."""
+    def to_numpy(self, array: Any) -> HostArray:
+        """Return an array of any device as one of NumPy; a chunked library has to compute it."""
+        # NumPy has no bfloat16.
+        wide = self.xp.astype(array, compute_dtype(array.dtype, self.xp), copy=False)
+        return self._to_numpy(wide)  # type: ignore[no-any-return]
+
+    def _to_numpy(self, array: Any) -> Any:
         try:
             return np.asarray(array)
         except (RuntimeError, TypeError):  # it is on another device
             return np.from_dlpack(array, device="cpu")
+
+    def is_true(self, condition: Any) -> bool:
+        """Tell whether a 0-d boolean array is True, and there to be read.
+
+        False if its value is not there: dask would have to compute it, and JAX and PyTorch
+        have none while they trace or compile.
+        """
+        if not self.is_readable(condition):
+            return False
+        try:
+            return bool(condition)
+        except Exception:  # noqa: BLE001 - every library has exceptions of its own for this
+            return False
+
+    def values_on_host(self, array: Any) -> HostArray | None:
+        """Return the values of an array that is in the memory of the host, None if they are not.
+
+        A device is not waited for, nothing lazy is computed, and no trace takes them for constants.
+        """
+        if not (self.shows_tracing and self.is_readable(array) and self.is_on_host(array)):
+            return None
+        return self.to_numpy(array)
 
     # Memory.
 
@@ -90,7 +142,7 @@ class Library:
         It cannot if both are the same numbers in the same places, and may if the library does
         not say.
         """
-        may_share = getattr(array_namespace(array), "may_share_memory", None)
+        may_share = getattr(self.xp, "may_share_memory", None)
         if may_share is None or array is other:
             return array is not other
         return bool(may_share(array, other)) and self._place(array) != self._place(other)
@@ -102,31 +154,32 @@ class Library:
 
     # Functions that a library computes faster, or wrongly, as the standard spells them.
 
-    def exp_into(self, x: Any, xp: Any) -> Any:
+    def exp_into(self, x: Any) -> Any:
         """Return the exponential, written to `x` itself if the library can."""
-        return xp.exp(x, out=x) if self.takes_out else xp.exp(x)
+        return self.xp.exp(x, out=x) if self.takes_out else self.xp.exp(x)
 
-    def fill(self, x: Any, mask: Any, value: float, xp: Any) -> Any:
+    def fill(self, x: Any, mask: Any, value: float) -> Any:
         """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
-        return xp.where(mask, value, x)
+        return self.xp.where(mask, value, x)
 
-    def clip(self, x: Any, least: float, most: float | None, xp: Any) -> Any:
+    def clip(self, x: Any, least: float, most: float | None = None) -> Any:
         """Return `x` within bounds; None is no bound."""
-        return xp.maximum(x if most is None else xp.minimum(x, most), least)
+        return self.xp.maximum(x if most is None else self.xp.minimum(x, most), least)
 
-    def remainder(self, x: Any, divisor: Any, xp: Any) -> Any:
+    def remainder(self, x: Any, divisor: Any) -> Any:
         """Return what a positive divisor leaves of `x`, with its sign, without rounding."""
         if self.has_fmod:
-            return xp.fmod(x, divisor)
-        return xp.sign(x) * xp.remainder(xp.abs(x), divisor)
+            return self.xp.fmod(x, divisor)
+        return self.xp.sign(x) * self.xp.remainder(self.xp.abs(x), divisor)
 
-    def reshape(self, x: Any, shape: tuple[int, ...], xp: Any) -> Any:
+    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
         """Return an array in another shape, with or without elements."""
-        return xp.reshape(x, shape)
+        return self.xp.reshape(x, shape)
 
-    def searchsorted(self, ordered: Any, values: Any, xp: Any, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Any, values: Any, side: str = "left") -> Any:
         """Return where values stand in an ordered array, in the dtype of the values."""
-        return xp.astype(xp.searchsorted(ordered, values, side=side), values.dtype, copy=False)
+        found = self.xp.searchsorted(ordered, values, side=side)
+        return self.xp.astype(found, values.dtype, copy=False)
 
     # Chunks: an array of a library without them is one chunk.
 
@@ -155,20 +208,12 @@ class Library:
         """
         return function(*arrays, **({"block_id": (0,) * len(chunks)} if numbered else {}))
 
-    def arange_for_pairs(
-        self,
-        start: int,
-        stop: int,
-        values_per_pair: int,  # noqa: ARG002
-        dtype: Any,
-        device: Any,
-        xp: Any,
-    ) -> Any:
+    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:  # noqa: ARG002
         """Return integers for one axis of an array of pairs, in chunks of it if the library has.
 
         `values_per_pair` is the number of values of each pair, such as the number of heads.
         """
-        return xp.arange(start, stop, dtype=dtype, device=device)
+        return self.xp.arange(start, stop, dtype=dtype, device=self.device)
 
     # Contexts.
 
@@ -180,11 +225,17 @@ class Library:
         """Return a context in which products have the dtype of their operands."""
         return nullcontext()
 
-    def current_device(self, device: Any, xp: Any) -> Any:  # noqa: ARG002
+    @staticmethod
+    def current_device(device: Any, xp: Any) -> Any:  # noqa: ARG004
         """Return a context in which the library computes on a device."""
         return nullcontext()
 
-    def current_stream(self, xp: Any) -> Any:  # noqa: ARG002
+    @property
+    def table_key(self) -> Any:
+        """What tables are kept for: library, device and stream; None if none may be kept."""
+        return (self.xp, str(self.device), self._stream()) if self.keeps_tables else None
+
+    def _stream(self) -> Any:
         """Return what distinguishes the stream that the library computes on, if it has streams."""
         return None
 
@@ -194,7 +245,7 @@ class Library:
         """Tell whether an array is a parameter, or gets a gradient."""
         return False
 
-    def loops(self, xp: Any) -> Loops | None:  # noqa: ARG002
+    def loops(self) -> Loops | None:
         """Return the loops of the library if what is called now is compiled."""
         return None
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Library
+from positional_embeddings.arrays.libraries.base import Space
 
 # Chunk (query, key) axes as an array of this many queries and keys would be.
 _MANY = 2**17
 
 
-class Chunked(Library):
+class Chunked(Space):
     """Base of libraries that compute chunk by chunk."""
 
     is_chunked = True
@@ -30,10 +30,9 @@ class Chunked(Library):
         """Return the lengths of chunks on an axis, as `rechunk` of the library takes them."""
         return lengths
 
-    def arange_for_pairs(
-        self, start: int, stop: int, values_per_pair: int, dtype: Any, device: Any, xp: Any
-    ) -> Any:
+    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:
         # One chunk on each axis would make one chunk of all pairs.
         shape = (_MANY, _MANY, max(1, values_per_pair))
-        many = xp.empty(shape, dtype=dtype, chunks=("auto", "auto", -1))
-        return xp.arange(start, stop, dtype=dtype, device=device, chunks=many.chunks[0][0])
+        many = self.xp.empty(shape, dtype=dtype, chunks=("auto", "auto", -1))
+        chunks = many.chunks[0][0]
+        return self.xp.arange(start, stop, dtype=dtype, device=self.device, chunks=chunks)

@@ -17,7 +17,8 @@ class Cubed(Chunked):
 
     needs_elements = True
 
-    def namespace(self, xp: Any) -> Any:
+    @staticmethod
+    def namespace(xp: Any) -> Any:
         return _Namespace(xp)
 
     def _chunk_option(self, lengths: tuple[int, ...]) -> int:

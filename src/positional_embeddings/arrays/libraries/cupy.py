@@ -4,13 +4,13 @@ from threading import get_ident
 from typing import Any
 
 from positional_embeddings.arrays.errors import shown, wrong_type
-from positional_embeddings.arrays.libraries.base import Library
+from positional_embeddings.arrays.libraries.base import Space
 
 # cudaStreamPerThread
 _STREAM_OF_THREAD = 2
 
 
-class CuPy(Library):
+class CuPy(Space):
     """CuPy.
 
     Its `vecdot` is a product for each row, and `clip` takes 15 launches and four waits.
@@ -20,7 +20,8 @@ class CuPy(Library):
     # It makes both operands contiguous, and writes lists of pointers for an axis that broadcasts.
     compiles_kernels = multiplies_copies = True
 
-    def current_device(self, device: Any, xp: Any) -> Any:
+    @staticmethod
+    def current_device(device: Any, xp: Any) -> Any:
         # Elsewhere it refuses to compute, and its creation functions make their arrays on the
         # current device, whatever their `device=` says.
         try:
@@ -30,9 +31,9 @@ class CuPy(Library):
                 "device", "be a cupy.cuda.Device or its number", shown(device)
             ) from None
 
-    def current_stream(self, xp: Any) -> tuple[int, int]:
+    def _stream(self) -> tuple[int, int]:
         # One stream does not wait for what another one computes or copies, nor before memory that
         # it has freed is written to: arrays that are kept have to stay with their stream.
-        pointer = xp.cuda.get_current_stream().ptr
+        pointer = self.xp.cuda.get_current_stream().ptr
         # The default streams of all threads have one pointer.
         return pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0

@@ -26,13 +26,13 @@ class Dask(Chunked):
         meta = library.utils.meta_from_array(arrays[0], ndim=len(chunks), dtype=dtype)
         return library.map_blocks(function, *arrays, chunks=chunks, dtype=dtype, meta=meta)
 
-    def reshape(self, x: Any, shape: tuple[int, ...], xp: Any) -> Any:
+    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
         # It fails for an array without elements.
-        return xp.zeros(shape, dtype=x.dtype) if 0 in shape else xp.reshape(x, shape)
+        return self.xp.zeros(shape, dtype=x.dtype) if 0 in shape else self.xp.reshape(x, shape)
 
-    def searchsorted(self, ordered: Any, values: Any, xp: Any, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Any, values: Any, side: str = "left") -> Any:
         # It searches each chunk for all values, and fails for values without axes.
-        return super().searchsorted(ordered.rechunk(-1), values[None, ...], xp, side)[0, ...]
+        return super().searchsorted(ordered.rechunk(-1), values[None, ...], side)[0, ...]
 
     def without_chunk_warnings(self) -> Any:
         warning = sys.modules["dask.array"].PerformanceWarning

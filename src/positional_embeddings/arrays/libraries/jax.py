@@ -4,34 +4,36 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Library, Loops
+from positional_embeddings.arrays.libraries.base import Loops, Space
 
 
-class JAX(Library):
+class JAX(Space):
     """JAX, whose arrays of a trace must not outlive it."""
 
     reads_values = shows_tracing = has_fmod = True
 
-    def single_device(self, array: Any) -> Any:
+    @classmethod
+    def single_device(cls, array: Any) -> Any:
         if _is_traced(array):
             return None
         on = super().single_device(array)
         return None if hasattr(on, "device_set") else on
 
-    def device(self, array: Any) -> Any:
+    @classmethod
+    def device_for(cls, array: Any) -> Any:
         # None for an array over several devices, whose sharding is made for its own shape, and for
         # one that is not committed to its device: what is made on a device by name meets no arrays
         # on other ones.
-        on = self.single_device(array)
+        on = cls.single_device(array)
         return on if on is None or getattr(array, "committed", True) else None
 
     def is_readable(self, array: Any) -> bool:
         return not _is_traced(array)
 
-    def loops(self, xp: Any) -> Loops | None:
+    def loops(self) -> Loops | None:
         # What is made while JAX compiles is traced, too; not so where it only differentiates. It
         # calls what is not compiled operation by operation, and would compile each loop anew.
-        if not _is_traced(xp.zeros(())):
+        if not _is_traced(self.xp.zeros(())):
             return None
         jax = sys.modules["jax"]
 

@@ -4,16 +4,18 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Forwarding, Library
+from positional_embeddings.arrays.libraries.base import Forwarding, Space
 
 
-class MLX(Library):
+class MLX(Space):
     """mlx.core."""
 
-    def namespace(self, xp: Any) -> Any:
+    @staticmethod
+    def namespace(xp: Any) -> Any:
         return _Namespace(xp)
 
-    def single_device(self, array: Any) -> None:  # noqa: ARG002
+    @classmethod
+    def single_device(cls, array: Any) -> None:  # noqa: ARG003
         return None
 
 

@@ -4,16 +4,17 @@ from typing import Any
 
 import numpy as np
 
-from positional_embeddings.arrays.libraries.base import Forwarding, Library
+from positional_embeddings.arrays.libraries.base import Forwarding, Space
 
 
-class NDONNX(Library):
+class NDONNX(Space):
     """ndonnx."""
 
-    def namespace(self, xp: Any) -> Any:
+    @staticmethod
+    def namespace(xp: Any) -> Any:
         return _Namespace(xp)
 
-    def to_numpy(self, array: Any) -> Any:
+    def _to_numpy(self, array: Any) -> Any:
         return np.asarray(array.unwrap_numpy())  # NumPy would make an array of objects
 
 

@@ -5,34 +5,39 @@ from typing import Any
 
 import numpy as np
 
-from positional_embeddings.arrays.libraries.base import Library
+from positional_embeddings.arrays.libraries.base import Space
 
 
-class NumPy(Library):
+class NumPy(Space):
     """NumPy, of whose subclasses none is taken for its arrays."""
 
     can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
 
-    def single_device(self, array: Any) -> str:  # noqa: ARG002
+    @classmethod
+    def single_device(cls, array: Any) -> str:  # noqa: ARG003
         return "cpu"
 
-    def is_compiling(self, array: Any) -> bool:  # noqa: ARG002 - its arrays are parts of the graph
+    @property
+    def is_compiling(self) -> bool:  # its arrays are parts of the graph
         torch = sys.modules.get("torch")
         return torch is not None and torch.compiler.is_compiling()
 
-    def is_readable(self, array: Any) -> bool:
-        return not self.is_compiling(array)
+    def is_readable(self, array: Any) -> bool:  # noqa: ARG002
+        return not self.is_compiling
 
-    def fill(self, x: Any, mask: Any, value: float, xp: Any) -> Any:  # noqa: ARG002
+    def values_on_host(self, array: Any) -> Any:
+        return None if self.is_compiling else array
+
+    def fill(self, x: Any, mask: Any, value: float) -> Any:
         # `where` takes four times as long.
         np.copyto(x, value, where=mask)
         return x
 
-    def clip(self, x: Any, least: float, most: float | None, xp: Any) -> Any:
-        return xp.clip(x, least, most)
+    def clip(self, x: Any, least: float, most: float | None = None) -> Any:
+        return np.clip(x, least, most)
 
 
-class Strict(Library):
+class Strict(Space):
     """array-api-strict, which has the functions of the standard alone."""
 
     can_write = keeps_tables = reads_values = shows_tracing = True

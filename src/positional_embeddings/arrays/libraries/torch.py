@@ -4,26 +4,27 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Library
+from positional_embeddings.arrays.libraries.base import Space
 
 
-class PyTorch(Library):
+class PyTorch(Space):
     """PyTorch, whose arrays of a mode (inference, fake, functional) must not outlive it."""
 
     can_write = reads_values = has_fmod = records_gradients = True
 
-    def is_compiling(self, array: Any) -> bool:  # noqa: ARG002
+    @property
+    def is_compiling(self) -> bool:
         return bool(sys.modules["torch"].compiler.is_compiling())
 
-    def is_readable(self, array: Any) -> bool:
-        return not self.is_compiling(array)
+    def is_readable(self, array: Any) -> bool:  # noqa: ARG002
+        return not self.is_compiling
 
-    def to_numpy(self, array: Any) -> Any:
-        return super().to_numpy(array.detach().cpu())
+    def _to_numpy(self, array: Any) -> Any:
+        return super()._to_numpy(array.detach().cpu())
 
     def supports_inplace(self, *arrays: Any) -> bool:
         # Not while operations are recorded: it may differentiate, compile or transform.
-        return not self.is_compiling(arrays[0]) and not any(map(_is_recorded, arrays))
+        return not self.is_compiling and not any(map(_is_recorded, arrays))
 
     def strides(self, array: Any) -> tuple[int, ...]:
         return tuple(map(abs, array.stride()))
@@ -39,17 +40,18 @@ class PyTorch(Library):
     def _place(self, array: Any) -> Any:
         return array.data_ptr(), array.shape, array.stride()
 
-    def clip(self, x: Any, least: float, most: float | None, xp: Any) -> Any:  # noqa: ARG002
+    def clip(self, x: Any, least: float, most: float | None = None) -> Any:
         return x.clamp(least, most)  # it does not compile `maximum` of a number
 
-    def remainder(self, x: Any, divisor: Any, xp: Any) -> Any:
+    def remainder(self, x: Any, divisor: Any) -> Any:
+        xp = self.xp
         if x.dtype == xp.float64:  # NaN where a quotient overflows: first a multiple's remainder
             x = xp.fmod(x, divisor * 2.0**100)
         return xp.fmod(x, divisor)
 
-    def searchsorted(self, ordered: Any, values: Any, xp: Any, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Any, values: Any, side: str = "left") -> Any:
         # It warns of values that it has to copy into order.
-        return super().searchsorted(ordered, values.contiguous(), xp, side)
+        return super().searchsorted(ordered, values.contiguous(), side)
 
     def without_autocast(self, x: Any) -> Any:
         torch, device = sys.modules["torch"], x.device.type
