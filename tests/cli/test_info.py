@@ -15,9 +15,9 @@ from positional_embeddings.cli.libraries import Library, Place
 PIP = 'pip install "positional-embeddings[{}]"'
 HERE = (
     Library("numpy", "2.4", (Place("cpu", None, np),)),
-    Library("cupy", None, (), f"not installed: {PIP.format('cupy')}"),
+    Library("cupy", None, (Place("", reason=f"not installed: {PIP.format('cupy')}"),)),
     Library("torch", "2.13", (Place("cpu", None, np), Place("cuda:0 H200", reason="no driver"))),
-    Library("jax", "0.9", (), "OSError: no library"),
+    Library("jax", "0.9", (Place("", reason="OSError: no library"),)),
 )
 
 
@@ -77,7 +77,7 @@ def test_json(printed):
         "reason": "",
     }
     assert data["extras"]["fast"] == {"numba": None, "threadpoolctl": None}
-    assert data["kernels"]["cupy"] == {"dtypes": [], "reason": HERE[1].reason}
+    assert data["kernels"]["cupy"] == {"dtypes": [], "reason": HERE[1].places[0].reason}
     assert data["versions"]["numpy"] == np.__version__
 
 

@@ -30,19 +30,18 @@ LIBRARIES = {
 class Place(NamedTuple):
     """A device of a library, or the reason why it does not compute."""
 
-    name: str
+    name: str  # empty if the library has no device
     device: Any = None
     xp: Namespace | None = None
     reason: str = ""
 
 
 class Library(NamedTuple):
-    """An array library and its devices, or the reason why there are none."""
+    """An array library and its devices."""
 
     name: str
     version: str | None  # None if it is not installed
-    places: tuple[Place, ...] = ()
-    reason: str = ""
+    places: tuple[Place, ...]
 
     @property
     def title(self) -> str:
@@ -54,15 +53,15 @@ def find_library(name: str) -> Library:
     """Import a library, and try its devices."""
     module_name, install = LIBRARIES[name]
     if find_spec(name) is None:
-        return Library(name, None, reason=f"not installed: pip install {install}")
+        return Library(name, None, (Place("", reason=f"not installed: pip install {install}"),))
     with warnings.catch_warnings(action="ignore"):
         try:
             module = import_module(module_name)
             places = tuple(_tried(*device, module) for device in _devices(name, module))
-            reason = "" if places else "it has no device"
+            reason = "it has no device"
         except Exception as error:  # noqa: BLE001 - a broken library raises anything
             places, reason = (), reason_of(error)
-    return Library(name, _version(name), places, reason)
+    return Library(name, _version(name), places or (Place("", reason=reason),))
 
 
 def _devices(name: str, module: Any) -> Iterator[tuple[str, Any]]:
