@@ -1,5 +1,6 @@
 """Axes to draw on, coordinates along them, and heat maps of at most 1,000 cells a side."""
 
+from importlib import import_module
 from typing import Any
 
 from positional_embeddings.arguments import checks
@@ -14,13 +15,19 @@ _FEW_CELLS = 100
 
 
 @finished_before_forks
-def axes_to_draw_on(ax: Any) -> Any:
-    """Return the Axes that were given, or the Axes of a new figure."""
+def import_matplotlib(module: str) -> Any:
+    """Import a module of Matplotlib, which the extra "plot" installs."""
     try:
-        from matplotlib import pyplot as plt  # noqa: PLC0415 - of the extra "plot"
+        return import_module(f"matplotlib.{module}")
     except ImportError:
         message = 'Pictures need Matplotlib: pip install "positional-embeddings[plot]".'
         raise ImportError(message) from None
+
+
+@finished_before_forks
+def axes_to_draw_on(ax: Any) -> Any:
+    """Return the Axes that were given, or the Axes of a new figure."""
+    plt = import_matplotlib("pyplot")
     if ax is None:
         return plt.subplots(layout="constrained")[1]
     if not isinstance(ax, plt.Axes):
@@ -63,34 +70,32 @@ def finite_vector(name: str, array: Any, count: int) -> HostArray:
     return numbers
 
 
-def increasing_coordinates(coordinates: Any, count: int) -> HostArray | None:
-    """Return finite numbers that increase, one for each column of an encoding, or None."""
+def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
+    """Return increasing numbers, one for each column of an encoding; 0, 1, ... if None."""
     if coordinates is None:
-        return None
+        return np.arange(count)
     numbers = finite_vector("coordinates", coordinates, count)
     falls = np.flatnonzero(np.diff(numbers) <= 0)
     if falls.size:
-        first = int(falls[0])
-        came = f"{float(numbers[first])} and then {float(numbers[first + 1])} at index {first + 1}"
+        first, second = numbers[falls[0] : falls[0] + 2].tolist()
+        came = f"{first} and then {second} at index {falls[0] + 1}"
         raise wrong_value("coordinates", "increase", came)
     return numbers
 
 
 def edges_between(coordinates: HostArray) -> HostArray:
     """Return the edges of cells around coordinates, halfway between neighbours."""
-    edges: HostArray = coordinates[0] + np.asarray([-0.5, 0.5])
-    if coordinates.size > 1:
-        middles = (coordinates[1:] + coordinates[:-1]) / 2
-        first, last = 2 * coordinates[0] - middles[0], 2 * coordinates[-1] - middles[-1]
-        edges = np.concat([[first], middles, [last]])
-    return edges
+    if coordinates.size == 1:
+        return np.concat([coordinates - 0.5, coordinates + 0.5])
+    middles = (coordinates[1:] + coordinates[:-1]) / 2
+    ends = 2 * coordinates[[0, -1]] - middles[[0, -1]]
+    return np.concat([ends[:1], middles, ends[1:]])
 
 
-def block_edges(size: int, coordinates: HostArray | None = None) -> HostArray:
-    """Return the edges of blocks of cells around coordinates, which count from 0 if None."""
-    (length,) = block_lengths((size,))
-    starts: HostArray = np.asarray([*range(0, size, length), size])
-    return starts - 0.5 if coordinates is None else edges_between(coordinates)[starts]
+def block_edges(coordinates: HostArray) -> HostArray:
+    """Return the edges of blocks of cells around coordinates."""
+    (length,) = block_lengths(coordinates.shape)
+    return edges_between(coordinates)[[*range(0, coordinates.size, length), -1]]
 
 
 def block_lengths(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,6 +159,11 @@ def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float
     is_known = known > 0.5 * np.diff(even)[:, None]
     means = np.where(is_known, total / np.where(is_known, known, 1.0), np.nan)
     return means, float(edges[-1])
+
+
+def tick_integers(ax: Any, axis: str = "both") -> None:
+    """Put ticks at whole numbers only."""
+    ax.locator_params(axis, integer=True, min_n_ticks=1)
 
 
 def add_colour_bar(image: Any, label: str, missing: str = "not finite", **options: Any) -> Any:

@@ -87,12 +87,20 @@ def plot_similarity(
     at = axes.increasing_coordinates(coordinates, count)
     ax = axes.axes_to_draw_on(ax)
     if number is None:
-        return _draw_pairs(ax, units, at, label)
-    name = f"{number}" if at is None else f"{at[number]:.12g}"
-    at = np.arange(count) if at is None else at
+        # The mean of scalar products is the scalar product of means.
+        means = axes.block_means(units, (1, *axes.block_lengths((count,))))
+        edges = axes.block_edges(at)
+        image = axes.draw_cells(ax, means.T @ means, edges, edges, **_SCALE)
+        ax.invert_yaxis()
+        if coordinates is None:
+            axes.tick_integers(ax)
+        ax.set(xlabel=label, ylabel=label, aspect="equal")
+        axes.add_colour_bar(image, "cosine similarity")
+        return ax
     ax.plot(at, units.T @ units[:, number], color="#0072b2", marker="." if count <= 32 else "")
     ax.axvline(at[number], color="#808080", linewidth=0.8, linestyle="--")
-    ax.set(xlabel=label, ylabel=f"cosine similarity to {label.partition(' (')[0]} {name}")
+    name = f"{label.partition(' (')[0]} {at[number]:.12g}"
+    ax.set(xlabel=label, ylabel=f"cosine similarity to {name}")
     ax.margins(x=0)
     return ax
 
@@ -101,12 +109,13 @@ def _unit_vectors(encoding: Any) -> HostArray:
     """Return the columns of an encoding, each divided by its length, in float64."""
     table = axes.encoding_on_host(encoding).astype(np.float64)
     largest = np.max(np.abs(table), axis=0)
-    for wrong, what, came in (
-        (~np.isfinite(largest), "hold finite numbers", "one that is not"),
-        (largest == 0, "have a direction at each position", "zeros only"),
-    ):
-        if np.any(wrong):
-            raise wrong_value("encoding", what, f"{came} at position {int(np.argmax(wrong))}")
+    is_finite = np.isfinite(largest)
+    if not np.all(is_finite):
+        came = f"one that is not at position {np.argmin(is_finite)}"
+        raise wrong_value("encoding", "hold finite numbers", came)
+    if not np.all(largest):
+        came = f"zeros only at position {np.argmin(largest)}"
+        raise wrong_value("encoding", "have a direction at each position", came)
     # Squares of very large and very small numbers would overflow and vanish.
     table = table / largest
     return table / np.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
@@ -115,9 +124,8 @@ def _unit_vectors(encoding: Any) -> HostArray:
 def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
     """Return latitudes and longitudes, these from -180 to 180 degrees."""
     if len(coordinates) != 2:
-        came = f"{len(coordinates)} things"
         what = "be an array, or the pair of latitudes and longitudes"
-        raise wrong_type("coordinates", what, came)
+        raise wrong_type("coordinates", what, f"{len(coordinates)} things")
     latitude, longitude = (
         axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )
@@ -127,20 +135,6 @@ def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
         raise wrong_value("coordinates[0]", what, float(beyond[0]))
     inside = np.abs(longitude) <= 180
     return latitude, np.where(inside, longitude, (longitude + 180) % 360 - 180)
-
-
-def _draw_pairs(ax: Any, units: HostArray, at: HostArray | None, label: str) -> Any:
-    count = units.shape[1]
-    # The mean of scalar products is the scalar product of means.
-    means = axes.block_means(units, (1, *axes.block_lengths((count,))))
-    edges = axes.block_edges(count, at)
-    image = axes.draw_cells(ax, means.T @ means, edges, edges, **_SCALE)
-    ax.invert_yaxis()
-    if at is None:
-        ax.locator_params(integer=True, min_n_ticks=1)
-    ax.set(xlabel=label, ylabel=label, aspect="equal")
-    axes.add_colour_bar(image, "cosine similarity")
-    return ax
 
 
 def _draw_map(

@@ -4,12 +4,11 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import position_interval, span_of
+from positional_embeddings.arguments.positions import position_interval
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     Array,
     HostArray,
-    default_float,
     device_of,
     drop_none,
     namespace_of,
@@ -32,8 +31,8 @@ _COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also w
 # Weights in half precision may be a little above 1.
 _ROUNDING = 1e-2
 
-# Numbers of a mask or a bias that are evaluated at a time.
-_MOST_AT_ONCE = 2**22
+# Pairs of a query and a key for which a mask or a bias is evaluated at a time.
+_MOST_AT_ONCE = 2**18
 
 
 def plot_encoding(
@@ -93,11 +92,10 @@ def plot_encoding(
     at = axes.increasing_coordinates(coordinates, n_positions)
     ax = axes.axes_to_draw_on(ax)
     cells = axes.block_means(table)
-    edges = axes.block_edges(n_positions, at), axes.block_edges(n_features)
-    image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r")
-    ax.locator_params("both" if at is None else "y", integer=True, min_n_ticks=1)
-    largest = float(np.max(np.abs(cells[np.isfinite(cells)]), initial=0.0)) or 1.0
-    image.set_clim(-largest, largest)
+    edges = axes.block_edges(at), axes.block_edges(np.arange(n_features))
+    largest = _largest(np.abs(cells))
+    image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r", vmin=-largest, vmax=largest)
+    axes.tick_integers(ax, "both" if coordinates is None else "y")
     ax.set(xlabel=label, ylabel="feature", aspect="auto")
     _, length = axes.block_lengths(table.shape)
     means = "" if length == 1 else f" (means of {length} positions)"
@@ -177,15 +175,13 @@ def plot_mask(
     if isinstance(mask, Mask):
         if key_axis is not None:
             raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-        shape, cells = _cells_of_mask(mask, (q_len, k_len, offset), number)
+        shape, cells = _cells_of_value(mask, (q_len, k_len, offset), number)
     else:
         checks.mask("mask", mask, namespace_of(mask=mask))
         table = axes.on_host("mask", one_mask(mask, number, key_axis)[0])
         shape, cells = table.shape, axes.block_means(table)
     ax = axes.axes_to_draw_on(ax)
-
-    from matplotlib import colors, patches  # noqa: PLC0415 - of the extra "plot"
-
+    colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
     _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
     if max(shape) <= _MOST_BORDERED:
@@ -253,8 +249,7 @@ def plot_bias(
     """
     number = checks.non_negative_integer("head", head)
     if isinstance(bias, Bias):
-        _check_head(number, bias._heads())
-        shape, cells = _cells_of_bias(bias, (q_len, k_len, offset), number)
+        shape, cells = _cells_of_value(bias, (q_len, k_len, offset), number)
     else:
         if not hasattr(bias, "shape"):
             raise wrong_type("bias", "be an array or a value such as ALiBiBias(8)", shown(bias))
@@ -340,11 +335,8 @@ def plot_attention(
     sees_a_key = np.max(table, axis=1, keepdims=True) > 0
     cells = axes.block_means(np.where(sees_a_key, table, np.nan))
     ax = axes.axes_to_draw_on(ax)
-
-    from matplotlib.colors import PowerNorm  # noqa: PLC0415 - of the extra "plot"
-
-    largest = float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
-    norm = PowerNorm(1 / 3, vmin=0.0, vmax=largest)
+    largest = _largest(cells)
+    norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
     image = _draw_scores(ax, cells, table.shape, cmap="viridis", norm=norm)
     bar = axes.add_colour_bar(image, "attention weight", "sees no key")
     bar.set_ticks(_ticks_to(largest))
@@ -379,9 +371,9 @@ def _ticks_to(largest: float) -> list[float]:
     return ticks
 
 
-def _check_head(number: int, heads: int) -> None:
-    if number >= heads:
-        raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
+def _largest(cells: HostArray) -> float:
+    """Return the largest finite number, or 1 if it is 0 or there is none."""
+    return float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
 
 
 def _one_head(bias: Any, number: int) -> Any:
@@ -392,55 +384,43 @@ def _one_head(bias: Any, number: int) -> Any:
         raise wrong_value("bias", "have shape (query, key) or (query, key, heads)", shape)
     if bias.ndim == 2:
         return bias
-    if bias.shape[2] != 1:
-        _check_head(number, bias.shape[2])
-    return bias[:, :, min(number, bias.shape[2] - 1)]
+    heads = bias.shape[2]
+    if number >= heads > 1:
+        raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
+    return bias[:, :, min(number, heads - 1)]
 
 
-def _cells_of_mask(
-    mask: Mask, lengths: tuple[Any, Any, Any], batch: int
+def _cells_of_value(
+    value: Mask | Bias, lengths: tuple[Any, Any, Any], number: int
 ) -> tuple[tuple[int, int], HostArray]:
-    """Return the numbers of queries and keys, and which share of each block is masked."""
+    """Return the numbers of queries and keys, and a mask or the middle queries of a bias."""
     (start, stop), k_len = position_interval(*lengths, xp=np, device=None)
-    shape = (stop - start, k_len)
-    blocks = axes.block_lengths(shape)
-    of_block = blocks[0] * k_len * (mask._batch() or 1)
-    step = blocks[0] * max(_MOST_AT_ONCE // of_block, 1)
+    rows, columns = axes.block_lengths((stop - start, k_len))
+    step = rows * max(_MOST_AT_ONCE // k_len, 1)
     cells: list[HostArray] = []
     for first in range(start, stop, step):
-        hidden = mask.dense(min(step, stop - first), k_len, offset=first)
-        table = axes.on_host("mask", one_mask(hidden, batch, 1)[0])
-        cells.append(axes.block_means(table, blocks))
-    return shape, np.concat(cells)
-
-
-def _cells_of_bias(
-    bias: Bias, lengths: tuple[Any, Any, Any], head: int
-) -> tuple[tuple[int, int], HostArray]:
-    """Return the numbers of queries and keys, and the bias of the middle query of each block."""
-    own: Any = next(iter(bias._arrays().values()), None)
-    xp, device = (np, None) if own is None else (namespace_of(bias=own), device_of(own))
-    (start, stop), k_len = position_interval(*lengths, xp=xp, device=device)
-    shape = (stop - start, k_len)
-    length, columns = axes.block_lengths(shape)
-    firsts = range(start, stop, length)
-    middles = [(first + min(first + length, stop) - 1) // 2 for first in firsts]
-    step = max(_MOST_AT_ONCE // (k_len * bias._heads()), 1)
-    cells: list[HostArray] = []
-    for first in range(0, len(middles), step):
-        queries = span_of(*((middle, middle + 1) for middle in middles[first : first + step]))
-        dtype = default_float(xp, device)
-        band = bias._between(queries, span_of((0, k_len)), dtype, xp, device)[:, :, head]
-        cells.append(axes.block_means(axes.on_host("bias", band), (1, columns)))
-    return shape, np.concat(cells)
+        last = min(first + step, stop)
+        if isinstance(value, Mask):
+            table = one_mask(value.dense(last - first, k_len, offset=first), number, 1)[0]
+            blocks = rows, columns
+        else:
+            like = value(1)  # positions have its library and device
+            xp, device = namespace_of(bias=like), device_of(like)
+            middles = np.minimum(np.arange(first, last, rows) + (rows - 1) // 2, last - 1)
+            table = value(
+                query_positions=xp.asarray(middles.tolist(), device=device),
+                key_positions=xp.arange(k_len, device=device),
+            )
+            table, blocks = _one_head(table, number), (1, columns)
+        cells.append(axes.block_means(axes.on_host("value", table), blocks))
+    return (stop - start, k_len), np.concat(cells)
 
 
 def _draw_scores(ax: Any, cells: HostArray, shape: tuple[int, ...], **options: Any) -> Any:
     """Draw the cells of a table of queries and keys."""
-    q_len, k_len = shape
-    edges = axes.block_edges(k_len), axes.block_edges(q_len)
-    image = axes.draw_cells(ax, cells, *edges, **options)
-    ax.locator_params(integer=True, min_n_ticks=1)
+    rows, columns = (axes.block_edges(np.arange(size)) for size in shape)
+    image = axes.draw_cells(ax, cells, columns, rows, **options)
+    axes.tick_integers(ax)
     square = max(shape) <= _LONGEST_SHAPE * min(shape)
     ax.set(xlabel="key", ylabel="query", aspect="equal" if square else "auto")
     return image
