@@ -60,6 +60,12 @@ def add_command(
     return parser
 
 
+def add_offset(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the position of the first query."""
+    what = "position of the first query (default: K_LEN - Q_LEN)"
+    parser.add_argument("--offset", type=int, metavar="N", help=what)
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows of text in columns; the last column is wrapped."""
     columns = list(zip(*rows, strict=True))[:-1]
@@ -74,7 +80,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def wrapped(text: str, start: str) -> str:
     """Return a text that begins with `start`, wrapped at blanks and indented below it."""
     lines = textwrap.wrap(
-        text.replace("pip install ", "pip\0install\0"),  # a line to copy stays whole
+        " ".join(text.split()).replace("pip install ", "pip\0install\0"),  # a line to copy
         _WIDTH,
         initial_indent=start,
         subsequent_indent=" " * len(start),
