@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import namespace_of, np
+from positional_embeddings.encodings import spans
 from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
@@ -21,14 +22,6 @@ from positional_embeddings.encodings.sinusoidal import (
     ARRANGEMENTS,
     Arrangement,
     sinusoidal_encoding,
-)
-from positional_embeddings.encodings.spans import (
-    check_spans,
-    labels_of,
-    listed,
-    names_of_harmonics,
-    names_of_waves,
-    order_of_places,
 )
 from positional_embeddings.encodings.sphere import spherical_encoding
 
@@ -41,11 +34,12 @@ class Coordinate(NamedTuple):
     place: str  # how errors call it, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a blank
 
-    def spans(self, option: str, spans: Any, **options: Any) -> list[Any]:
+    def spans(self, option: str, given: Any, **options: Any) -> list[Any]:
         """Return an option as a list, after a check that it suits numbers or times."""
         of_times = isinstance(self.values, Times)
         whose = f"the {'times' if of_times else 'numbers'} of {self.place}"
-        return check_spans(option, listed(option, spans), whose, of_times=of_times, **options)
+        given = spans.listed(option, given)
+        return spans.check_spans(option, given, whose, of_times=of_times, **options)
 
 
 Coordinates: TypeAlias = Sequence[Coordinate]
@@ -61,7 +55,7 @@ class Cyclic:
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
             self.periods = coordinate.spans("periods", periods, by_calendar=True)
-        labels_of("periods", self.periods)
+        self.labels = spans.labels_of("periods", self.periods)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
@@ -74,8 +68,9 @@ class Cyclic:
 
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        labels = labels_of("periods", self.periods)
-        return [n for name in names for n in names_of_harmonics(name, labels, self.harmonics)]
+        return [
+            n for name in names for n in spans.names_of_harmonics(name, self.labels, self.harmonics)
+        ]
 
 
 class Fourier:
@@ -92,30 +87,29 @@ class Fourier:
             _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
             for c in coordinates
         ]
-        labels_of("wavelengths", self.wavelengths[0])
+        self.labels = [spans.labels_of("wavelengths", own) for own in self.wavelengths]
         self.arrangement = checks.choice("arrangement", arrangement, ARRANGEMENTS)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate, or for each wave of times."""
         blocks = []
+        options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
         for column, wavelengths in zip(columns, self.wavelengths, strict=True):
-            if not isinstance(column, Times):
-                options = {"arrangement": self.arrangement, "dtype": dtype}
+            if isinstance(column, Times):
+                waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
+                if self.arrangement == "concatenated":
+                    waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
+                blocks += waves
+            else:
                 blocks.append(fourier_encoding(column, wavelengths, **options))
-                continue
-            waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
-            if self.arrangement == "concatenated":
-                waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
-            blocks += waves
         return blocks
 
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
-        labels = [labels_of("wavelengths", wavelengths) for wavelengths in self.wavelengths]
         return [
             feature
-            for name, own in zip(names, labels, strict=True)
-            for feature in names_of_waves(name, own, self.arrangement)
+            for name, labels in zip(names, self.labels, strict=True)
+            for feature in spans.names_of_waves(name, labels, self.arrangement)
         ]
 
 
@@ -144,7 +138,9 @@ class Sinusoidal:
         frequencies = [str(i) for i in range((self.dim + 1) // 2)]
         arrangement = self.options["arrangement"]
         return [
-            n for name in names for n in names_of_waves(name, frequencies, arrangement)[: self.dim]
+            n
+            for name in names
+            for n in spans.names_of_waves(name, frequencies, arrangement)[: self.dim]
         ]
 
 
@@ -160,7 +156,7 @@ class Spherical:
             raise wrong_value("X", "have 2 features, latitude and longitude", came)
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
-        self.order = order_of_places(argument, texts)
+        self.order = spans.order_of_places(argument, texts)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block."""
@@ -187,14 +183,15 @@ class RandomFourier:
         kernel: Any = "gaussian",
     ) -> None:
         self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
-        spans = listed("length_scale", length_scale)
-        spans = spans * len(coordinates) if len(spans) == 1 else spans
-        if len(spans) != len(coordinates):
+        lengths = spans.listed("length_scale", length_scale)
+        if len(lengths) == 1:
+            lengths = lengths * len(coordinates)
+        if len(lengths) != len(coordinates):
             what = f"be one length, or one for each of {len(coordinates)} features"
             raise wrong_value("length_scale", what, shown(length_scale))
         self.spans = [
-            coordinate.spans("length_scale", span, in_range=checks.positive_number)[0]
-            for coordinate, span in zip(coordinates, spans, strict=True)
+            coordinate.spans("length_scale", length, in_range=checks.positive_number)[0]
+            for coordinate, length in zip(coordinates, lengths, strict=True)
         ]
         self.origins = [_first_time(c.values) for c in coordinates]
         self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
@@ -213,7 +210,7 @@ class RandomFourier:
 
     def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
         """Return names such as "random_sin_0"."""
-        return names_of_waves("random", [str(i) for i in range(self.dim // 2)], "interleaved")
+        return spans.names_of_waves("random", [str(i) for i in range(self.dim // 2)], "interleaved")
 
 
 ENCODINGS: dict[str, Any] = {
@@ -234,10 +231,10 @@ def _check_numbers(coordinates: Coordinates, encoding: str) -> None:
 
 def _waves(column: Any, period: Any, harmonics: int, dtype: Any) -> Any:
     """Return the waves of a period: by the clock on the wall, or of a span of time in UTC."""
-    if not isinstance(column, Times):
-        return cyclic_encoding(column, period, harmonics, dtype=dtype)
-    times = column.wall if isinstance(period, str) else column.utc
-    return cyclic_encoding(cycles_of(times, period), 1.0, harmonics, dtype=dtype)
+    if isinstance(column, Times):
+        times = column.wall if isinstance(period, str) else column.utc
+        column, period = cycles_of(times, period), 1.0
+    return cyclic_encoding(column, period, harmonics, dtype=dtype)
 
 
 def _first_time(column: Any) -> Any:
