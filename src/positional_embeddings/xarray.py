@@ -29,22 +29,14 @@ __all__ = ["attention", "encode"]
 
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
-# The options of each encoding, and which of them have no default. The number of features is not
-# called `dim` here.
+# The options that each encoding needs, and those that have defaults. The number of features is
+# not called `dim` here.
 _OPTIONS = {
-    "cyclic": ("periods", "harmonics"),
-    "fourier": ("wavelengths", "arrangement"),
-    "sinusoidal": ("embedding_size", "base", "arrangement", "unit", "origin"),
-    "spherical": ("degree", "unit"),
-    "random_fourier": ("embedding_size", "length_scale", "rng", "kernel"),
-}
-_NEEDED = ("periods", "wavelengths", "embedding_size", "degree", "length_scale", "rng")
-
-# What becomes of coordinates that hold spans of time, times with a zone, or objects.
-_REMEDIES = {
-    "m": " Pass da.assign_coords({0}=da[{0!r}] / numpy.timedelta64(1, 'D')) for days.",
-    "M": " Pass da.assign_coords({0}=da.indexes[{0!r}].tz_localize(None)).",
-    "O": " Pass da.convert_calendar('standard', use_cftime=False) for dates of cftime.",
+    "cyclic": (["periods"], ["harmonics"]),
+    "fourier": (["wavelengths"], ["arrangement"]),
+    "sinusoidal": (["embedding_size"], ["base", "arrangement", "unit", "origin"]),
+    "spherical": (["degree"], ["unit"]),
+    "random_fourier": (["embedding_size", "length_scale", "rng"], ["kernel"]),
 }
 
 
@@ -271,14 +263,12 @@ def attention(
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
         options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
-        masks = mask if isinstance(mask, xr.Dataset) else dict.fromkeys(value, mask)
-        variables = {
-            name: attention(query, key, array, mask=masks[name], **options)
-            if k_dim in array.dims
-            else array
-            for name, array in value.items()
-        }
-        return xr.Dataset(variables, attrs=value.attrs)
+        results = dict(value.items())
+        for name, array in value.items():
+            if k_dim in array.dims:
+                options["mask"] = mask[name] if isinstance(mask, xr.Dataset) else mask
+                results[name] = attention(query, key, array, **options)
+        return xr.Dataset(results, attrs=value.attrs)
     if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
         value = value.astype(np.float64)
     terms = drop_none(mask=mask, bias=bias)
@@ -291,9 +281,11 @@ def attention(
         raise wrong_value("offset", "be left out unless `mask` is a `Mask`", offset)
     if not is_real_number(fill_value):
         raise wrong_type("fill_value", "be a number", shown(fill_value))
-    arrays = {"query": query, "key": key, "value": value} | terms
-    _check_kinds(arrays)
-    _check_dims(arrays, q_dim, k_dim, feature_dim)
+    _check_array("query", query, (q_dim, feature_dim), k_dim)
+    _check_array("key", key, (k_dim, feature_dim), q_dim)
+    _check_array("value", value, (k_dim,), q_dim)
+    for name, term in terms.items():
+        _check_array(name, term, (k_dim,), feature_dim)
 
     # From here on, coordinates of the queries take the place of coordinates of the keys.
     own = {feature_dim}
@@ -308,12 +300,15 @@ def attention(
     has_features = feature_dim in value.dims
     values = values.rename({feature_dim: outputs}) if has_features else values.expand_dims(outputs)
     others = [term if rows in term.dims else term.expand_dims(one_row) for term in others]
-    given = [queries, keys, values, *others]
     core = [[rows, feature_dim], [k_dim, feature_dim], [k_dim, outputs]]
     core += [[rows if rows in term.dims else one_row, k_dim] for term in others]
+    arrays = [
+        array if array.chunks is None else array.chunk(dict.fromkeys(dims, -1))
+        for array, dims in zip([queries, keys, values, *others], core, strict=True)
+    ]
     attended = xr.apply_ufunc(
         partial(_attend, terms=tuple(terms), fill_value=float(fill_value), options=options),
-        *(_in_one_chunk(array, dims) for array, dims in zip(given, core, strict=True)),
+        *arrays,
         input_core_dims=core,
         output_core_dims=[[rows, outputs]],
         join="exact",
@@ -341,13 +336,13 @@ def _plan(
         dtype = None if dtype is None else np.dtype(dtype)
     except TypeError:
         raise wrong_type("dtype", "be a real floating-point dtype", shown(dtype)) from None
-    known = _OPTIONS[encoding]
+    needed, others = _OPTIONS[encoding]
     for name in options:
-        if name not in known:
-            what = f"be among {', '.join(known)} and dtype for {encoding!r}"
+        if name not in needed + others:
+            what = f"be among {', '.join(needed + others)} and dtype for {encoding!r}"
             raise wrong_type("options", what, shown(name))
-    for name in known:
-        if name in _NEEDED and name not in options:
+    for name in needed:
+        if name not in options:
             raise wrong_type(name, f"be given for {encoding!r}", "no such option")
     if "embedding_size" in options:
         is_even = encoding == "random_fourier"
@@ -404,17 +399,19 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
     for name in dim if is_pair else [dim]:
         if name not in da.coords:
             listed = ", ".join(map(repr, da.coords)) or "none"
-            is_variable = name in getattr(da, "data_vars", ())
-            remedy = f" Pass da.set_coords({name!r})." if is_variable else ""
+            remedy = ""
             if name in da.dims:
                 positions = f"{name}=range({da.sizes[name]})"
                 remedy = f" Pass da.assign_coords({positions}) for positions from 0."
+            elif name in getattr(da, "data_vars", ()):
+                remedy = f" Pass da.set_coords({name!r})."
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
         dtype = da.coords[name].dtype
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
         if dtype.kind not in "iuf" and not (is_datetime and encoding != "spherical"):
             what = "hold numbers" if encoding == "spherical" else "hold numbers or datetime64"
-            remedy = "" if is_datetime else _REMEDIES.get(dtype.kind, "").format(name)
+            days = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
+            remedy = days if dtype.kind in "mM" and not is_datetime else ""
             raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
         coordinates.append(da.coords[name])
     return coordinates
@@ -456,41 +453,23 @@ def _query_and_key_dim(dim: Any, feature_dim: Hashable) -> tuple[Hashable, Hasha
     return pair
 
 
-def _check_kinds(arrays: dict[str, Any]) -> None:
-    """Check that arrays have named dimensions, and their dtypes."""
-    for name, array in arrays.items():
-        if not isinstance(array, xr.DataArray):
-            what = " of bool or a `Mask`" if name == "mask" else ""
-            raise wrong_type(name, f"be an xarray.DataArray{what}", shown(array))
-        checks.mask_or_bias(name, name, array.data, namespace_of(**{name: array.data}))
-
-
-def _check_dims(
-    arrays: dict[str, Any], q_dim: Hashable, k_dim: Hashable, feature_dim: Hashable
-) -> None:
-    """Check that each array has the dimensions that it must, and none that it may not."""
-    expected = {
-        "query": ((q_dim, feature_dim), k_dim),
-        "key": ((k_dim, feature_dim), q_dim),
-        "value": ((k_dim,), q_dim),
-    }
-    for name, array in arrays.items():
-        needed, other = expected.get(name, ((k_dim,), feature_dim))
-        for d in needed:
-            if d not in array.dims:
-                raise wrong_value(name, f"have the dimension {d!r}", f"dimensions {array.dims}")
-        if other in array.dims and other not in needed:
-            raise wrong_value(name, f"not have the dimension {other!r}", f"dimensions {array.dims}")
+def _check_array(name: str, array: Any, needed: Sequence[Hashable], other: Hashable) -> None:
+    """Check that an array has the dimensions that it must, and not another one, and its dtype."""
+    if not isinstance(array, xr.DataArray):
+        what = " of bool or a `Mask`" if name == "mask" else ""
+        raise wrong_type(name, f"be an xarray.DataArray{what}", shown(array))
+    checks.mask_or_bias(name, name, array.data, namespace_of(**{name: array.data}))
+    came = f"dimensions {array.dims}"
+    for dim in needed:
+        if dim not in array.dims:
+            raise wrong_value(name, f"have the dimension {dim!r}", came)
+    if other in array.dims and other not in needed:
+        raise wrong_value(name, f"not have the dimension {other!r}", came)
 
 
 def _without_coordinates(array: Any, dim: Hashable) -> Any:
     """Return an array without the coordinates that have a dimension."""
     return array.drop_vars([name for name, c in array.coords.items() if dim in c.dims])
-
-
-def _in_one_chunk(array: Any, dims: list[Hashable]) -> Any:
-    """Merge the chunks along some dimensions of an array that has chunks."""
-    return array if array.chunks is None else array.chunk(dict.fromkeys(dims, -1))
 
 
 def _attend(
