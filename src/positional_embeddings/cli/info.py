@@ -20,13 +20,8 @@ import array_api_compat
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import np
-from positional_embeddings.cli.libraries import (
-    LIBRARIES,
-    Library,
-    find_library,
-    installed_version,
-    reason_of,
-)
+from positional_embeddings.cli import libraries
+from positional_embeddings.cli.libraries import Library, reason_of
 from positional_embeddings.cli.terminal import Answer, add_command, table
 from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
 
@@ -54,16 +49,16 @@ def run(_: argparse.Namespace) -> Answer:
         "array-api-compat": array_api_compat.__version__,
         "platform": f"{platform.platform()}, {os.cpu_count()} cores",
     }
-    libraries = {name: find_library(name) for name in LIBRARIES}
-    kernels = {"numba": _numba_kernel(), "cupy": _cupy_kernel(libraries["cupy"])}
+    found = {name: libraries.find_library(name) for name in libraries.LIBRARIES}
+    kernels = {"numba": _numba_kernel(), "cupy": _cupy_kernel(found["cupy"])}
     threads = {"numba": _or_reason(_numba_threads), "BLAS": _or_reason(_blas_threads)}
     extras = {
-        name: {package: installed_version(package) for package in packages}
+        name: {package: libraries.installed_version(package) for package in packages}
         for name, (_, packages) in _EXTRAS.items()
     }
     parts: dict[str, Iterable[tuple[str, str]]] = {
         "versions": versions.items(),
-        "array libraries": [row for library in libraries.values() for row in _rows_of(library)],
+        "array libraries": [row for library in found.values() for row in _rows_of(library)],
         "kernels that rotate": [
             ("numba", f"for arrays of NumPy: {_kernel_text(**kernels['numba'])}"),
             ("cupy", f"for arrays of CuPy: {_kernel_text(**kernels['cupy'])}"),
@@ -78,7 +73,7 @@ def run(_: argparse.Namespace) -> Answer:
             "devices": {p.name: p.reason or "works" for p in library.places if p.name},
             "reason": "".join(p.reason for p in library.places if not p.name),
         }
-        for name, library in libraries.items()
+        for name, library in found.items()
     }
     data = {"versions": versions, "libraries": of_libraries, "kernels": kernels}
     return Answer("\n\n".join(titled), data | {"threads": threads, "extras": extras})

@@ -22,14 +22,8 @@ from typing import Any
 import positional_embeddings as pe
 from positional_embeddings import plotting
 from positional_embeddings.arrays.namespace import np
-from positional_embeddings.cli import mask, rope
-from positional_embeddings.cli.terminal import (
-    Answer,
-    CommandError,
-    Parser,
-    add_command,
-    add_offset,
-)
+from positional_embeddings.cli import mask, rope, terminal
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 from positional_embeddings.plotting.axes import import_matplotlib
 from positional_embeddings.rotary.scaling import type_of
 
@@ -45,7 +39,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser("plot", help=summary, description=__doc__)
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     for kind, (what, function, add_arguments, read, options) in _KINDS.items():
-        of_kind = add_command(kinds, kind, run, what, f"Plot {what}.")
+        of_kind = terminal.add_command(kinds, kind, run, what, f"Plot {what}.")
         add_arguments(of_kind)
         of_kind.add_argument("--output", "-o", required=True, metavar="FILE", help="the picture")
         of_kind.set_defaults(function=function, read=read, options=options.split())
@@ -85,6 +79,10 @@ def _read_encoding(arguments: argparse.Namespace) -> Any:
     return pe.sinusoidal_encoding(np.arange(positions), encoding, base=base)
 
 
+def _read_mask(arguments: argparse.Namespace) -> pe.Mask:
+    return mask.read_mask(arguments.mask)[0]
+
+
 def _add_bias(parser: Parser) -> None:
     add = parser.add_argument
     bias = partial(_array_or, f"one of {', '.join(_BIASES)}", _BIASES.__getitem__)
@@ -94,7 +92,7 @@ def _add_bias(parser: Parser) -> None:
     add("q_len", metavar="Q_LEN", type=int, nargs="?", help="number of queries")
     add("k_len", metavar="K_LEN", type=int, nargs="?", help="number of keys (default: Q_LEN)")
     add("--head", type=int, default=0, metavar="I", help="which head (default 0)")
-    add_offset(parser)
+    terminal.add_offset(parser)
 
 
 def _read_bias(arguments: argparse.Namespace) -> Any:
@@ -111,6 +109,10 @@ def _add_attention(parser: Parser) -> None:
     add("--key-axis", type=int, metavar="N", help=what)
     what = "which head and sequence (default 0)"
     add("--index", type=int, default=0, metavar="I", help=what)
+
+
+def _read_attention(arguments: argparse.Namespace) -> Any:
+    return arguments.weights
 
 
 def _add_rope(parser: Parser) -> None:
@@ -166,34 +168,19 @@ def _load(name: str) -> Any:
         raise CommandError(f"{name} must be a file .npy of NumPy, without objects") from None
 
 
-# What each kind is, the function that draws it, what adds its arguments, and what reads the first
-# argument of the function and the names of the others.
+# What adds the arguments of a kind, what reads the first argument of the function that draws it,
+# and the names of the other ones.
 _ENCODING = (_add_encoding, _read_encoding, "")
+_MASK = (mask.add_arguments, _read_mask, "q_len k_len offset batch")
+_BIAS = (_add_bias, _read_bias, "q_len k_len offset head")
+_ATTENTION = (_add_attention, _read_attention, "index key_axis")
 _ROPES = (_add_rope, _read_ropes, "")
 _KINDS: dict[str, tuple[Any, ...]] = {
     "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),
     "similarity": ("how alike positions are in an encoding", "plot_similarity", *_ENCODING),
-    "mask": (
-        "a mask, as for the command mask",
-        "plot_mask",
-        mask.add_arguments,
-        lambda arguments: mask.read_mask(arguments.mask)[0],
-        "q_len k_len offset batch",
-    ),
-    "bias": (
-        "a bias of attention scores: queries by keys",
-        "plot_bias",
-        _add_bias,
-        _read_bias,
-        "q_len k_len offset head",
-    ),
-    "attention": (
-        "the weights of an attention: queries by keys",
-        "plot_attention",
-        _add_attention,
-        lambda arguments: arguments.weights,
-        "index key_axis",
-    ),
+    "mask": ("a mask, as for the command mask", "plot_mask", *_MASK),
+    "bias": ("a bias of attention scores: queries by keys", "plot_bias", *_BIAS),
+    "attention": ("the weights of an attention: queries by keys", "plot_attention", *_ATTENTION),
     "decay": ("rotary scores by distance", "plot_rope_decay", *_ROPES),
     "wavelengths": ("wavelengths of a rotary embedding", "plot_wavelengths", *_ROPES),
 }

@@ -12,17 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import namespace_of, np
-from positional_embeddings.encodings import spans
+from positional_embeddings.encodings import sinusoidal, spans
 from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
-from positional_embeddings.encodings.sinusoidal import (
-    ARRANGEMENTS,
-    Arrangement,
-    sinusoidal_encoding,
-)
 from positional_embeddings.encodings.sphere import spherical_encoding
 
 
@@ -81,14 +76,14 @@ class Fourier:
         coordinates: Coordinates,
         *,
         wavelengths: Any = None,
-        arrangement: Arrangement = "interleaved",
+        arrangement: sinusoidal.Arrangement = "interleaved",
     ) -> None:
         self.wavelengths = [
             _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
             for c in coordinates
         ]
         self.labels = [spans.labels_of("wavelengths", own) for own in self.wavelengths]
-        self.arrangement = checks.choice("arrangement", arrangement, ARRANGEMENTS)
+        self.arrangement = checks.choice("arrangement", arrangement, sinusoidal.ARRANGEMENTS)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate, or for each wave of times."""
@@ -122,7 +117,7 @@ class Sinusoidal:
         *,
         dim: int,
         base: float = 10_000,
-        arrangement: Arrangement = "interleaved",
+        arrangement: sinusoidal.Arrangement = "interleaved",
     ) -> None:
         _check_numbers(coordinates, "sinusoidal")
         self.dim = dim
@@ -130,7 +125,10 @@ class Sinusoidal:
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate."""
-        return [sinusoidal_encoding(x, self.dim, **self.options, dtype=dtype) for x in columns]
+        return [
+            sinusoidal.sinusoidal_encoding(x, self.dim, **self.options, dtype=dtype)
+            for x in columns
+        ]
 
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "position_sin_0", by the index of the frequency."""

@@ -1,5 +1,6 @@
 """Axes to draw on, coordinates along them, and heat maps of at most 1,000 cells a side."""
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -35,20 +36,21 @@ def axes_to_draw_on(ax: Any) -> Any:
     return ax
 
 
-def on_host(name: str, array: Any) -> HostArray:
-    """Return an array that is not empty on the host."""
+def on_host(name: str, array: Any, check: Callable[..., None] = checks.real) -> HostArray:
+    """Return an array of NumPy, after a check of its dtype, and that it is not empty."""
+    xp = namespace_of(**{name: array})
+    check(name, array, xp)
     if 0 in array.shape:
         raise wrong_value(name, "not be empty", f"shape {tuple(array.shape)}")
-    return to_host(array, namespace_of(**{name: array}))
+    return to_host(array, xp)
 
 
 def encoding_on_host(encoding: Any) -> HostArray:
-    """Return an encoding, (features, positions), on the host."""
-    checks.real("encoding", encoding, namespace_of(encoding=encoding))
-    if encoding.ndim != 2:
-        shape = f"shape {tuple(encoding.shape)}"
-        raise wrong_value("encoding", "have shape (features, positions)", shape)
-    return on_host("encoding", encoding)
+    """Return an encoding, (features, positions), as an array of NumPy."""
+    table = on_host("encoding", encoding)
+    if table.ndim != 2:
+        raise wrong_value("encoding", "have shape (features, positions)", f"shape {table.shape}")
+    return table
 
 
 def check_label(label: Any) -> None:
@@ -58,13 +60,11 @@ def check_label(label: Any) -> None:
 
 
 def finite_vector(name: str, array: Any, count: int) -> HostArray:
-    """Return one finite number for each column of an encoding, on the host in float64."""
-    xp = namespace_of(**{name: array})
-    checks.real(name, array, xp)
-    if tuple(array.shape) != (count,):
+    """Return one finite number for each column of an encoding, in float64 of NumPy."""
+    numbers = on_host(name, array).astype(np.float64)
+    if numbers.shape != (count,):
         what = f"have shape ({count},), one for each column of `encoding`"
-        raise wrong_value(name, what, tuple(array.shape))
-    numbers = to_host(array, xp).astype(np.float64)
+        raise wrong_value(name, what, numbers.shape)
     if not np.all(np.isfinite(numbers)):
         raise wrong_value(name, "hold finite numbers", "one that is not")
     return numbers

@@ -5,15 +5,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import position_interval
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import (
-    Array,
-    HostArray,
-    device_of,
-    drop_none,
-    namespace_of,
-    np,
-)
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.describe import axis_missing, one_mask
@@ -177,8 +171,7 @@ def plot_mask(
             raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
         shape, cells = _cells_of_value(mask, (q_len, k_len, offset), number)
     else:
-        checks.mask("mask", mask, namespace_of(mask=mask))
-        table = axes.on_host("mask", one_mask(mask, number, key_axis)[0])
+        table = axes.on_host("mask", one_mask(mask, number, key_axis)[0], checks.mask)
         shape, cells = table.shape, axes.block_means(table)
     ax = axes.axes_to_draw_on(ax)
     colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
@@ -253,7 +246,7 @@ def plot_bias(
     else:
         if not hasattr(bias, "shape"):
             raise wrong_type("bias", "be an array or a value such as ALiBiBias(8)", shown(bias))
-        for name, option in drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
+        for name, option in namespace.drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
             raise wrong_type(name, "be left out where `bias` is an array", shown(option))
         table = axes.on_host("bias", _one_head(bias, number))
         shape, cells = table.shape, axes.block_means(table)
@@ -317,7 +310,7 @@ def plot_attention(
     >>> ax.images[-1].colorbar.ax.get_ylabel()
     'attention weight'
     """
-    checks.real("weights", weights, namespace_of(weights=weights))
+    checks.real("weights", weights, namespace.namespace_of(weights=weights))
     if weights.ndim < 2:
         shape = f"shape {tuple(weights.shape)}"
         raise wrong_value("weights", "have axes of queries and keys", shape)
@@ -378,7 +371,6 @@ def _largest(cells: HostArray) -> float:
 
 def _one_head(bias: Any, number: int) -> Any:
     """Return the bias of one head, (query, key)."""
-    checks.real("bias", bias, namespace_of(bias=bias))
     if bias.ndim not in (2, 3):
         shape = f"shape {tuple(bias.shape)}"
         raise wrong_value("bias", "have shape (query, key) or (query, key, heads)", shape)
@@ -401,18 +393,17 @@ def _cells_of_value(
     for first in range(start, stop, step):
         last = min(first + step, stop)
         if isinstance(value, Mask):
-            table = one_mask(value.dense(last - first, k_len, offset=first), number, 1)[0]
-            blocks = rows, columns
+            hidden = one_mask(value.dense(last - first, k_len, offset=first), number, 1)[0]
+            table, blocks = axes.on_host("mask", hidden, checks.mask), (rows, columns)
         else:
             like = value(1)  # positions have its library and device
-            xp, device = namespace_of(bias=like), device_of(like)
+            xp, device = namespace.namespace_of(bias=like), namespace.device_of(like)
             middles = np.minimum(np.arange(first, last, rows) + (rows - 1) // 2, last - 1)
-            table = value(
-                query_positions=xp.asarray(middles.tolist(), device=device),
-                key_positions=xp.arange(k_len, device=device),
-            )
-            table, blocks = _one_head(table, number), (1, columns)
-        cells.append(axes.block_means(axes.on_host("value", table), blocks))
+            queries = xp.asarray(middles.tolist(), device=device)
+            keys = xp.arange(k_len, device=device)
+            band = value(query_positions=queries, key_positions=keys)
+            table, blocks = axes.on_host("bias", _one_head(band, number)), (1, columns)
+        cells.append(axes.block_means(table, blocks))
     return (stop - start, k_len), np.concat(cells)
 
 
