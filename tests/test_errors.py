@@ -36,7 +36,6 @@ TYPE_ERRORS = {
     "plotting.plot_mask(CausalMask(), 3, key_axis=1)": "`key_axis` must be left out for a `Mask`, got 1.",
     "plotting.plot_bias(ALiBiBias(8))": "`q_len` must be a positive integer, got None of type NoneType.",
     "plotting.plot_bias(ones((2, 2)), offset=1)": "`offset` must be left out where `bias` is an array, got 1.",
-    "plotting.plot_encoding(ones((2, 2)), label=3)": '`label` must be text, such as "time (years)", got int.',
     "plotting.plot_wavelengths(3)": "`ropes` must be a RoPE, or a mapping of labels to RoPEs, got int.",
     'plotting.plot_wavelengths({"a": 3})': "`ropes` must be a RoPE, or a mapping of labels to RoPEs, got int at 'a'.",
     "plotting.plot_similarity(ones((2, 1)), coordinates=(ones(1), ones(1)))": "`reference` must be given for a map, got None.",

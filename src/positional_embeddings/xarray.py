@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import drop_none, is_real_number, namespace_of, np
+from positional_embeddings.arrays.namespace import drop_none, namespace_of, np
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.encodings.calendar import elapsed
 from positional_embeddings.encodings.dates import Times
@@ -279,8 +279,6 @@ def attention(
             raise wrong_value("mask", "be for one sequence", f"one for {count}", hint)
     elif offset is not None:
         raise wrong_value("offset", "be left out unless `mask` is a `Mask`", offset)
-    if not is_real_number(fill_value):
-        raise wrong_type("fill_value", "be a number", shown(fill_value))
     _check_array("query", query, (q_dim, feature_dim), k_dim)
     _check_array("key", key, (k_dim, feature_dim), q_dim)
     _check_array("value", value, (k_dim,), q_dim)

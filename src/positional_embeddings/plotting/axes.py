@@ -15,7 +15,6 @@ MOST_CELLS = 1000
 _FEW_CELLS = 100
 
 
-@finished_before_forks
 def import_matplotlib(module: str) -> Any:
     """Import a module of Matplotlib, which the extra "plot" installs."""
     try:
@@ -53,12 +52,6 @@ def encoding_on_host(encoding: Any) -> HostArray:
     return table
 
 
-def check_label(label: Any) -> None:
-    """Check the label of an axis."""
-    if not isinstance(label, str):
-        raise wrong_type("label", 'be text, such as "time (years)"', type_name(label))
-
-
 def finite_vector(name: str, array: Any, count: int) -> HostArray:
     """Return one finite number for each column of an encoding, in float64 of NumPy."""
     numbers = on_host(name, array).astype(np.float64)
@@ -72,9 +65,9 @@ def finite_vector(name: str, array: Any, count: int) -> HostArray:
 
 def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
     """Return increasing numbers, one for each column of an encoding; 0, 1, ... if None."""
-    if coordinates is None:
-        return np.arange(count)
-    numbers = finite_vector("coordinates", coordinates, count)
+    numbers: HostArray = np.arange(count)
+    if coordinates is not None:
+        numbers = finite_vector("coordinates", coordinates, count)
     falls = np.flatnonzero(np.diff(numbers) <= 0)
     if falls.size:
         first, second = numbers[falls[0] : falls[0] + 2].tolist()
@@ -85,17 +78,19 @@ def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
 
 def edges_between(coordinates: HostArray) -> HostArray:
     """Return the edges of cells around coordinates, halfway between neighbours."""
-    if coordinates.size == 1:
-        return np.concat([coordinates - 0.5, coordinates + 0.5])
-    middles = (coordinates[1:] + coordinates[:-1]) / 2
-    ends = 2 * coordinates[[0, -1]] - middles[[0, -1]]
-    return np.concat([ends[:1], middles, ends[1:]])
+    edges: HostArray = coordinates[0] + np.asarray([-0.5, 0.5])
+    if coordinates.size > 1:
+        middles = (coordinates[1:] + coordinates[:-1]) / 2
+        ends = 2 * coordinates[[0, -1]] - middles[[0, -1]]
+        edges = np.concat([ends[:1], middles, ends[1:]])
+    return edges
 
 
 def block_edges(coordinates: HostArray) -> HostArray:
     """Return the edges of blocks of cells around coordinates."""
     (length,) = block_lengths(coordinates.shape)
-    return edges_between(coordinates)[[*range(0, coordinates.size, length), -1]]
+    edges = edges_between(coordinates)
+    return np.concat([edges[:-1:length], edges[-1:]])  # type: ignore[no-any-return]
 
 
 def block_lengths(shape: tuple[int, ...]) -> tuple[int, ...]:

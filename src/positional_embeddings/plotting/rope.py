@@ -147,31 +147,25 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
         ax.plot(lengths, label=label, marker=marker, **style)
         if still.size:
             pairs = "1 pair" if still.size == 1 else f"{still.size} pairs"
-            ax.plot(
-                still,
-                np.full(still.size, 0.97),
-                "^",
-                fillstyle="none",
-                color=style["color"],
-                label=f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated",
-                transform=ax.get_xaxis_transform(),
-                clip_on=False,
-            )
+            text = f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated"
+            marks: dict[str, Any] = {"fillstyle": "none", "clip_on": False, "label": text}
+            marks |= {"color": style["color"], "transform": ax.get_xaxis_transform()}
+            ax.plot(still, np.full(still.size, 0.97), "^", **marks)
     every = np.concat([np.abs(rope.inv_freq) for rope in by_label.values()])
     for number, length in enumerate(sorted({rope.seq_len for rope in by_label.values()})):
-        # Away from where most lines cross, and, of two that are near each other, apart.
-        at_left, below = np.mean(every * length > 2 * pi) > 0.5, number == 0
         ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)))
+        # Away from where most lines cross, and, of two that are near each other, apart.
+        at_left = np.mean(every * length > 2 * pi) > 0.5
+        where = {"ha": "left" if at_left else "right", "va": "bottom" if number else "top"}
         ax.annotate(
             f"context of {length:,}",
             (0.02 if at_left else 0.98, length),
             xycoords=ax.get_yaxis_transform(),
-            xytext=(0, -2 if below else 2),
+            xytext=(0, 2 if number else -2),
             textcoords="offset points",
-            ha="left" if at_left else "right",
-            va="top" if below else "bottom",
             color="#404040",
             fontsize="small",
+            **where,
         )
     ax.set(xlabel="pair of features", ylabel="wavelength (positions)", yscale="log")
     ax.locator_params("x", integer=True, min_n_ticks=1)

@@ -52,7 +52,7 @@ def plot_similarity(
         If Matplotlib is not installed.
     TypeError
         If an array does not hold real numbers, `coordinates` is a list or tuple of other than
-        two arrays, `label` is no text, `reference` is missing for a map, or `ax` is no Axes.
+        two arrays, `reference` is missing for a map, or `ax` is no Axes.
     ValueError
         If a shape is wrong, a number is not finite or a column is zero, coordinates do not
         increase, a latitude is beyond a pole, or `reference` is out of range.
@@ -75,7 +75,6 @@ def plot_similarity(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('longitude (degrees east)', 'latitude (degrees north)')
     """
-    axes.check_label(label)
     units = _unit_vectors(encoding)
     count = units.shape[1]
     number = checks.optional_index("reference", reference, count)

@@ -1,5 +1,6 @@
 """Heat maps: encodings, masks, biases and attention weights."""
 
+from collections.abc import Callable
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -65,7 +66,7 @@ def plot_encoding(
     ImportError
         If Matplotlib is not installed.
     TypeError
-        If an array does not hold real numbers, `label` is no text, or `ax` is no Axes.
+        If an array does not hold real numbers, or `ax` is no Axes.
     ValueError
         If `encoding` does not have two axes, one of them is empty, or `coordinates` are not
         finite, do not increase, or are not as many as columns.
@@ -80,7 +81,6 @@ def plot_encoding(
     >>> ax.images[-1].get_array().shape
     (32, 100)
     """
-    axes.check_label(label)
     table = axes.encoding_on_host(encoding)
     n_features, n_positions = table.shape
     at = axes.increasing_coordinates(coordinates, n_positions)
@@ -165,14 +165,15 @@ def plot_mask(
     >>> ax = plot_mask(CausalMask() | SlidingWindowMask(512, 0), 8000)
     """
     number = checks.non_negative_integer("batch", batch)
-    check_lengths_of(mask, q_len=q_len, k_len=k_len, offset=offset)
-    if isinstance(mask, Mask):
-        if key_axis is not None:
-            raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-        shape, cells = _cells_of_value(mask, (q_len, k_len, offset), number)
-    else:
-        table = axes.on_host("mask", one_mask(mask, number, key_axis)[0], checks.mask)
-        shape, cells = table.shape, axes.block_means(table)
+    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    check_lengths_of(mask, **lengths)
+    if isinstance(mask, Mask) and key_axis is not None:
+        raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
+
+    def pick(table: Any) -> HostArray:
+        return axes.on_host("mask", one_mask(table, number, key_axis)[0], checks.mask)
+
+    shape, cells = _cells(mask, lengths, pick)
     ax = axes.axes_to_draw_on(ax)
     colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
@@ -241,15 +242,13 @@ def plot_bias(
     'bias of head 3'
     """
     number = checks.non_negative_integer("head", head)
-    if isinstance(bias, Bias):
-        shape, cells = _cells_of_value(bias, (q_len, k_len, offset), number)
-    else:
+    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    if not isinstance(bias, Bias):
         if not hasattr(bias, "shape"):
             raise wrong_type("bias", "be an array or a value such as ALiBiBias(8)", shown(bias))
-        for name, option in namespace.drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
+        for name, option in namespace.drop_none(**lengths).items():
             raise wrong_type(name, "be left out where `bias` is an array", shown(option))
-        table = axes.on_host("bias", _one_head(bias, number))
-        shape, cells = table.shape, axes.block_means(table)
+    shape, cells = _cells(bias, lengths, lambda table: _one_head(table, number))
     ax = axes.axes_to_draw_on(ax)
     image = _draw_scores(ax, cells, shape, cmap="viridis")
     has_heads = isinstance(bias, Bias) or bias.ndim == 3
@@ -369,41 +368,45 @@ def _largest(cells: HostArray) -> float:
     return float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
 
 
-def _one_head(bias: Any, number: int) -> Any:
+def _one_head(bias: Any, number: int) -> HostArray:
     """Return the bias of one head, (query, key)."""
     if bias.ndim not in (2, 3):
         shape = f"shape {tuple(bias.shape)}"
         raise wrong_value("bias", "have shape (query, key) or (query, key, heads)", shape)
-    if bias.ndim == 2:
-        return bias
-    heads = bias.shape[2]
-    if number >= heads > 1:
-        raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
-    return bias[:, :, min(number, heads - 1)]
+    if bias.ndim == 3:
+        heads = bias.shape[2]
+        if number >= heads > 1:
+            raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
+        bias = bias[:, :, min(number, heads - 1)]
+    return axes.on_host("bias", bias)
 
 
-def _cells_of_value(
-    value: Mask | Bias, lengths: tuple[Any, Any, Any], number: int
-) -> tuple[tuple[int, int], HostArray]:
-    """Return the numbers of queries and keys, and a mask or the middle queries of a bias."""
-    (start, stop), k_len = position_interval(*lengths, xp=np, device=None)
+def _cells(
+    table: Any, lengths: dict[str, Any], pick: Callable[[Any], HostArray]
+) -> tuple[tuple[int, ...], HostArray]:
+    """Return the numbers of queries and keys, and the means of blocks of the picked table.
+
+    A `Mask` is evaluated for some queries at a time, a `Bias` for the middle one of each block.
+    """
+    if not isinstance(table, Mask | Bias):
+        array = pick(table)
+        return array.shape, axes.block_means(array)
+    (start, stop), k_len = position_interval(**lengths, xp=np, device=None)
     rows, columns = axes.block_lengths((stop - start, k_len))
     step = rows * max(_MOST_AT_ONCE // k_len, 1)
     cells: list[HostArray] = []
     for first in range(start, stop, step):
         last = min(first + step, stop)
-        if isinstance(value, Mask):
-            hidden = one_mask(value.dense(last - first, k_len, offset=first), number, 1)[0]
-            table, blocks = axes.on_host("mask", hidden, checks.mask), (rows, columns)
+        if isinstance(table, Mask):
+            some, blocks = table.dense(last - first, k_len, offset=first), (rows, columns)
         else:
-            like = value(1)  # positions have its library and device
+            like = table(1)  # positions have its library and device
             xp, device = namespace.namespace_of(bias=like), namespace.device_of(like)
             middles = np.minimum(np.arange(first, last, rows) + (rows - 1) // 2, last - 1)
             queries = xp.asarray(middles.tolist(), device=device)
             keys = xp.arange(k_len, device=device)
-            band = value(query_positions=queries, key_positions=keys)
-            table, blocks = axes.on_host("bias", _one_head(band, number)), (1, columns)
-        cells.append(axes.block_means(table, blocks))
+            some, blocks = table(query_positions=queries, key_positions=keys), (1, columns)
+        cells.append(axes.block_means(pick(some), blocks))
     return (stop - start, k_len), np.concat(cells)
 
 
