@@ -46,17 +46,14 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Test the libraries that are there."""
-    rows: list[dict[str, Any]] = []
-    for name in arguments.library or LIBRARIES:
-        library = find_library(name)
-        for place in library.places:
-            where = ", ".join(filter(None, (library.title, place.name)))
-            if place.xp is None:
-                status = "failed" if arguments.library else "left out"
-                row = {"status": status, "detail": place.reason, "errors": {}}
-            else:
-                row = _test(place)
-            rows.append({"where": where} | row)
+    rows = [
+        {"where": ", ".join(filter(None, (library.title, place.name)))} | _test(place)
+        for library in map(find_library, arguments.library or LIBRARIES)
+        for place in library.places
+    ]
+    for row in rows:
+        if arguments.library and row["status"] == "left out":
+            row["status"] = "failed"
     statuses = [row["status"] for row in rows]
     passed, failed = statuses.count("passed"), statuses.count("failed")
     text = table([(row["status"], row["where"], row["detail"]) for row in rows])
@@ -66,8 +63,11 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def _test(place: Place) -> dict[str, Any]:
     """Test a device, and return the error of each result, or why there is none."""
+    if place.xp is None:
+        return {"status": "left out", "detail": place.reason, "errors": {}}
     start = time.perf_counter()
     errors = {name: _error(law, place) for name, law in _LAWS.items()}
+    took = time.perf_counter() - start
     wrong = [
         f"{name}: {error if isinstance(error, str) else f'an error of {error:.1e}'}"
         for name, error in errors.items()
@@ -75,8 +75,7 @@ def _test(place: Place) -> dict[str, Any]:
     ]
     if wrong:
         return {"status": "failed", "detail": "; ".join(wrong), "errors": errors}
-    took, worst = time.perf_counter() - start, max(errors.values())
-    detail = f"{len(errors)} results, largest error {worst:.1e}, {took:.1f} s"
+    detail = f"{len(errors)} results, largest error {max(errors.values()):.1e}, {took:.1f} s"
     return {"status": "passed", "detail": detail, "errors": errors}
 
 

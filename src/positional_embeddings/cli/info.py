@@ -60,8 +60,8 @@ def run(_: argparse.Namespace) -> Answer:
         "versions": versions.items(),
         "array libraries": [row for library in found.values() for row in _rows_of(library)],
         "kernels that rotate": [
-            ("numba", f"for arrays of NumPy: {_kernel_text(**kernels['numba'])}"),
-            ("cupy", f"for arrays of CuPy: {_kernel_text(**kernels['cupy'])}"),
+            (name, f"for arrays of {arrays}: {_kernel_text(**kernels[name])}")
+            for name, arrays in (("numba", "NumPy"), ("cupy", "CuPy"))
         ],
         "threads": threads.items(),
         "extras": [(name, _extra_text(name, packages)) for name, packages in extras.items()],

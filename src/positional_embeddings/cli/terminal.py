@@ -4,7 +4,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 _WIDTH = 88
 
@@ -46,15 +46,12 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"must be one of {names}, got {value!r}")
 
 
-def add_command(
-    commands: Any,
-    name: str,
-    run: Callable[[argparse.Namespace], Answer],
-    summary: str,
-    description: str | None,
-) -> Parser:
+Run: TypeAlias = Callable[[argparse.Namespace], Answer]
+
+
+def add_command(commands: Any, name: str, run: Run, summary: str, text: str | None) -> Parser:
     """Add a command, which answers in JSON on request, to the commands of a parser."""
-    parser: Parser = commands.add_parser(name, help=summary, description=description)
+    parser: Parser = commands.add_parser(name, help=summary, description=text)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.set_defaults(run=run, parser=parser)
     return parser

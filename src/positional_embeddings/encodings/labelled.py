@@ -5,6 +5,7 @@ Each class is one encoding, made from coordinates and its options, which it chec
 the same order.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
@@ -44,7 +45,27 @@ _OCTAVES = 4
 _EPOCH = np.datetime64(0, "s")
 
 
-class Cyclic:
+class _OfEachCoordinate(ABC):
+    """Base of encodings that encode each coordinate on its own."""
+
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return the blocks of the coordinates."""
+        return [block for i, x in enumerate(columns) for block in self._blocks(i, x, dtype)]
+
+    def names(self, names: Sequence[Any]) -> list[str]:
+        """Return the names of the features of coordinates with names."""
+        return [feature for i, name in enumerate(names) for feature in self._names(i, name)]
+
+    @abstractmethod
+    def _blocks(self, index: int, column: Any, dtype: Any) -> list[Any]:
+        """Return the blocks of one coordinate."""
+
+    @abstractmethod
+    def _names(self, index: int, name: Any) -> list[str]:
+        """Return the names of the features of one coordinate."""
+
+
+class Cyclic(_OfEachCoordinate):
     """Sines and cosines of the harmonics of periods, the same for each coordinate."""
 
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
@@ -53,22 +74,16 @@ class Cyclic:
         self.labels = spans.labels_of("periods", self.periods)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
-        """Return one block for each coordinate and period."""
-        return [
-            _waves(column, period, count, dtype)
-            for column in columns
-            for period, count in zip(self.periods, self.harmonics, strict=True)
-        ]
+    def _blocks(self, _: int, column: Any, dtype: Any) -> list[Any]:
+        waves = zip(self.periods, self.harmonics, strict=True)
+        return [_waves(column, period, count, dtype) for period, count in waves]
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def _names(self, _: int, name: Any) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        return [
-            n for name in names for n in spans.names_of_harmonics(name, self.labels, self.harmonics)
-        ]
+        return spans.names_of_harmonics(name, self.labels, self.harmonics)
 
 
-class Fourier:
+class Fourier(_OfEachCoordinate):
     """Sines and cosines of wavelengths, by default octaves from twice the range of a coordinate."""
 
     def __init__(
@@ -85,30 +100,23 @@ class Fourier:
         self.labels = [spans.labels_of("wavelengths", own) for own in self.wavelengths]
         self.arrangement = checks.choice("arrangement", arrangement, sinusoidal.ARRANGEMENTS)
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
-        """Return one block for each coordinate, or for each wave of times."""
-        blocks = []
-        options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
-        for column, wavelengths in zip(columns, self.wavelengths, strict=True):
-            if isinstance(column, Times):
-                waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
-                if self.arrangement == "concatenated":
-                    waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
-                blocks += waves
-            else:
-                blocks.append(fourier_encoding(column, wavelengths, **options))
-        return blocks
+    def _blocks(self, index: int, column: Any, dtype: Any) -> list[Any]:
+        """Return one block, or one for each wave of times."""
+        wavelengths = self.wavelengths[index]
+        if not isinstance(column, Times):
+            options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
+            return [fourier_encoding(column, wavelengths, **options)]
+        waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
+        if self.arrangement == "concatenated":
+            waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
+        return waves
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def _names(self, index: int, name: Any) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
-        return [
-            feature
-            for name, labels in zip(names, self.labels, strict=True)
-            for feature in spans.names_of_waves(name, labels, self.arrangement)
-        ]
+        return spans.names_of_waves(name, self.labels[index], self.arrangement)
 
 
-class Sinusoidal:
+class Sinusoidal(_OfEachCoordinate):
     """Sinusoidal encoding of positions."""
 
     def __init__(
@@ -123,23 +131,14 @@ class Sinusoidal:
         self.dim = dim
         self.options: dict[str, Any] = {"base": base, "arrangement": arrangement}
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
-        """Return one block for each coordinate."""
-        return [
-            sinusoidal.sinusoidal_encoding(x, self.dim, **self.options, dtype=dtype)
-            for x in columns
-        ]
+    def _blocks(self, _: int, column: Any, dtype: Any) -> list[Any]:
+        return [sinusoidal.sinusoidal_encoding(column, self.dim, **self.options, dtype=dtype)]
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def _names(self, _: int, name: Any) -> list[str]:
         """Return names such as "position_sin_0", by the index of the frequency."""
         # An odd size leaves out the last cosine.
         frequencies = [str(i) for i in range((self.dim + 1) // 2)]
-        arrangement = self.options["arrangement"]
-        return [
-            n
-            for name in names
-            for n in spans.names_of_waves(name, frequencies, arrangement)[: self.dim]
-        ]
+        return spans.names_of_waves(name, frequencies, self.options["arrangement"])[: self.dim]
 
 
 class Spherical:
