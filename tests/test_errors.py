@@ -26,8 +26,8 @@ VALUE_ERRORS = {
     "plotting.plot_attention(ones((2, 3, 4)), index=(1, 0))": "`index` must have at most 1 numbers, one for each further axis of `weights`, got (1, 0).",
     "plotting.plot_rope_decay({})": "`ropes` must not be empty, got no RoPE.",
     "plotting.plot_similarity(ones(3))": "`encoding` must have shape (features, positions), got shape (3,).",
-    "plotting.plot_similarity(zeros((2, 3)))": "`encoding` must have a direction at each position, got zeros only at position 0.",
-    "plotting.plot_similarity(np.asarray([[1.0, np.nan]]))": "`encoding` must hold finite numbers, got one that is not at position 1.",
+    "plotting.plot_similarity(zeros((2, 3)))": "`encoding` must hold finite numbers, not all of them zero, at each position, got a largest number of 0.0 at position 0.",
+    "plotting.plot_similarity(np.asarray([[1.0, np.nan]]))": "`encoding` must hold finite numbers, not all of them zero, at each position, got a largest number of nan at position 1.",
     "plotting.plot_similarity(ones((2, 1)), coordinates=(91 * ones(1), ones(1)), reference=0)": "`coordinates[0]` must be latitudes from -90 to 90 degrees, before longitudes, got 91.0.",
 }
 TYPE_ERRORS = {

@@ -132,10 +132,8 @@ def encode(
     """
     checks.choice("encoding", encoding, tuple(ENCODINGS))
     coordinates = _coordinates(da, dim, encoding)
-    if feature_dim in (names := {*da.dims, *da.coords}):
-        listed = ", ".join(sorted(map(repr, names)))
-        came = f"{feature_dim!r}; there are {listed} already"
-        raise wrong_value("feature_dim", "be a new name", came)
+    if feature_dim in {*da.dims, *da.coords}:
+        raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
     features, labels, dtype = _plan(encoding, coordinates, options)
     encoded = xr.apply_ufunc(
         features,
@@ -316,11 +314,9 @@ def attention(
     )
     order = [rows if d == k_dim else d for d in values.dims]
     attended = attended.transpose(*(d for d in attended.dims if d not in order), *order)
-    attended = attended.rename({rows: q_dim})
-    if has_features:
-        attended = attended.rename({outputs: feature_dim})
-    else:
+    if not has_features:
         attended = attended.isel({outputs: 0}, drop=True)
+    attended = attended.rename({rows: q_dim} | ({outputs: feature_dim} if has_features else {}))
     attended.name, attended.attrs = value.name, dict(value.attrs)
     return attended
 
@@ -330,10 +326,7 @@ def _plan(
 ) -> tuple[Callable[..., Any], list[str], Any]:
     """Return the function of an encoding, its labels and its dtype, after checking its options."""
     dtype = options.pop("dtype", None)
-    try:
-        dtype = None if dtype is None else np.dtype(dtype)
-    except TypeError:
-        raise wrong_type("dtype", "be a real floating-point dtype", shown(dtype)) from None
+    dtype = None if dtype is None else np.dtype(dtype)
     needed, others = _OPTIONS[encoding]
     for name in options:
         if name not in needed + others:

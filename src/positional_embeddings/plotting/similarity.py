@@ -108,13 +108,11 @@ def _unit_vectors(encoding: Any) -> HostArray:
     """Return the columns of an encoding, each divided by its length, in float64."""
     table = axes.encoding_on_host(encoding).astype(np.float64)
     largest = np.max(np.abs(table), axis=0)
-    is_finite = np.isfinite(largest)
-    if not np.all(is_finite):
-        came = f"one that is not at position {np.argmin(is_finite)}"
-        raise wrong_value("encoding", "hold finite numbers", came)
-    if not np.all(largest):
-        came = f"zeros only at position {np.argmin(largest)}"
-        raise wrong_value("encoding", "have a direction at each position", came)
+    has_direction = np.isfinite(largest) & (largest > 0)
+    if not np.all(has_direction):
+        at = np.argmin(has_direction)
+        what = "hold finite numbers, not all of them zero, at each position"
+        raise wrong_value("encoding", what, f"a largest number of {largest[at]} at position {at}")
     # Squares of very large and very small numbers would overflow and vanish.
     table = table / largest
     return table / np.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
