@@ -349,10 +349,10 @@ def _plan(
             options["unit"] = _angular_unit(coordinates)
     # Errors that dask would raise only when it computes are raised here, by no coordinates at all.
     empty = [np.empty(0, dtype=c.dtype) for c in coordinates]
-    given = [
-        Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", _attributes(c))
-        for c, values in zip(coordinates, empty, strict=True)
-    ]
+    given = []
+    for c, values in zip(coordinates, empty, strict=True):
+        of_cf = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
+        given.append(Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", of_cf))
     encoder = ENCODINGS[encoding](given, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":
@@ -369,11 +369,6 @@ def _plan(
 
 def _as_times(x: Any) -> Any:
     return Times(x, x, None) if x.dtype.kind == "M" else x
-
-
-def _attributes(coordinate: Any) -> str:
-    """Return what the CF conventions say of a coordinate."""
-    return " ".join(str(coordinate.attrs.get(name, "")) for name in ("standard_name", "units"))
 
 
 def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:

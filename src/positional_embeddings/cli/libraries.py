@@ -13,18 +13,11 @@ from positional_embeddings.arrays.namespace import Namespace, namespace_or_numpy
 # Characters of an error of another library.
 _LONGEST_REASON = 200
 
-# The package of each library, the module that has its functions, and what pip installs.
-LIBRARIES = {
-    "numpy": ("numpy", "numpy"),
-    "cupy": ("cupy", '"positional-embeddings[cupy]"'),
-    "torch": ("torch", "torch"),
-    "jax": ("jax.numpy", "jax"),
-    "dask": ("dask.array", '"dask[array]"'),
-    "cubed": ("cubed", "cubed"),
-    "ndonnx": ("ndonnx", "ndonnx"),
-    "mlx": ("mlx.core", "mlx"),
-    "array_api_strict": ("array_api_strict", "array-api-strict"),
-}
+LIBRARIES = ("numpy", "cupy", "torch", "jax", "dask", "cubed", "ndonnx", "mlx", "array_api_strict")
+# The module that has the functions, and what pip installs, where it is not the name.
+_MODULES = {"jax": "jax.numpy", "dask": "dask.array", "mlx": "mlx.core"}
+_PACKAGES = {"cupy": '"positional-embeddings[cupy]"', "dask": '"dask[array]"'}
+_PACKAGES |= {"array_api_strict": "array-api-strict"}
 
 
 class Place(NamedTuple):
@@ -51,12 +44,12 @@ class Library(NamedTuple):
 
 def find_library(name: str) -> Library:
     """Import a library, and try its devices."""
-    module_name, install = LIBRARIES[name]
     if find_spec(name) is None:
-        return Library(name, None, (Place("", reason=f"not installed: pip install {install}"),))
+        reason = f"not installed: pip install {_PACKAGES.get(name, name)}"
+        return Library(name, None, (Place("", reason=reason),))
     with warnings.catch_warnings(action="ignore"):
         try:
-            module = import_module(module_name)
+            module = import_module(_MODULES.get(name, name))
             places = tuple(_tried(*device, module) for device in _devices(name, module))
             reason = "it has no device"
         except Exception as error:  # noqa: BLE001 - a broken library raises anything

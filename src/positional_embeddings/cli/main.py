@@ -109,9 +109,7 @@ def _message(error: BaseException) -> str:
     """Return the message of an error."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return "it does not fit into memory"
-    return str(error)
+    return str(error) or "it does not fit into memory"
 
 
 def _write(stream: TextIO | None, text: str) -> None:

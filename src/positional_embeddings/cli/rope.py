@@ -74,9 +74,8 @@ def load_config(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def ropes_of(config: Mapping[str, Any], arguments: argparse.Namespace) -> dict[str | None, pe.RoPE]:
     """Return the embedding of each type of layers that is asked for."""
-    names = [arguments.layer_type]
-    if arguments.layer_type is None:
-        names = layer_types(config) or names
+    given = arguments.layer_type
+    names: list[Any] = [given] if given is not None else layer_types(config) or [None]
     options = {"seq_len": arguments.seq_len, "layout": arguments.layout}
     try:
         return {name: pe.RoPE.from_hf_config(config, layer_type=name, **options) for name in names}
@@ -169,8 +168,7 @@ def _text(facts: dict[str, Any]) -> str:
     original, factor = facts["original_context"], facts["attention_factor"]
     scaled = facts["rope_type"] != "default"
     members = f"i and i + {pairs}" if facts["layout"] == "half" else "2i and 2i + 1"
-    is_longer = original is not None and original < facts["context"]
-    extended = f", extended from {original:,}" if is_longer else ""
+    extended = f", extended from {original:,}" if original and original < facts["context"] else ""
     # Half the distance of float32 numbers just below the largest of the tables.
     half_unit = 2.0 ** (math.ceil(math.log2(factor)) - 25)
     times = " times the attention factor" if factor != 1 else ""

@@ -12,15 +12,16 @@ from positional_embeddings.rotary.hf_config import layer_types
 def pitfalls(rope: pe.RoPE, config: Mapping[str, Any], layer_type: str | None) -> list[str]:
     """Return sentences about the embedding of a type of layers."""
     notes = [
-        *_about_features(rope, config),
-        *_about_layers(config, layer_type),
+        *_about_layers(rope, config, layer_type),
         *_about_lengths(rope, config),
         *_about_factors(rope),
     ]
     return [" ".join(note.split()) for note in notes]
 
 
-def _about_features(rope: pe.RoPE, config: Mapping[str, Any]) -> Iterator[str]:
+def _about_layers(
+    rope: pe.RoPE, config: Mapping[str, Any], layer_type: str | None
+) -> Iterator[str]:
     rotated = rope.rotary_dim or rope.head_size
     if rope.layout == "half":
         yield f"""Features i and i + {rotated // 2} form a pair. Weights of queries and keys that
@@ -39,9 +40,6 @@ def _about_features(rope: pe.RoPE, config: Mapping[str, Any]) -> Iterator[str]:
         yield f"""A position has {len(rope.sections)} coordinates, which rotate
             {", ".join(map(str, rope.sections))} pairs ({rope.section_order}): pass positions with a
             leading axis. In plain text all coordinates are equal."""
-
-
-def _about_layers(config: Mapping[str, Any], layer_type: str | None) -> Iterator[str]:
     others = ", ".join(name for name in layer_types(config) if name != layer_type)
     if others:
         yield f"""Layers of another type ({others}) have parameters of their own: one RoPE for each

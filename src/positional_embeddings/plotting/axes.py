@@ -68,11 +68,10 @@ def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
     numbers: HostArray = np.arange(count)
     if coordinates is not None:
         numbers = finite_vector("coordinates", coordinates, count)
-    falls = np.flatnonzero(np.diff(numbers) <= 0)
-    if falls.size:
-        first, second = numbers[falls[0] : falls[0] + 2].tolist()
-        came = f"{first} and then {second} at index {falls[0] + 1}"
-        raise wrong_value("coordinates", "increase", came)
+    steps = np.diff(numbers)
+    if np.any(steps <= 0):
+        at = np.argmin(steps)
+        raise wrong_value("coordinates", "increase", f"a step of {steps[at]:g} to index {at + 1}")
     return numbers
 
 

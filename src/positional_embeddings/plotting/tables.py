@@ -319,10 +319,8 @@ def plot_attention(
     given: Any = weights
     chosen = _indices(index, given.shape[2:] if axis == 1 else given.shape[:-2])
     table = axes.on_host("weights", given[(..., *chosen) if axis == 1 else (*chosen, ...)])
-    wrong = ~((table >= 0) & (table <= 1 + _ROUNDING))
-    if np.any(wrong):
-        query, key = np.argwhere(wrong)[0]
-        came = f"{table[query, key]:g} at query {query} and key {key}"
+    if not np.all((table >= 0) & (table <= 1 + _ROUNDING)):
+        came = f"numbers from {np.min(table):g} to {np.max(table):g}"
         raise wrong_value("weights", "be from 0 to 1", came)
     sees_a_key = np.max(table, axis=1, keepdims=True) > 0
     cells = axes.block_means(np.where(sees_a_key, table, np.nan))
