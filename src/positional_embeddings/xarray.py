@@ -256,7 +256,12 @@ def attention(
     >>> attention(times[:, ::7], times, da, **options).sizes
     Frozen({'time': 9})
     """
-    q_dim, k_dim = _query_and_key_dim(dim, feature_dim)
+    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
+    if len(pair) != 2:
+        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
+    if feature_dim in pair:
+        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
+    q_dim, k_dim = pair
     options: dict[str, Any] = {"scale": scale, "softcap": softcap, "offset": offset}
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
@@ -427,16 +432,6 @@ def _angular_unit(coordinates: list[Any]) -> str:
 
 
 # Attention over named dimensions.
-
-
-def _query_and_key_dim(dim: Any, feature_dim: Hashable) -> tuple[Hashable, Hashable]:
-    """Return the names of the dimensions of queries and of keys."""
-    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
-    if len(pair) != 2:
-        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
-    if feature_dim in pair:
-        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
-    return pair
 
 
 def _check_array(name: str, array: Any, needed: Sequence[Hashable], other: Hashable) -> None:

@@ -103,11 +103,10 @@ def _difference(found: Any, expected: HostArray, xp: Namespace) -> float:
     return float(np.max(np.abs(numbers - expected)))
 
 
-def _sample(seed: int) -> HostArray:
+def _sample(seed: int) -> Any:
     """Return numbers of -1 to 1, (features, positions), the same ones on all machines."""
     feature, position = np.ogrid[:_FEATURES, :_SEQ]
-    numbers: HostArray = np.sin(seed + 3 * feature + 7 * position)
-    return numbers
+    return np.sin(seed + 3 * feature + 7 * position)
 
 
 def _check_rotation(xp: Namespace, on: Device) -> float:

@@ -5,9 +5,9 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, TextIO
 
+import positional_embeddings as pe
 from positional_embeddings.cli import check, info, mask, plot, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
@@ -77,7 +77,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except (TypeError, ValueError) as error:
         message = arguments.parser.name_options(str(error))
     except _ERRORS as error:
-        message = _message(error)
+        message = str(error) or "it does not fit into memory"
+        if isinstance(error, OSError) and error.filename is not None:
+            message = f"{error.filename}: {error.strerror}"
     else:
         _write(sys.stdout, _json(answer.data) if arguments.json else answer.text)
         return answer.status
@@ -86,9 +88,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _parser() -> Parser:
-    version = import_module("positional_embeddings").__version__
     parser = Parser(prog=_NAME, description=_DESCRIPTION)
-    parser.add_argument("--version", action="version", version=f"{_NAME} {version}")
+    parser.add_argument("--version", action="version", version=f"{_NAME} {pe.__version__}")
     parser.set_defaults(
         run=lambda _: Answer(parser.format_help().rstrip(), {}), parser=parser, json=False
     )
@@ -103,13 +104,6 @@ def _json(data: dict[str, Any]) -> str:
     finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
     lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in finite.items())
     return "{\n" + ",\n".join(lines) + "\n}"
-
-
-def _message(error: BaseException) -> str:
-    """Return the message of an error."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error) or "it does not fit into memory"
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -1,15 +1,15 @@
 """What is easily done wrong with the rotary embedding of a model."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings.rotary import hf_models
-from positional_embeddings.rotary.hf_config import layer_types
+from positional_embeddings.rotary.hf_config import Values, layer_types
 
 
-def pitfalls(rope: pe.RoPE, config: Mapping[str, Any], layer_type: str | None) -> list[str]:
+def pitfalls(rope: pe.RoPE, config: Values, layer_type: str | None) -> list[str]:
     """Return sentences about the embedding of a type of layers."""
     notes = [
         *_about_layers(rope, config, layer_type),
@@ -19,9 +19,7 @@ def pitfalls(rope: pe.RoPE, config: Mapping[str, Any], layer_type: str | None) -
     return [" ".join(note.split()) for note in notes]
 
 
-def _about_layers(
-    rope: pe.RoPE, config: Mapping[str, Any], layer_type: str | None
-) -> Iterator[str]:
+def _about_layers(rope: pe.RoPE, config: Values, layer_type: str | None) -> Iterator[str]:
     rotated = rope.rotary_dim or rope.head_size
     if rope.layout == "half":
         yield f"""Features i and i + {rotated // 2} form a pair. Weights of queries and keys that
@@ -51,7 +49,7 @@ def _about_layers(
         yield "Some layers do not rotate: see no_rope_layers or no_rope_layer_interval."
 
 
-def _about_lengths(rope: pe.RoPE, config: Mapping[str, Any]) -> Iterator[str]:
+def _about_lengths(rope: pe.RoPE, config: Values) -> Iterator[str]:
     longest, scaling = config.get("max_position_embeddings"), rope.scaling
     original: Any = getattr(scaling, "original_max_position", None)
     factor: Any = getattr(scaling, "factor", None)

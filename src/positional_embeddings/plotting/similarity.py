@@ -1,5 +1,6 @@
 """Pictures of the similarity of encodings: of all pairs, to one of them, and on a map."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
@@ -82,7 +83,7 @@ def plot_similarity(
         places = _places(coordinates, count)
         if number is None:
             raise wrong_type("reference", "be given for a map", "None")
-        return _draw_map(axes.axes_to_draw_on(ax), units.T @ units[:, number], *places, number)
+        return _draw_map(axes.axes_to_draw_on(ax), units.T @ units[:, number], places, number)
     at = axes.increasing_coordinates(coordinates, count)
     ax = axes.axes_to_draw_on(ax)
     if number is None:
@@ -134,10 +135,9 @@ def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
     return latitude, np.where(inside, longitude, (longitude + 180) % 360 - 180)
 
 
-def _draw_map(
-    ax: Any, similarity: HostArray, latitude: HostArray, longitude: HostArray, number: int
-) -> Any:
+def _draw_map(ax: Any, similarity: HostArray, places: Sequence[HostArray], number: int) -> Any:
     """Draw places of a grid as cells, others as dots."""
+    latitude, longitude = places
     rows, row = np.unique(latitude, return_inverse=True)
     columns, column = np.unique(longitude, return_inverse=True)
     cell = row * columns.size + column
