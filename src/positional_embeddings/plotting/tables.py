@@ -26,8 +26,8 @@ _COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also w
 # Weights in half precision may be a little above 1.
 _ROUNDING = 1e-2
 
-# Pairs of a query and a key for which a mask or a bias is evaluated at a time.
-_MOST_AT_ONCE = 2**18
+# Numbers of a mask of one sequence, or of a bias, that are evaluated at a time.
+_MOST_AT_ONCE = 2**22
 
 
 def plot_encoding(
@@ -391,18 +391,21 @@ def _cells(
         return array.shape, axes.block_means(array)
     (start, stop), k_len = position_interval(**lengths, xp=np, device=None)
     rows, columns = axes.block_lengths((stop - start, k_len))
-    step = rows * max(_MOST_AT_ONCE // k_len, 1)
+    numbers = rows * k_len  # to a row of cells
+    if isinstance(table, Bias):
+        like = table(1)  # positions have its library and device
+        xp, device = namespace.namespace_of(bias=like), namespace.device_of(like)
+        keys = xp.arange(k_len, device=device)
+        numbers = k_len * like.shape[2]
+    step = rows * max(_MOST_AT_ONCE // numbers, 1)
     cells: list[HostArray] = []
     for first in range(start, stop, step):
         last = min(first + step, stop)
         if isinstance(table, Mask):
             some, blocks = table.dense(last - first, k_len, offset=first), (rows, columns)
         else:
-            like = table(1)  # positions have its library and device
-            xp, device = namespace.namespace_of(bias=like), namespace.device_of(like)
             middles = np.minimum(np.arange(first, last, rows) + (rows - 1) // 2, last - 1)
             queries = xp.asarray(middles.tolist(), device=device)
-            keys = xp.arange(k_len, device=device)
             some, blocks = table(query_positions=queries, key_positions=keys), (1, columns)
         cells.append(axes.block_means(pick(some), blocks))
     return (stop - start, k_len), np.concat(cells)
