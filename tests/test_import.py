@@ -73,7 +73,9 @@ def test_data_flows_down_the_table_of_rooms():
     ]
     assert sorted(order) == sorted(MODULES)
     for at, name in enumerate(order):
-        assert set(imported_by(MODULES[name])) <= set(order[:at]), name
+        # Commands call the public functions.
+        api = {PACKAGE} if name.startswith(f"{PACKAGE}.cli.") else set()
+        assert set(imported_by(MODULES[name])) <= {*order[:at], *api}, name
 
 
 def test_rooms_have_nothing_in_their_own_init():

@@ -12,7 +12,8 @@ from positional_embeddings import plotting
 
 
 def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("matplotlib", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, name, None)
     message = r'^Pictures need Matplotlib: pip install "positional-embeddings\[plot\]"\.$'
     for draw, array in (
         (plotting.plot_encoding, np.zeros((2, 3))),

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import drop_none, is_real_number, namespace_of, np
+from positional_embeddings.arrays.namespace import drop_none, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.encodings.calendar import elapsed
 from positional_embeddings.encodings.dates import Times
@@ -29,22 +30,14 @@ __all__ = ["attention", "encode"]
 
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
-# The options of each encoding, and which of them have no default. The number of features is not
-# called `dim` here.
+# The options that each encoding needs, and those that have defaults. The number of features is
+# not called `dim` here.
 _OPTIONS = {
-    "cyclic": ("periods", "harmonics"),
-    "fourier": ("wavelengths", "arrangement"),
-    "sinusoidal": ("embedding_size", "base", "arrangement", "unit", "origin"),
-    "spherical": ("degree", "unit"),
-    "random_fourier": ("embedding_size", "length_scale", "rng", "kernel"),
-}
-_NEEDED = ("periods", "wavelengths", "embedding_size", "degree", "length_scale", "rng")
-
-# What becomes of coordinates that hold spans of time, times with a zone, or objects.
-_REMEDIES = {
-    "m": " Pass da.assign_coords({0}=da[{0!r}] / numpy.timedelta64(1, 'D')) for days.",
-    "M": " Pass da.assign_coords({0}=da.indexes[{0!r}].tz_localize(None)).",
-    "O": " Pass da.convert_calendar('standard', use_cftime=False) for dates of cftime.",
+    "cyclic": (["periods"], ["harmonics"]),
+    "fourier": (["wavelengths"], ["arrangement"]),
+    "sinusoidal": (["embedding_size"], ["base", "arrangement", "unit", "origin"]),
+    "spherical": (["degree"], ["unit"]),
+    "random_fourier": (["embedding_size", "length_scale", "rng"], ["kernel"]),
 }
 
 
@@ -140,10 +133,8 @@ def encode(
     """
     checks.choice("encoding", encoding, tuple(ENCODINGS))
     coordinates = _coordinates(da, dim, encoding)
-    if feature_dim in (names := {*da.dims, *da.coords}):
-        listed = ", ".join(sorted(map(repr, names)))
-        came = f"{feature_dim!r}; there are {listed} already"
-        raise wrong_value("feature_dim", "be a new name", came)
+    if feature_dim in {*da.dims, *da.coords}:
+        raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
     features, labels, dtype = _plan(encoding, coordinates, options)
     encoded = xr.apply_ufunc(
         features,
@@ -266,19 +257,22 @@ def attention(
     >>> attention(times[:, ::7], times, da, **options).sizes
     Frozen({'time': 9})
     """
-    q_dim, k_dim = _query_and_key_dim(dim, feature_dim)
+    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
+    if len(pair) != 2:
+        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
+    if feature_dim in pair:
+        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
+    q_dim, k_dim = pair
     options: dict[str, Any] = {"scale": scale, "softcap": softcap, "offset": offset}
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
         options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
-        masks = mask if isinstance(mask, xr.Dataset) else dict.fromkeys(value, mask)
-        variables = {
-            name: attention(query, key, array, mask=masks[name], **options)
-            if k_dim in array.dims
-            else array
-            for name, array in value.items()
-        }
-        return xr.Dataset(variables, attrs=value.attrs)
+        results = dict(value.items())
+        for name, array in value.items():
+            if k_dim in array.dims:
+                options["mask"] = mask[name] if isinstance(mask, xr.Dataset) else mask
+                results[name] = attention(query, key, array, **options)
+        return xr.Dataset(results, attrs=value.attrs)
     if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
         value = value.astype(np.float64)
     terms = drop_none(mask=mask, bias=bias)
@@ -289,11 +283,11 @@ def attention(
             raise wrong_value("mask", "be for one sequence", f"one for {count}", hint)
     elif offset is not None:
         raise wrong_value("offset", "be left out unless `mask` is a `Mask`", offset)
-    if not is_real_number(fill_value):
-        raise wrong_type("fill_value", "be a number", shown(fill_value))
-    arrays = {"query": query, "key": key, "value": value} | terms
-    _check_kinds(arrays)
-    _check_dims(arrays, q_dim, k_dim, feature_dim)
+    _check_array("query", query, (q_dim, feature_dim), k_dim)
+    _check_array("key", key, (k_dim, feature_dim), q_dim)
+    _check_array("value", value, (k_dim,), q_dim)
+    for name, term in terms.items():
+        _check_array(name, term, (k_dim,), feature_dim)
 
     # From here on, coordinates of the queries take the place of coordinates of the keys.
     own = {feature_dim}
@@ -308,12 +302,15 @@ def attention(
     has_features = feature_dim in value.dims
     values = values.rename({feature_dim: outputs}) if has_features else values.expand_dims(outputs)
     others = [term if rows in term.dims else term.expand_dims(one_row) for term in others]
-    given = [queries, keys, values, *others]
     core = [[rows, feature_dim], [k_dim, feature_dim], [k_dim, outputs]]
     core += [[rows if rows in term.dims else one_row, k_dim] for term in others]
+    arrays = [
+        array if array.chunks is None else array.chunk(dict.fromkeys(dims, -1))
+        for array, dims in zip([queries, keys, values, *others], core, strict=True)
+    ]
     attended = xr.apply_ufunc(
         partial(_attend, terms=tuple(terms), fill_value=float(fill_value), options=options),
-        *(_in_one_chunk(array, dims) for array, dims in zip(given, core, strict=True)),
+        *arrays,
         input_core_dims=core,
         output_core_dims=[[rows, outputs]],
         join="exact",
@@ -323,11 +320,9 @@ def attention(
     )
     order = [rows if d == k_dim else d for d in values.dims]
     attended = attended.transpose(*(d for d in attended.dims if d not in order), *order)
-    attended = attended.rename({rows: q_dim})
-    if has_features:
-        attended = attended.rename({outputs: feature_dim})
-    else:
+    if not has_features:
         attended = attended.isel({outputs: 0}, drop=True)
+    attended = attended.rename({rows: q_dim} | ({outputs: feature_dim} if has_features else {}))
     attended.name, attended.attrs = value.name, dict(value.attrs)
     return attended
 
@@ -337,17 +332,14 @@ def _plan(
 ) -> tuple[Callable[..., Any], list[str], Any]:
     """Return the function of an encoding, its labels and its dtype, after checking its options."""
     dtype = options.pop("dtype", None)
-    try:
-        dtype = None if dtype is None else np.dtype(dtype)
-    except TypeError:
-        raise wrong_type("dtype", "be a real floating-point dtype", shown(dtype)) from None
-    known = _OPTIONS[encoding]
+    dtype = None if dtype is None else np.dtype(dtype)
+    needed, others = _OPTIONS[encoding]
     for name in options:
-        if name not in known:
-            what = f"be among {', '.join(known)} and dtype for {encoding!r}"
+        if name not in needed + others:
+            what = f"be among {', '.join(needed + others)} and dtype for {encoding!r}"
             raise wrong_type("options", what, shown(name))
-    for name in known:
-        if name in _NEEDED and name not in options:
+    for name in needed:
+        if name not in options:
             raise wrong_type(name, f"be given for {encoding!r}", "no such option")
     if "embedding_size" in options:
         is_even = encoding == "random_fourier"
@@ -363,10 +355,10 @@ def _plan(
             options["unit"] = _angular_unit(coordinates)
     # Errors that dask would raise only when it computes are raised here, by no coordinates at all.
     empty = [np.empty(0, dtype=c.dtype) for c in coordinates]
-    given = [
-        Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", _attributes(c))
-        for c, values in zip(coordinates, empty, strict=True)
-    ]
+    given = []
+    for c, values in zip(coordinates, empty, strict=True):
+        of_cf = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
+        given.append(Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", of_cf))
     encoder = ENCODINGS[encoding](given, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":
@@ -375,7 +367,7 @@ def _plan(
     def features(*arrays: Any) -> Any:
         """Return the features of coordinates that broadcast, on the last axis."""
         blocks = encoder.encode([prepare(array) for array in arrays], dtype)
-        xp = namespace_of(x=blocks[0])
+        xp = space_of(x=blocks[0]).xp
         return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
 
     return features, encoder.names(names), features(*empty).dtype
@@ -383,11 +375,6 @@ def _plan(
 
 def _as_times(x: Any) -> Any:
     return Times(x, x, None) if x.dtype.kind == "M" else x
-
-
-def _attributes(coordinate: Any) -> str:
-    """Return what the CF conventions say of a coordinate."""
-    return " ".join(str(coordinate.attrs.get(name, "")) for name in ("standard_name", "units"))
 
 
 def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
@@ -404,17 +391,19 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
     for name in dim if is_pair else [dim]:
         if name not in da.coords:
             listed = ", ".join(map(repr, da.coords)) or "none"
-            is_variable = name in getattr(da, "data_vars", ())
-            remedy = f" Pass da.set_coords({name!r})." if is_variable else ""
+            remedy = ""
             if name in da.dims:
                 positions = f"{name}=range({da.sizes[name]})"
                 remedy = f" Pass da.assign_coords({positions}) for positions from 0."
+            elif name in getattr(da, "data_vars", ()):
+                remedy = f" Pass da.set_coords({name!r})."
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
         dtype = da.coords[name].dtype
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
         if dtype.kind not in "iuf" and not (is_datetime and encoding != "spherical"):
             what = "hold numbers" if encoding == "spherical" else "hold numbers or datetime64"
-            remedy = "" if is_datetime else _REMEDIES.get(dtype.kind, "").format(name)
+            days = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
+            remedy = days if dtype.kind in "mM" and not is_datetime else ""
             raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
         coordinates.append(da.coords[name])
     return coordinates
@@ -446,51 +435,23 @@ def _angular_unit(coordinates: list[Any]) -> str:
 # Attention over named dimensions.
 
 
-def _query_and_key_dim(dim: Any, feature_dim: Hashable) -> tuple[Hashable, Hashable]:
-    """Return the names of the dimensions of queries and of keys."""
-    pair = tuple(dim) if isinstance(dim, list | tuple) else (dim, dim)
-    if len(pair) != 2:
-        raise wrong_value("dim", "be one name, or those of queries and keys", shown(dim))
-    if feature_dim in pair:
-        raise wrong_value("feature_dim", f"not be in `dim`, {shown(dim)}", shown(feature_dim))
-    return pair
-
-
-def _check_kinds(arrays: dict[str, Any]) -> None:
-    """Check that arrays have named dimensions, and their dtypes."""
-    for name, array in arrays.items():
-        if not isinstance(array, xr.DataArray):
-            what = " of bool or a `Mask`" if name == "mask" else ""
-            raise wrong_type(name, f"be an xarray.DataArray{what}", shown(array))
-        checks.mask_or_bias(name, name, array.data, namespace_of(**{name: array.data}))
-
-
-def _check_dims(
-    arrays: dict[str, Any], q_dim: Hashable, k_dim: Hashable, feature_dim: Hashable
-) -> None:
-    """Check that each array has the dimensions that it must, and none that it may not."""
-    expected = {
-        "query": ((q_dim, feature_dim), k_dim),
-        "key": ((k_dim, feature_dim), q_dim),
-        "value": ((k_dim,), q_dim),
-    }
-    for name, array in arrays.items():
-        needed, other = expected.get(name, ((k_dim,), feature_dim))
-        for d in needed:
-            if d not in array.dims:
-                raise wrong_value(name, f"have the dimension {d!r}", f"dimensions {array.dims}")
-        if other in array.dims and other not in needed:
-            raise wrong_value(name, f"not have the dimension {other!r}", f"dimensions {array.dims}")
+def _check_array(name: str, array: Any, needed: Sequence[Hashable], other: Hashable) -> None:
+    """Check that an array has the dimensions that it must, and not another one, and its dtype."""
+    if not isinstance(array, xr.DataArray):
+        what = " of bool or a `Mask`" if name == "mask" else ""
+        raise wrong_type(name, f"be an xarray.DataArray{what}", shown(array))
+    checks.mask_or_bias(name, name, array.data, space_of(**{name: array.data}).xp)
+    came = f"dimensions {array.dims}"
+    for dim in needed:
+        if dim not in array.dims:
+            raise wrong_value(name, f"have the dimension {dim!r}", came)
+    if other in array.dims and other not in needed:
+        raise wrong_value(name, f"not have the dimension {other!r}", came)
 
 
 def _without_coordinates(array: Any, dim: Hashable) -> Any:
     """Return an array without the coordinates that have a dimension."""
     return array.drop_vars([name for name, c in array.coords.items() if dim in c.dims])
-
-
-def _in_one_chunk(array: Any, dims: list[Hashable]) -> Any:
-    """Merge the chunks along some dimensions of an array that has chunks."""
-    return array if array.chunks is None else array.chunk(dict.fromkeys(dims, -1))
 
 
 def _attend(
@@ -506,7 +467,7 @@ def _attend(
 
     Further axes are aligned at the last one, and broadcast. `terms` are mask and bias, if `given`.
     """
-    xp = namespace_of(query=query, key=key, value=value)
+    xp = space_of(query=query, key=key, value=value).xp
     dtype, wide = value.dtype, xp.result_type(query, key, value)
     rank = max(array.ndim for array in (query, key, value, *given))
     query, key, value, *others = (

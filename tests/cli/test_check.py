@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+import positional_embeddings as pe
 from positional_embeddings.cli import check
 from positional_embeddings.cli.libraries import Library, Place
 
@@ -64,7 +65,7 @@ def test_every_law_has_a_fault():
 
 @pytest.mark.parametrize(("law", "name", "fault"), FAULTS)
 def test_faults_are_found(monkeypatch, call, law, name, fault):
-    monkeypatch.setattr(check, name, fault(getattr(check, name)))
+    monkeypatch.setattr(pe, name, fault(getattr(pe, name)))
     status, out, err = call("check --library numpy --json")
     assert (status, err) == (1, "")
     data = json.loads(out)
@@ -97,14 +98,14 @@ def test_errors_and_numbers_that_are_none(monkeypatch, call):
 
 def test_a_result_of_another_shape():
     with pytest.raises(check.CommandError, match=r"^the result has shape \(2,\), not \(3,\)$"):
-        check._difference(np.zeros(2), np.zeros(3), np)
+        check._difference(np.zeros(2), np.zeros(3))
 
 
 @pytest.fixture
 def here(monkeypatch):
     """Have a part of these libraries, and one result."""
     found = {
-        "cupy": Library("cupy", None, (), "not installed: pip install cupy"),
+        "cupy": Library("cupy", None, (Place("", reason="not installed: pip install cupy"),)),
         "torch": Library(
             "torch", "2.13", (Place("cpu", None, np), Place("cuda:0", reason="no driver"))
         ),

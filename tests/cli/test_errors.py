@@ -27,7 +27,6 @@ ERRORS = {
     "mask 'PaddingMask([5])' 3": "`lengths` must be between 0 and the number of keys = 3, got 5 at index 0.",
     "mask 'PaddingMask([2]) | PaddingMask([1, 2, 3]) | PaddingMask([1, 2])' 3": "Masks must have one batch to be combined, got 2 and 3 sequences.",
     "mask '[3] | CausalMask()' 3": "unsupported operand type(s) for |: 'list' and 'CausalMask'",
-    "mask causal 4096 --json": "--json is for masks of at most 2**22 elements, got 16,777,216",
     "plot encoding 8 9 --base -1 -o x.png": "--base must be a positive finite number, got -1.0.",
 }
 

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.cli import info
+from positional_embeddings.cli import info, libraries
 from positional_embeddings.cli.libraries import Library, Place
 
 PIP = 'pip install "positional-embeddings[{}]"'
 HERE = (
     Library("numpy", "2.4", (Place("cpu", None, np),)),
-    Library("cupy", None, (), f"not installed: {PIP.format('cupy')}"),
+    Library("cupy", None, (Place("", reason=f"not installed: {PIP.format('cupy')}"),)),
     Library("torch", "2.13", (Place("cpu", None, np), Place("cuda:0 H200", reason="no driver"))),
-    Library("jax", "0.9", (), "OSError: no library"),
+    Library("jax", "0.9", (Place("", reason="OSError: no library"),)),
 )
 
 
@@ -25,9 +25,9 @@ HERE = (
 def here(monkeypatch):
     """Have these libraries, and no package of any extra."""
     found = {library.name: library for library in HERE}
-    monkeypatch.setattr(info, "LIBRARIES", found)
-    monkeypatch.setattr(info, "find_library", found.__getitem__)
-    monkeypatch.setattr(info, "installed_version", lambda _: None)
+    monkeypatch.setattr(libraries, "LIBRARIES", found)
+    monkeypatch.setattr(libraries, "find_library", found.__getitem__)
+    monkeypatch.setattr(libraries, "installed_version", lambda _: None)
     for name in ("numba", "threadpoolctl"):
         monkeypatch.setitem(sys.modules, name, None)
 
@@ -77,7 +77,7 @@ def test_json(printed):
         "reason": "",
     }
     assert data["extras"]["fast"] == {"numba": None, "threadpoolctl": None}
-    assert data["kernels"]["cupy"] == {"dtypes": [], "reason": HERE[1].reason}
+    assert data["kernels"]["cupy"] == {"dtypes": [], "reason": HERE[1].places[0].reason}
     assert data["versions"]["numpy"] == np.__version__
 
 
@@ -101,7 +101,7 @@ def numba(monkeypatch):
     module = ModuleType("numba")
     module.config = SimpleNamespace(NUMBA_NUM_THREADS=7)
     monkeypatch.setitem(sys.modules, "numba", module)
-    monkeypatch.setattr(info, "installed_version", lambda _: "1.0")
+    monkeypatch.setattr(libraries, "installed_version", lambda _: "1.0")
 
     def of(*dtypes):
         monkeypatch.setattr(

@@ -10,7 +10,6 @@ import sys
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.cli import mask
 from positional_embeddings.cli.main import main
 
 
@@ -114,7 +113,7 @@ def test_an_interrupted_command(monkeypatch, call):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(mask, "describe_mask", interrupt)
+    monkeypatch.setattr(pe, "describe_mask", interrupt)
     assert call("mask full 3") == (130, "", "")
 
 
@@ -122,7 +121,7 @@ def test_memory_that_is_not_there(monkeypatch, call):
     def fail(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr(mask, "describe_mask", fail)
+    monkeypatch.setattr(pe, "describe_mask", fail)
     message = "positional-embeddings: error: it does not fit into memory\n"
     assert call("mask full 3") == (2, "", message)
 

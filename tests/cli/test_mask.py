@@ -102,6 +102,9 @@ def test_long_masks(printed):
     assert "visible:   12,502,500 of 25,000,000 pairs, 50.0%" in text
     text = printed("mask 'DilatedMask(2)' 1000000")
     assert "visible:   not counted, of 1,000,000,000,000 pairs\n" in text
+    data = json.loads(printed("mask 'DilatedMask(2)' 1000000 --json"))
+    assert data["pairs"] == 10**12
+    assert "visible" not in data
 
 
 def test_every_mask_of_the_library():

@@ -70,21 +70,23 @@ def test_encodings(drawn, save, kind):
 
 
 def test_masks(drawn):
-    (mask, *lengths), options = drawn("plot_mask", "mask 'CausalMask() | PaddingMask([9, 8])' 4 9")
+    (mask,), options = drawn("plot_mask", "mask 'CausalMask() | PaddingMask([9, 8])' 4 9")
     assert repr(mask) == "CausalMask() | PaddingMask([9, 8])"
-    assert (lengths, options) == ([4, 9], {"offset": None, "batch": 0})
-    (_, *lengths), options = drawn("plot_mask", "mask causal 4 --offset 5 --batch 1")
-    assert (lengths, options) == ([4, None], {"offset": 5, "batch": 1})
+    assert options == {"q_len": 4, "k_len": 9, "offset": None, "batch": 0}
+    _, options = drawn("plot_mask", "mask causal 4 --offset 5 --batch 1")
+    assert options == {"q_len": 4, "k_len": None, "offset": 5, "batch": 1}
 
 
 def test_biases(drawn, save):
-    (bias, *lengths), options = drawn("plot_bias", "bias alibi 8 64 --head 1")
-    assert (bias, lengths, options) == (ALiBiBias(8), [64, None], {"offset": None, "head": 1})
-    (bias, *lengths), options = drawn("plot_bias", "bias sandwich 2 3 9 --offset 1")
-    assert (bias, lengths, options) == (SandwichBias(2), [3, 9], {"offset": 1, "head": 0})
-    (bias, *lengths), options = drawn("plot_bias", f"bias {save('bias.npy', np.eye(3))} --head 2")
+    (bias,), options = drawn("plot_bias", "bias alibi 8 64 --head 1")
+    assert bias == ALiBiBias(8)
+    assert options == {"q_len": 64, "k_len": None, "offset": None, "head": 1}
+    (bias,), options = drawn("plot_bias", "bias sandwich 2 3 9 --offset 1")
+    assert bias == SandwichBias(2)
+    assert options == {"q_len": 3, "k_len": 9, "offset": 1, "head": 0}
+    (bias,), options = drawn("plot_bias", f"bias {save('bias.npy', np.eye(3))} --head 2")
     np.testing.assert_array_equal(bias, np.eye(3))
-    assert (lengths, options) == ([None, None], {"offset": None, "head": 2})
+    assert options == {"q_len": None, "k_len": None, "offset": None, "head": 2}
 
 
 def test_attention(drawn, save):
@@ -194,7 +196,7 @@ WRONG = {
     "encoding {0}/no.npy -o {0}/a.svg": "{0}/no.npy: No such file or directory",
     "encoding {0}/text.npy -o {0}/a.svg": "{0}/text.npy must be a file .npy of NumPy",
     "encoding {0}/empty.npy -o {0}/a.svg": "{0}/empty.npy must be a file .npy of NumPy",
-    "encoding {0}/two.npy -o {0}/a.svg": "{0}/two.npy must hold one array, got a, b",
+    "encoding {0}/two.npy -o {0}/a.svg": "`encoding` must be an array (NumPy, ",
     "encoding {0}/one.npy 9 -o {0}/a.svg": "POSITIONS must be left out with FILE.npy",
     "encoding {0}/one.npy --base 9 -o {0}/a.svg": "--base must be left out with FILE.npy",
     "encoding {0}/one.npy -o {0}/a.svg": "`encoding` must have shape (features, positions), got",

@@ -1,7 +1,7 @@
 """Test that the array libraries which are installed compute here what they should.
 
-A few results in float32, on each of their devices, are compared with plain loops over Python's own
-numbers. A library that is not installed, or cannot work here, is listed with the reason; it is no
+A few results in float32, on each of their devices, are compared with plain formulas in float64 of
+NumPy. A library that is not installed, or cannot work here, is listed with the reason; it is no
 failure. The exit status is 1 if a result is wrong or a calculation stops with an error.
 
 For example:
@@ -10,29 +10,25 @@ For example:
 """
 
 import argparse
-import cmath
-import math
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-from positional_embeddings.arrays.library import library_of_namespace
-from positional_embeddings.arrays.namespace import Device, Namespace, np, to_host
-from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.biases.alibi import alibi_bias
+import positional_embeddings as pe
+from positional_embeddings.arrays.namespace import Device, HostArray, Namespace, np
+from positional_embeddings.arrays.space import on_given_device, space_of
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
-from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
-from positional_embeddings.masks.by_position import CausalMask, SlidingWindowMask
-from positional_embeddings.rotary.rope import RoPE
+
+Law: TypeAlias = Callable[[Namespace, Device], float]
 
 # Results are of the size of 1, and computed in float32.
 _TOLERANCE = 5e-6
 _SEQ, _FEATURES, _BASE = 5, 8, 10_000
-
-# The features of each position.
-Vectors = list[list[float]]
+_FREQUENCIES = _BASE ** (-np.arange(0, _FEATURES, 2) / _FEATURES)
+# Each query sees its own key and the one before it.
+_SEEN = np.eye(_SEQ, dtype=bool) | np.eye(_SEQ, k=-1, dtype=bool)
 
 
 def add_to(commands: Any) -> None:
@@ -50,17 +46,14 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Test the libraries that are there."""
-    rows: list[dict[str, Any]] = []
-    for name in arguments.library or LIBRARIES:
-        library = find_library(name)
-        for place in library.places or [Place("", reason=library.reason)]:
-            where = ", ".join(filter(None, (library.title, place.name)))
-            if place.xp is None:
-                status = "failed" if arguments.library else "left out"
-                row = {"status": status, "detail": place.reason, "errors": {}}
-            else:
-                row = _test(place)
-            rows.append({"where": where} | row)
+    rows = [
+        {"where": ", ".join(filter(None, (library.title, place.name)))} | _test(place)
+        for library in map(find_library, arguments.library or LIBRARIES)
+        for place in library.places
+    ]
+    for row in rows:
+        if arguments.library and row["status"] == "left out":
+            row["status"] = "failed"
     statuses = [row["status"] for row in rows]
     passed, failed = statuses.count("passed"), statuses.count("failed")
     text = table([(row["status"], row["where"], row["detail"]) for row in rows])
@@ -70,17 +63,11 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 def _test(place: Place) -> dict[str, Any]:
     """Test a device, and return the error of each result, or why there is none."""
+    if place.xp is None:
+        return {"status": "left out", "detail": place.reason, "errors": {}}
     start = time.perf_counter()
-    errors: dict[str, Any] = {}
-    for name, law in _LAWS.items():
-        try:
-            with (
-                warnings.catch_warnings(action="ignore"),
-                library_of_namespace(place.xp).current_device(place.device, place.xp),
-            ):
-                errors[name] = law(place.xp, place.device)
-        except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything
-            errors[name] = reason_of(error)
+    errors = {name: _error(law, place) for name, law in _LAWS.items()}
+    took = time.perf_counter() - start
     wrong = [
         f"{name}: {error if isinstance(error, str) else f'an error of {error:.1e}'}"
         for name, error in errors.items()
@@ -88,96 +75,87 @@ def _test(place: Place) -> dict[str, Any]:
     ]
     if wrong:
         return {"status": "failed", "detail": "; ".join(wrong), "errors": errors}
-    took, worst = time.perf_counter() - start, max(errors.values())
-    detail = f"{len(errors)} results, largest error {worst:.1e}, {took:.1f} s"
+    detail = f"{len(errors)} results, largest error {max(errors.values()):.1e}, {took:.1f} s"
     return {"status": "passed", "detail": detail, "errors": errors}
 
 
-def _array(values: Any, xp: Namespace, on: Device) -> Any:
-    """Return vectors as an array (features, positions)."""
-    return xp.asarray(np.asarray(values, dtype=np.float32).T, dtype=xp.float32, device=on)
+def _error(law: Law, place: Place) -> Any:
+    """Return the error of a result, or why there is none."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return _computed(law, xp=place.xp, device=place.device)
+    except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything
+        return reason_of(error)
 
 
-def _difference(found: Any, expected: Any, xp: Namespace) -> float:
+@on_given_device
+def _computed(law: Law, *, xp: Namespace, device: Device) -> Any:
+    return law(xp, device)
+
+
+def _array(values: HostArray, xp: Namespace, on: Device) -> Any:
+    return xp.asarray(values.astype(np.float32), device=on)
+
+
+def _difference(found: Any, expected: HostArray) -> float:
     """Return the largest difference to an array of NumPy; that to NaN is NaN."""
-    numbers = np.asarray(to_host(found, xp), dtype=np.float64)
+    numbers = np.asarray(space_of(found=found).to_numpy(found), dtype=np.float64)
     if numbers.shape != expected.shape:
         raise CommandError(f"the result has shape {numbers.shape}, not {expected.shape}")
     return float(np.max(np.abs(numbers - expected)))
 
 
-def _sample(seed: int) -> Vectors:
-    """Return numbers of -1 to 1, the same ones on all machines."""
-    return [[math.sin(seed + 3 * i + 7 * j) for i in range(_FEATURES)] for j in range(_SEQ)]
+def _sample(seed: int) -> Any:
+    """Return numbers of -1 to 1, (features, positions), the same ones on all machines."""
+    feature, position = np.ogrid[:_FEATURES, :_SEQ]
+    return np.sin(seed + 3 * feature + 7 * position)
 
 
 def _check_rotation(xp: Namespace, on: Device) -> float:
     """Compare a rotation, and the rotation back, where float32 angles are off by a hundredth."""
-    vectors, half, first = _sample(0), _FEATURES // 2, 2**20 - 3
-    expected = []
-    for position, vector in enumerate(vectors, first):
-        turned = [
-            complex(vector[i], vector[i + half])
-            * cmath.rect(1, position * _BASE ** (-2 * i / _FEATURES))
-            for i in range(half)
-        ]
-        expected.append([z.real for z in turned] + [z.imag for z in turned])
-    rope = RoPE(_FEATURES, first + _SEQ, _BASE)
-    found = rope(_array(vectors, xp, on), offset=first)
+    x, first = _sample(0), 2**20 - 3
+    half = _FEATURES // 2
+    angles = np.outer(_FREQUENCIES, first + np.arange(_SEQ))
+    pairs = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)
+    rope = pe.RoPE(_FEATURES, first + _SEQ, _BASE)
+    found = rope(_array(x, xp, on), offset=first)
     back = rope(found, offset=first, inverse=True)
-    return max(
-        _difference(found, np.asarray(expected).T, xp),
-        _difference(back, np.asarray(vectors).T, xp),
-    )
+    expected = np.stack([np.concat([pairs.real, pairs.imag]), x])
+    return _difference(xp.stack([found, back]), expected)
 
 
 def _check_attention(xp: Namespace, on: Device) -> float:
     """Compare causal attention in a window of 2 keys."""
-    queries, keys, values = (_sample(seed) for seed in (3, 4, 5))
-    expected = []
-    for i, query in enumerate(queries):
-        seen = range(max(0, i - 1), i + 1)
-        scores = [math.fsum(a * b for a, b in zip(query, keys[j], strict=True)) for j in seen]
-        weights = [math.exp(score / math.sqrt(_FEATURES)) for score in scores]
-        sums = [
-            math.fsum(w * values[j][d] for w, j in zip(weights, seen, strict=True))
-            for d in range(_FEATURES)
-        ]
-        expected.append([number / math.fsum(weights) for number in sums])
-    q, k, v = (_array(vectors, xp, on) for vectors in (queries, keys, values))
-    found = scaled_dot_product_attention(q, k, v, mask=CausalMask() | SlidingWindowMask(1, 0))
-    return _difference(found, np.asarray(expected).T, xp)
+    q, k, v = (_sample(seed) for seed in (3, 4, 5))
+    weights = np.exp(q.T @ k / np.sqrt(_FEATURES)) * _SEEN
+    expected = v @ (weights / np.sum(weights, axis=1, keepdims=True)).T
+    mask = pe.CausalMask() | pe.SlidingWindowMask(1, 0)
+    arrays = (_array(x, xp, on) for x in (q, k, v))
+    return _difference(pe.scaled_dot_product_attention(*arrays, mask=mask), expected)
 
 
 def _check_mask(xp: Namespace, on: Device) -> float:
-    found = (CausalMask() | SlidingWindowMask(1, 0)).dense(_SEQ, xp=xp, device=on)
-    hidden = [[[not i - 2 < j <= i] for j in range(_SEQ)] for i in range(_SEQ)]
-    return _difference(xp.astype(found, xp.float32), np.asarray(hidden), xp)
+    mask = pe.CausalMask() | pe.SlidingWindowMask(1, 0)
+    found = xp.astype(mask.dense(_SEQ, xp=xp, device=on), xp.float32)
+    return _difference(found, ~_SEEN[:, :, None])
 
 
 def _check_alibi(xp: Namespace, on: Device) -> float:
-    found = alibi_bias(2, _SEQ, xp=xp, dtype=xp.float32, device=on)
-    expected = [
-        [[(j - i) * 2.0 ** (-4 * (h + 1)) for h in range(2)] for j in range(_SEQ)]
-        for i in range(_SEQ)
-    ]
-    return _difference(found, np.asarray(expected), xp)
+    query, key = np.ogrid[:_SEQ, :_SEQ]
+    expected = (key - query)[:, :, None] * np.asarray([2.0**-4, 2.0**-8])
+    found = pe.alibi_bias(2, _SEQ, xp=xp, dtype=xp.float32, device=on)
+    return _difference(found, expected)
 
 
 def _check_sinusoidal(xp: Namespace, on: Device) -> float:
-    positions = [0, 1, 1000, 2**20 - 3]
-    found = sinusoidal_encoding(_array(positions, xp, on), _FEATURES)
-    expected = [
-        [
-            (math.cos if i % 2 else math.sin)(position * _BASE ** (-(i - i % 2) / _FEATURES))
-            for position in positions
-        ]
-        for i in range(_FEATURES)
-    ]
-    return _difference(found, np.asarray(expected), xp)
+    positions = np.asarray([0, 1, 1000, 2**20 - 3])
+    angles = np.outer(_FREQUENCIES, positions)
+    expected = np.stack([np.sin(angles), np.cos(angles)], axis=1).reshape(_FEATURES, -1)
+    found = pe.sinusoidal_encoding(_array(positions, xp, on), _FEATURES)
+    return _difference(found, expected)
 
 
-_LAWS: dict[str, Callable[[Namespace, Device], float]] = {
+_LAWS: dict[str, Law] = {
     "rotation": _check_rotation,
     "attention": _check_attention,
     "mask": _check_mask,

@@ -11,19 +11,17 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import array_api_compat
+
+import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import np
-from positional_embeddings.cli.libraries import (
-    LIBRARIES,
-    Library,
-    find_library,
-    installed_version,
-    reason_of,
-)
+from positional_embeddings.cli import libraries
+from positional_embeddings.cli.libraries import Library, reason_of
 from positional_embeddings.cli.terminal import Answer, add_command, table
 from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
 
@@ -44,60 +42,50 @@ def add_to(commands: Any) -> None:
 
 def run(_: argparse.Namespace) -> Answer:
     """Tell what is installed, and what of it works."""
-    package: Any = import_module("positional_embeddings")
     versions = {
-        "positional-embeddings": f"{package.__version__} ({Path(package.__file__).parent})",
+        "positional-embeddings": f"{pe.__version__} ({Path(pe.__file__).parent})",
         "python": f"{platform.python_version()} ({sys.executable})",
         "numpy": np.__version__,
-        "array-api-compat": import_module("array_api_compat").__version__,
+        "array-api-compat": array_api_compat.__version__,
         "platform": f"{platform.platform()}, {os.cpu_count()} cores",
     }
-    libraries = {name: find_library(name) for name in LIBRARIES}
-    kernels = {"numba": _numba_kernel(), "cupy": _cupy_kernel(libraries["cupy"])}
+    found = {name: libraries.find_library(name) for name in libraries.LIBRARIES}
+    kernels = {"numba": _numba_kernel(), "cupy": _cupy_kernel(found["cupy"])}
     threads = {"numba": _or_reason(_numba_threads), "BLAS": _or_reason(_blas_threads)}
     extras = {
-        name: {package: installed_version(package) for package in packages}
+        name: {package: libraries.installed_version(package) for package in packages}
         for name, (_, packages) in _EXTRAS.items()
     }
-    parts = {
+    parts: dict[str, Iterable[tuple[str, str]]] = {
         "versions": versions.items(),
-        "array libraries": [row for library in libraries.values() for row in _rows_of(library)],
+        "array libraries": [row for library in found.values() for row in _rows_of(library)],
         "kernels that rotate": [
-            ("numba", f"for arrays of NumPy: {_kernel_text(**kernels['numba'])}"),
-            ("cupy", f"for arrays of CuPy: {_kernel_text(**kernels['cupy'])}"),
+            (name, f"for arrays of {arrays}: {_kernel_text(**kernels[name])}")
+            for name, arrays in (("numba", "NumPy"), ("cupy", "CuPy"))
         ],
         "threads": threads.items(),
         "extras": [(name, _extra_text(name, packages)) for name, packages in extras.items()],
     }
-    text = "\n\n".join(
-        f"{title}\n{table([('', *row) for row in rows])}" for title, rows in parts.items()
-    )
-    data = {
-        "versions": versions,
-        "libraries": {
-            name: {
-                "version": library.version,
-                "devices": {place.name: place.reason or "works" for place in library.places},
-                "reason": library.reason,
-            }
-            for name, library in libraries.items()
-        },
-        "kernels": kernels,
-        "threads": threads,
-        "extras": extras,
+    titled = (f"{title}\n{table([('', *row) for row in rows])}" for title, rows in parts.items())
+    of_libraries = {
+        name: {
+            "version": library.version,
+            "devices": {p.name: p.reason or "works" for p in library.places if p.name},
+            "reason": "".join(p.reason for p in library.places if not p.name),
+        }
+        for name, library in found.items()
     }
-    return Answer(text, data)
+    data = {"versions": versions, "libraries": of_libraries, "kernels": kernels}
+    return Answer("\n\n".join(titled), data | {"threads": threads, "extras": extras})
 
 
 def _rows_of(library: Library) -> Iterator[tuple[str, str]]:
-    """Yield a row for each device of a library, or one with the reason why there is none."""
-    if not library.places:
-        works = "does not work: " if library.version else ""
-        yield library.title, f"{works}{library.reason}"
-    titles = [library.title, *[""] * len(library.places)]
-    for title, place in zip(titles, library.places, strict=False):
-        works = f"does not work: {place.reason}" if place.reason else "works"
-        yield title, f"{place.name}: {works}"
+    """Yield a row for each device of a library, the name of the library in the first one."""
+    for place in library.places:
+        title = library.title if place is library.places[0] else ""
+        where = f"{place.name}: " if place.name else ""
+        works = "does not work: " if place.reason and library.version else ""
+        yield title, f"{where}{works}{place.reason or 'works'}"
 
 
 def _numba_kernel() -> dict[str, Any]:
@@ -115,12 +103,9 @@ def _numba_kernel() -> dict[str, Any]:
 
 
 def _cupy_kernel(cupy: Library) -> dict[str, Any]:
-    reasons = [cupy.reason, *(place.reason for place in cupy.places)]
-    works = any(place.xp is not None for place in cupy.places)
-    return {
-        "dtypes": cupy_kernel.DTYPES if works else [],
-        "reason": "" if works else " ".join(filter(None, reasons)),
-    }
+    if any(place.xp is not None for place in cupy.places):
+        return {"dtypes": cupy_kernel.DTYPES, "reason": ""}
+    return {"dtypes": [], "reason": " ".join(place.reason for place in cupy.places)}
 
 
 def _kernel_text(dtypes: list[str], reason: str) -> str:
@@ -149,8 +134,7 @@ def _blas_threads() -> str:
 
 
 def _extra_text(name: str, versions: dict[str, str | None]) -> str:
-    what = _EXTRAS[name][0]
+    found = ", ".join(f"{package} {version}" for package, version in versions.items())
     if None in versions.values():
-        return f'{what}; not installed: pip install "positional-embeddings[{name}]"'
-    found = (f"{package} {version}" for package, version in versions.items())
-    return f"{what}; {', '.join(found)}"
+        found = f'not installed: pip install "positional-embeddings[{name}]"'
+    return f"{_EXTRAS[name][0]}; {found}"

@@ -7,42 +7,34 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from positional_embeddings.arrays.library import library_of_namespace
-from positional_embeddings.arrays.namespace import Namespace, namespace_or_numpy, to_host
+from positional_embeddings.arrays.namespace import Device, Namespace
+from positional_embeddings.arrays.space import new_space, on_given_device
 
 # Characters of an error of another library.
 _LONGEST_REASON = 200
 
-# The package of each library, the module that has its functions, and what pip installs.
-LIBRARIES = {
-    "numpy": ("numpy", "numpy"),
-    "cupy": ("cupy", '"positional-embeddings[cupy]"'),
-    "torch": ("torch", "torch"),
-    "jax": ("jax.numpy", "jax"),
-    "dask": ("dask.array", '"dask[array]"'),
-    "cubed": ("cubed", "cubed"),
-    "ndonnx": ("ndonnx", "ndonnx"),
-    "mlx": ("mlx.core", "mlx"),
-    "array_api_strict": ("array_api_strict", "array-api-strict"),
-}
+LIBRARIES = ("numpy", "cupy", "torch", "jax", "dask", "cubed", "ndonnx", "mlx", "array_api_strict")
+# The module that has the functions, and what pip installs, where it is not the name.
+_MODULES = {"jax": "jax.numpy", "dask": "dask.array", "mlx": "mlx.core"}
+_PACKAGES = {"cupy": '"positional-embeddings[cupy]"', "dask": '"dask[array]"'}
+_PACKAGES |= {"array_api_strict": "array-api-strict"}
 
 
 class Place(NamedTuple):
     """A device of a library, or the reason why it does not compute."""
 
-    name: str
+    name: str  # empty if the library has no device
     device: Any = None
     xp: Namespace | None = None
     reason: str = ""
 
 
 class Library(NamedTuple):
-    """An array library and its devices, or the reason why there are none."""
+    """An array library and its devices."""
 
     name: str
     version: str | None  # None if it is not installed
-    places: tuple[Place, ...] = ()
-    reason: str = ""
+    places: tuple[Place, ...]
 
     @property
     def title(self) -> str:
@@ -52,17 +44,17 @@ class Library(NamedTuple):
 
 def find_library(name: str) -> Library:
     """Import a library, and try its devices."""
-    module_name, install = LIBRARIES[name]
     if find_spec(name) is None:
-        return Library(name, None, reason=f"not installed: pip install {install}")
+        reason = f"not installed: pip install {_PACKAGES.get(name, name)}"
+        return Library(name, None, (Place("", reason=reason),))
     with warnings.catch_warnings(action="ignore"):
         try:
-            module = import_module(module_name)
+            module = import_module(_MODULES.get(name, name))
             places = tuple(_tried(*device, module) for device in _devices(name, module))
-            reason = "" if places else "it has no device"
+            reason = "it has no device"
         except Exception as error:  # noqa: BLE001 - a broken library raises anything
             places, reason = (), reason_of(error)
-    return Library(name, _version(name), places, reason)
+    return Library(name, _version(name), places or (Place("", reason=reason),))
 
 
 def _devices(name: str, module: Any) -> Iterator[tuple[str, Any]]:
@@ -95,15 +87,21 @@ def _version(name: str) -> str:
 def _tried(name: str, device: Any, module: Any) -> Place:
     """Compute something on a device."""
     try:
-        xp = namespace_or_numpy(module)
-        with library_of_namespace(xp).current_device(device, xp):
-            three = xp.sum(xp.arange(3, dtype=xp.float32, device=device))
-            found = float(to_host(three, xp))
+        xp, found = _sum(xp=module, device=device)
     except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything
         return Place(name, reason=reason_of(error))
     if found != 3:
         return Place(name, reason=f"0 + 1 + 2 is {found:g} there")
     return Place(name, device, xp)
+
+
+@on_given_device
+def _sum(*, xp: Namespace, device: Device) -> tuple[Namespace, float]:
+    """Return the namespace that keeps the standard, and 0 + 1 + 2."""
+    space = new_space(xp, device)
+    xp = space.xp
+    three = xp.sum(xp.arange(3, dtype=xp.float32, device=device))
+    return xp, float(space.to_numpy(three))
 
 
 def installed_version(name: str) -> str | None:

@@ -5,9 +5,9 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, TextIO
 
+import positional_embeddings as pe
 from positional_embeddings.cli import check, info, mask, plot, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
@@ -25,7 +25,8 @@ For example:
 Each command has its own help: {_NAME} mask --help
 """
 
-# What a wrong call raises, and what numbers, expressions or files that are too large do.
+# What a wrong call raises, other than errors about arguments, and what files, numbers and
+# expressions raise that are too large.
 _ERRORS = (CommandError, ImportError, ArithmeticError, MemoryError, OSError, RuntimeError)
 
 _WRONG = 2
@@ -65,32 +66,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    """Print the answer of a command, or its error, and return the exit status."""
     try:
-        answer, as_json = _answer(argv)
+        arguments, unknown = _parser().parse_known_args(argv)
+        if unknown:
+            arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        answer: Answer = arguments.run(arguments)
     except SystemExit as done:  # after --help and --version
         return int(done.code or 0)
-    except _ERRORS as error:
-        _write(sys.stderr, f"{_NAME}: error: {_message(error)}")
-        return _WRONG
-    _write(sys.stdout, _json(answer.data) if as_json else answer.text)
-    return answer.status
-
-
-def _answer(argv: Sequence[str] | None) -> tuple[Answer, bool]:
-    arguments, unknown = _parser().parse_known_args(argv)
-    if unknown:
-        arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    try:
-        answer: Answer = arguments.run(arguments)
     except (TypeError, ValueError) as error:
-        raise CommandError(arguments.parser.name_options(str(error))) from None
-    return answer, arguments.json
+        message = arguments.parser.name_options(str(error))
+    except _ERRORS as error:
+        message = str(error) or "it does not fit into memory"
+        if isinstance(error, OSError) and error.filename is not None:
+            message = f"{error.filename}: {error.strerror}"
+    else:
+        _write(sys.stdout, _json(answer.data) if arguments.json else answer.text)
+        return answer.status
+    _write(sys.stderr, f"{_NAME}: error: {' '.join(message.split())}")
+    return _WRONG
 
 
 def _parser() -> Parser:
-    version = import_module("positional_embeddings").__version__
     parser = Parser(prog=_NAME, description=_DESCRIPTION)
-    parser.add_argument("--version", action="version", version=f"{_NAME} {version}")
+    parser.add_argument("--version", action="version", version=f"{_NAME} {pe.__version__}")
     parser.set_defaults(
         run=lambda _: Answer(parser.format_help().rstrip(), {}), parser=parser, json=False
     )
@@ -105,15 +104,6 @@ def _json(data: dict[str, Any]) -> str:
     finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
     lines = (f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in finite.items())
     return "{\n" + ",\n".join(lines) + "\n}"
-
-
-def _message(error: BaseException) -> str:
-    """Return an error as one line."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return "it does not fit into memory"
-    return " ".join(str(error).split())
 
 
 def _write(stream: TextIO | None, text: str) -> None:

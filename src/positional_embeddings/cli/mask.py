@@ -27,32 +27,19 @@ import argparse
 import ast
 from typing import Any
 
+import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.cli.terminal import Answer, CommandError, add_command
-from positional_embeddings.masks import by_position, by_sequence, packing
-from positional_embeddings.masks.describe import describe_mask
-from positional_embeddings.masks.mask import Mask
+from positional_embeddings.cli.terminal import Answer, CommandError, add_command, add_offset
 
 _WORDS = {"full": "SlidingWindowMask(None, None)", "causal": "CausalMask()"}
-_CALLABLE = {
-    function.__name__: function
-    for function in (
-        by_position.CausalMask,
-        by_position.SlidingWindowMask,
-        by_sequence.PrefixMask,
-        by_position.ChunkedMask,
-        by_position.DilatedMask,
-        by_position.GlobalMask,
-        by_position.NeighbourhoodMask,
-        by_sequence.PaddingMask,
-        by_sequence.SegmentMask,
-        packing.segment_ids_from_lengths,
-    )
-}
+_NAMES = """
+    CausalMask SlidingWindowMask PrefixMask ChunkedMask DilatedMask GlobalMask NeighbourhoodMask
+    PaddingMask SegmentMask segment_ids_from_lengths
+"""
+_CALLABLE = {name: getattr(pe, name) for name in _NAMES.split()}
 
-# Elements of a mask that are counted, and listed in JSON.
+# Elements of a mask that are counted: each takes a byte.
 _MOST_COUNTED = 2**26
-_MOST_IN_JSON = 2**22
 _MOST_LISTED = 10
 
 
@@ -60,31 +47,18 @@ def add_to(commands: Any) -> None:
     """Add the command to the commands of a parser."""
     parser = add_command(commands, "mask", run, "draw an attention mask in characters", __doc__)
     add_arguments(parser)
-    parser.add_argument(
-        "--most",
-        type=int,
-        default=32,
-        metavar="N",
-        help="draw at most N queries and N keys, 4 or more (default 32)",
-    )
+    what = "draw at most N queries and N keys, 4 or more (default 32)"
+    parser.add_argument("--most", type=int, default=32, metavar="N", help=what)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that describe a mask."""
-    parser.add_argument("mask", metavar="MASK", help="full, causal, or an expression")
-    parser.add_argument("q_len", metavar="Q_LEN", type=int, help="number of queries")
-    parser.add_argument(
-        "k_len", metavar="K_LEN", type=int, nargs="?", help="number of keys (default: Q_LEN)"
-    )
-    parser.add_argument(
-        "--offset",
-        type=int,
-        metavar="N",
-        help="position of the first query (default: K_LEN - Q_LEN)",
-    )
-    parser.add_argument(
-        "--batch", type=int, default=0, metavar="I", help="which sequence, from 0 (default 0)"
-    )
+    add = parser.add_argument
+    add("mask", metavar="MASK", help="full, causal, or an expression")
+    add("q_len", metavar="Q_LEN", type=int, help="number of queries")
+    add("k_len", metavar="K_LEN", type=int, nargs="?", help="number of keys (default: Q_LEN)")
+    add_offset(parser)
+    add("--batch", type=int, default=0, metavar="I", help="which sequence, from 0 (default 0)")
 
 
 def run(arguments: argparse.Namespace) -> Answer:
@@ -93,38 +67,28 @@ def run(arguments: argparse.Namespace) -> Answer:
     q_len, k_len, offset = arguments.q_len, arguments.k_len, arguments.offset
     k_len = q_len if k_len is None else k_len
     offset = k_len - q_len if offset is None else offset
-    picture = describe_mask(
-        mask, q_len, k_len, offset=offset, batch=arguments.batch, most=arguments.most
-    )
+    options = {"offset": offset, "batch": arguments.batch}
+    picture = pe.describe_mask(mask, q_len, k_len, **options, most=arguments.most)
     pairs = q_len * k_len
-    size = pairs * (mask._batch() or 1)
-    if arguments.json and size > _MOST_IN_JSON:
-        raise CommandError(f"--json is for masks of at most 2**22 elements, got {size:,}")
-    text = f"{picture}\n\nin Python: {python}\nvisible:   "
-    if size > _MOST_COUNTED:
-        return Answer(f"{text}not counted, of {pairs:,} pairs", {})
-    seen = ~mask.dense(q_len, k_len, offset=offset)
-    seen = seen[:, :, arguments.batch if seen.shape[2] > 1 else 0]
-    visible = int(seen.sum())
-    blind = np.flatnonzero(~seen.any(axis=1)).tolist()
-    text += f"{visible:,} of {pairs:,} pairs, {visible / pairs:.1%}; {_blind_text(blind)}"
-    data = {
-        "python": python,
-        "q_len": q_len,
-        "k_len": k_len,
-        "offset": offset,
-        "batch": arguments.batch,
-        "pairs": pairs,
-        "visible": visible,
-        "share_visible": visible / pairs,
-        "fully_masked_queries": blind,
-        "visible_keys": [_ranges(row) for row in seen] if arguments.json else [],
-        "picture": picture.splitlines(),
-    }
-    return Answer(text, data)
+    summary = f"not counted, of {pairs:,} pairs"
+    data = {"python": python, "q_len": q_len, "k_len": k_len, **options, "pairs": pairs}
+    if pairs * (mask._batch() or 1) <= _MOST_COUNTED:
+        seen = ~mask.dense(q_len, k_len, offset=offset)
+        seen = seen[:, :, arguments.batch if seen.shape[2] > 1 else 0]
+        visible = int(seen.sum())
+        blind = np.flatnonzero(~seen.any(axis=1)).tolist()
+        summary = f"{visible:,} of {pairs:,} pairs, {visible / pairs:.1%}; {_blind_text(blind)}"
+        data |= {
+            "visible": visible,
+            "share_visible": visible / pairs,
+            "fully_masked_queries": blind,
+            "visible_keys": [_ranges(row) for row in seen] if arguments.json else [],
+        }
+    data["picture"] = picture.splitlines()
+    return Answer(f"{picture}\n\nin Python: {python}\nvisible:   {summary}", data)
 
 
-def read_mask(text: str) -> tuple[Mask, str]:
+def read_mask(text: str) -> tuple[pe.Mask, str]:
     """Return the mask that a word or an expression describes, and its Python."""
     try:
         expression = ast.parse(_WORDS.get(text, text).strip(), mode="eval").body
@@ -132,7 +96,7 @@ def read_mask(text: str) -> tuple[Mask, str]:
         reason = getattr(error, "msg", error)
         raise _not_a_mask(f"{text!r}, which is no Python: {reason}") from None
     mask = _evaluate(expression)
-    if not isinstance(mask, Mask):
+    if not isinstance(mask, pe.Mask):
         raise _not_a_mask(text)
     return mask, ast.unparse(expression)
 
@@ -162,11 +126,9 @@ def _not_a_mask(got: str) -> CommandError:
     )
 
 
-def _ranges(seen: HostArray) -> list[list[int]]:
+def _ranges(seen: HostArray) -> Any:
     """Return the ranges (start, stop) in which a row is True."""
-    steps = np.diff(seen, prepend=False, append=False)
-    ranges: list[list[int]] = np.flatnonzero(steps).reshape(-1, 2).tolist()
-    return ranges
+    return np.flatnonzero(np.diff(seen, prepend=False, append=False)).reshape(-1, 2).tolist()
 
 
 def _blind_text(blind: list[int]) -> str:

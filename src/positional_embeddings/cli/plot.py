@@ -16,20 +16,18 @@ For example:
 import argparse
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import positional_embeddings as pe
+from positional_embeddings import plotting
 from positional_embeddings.arrays.namespace import np
-from positional_embeddings.biases.alibi import ALiBiBias
-from positional_embeddings.biases.sandwich import SandwichBias
-from positional_embeddings.cli import mask, rope
-from positional_embeddings.cli.terminal import Answer, CommandError, Parser, add_command
-from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
-from positional_embeddings.rotary.rope import RoPE
+from positional_embeddings.cli import mask, rope, terminal
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser
+from positional_embeddings.plotting.axes import import_matplotlib
 from positional_embeddings.rotary.scaling import type_of
 
-_BIASES: dict[str, Any] = {"alibi": ALiBiBias, "sandwich": SandwichBias}
+_BIASES: dict[str, Any] = {"alibi": pe.ALiBiBias, "sandwich": pe.SandwichBias}
 
 # Positions of a rotary embedding that is described by its features and base.
 _CONTEXT = 4096
@@ -40,22 +38,19 @@ def add_to(commands: Any) -> None:
     summary = "plot encodings, masks, biases and rotary embeddings to a file"
     parser = commands.add_parser("plot", help=summary, description=__doc__)
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
-    for kind, (what, function, add_arguments, draw) in _KINDS.items():
-        of_kind = add_command(kinds, kind, run, what, f"Plot {what}.")
+    for kind, (what, function, add_arguments, read, options) in _KINDS.items():
+        of_kind = terminal.add_command(kinds, kind, run, what, f"Plot {what}.")
         add_arguments(of_kind)
         of_kind.add_argument("--output", "-o", required=True, metavar="FILE", help="the picture")
-        of_kind.set_defaults(function=function, draw=draw)
+        of_kind.set_defaults(function=function, read=read, options=options.split())
 
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Draw, and write the picture."""
-    try:
-        figure = import_module("matplotlib.figure").Figure(layout="constrained")
-    except ImportError:
-        message = 'Pictures need Matplotlib: pip install "positional-embeddings[plot]".'
-        raise ImportError(message) from None
-    function = getattr(import_module("positional_embeddings.plotting"), arguments.function)
-    arguments.draw(partial(function, ax=figure.subplots()), arguments)
+    figure = import_matplotlib("figure").Figure(layout="constrained")
+    options = {name: getattr(arguments, name) for name in arguments.options}
+    draw = getattr(plotting, arguments.function)
+    draw(arguments.read(arguments), **options, ax=figure.subplots())
     path = Path(arguments.output)
     suffix = path.suffix.removeprefix(".").lower()
     figure.savefig(path, format=suffix, dpi=150)
@@ -65,140 +60,87 @@ def run(arguments: argparse.Namespace) -> Answer:
 
 
 def _add_encoding(parser: Parser) -> None:
-    parser.add_argument(
-        "dim",
-        metavar="FEATURES|FILE.npy",
-        type=partial(_array_or, "an integer", int),
-        help="features of a sinusoidal encoding, or an array (features, positions)",
-    )
-    parser.add_argument(
-        "positions", metavar="POSITIONS", type=int, nargs="?", help="number of positions"
-    )
-    parser.add_argument(
-        "--base", type=float, metavar="B", help="base of the frequencies (default 10000)"
-    )
+    add = parser.add_argument
+    size = partial(_array_or, "an integer", int)
+    what = "features of a sinusoidal encoding, or an array (features, positions)"
+    add("dim", metavar="FEATURES|FILE.npy", type=size, help=what)
+    add("positions", metavar="POSITIONS", type=int, nargs="?", help="number of positions")
+    add("--base", type=float, metavar="B", help="base of the frequencies (default 10000)")
 
 
-def _draw_encoding(draw: Any, arguments: argparse.Namespace) -> None:
+def _read_encoding(arguments: argparse.Namespace) -> Any:
     encoding, positions, base = arguments.dim, arguments.positions, arguments.base
     if not isinstance(encoding, int):
         _check_left_out(arguments, "FILE.npy", "positions", "base")
-    elif positions is None:
+        return encoding
+    if positions is None:
         raise CommandError("POSITIONS must be given with FEATURES")
-    else:
-        base = 10_000 if base is None else base
-        encoding = sinusoidal_encoding(np.arange(positions), encoding, base=base)
-    draw(encoding)
+    base = 10_000 if base is None else base
+    return pe.sinusoidal_encoding(np.arange(positions), encoding, base=base)
 
 
-def _draw_mask(draw: Any, arguments: argparse.Namespace) -> None:
-    value, _ = mask.read_mask(arguments.mask)
-    lengths = arguments.q_len, arguments.k_len
-    draw(value, *lengths, offset=arguments.offset, batch=arguments.batch)
+def _read_mask(arguments: argparse.Namespace) -> pe.Mask:
+    return mask.read_mask(arguments.mask)[0]
 
 
 def _add_bias(parser: Parser) -> None:
-    parser.add_argument(
-        "bias",
-        metavar="NAME|FILE.npy",
-        type=partial(_array_or, f"one of {', '.join(_BIASES)}", _BIASES.__getitem__),
-        help=f"a bias of {', '.join(_BIASES)}, or an array (query, key, head)",
-    )
-    for name, metavar, what in (
-        ("num_heads", "HEADS", "number of heads"),
-        ("q_len", "Q_LEN", "number of queries"),
-        ("k_len", "K_LEN", "number of keys (default: Q_LEN)"),
-    ):
-        parser.add_argument(name, metavar=metavar, type=int, nargs="?", help=what)
-    parser.add_argument("--head", type=int, default=0, metavar="I", help="which head (default 0)")
-    parser.add_argument(
-        "--offset",
-        type=int,
-        metavar="N",
-        help="position of the first query (default: K_LEN - Q_LEN)",
-    )
+    add = parser.add_argument
+    bias = partial(_array_or, f"one of {', '.join(_BIASES)}", _BIASES.__getitem__)
+    what = f"a bias of {', '.join(_BIASES)}, or an array (query, key, head)"
+    add("bias", metavar="NAME|FILE.npy", type=bias, help=what)
+    add("num_heads", metavar="HEADS", type=int, nargs="?", help="number of heads")
+    add("q_len", metavar="Q_LEN", type=int, nargs="?", help="number of queries")
+    add("k_len", metavar="K_LEN", type=int, nargs="?", help="number of keys (default: Q_LEN)")
+    add("--head", type=int, default=0, metavar="I", help="which head (default 0)")
+    terminal.add_offset(parser)
 
 
-def _draw_bias(draw: Any, arguments: argparse.Namespace) -> None:
-    bias, lengths = arguments.bias, (arguments.q_len, arguments.k_len)
-    if isinstance(bias, type):
-        bias = bias(arguments.num_heads)
-    else:
-        _check_left_out(arguments, "FILE.npy", "num_heads")
-    draw(bias, *lengths, offset=arguments.offset, head=arguments.head)
+def _read_bias(arguments: argparse.Namespace) -> Any:
+    if isinstance(arguments.bias, type):
+        return arguments.bias(arguments.num_heads)
+    _check_left_out(arguments, "FILE.npy", "num_heads")
+    return arguments.bias
 
 
 def _add_attention(parser: Parser) -> None:
-    parser.add_argument(
-        "weights", metavar="FILE.npy", type=_load, help="an array (query, key, ...)"
-    )
-    parser.add_argument(
-        "--key-axis",
-        type=int,
-        metavar="N",
-        help="-1 for an array (..., query, key), or 1; needed for four axes or more",
-    )
-    parser.add_argument(
-        "--index", type=int, default=0, metavar="I", help="which head and sequence (default 0)"
-    )
+    add = parser.add_argument
+    add("weights", metavar="FILE.npy", type=_load, help="an array (query, key, ...)")
+    what = "-1 for an array (..., query, key), or 1; needed for four axes or more"
+    add("--key-axis", type=int, metavar="N", help=what)
+    what = "which head and sequence (default 0)"
+    add("--index", type=int, default=0, metavar="I", help=what)
 
 
-def _draw_attention(draw: Any, arguments: argparse.Namespace) -> None:
-    draw(arguments.weights, index=arguments.index, key_axis=arguments.key_axis)
+def _read_attention(arguments: argparse.Namespace) -> Any:
+    return arguments.weights
 
 
 def _add_rope(parser: Parser) -> None:
     of = parser.add_mutually_exclusive_group(required=True)
     of.add_argument("config", nargs="?", metavar="CONFIG", help=rope.CONFIG_HELP)
-    of.add_argument(
-        "--dim", dest="head_size", type=int, metavar="N", help="rotated features, without CONFIG"
-    )
-    parser.add_argument(
-        "--base",
-        type=float,
-        action="append",
-        metavar="B",
-        help="with --dim: base of the frequencies (default 10000); may be repeated",
-    )
+    what = "rotated features, without CONFIG"
+    of.add_argument("--dim", dest="head_size", type=int, metavar="N", help=what)
+    what = "with --dim: base of the frequencies (default 10000); may be repeated"
+    parser.add_argument("--base", type=float, action="append", metavar="B", help=what)
     rope.add_options(parser)
 
 
-def _draw_rope(draw: Any, arguments: argparse.Namespace) -> None:
-    """Draw rotary embeddings of sizes, or of a configuration with and without scaling."""
-    ropes = {}
+def _read_ropes(arguments: argparse.Namespace) -> dict[str, pe.RoPE]:
+    """Return rotary embeddings of sizes, or of a configuration with and without scaling."""
     if arguments.config is None:
         _check_left_out(arguments, "--dim", "layer_type", "layout")
         context = _CONTEXT if arguments.seq_len is None else arguments.seq_len
-        for base in arguments.base or [10_000]:
-            ropes[f"base {base:,.15g}"] = RoPE(arguments.head_size, context, base)
-    else:
-        _check_left_out(arguments, "CONFIG", "base")
-        for layer_type, each in rope.ropes_of(rope.load_config(arguments), arguments).items():
-            layers = f"{layer_type}, " if layer_type else ""
-            if each.scaling is not None:
-                original = getattr(each.scaling, "original_max_position", each.seq_len)
-                ropes[f"{layers}without scaling"] = replace(each, scaling=None, seq_len=original)
-            ropes[f"{layers}{type_of(each.scaling)}"] = each
-    draw(ropes)
-
-
-_ENCODING = (_add_encoding, _draw_encoding)
-_ROPE = (_add_rope, _draw_rope)
-# What each kind is, and the function of `plotting` that draws it.
-_KINDS: dict[str, tuple[Any, ...]] = {
-    "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),
-    "similarity": ("how alike positions are in an encoding", "plot_similarity", *_ENCODING),
-    "mask": ("a mask, as for the command mask", "plot_mask", mask.add_arguments, _draw_mask),
-    "bias": ("a bias of attention scores: queries by keys", "plot_bias", _add_bias, _draw_bias),
-    "attention": (
-        "the weights of an attention: queries by keys",
-        "plot_attention",
-        _add_attention,
-        _draw_attention,
-    ),
-    "decay": ("rotary scores by distance", "plot_rope_decay", *_ROPE),
-    "wavelengths": ("wavelengths of a rotary embedding", "plot_wavelengths", *_ROPE),
-}
+        bases = arguments.base or [10_000]
+        return {f"base {b:,.15g}": pe.RoPE(arguments.head_size, context, b) for b in bases}
+    _check_left_out(arguments, "CONFIG", "base")
+    ropes = {}
+    for layer_type, each in rope.ropes_of(rope.load_config(arguments), arguments).items():
+        layers = f"{layer_type}, " if layer_type else ""
+        if each.scaling is not None:
+            original = getattr(each.scaling, "original_max_position", each.seq_len)
+            ropes[f"{layers}without scaling"] = replace(each, scaling=None, seq_len=original)
+        ropes[f"{layers}{type_of(each.scaling)}"] = each
+    return ropes
 
 
 def _check_left_out(arguments: argparse.Namespace, other: str, *names: str) -> None:
@@ -221,9 +163,24 @@ def _array_or(what: str, read: Any, text: str) -> Any:
 def _load(name: str) -> Any:
     """Return the array of a file of NumPy."""
     try:
-        array = np.load(name, allow_pickle=False)
+        return np.load(name, allow_pickle=False)
     except (EOFError, ValueError):
         raise CommandError(f"{name} must be a file .npy of NumPy, without objects") from None
-    if not isinstance(array, np.ndarray):
-        raise CommandError(f"{name} must hold one array, got {', '.join(array)}")
-    return array
+
+
+# What adds the arguments of a kind, what reads the first argument of the function that draws it,
+# and the names of the other ones.
+_ENCODING = (_add_encoding, _read_encoding, "")
+_MASK = (mask.add_arguments, _read_mask, "q_len k_len offset batch")
+_BIAS = (_add_bias, _read_bias, "q_len k_len offset head")
+_ATTENTION = (_add_attention, _read_attention, "index key_axis")
+_ROPES = (_add_rope, _read_ropes, "")
+_KINDS: dict[str, tuple[Any, ...]] = {
+    "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),
+    "similarity": ("how alike positions are in an encoding", "plot_similarity", *_ENCODING),
+    "mask": ("a mask, as for the command mask", "plot_mask", *_MASK),
+    "bias": ("a bias of attention scores: queries by keys", "plot_bias", *_BIAS),
+    "attention": ("the weights of an attention: queries by keys", "plot_attention", *_ATTENTION),
+    "decay": ("rotary scores by distance", "plot_rope_decay", *_ROPES),
+    "wavelengths": ("wavelengths of a rotary embedding", "plot_wavelengths", *_ROPES),
+}

@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.cli.rope_pitfalls import pitfalls
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table, wrapped
 from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config
-from positional_embeddings.rotary.rope import RoPE
 from positional_embeddings.rotary.scaling import type_of
 
 CONFIG_HELP = "a config.json of Hugging Face, a folder that has one, or - for stdin"
@@ -48,21 +48,12 @@ def add_to(commands: Any) -> None:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that go with a configuration."""
-    parser.add_argument(
-        "--layer-type", metavar="TYPE", help="layers of one type only, such as sliding_attention"
-    )
-    parser.add_argument(
-        "--context",
-        dest="seq_len",
-        type=int,
-        metavar="N",
-        help="number of positions (default: max_position_embeddings)",
-    )
-    parser.add_argument(
-        "--layout",
-        choices=("half", "interleaved"),
-        help="the layout of the weights (default: that of the model's own code)",
-    )
+    add = parser.add_argument
+    add("--layer-type", metavar="TYPE", help="layers of one type only, such as sliding_attention")
+    what = "number of positions (default: max_position_embeddings)"
+    add("--context", dest="seq_len", type=int, metavar="N", help=what)
+    what = "the layout of the weights (default: that of the model's own code)"
+    add("--layout", choices=("half", "interleaved"), help=what)
 
 
 def run(arguments: argparse.Namespace) -> Answer:
@@ -81,26 +72,26 @@ def load_config(arguments: argparse.Namespace) -> dict[str, Any]:
     return read_config(from_json(sys.stdin.buffer.read(), "the standard input"))
 
 
-def ropes_of(config: Mapping[str, Any], arguments: argparse.Namespace) -> dict[str | None, RoPE]:
+def ropes_of(config: Mapping[str, Any], arguments: argparse.Namespace) -> dict[str | None, pe.RoPE]:
     """Return the embedding of each type of layers that is asked for."""
-    names = [arguments.layer_type]
-    if arguments.layer_type is None:
-        names = layer_types(config) or names
+    given = arguments.layer_type
+    names: list[Any] = [given] if given is not None else layer_types(config) or [None]
     options = {"seq_len": arguments.seq_len, "layout": arguments.layout}
     try:
-        return {name: RoPE.from_hf_config(config, layer_type=name, **options) for name in names}
+        return {name: pe.RoPE.from_hf_config(config, layer_type=name, **options) for name in names}
     except ValueError as error:
         message, _, _ = str(error).partition(" Or build `RoPE(...)` by hand")
         raise ValueError(message) from None
 
 
-def _explain(layer_type: str | None, rope: RoPE, config: Mapping[str, Any]) -> dict[str, Any]:
+def _explain(layer_type: str | None, rope: pe.RoPE, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about an embedding."""
-    scaled, unscaled = _wavelengths(rope), _wavelengths(replace(rope, scaling=None))
-    if not np.any(np.isfinite(scaled)):
+    if not np.any(rope.inv_freq):
         raise CommandError("the configuration rotates no pair of features")
+    unscaled = replace(rope, scaling=None)
     original = getattr(rope.scaling, "original_max_position", None)
     rotated = rope.rotary_dim or rope.head_size
+    is_scaled = ~np.isclose(rope.inv_freq, unscaled.inv_freq, rtol=1e-9, atol=0)
     at_end, first = float32_angle_errors(rope.inv_freq, rope.seq_len)
     return {
         "model_type": config.get("model_type"),
@@ -113,34 +104,26 @@ def _explain(layer_type: str | None, rope: RoPE, config: Mapping[str, Any]) -> d
         "base": rope.base,
         "context": rope.seq_len,
         "original_context": original,
-        "wavelengths": _facts_of_waves(scaled, rope.seq_len),
-        "wavelengths_unscaled": _facts_of_waves(unscaled, original or rope.seq_len),
-        "pairs_scaled": int(np.sum(~np.isclose(scaled, unscaled, rtol=1e-9))),
+        "wavelengths": _wavelengths(rope, rope.seq_len),
+        "wavelengths_unscaled": _wavelengths(unscaled, original or rope.seq_len),
+        "pairs_scaled": int(np.sum(is_scaled)),
         "attention_factor": rope.attention_factor,
         "exact_up_to": _EXACT,
         "float32_angles_error_in_context": at_end,
         "float32_angles_fail_from": first,
-        "pitfalls": list(pitfalls(rope, config, layer_type)),
+        "pitfalls": pitfalls(rope, config, layer_type),
     }
 
 
-def _wavelengths(rope: RoPE) -> HostArray:
-    """Return the wavelengths of the pairs in positions; infinite if a pair is not rotated."""
-    frequencies = rope.inv_freq
-    waves: HostArray = np.full(frequencies.shape, math.inf)
-    np.divide(2 * math.pi, frequencies, out=waves, where=frequencies > 0)
-    return waves
-
-
-def _facts_of_waves(waves: HostArray, context: int) -> dict[str, Any]:
-    """Return the shortest and the longest wave, and how many fit into a context."""
-    finite = waves[np.isfinite(waves)]
+def _wavelengths(rope: pe.RoPE, context: int) -> dict[str, Any]:
+    """Return the shortest and the longest wave in positions, and how many fit into a context."""
+    waves = 2 * math.pi / rope.inv_freq[rope.inv_freq > 0]
     return {
-        "shortest": float(finite.min()),
-        "longest": float(finite.max()),
-        "not_rotated": int(waves.size - finite.size),
+        "shortest": float(waves.min()),
+        "longest": float(waves.max()),
+        "not_rotated": rope.inv_freq.size - waves.size,
         "context": context,
-        "full_cycles": int(np.sum(finite <= context)),
+        "full_cycles": int(np.sum(waves <= context)),
     }
 
 
@@ -185,9 +168,7 @@ def _text(facts: dict[str, Any]) -> str:
     original, factor = facts["original_context"], facts["attention_factor"]
     scaled = facts["rope_type"] != "default"
     members = f"i and i + {pairs}" if facts["layout"] == "half" else "2i and 2i + 1"
-    share = "all" if rotated == head else rotated
-    is_longer = original is not None and original < facts["context"]
-    extended = f", extended from {original:,}" if is_longer else ""
+    extended = f", extended from {original:,}" if original and original < facts["context"] else ""
     # Half the distance of float32 numbers just below the largest of the tables.
     half_unit = 2.0 ** (math.ceil(math.log2(factor)) - 25)
     times = " times the attention factor" if factor != 1 else ""
@@ -196,42 +177,42 @@ def _text(facts: dict[str, Any]) -> str:
     fails = f"not above 0.001 at the first {_FARTHEST:,} positions"
     if first is not None:
         fails = f"first above 0.001 at position {first:,}"
+    waves = _waves_text(facts["wavelengths_unscaled"], pairs)
     rows = {
         "model": f"{facts['model_type'] or 'not named'}; "
         f"layers: {facts['layer_type'] or 'all that rotate'}",
         "type": facts["rope_type"] if scaled else "default, without scaling",
         "layout": f"{facts['layout']}: features {members} form a pair",
-        "head": f"{head} features, {share} of them rotated, in {_count(pairs)}",
+        "head": f"{head} features, {'all' if rotated == head else rotated} of them rotated, "
+        f"in {_count(pairs)}",
         "base": f"{facts['base']:,.12g}",
         "context": f"{facts['context']:,} positions{extended}",
-        "wavelengths": _waves_text(facts["wavelengths_unscaled"], pairs)
-        + (", before scaling" if scaled else ""),
+        "wavelengths": f"{waves}, before scaling" if scaled else waves,
         "scaled": f"{_waves_text(facts['wavelengths'], pairs)}; "
         f"{_count(pairs - facts['pairs_scaled'])} as before",
         "attention factor": f"{factor:.6g}",
-        "exact": f"to position {_EXACT:,} (2^31): float32 tables of this library are within "
-        f"{half_unit:.2g} of cosine and sine{times}{of_scaling}, half a unit in the last place",
-        "float32 angles": "products of a position and a rounded frequency in float32 err by up to "
-        f"{at_end:.2g} radians at the end of the context, {fails}; code that also computes its "
-        "frequencies in float32, as most does, may err more",
+        "exact": f"""to position {_EXACT:,} (2^31): float32 tables of this library are within
+            {half_unit:.2g} of cosine and sine{times}{of_scaling}, half a unit in the last place""",
+        "float32 angles": f"""products of a position and a rounded frequency in float32 err by up to
+            {at_end:.2g} radians at the end of the context, {fails}; code that also computes its
+            frequencies in float32, as most does, may err more""",
     }
     if not scaled:
         del rows["scaled"]
     notes = [wrapped(note, "- ") for note in facts["pitfalls"]]
-    return "\n".join(
-        [table([(f"{name}:", row) for name, row in rows.items()]), "", "pitfalls:", *notes]
-    )
+    facts_table = table([(f"{name}:", row) for name, row in rows.items()])
+    return "\n".join([facts_table, "", "pitfalls:", *notes])
 
 
 def _count(pairs: int) -> str:
     return "1 pair" if pairs == 1 else f"{pairs:,} pairs"
 
 
-def _waves_text(facts: dict[str, Any], pairs: int) -> str:
-    longest = facts["longest"]
+def _waves_text(waves: dict[str, Any], pairs: int) -> str:
+    longest = waves["longest"]
     longest = f"{longest:,.0f}" if 1000 <= longest < 1e15 else f"{longest:.4g}"
-    still = f", {facts['not_rotated']} not rotated" if facts["not_rotated"] else ""
+    still = f", {waves['not_rotated']} not rotated" if waves["not_rotated"] else ""
     return (
-        f"{facts['shortest']:,.4g} to {longest} positions; "
-        f"{facts['full_cycles']} of {pairs} fit into {facts['context']:,}{still}"
+        f"{waves['shortest']:,.4g} to {longest} positions; "
+        f"{waves['full_cycles']} of {pairs} fit into {waves['context']:,}{still}"
     )

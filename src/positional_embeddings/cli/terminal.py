@@ -4,7 +4,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 _WIDTH = 88
 
@@ -46,18 +46,21 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"must be one of {names}, got {value!r}")
 
 
-def add_command(
-    commands: Any,
-    name: str,
-    run: Callable[[argparse.Namespace], Answer],
-    summary: str,
-    description: str | None,
-) -> Parser:
+Run: TypeAlias = Callable[[argparse.Namespace], Answer]
+
+
+def add_command(commands: Any, name: str, run: Run, summary: str, text: str | None) -> Parser:
     """Add a command, which answers in JSON on request, to the commands of a parser."""
-    parser: Parser = commands.add_parser(name, help=summary, description=description)
+    parser: Parser = commands.add_parser(name, help=summary, description=text)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.set_defaults(run=run, parser=parser)
     return parser
+
+
+def add_offset(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the position of the first query."""
+    what = "position of the first query (default: K_LEN - Q_LEN)"
+    parser.add_argument("--offset", type=int, metavar="N", help=what)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -74,7 +77,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def wrapped(text: str, start: str) -> str:
     """Return a text that begins with `start`, wrapped at blanks and indented below it."""
     lines = textwrap.wrap(
-        text.replace("pip install ", "pip\0install\0"),  # a line to copy stays whole
+        " ".join(text.split()).replace("pip install ", "pip\0install\0"),  # a line to copy
         _WIDTH,
         initial_indent=start,
         subsequent_indent=" " * len(start),

@@ -5,31 +5,21 @@ Each class is one encoding, made from coordinates and its options, which it chec
 the same order.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import namespace_of, np
+from positional_embeddings.arrays.namespace import np
+from positional_embeddings.arrays.space import space_of
+from positional_embeddings.encodings import sinusoidal, spans
 from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
-from positional_embeddings.encodings.sinusoidal import (
-    ARRANGEMENTS,
-    Arrangement,
-    sinusoidal_encoding,
-)
-from positional_embeddings.encodings.spans import (
-    check_spans,
-    labels_of,
-    listed,
-    names_of_harmonics,
-    names_of_waves,
-    order_of_places,
-)
 from positional_embeddings.encodings.sphere import spherical_encoding
 
 
@@ -41,11 +31,12 @@ class Coordinate(NamedTuple):
     place: str  # how errors call it, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a blank
 
-    def spans(self, option: str, spans: Any, **options: Any) -> list[Any]:
+    def spans(self, option: str, given: Any, **options: Any) -> list[Any]:
         """Return an option as a list, after a check that it suits numbers or times."""
         of_times = isinstance(self.values, Times)
         whose = f"the {'times' if of_times else 'numbers'} of {self.place}"
-        return check_spans(option, listed(option, spans), whose, of_times=of_times, **options)
+        given = spans.listed(option, given)
+        return spans.check_spans(option, given, whose, of_times=of_times, **options)
 
 
 Coordinates: TypeAlias = Sequence[Coordinate]
@@ -55,30 +46,45 @@ _OCTAVES = 4
 _EPOCH = np.datetime64(0, "s")
 
 
-class Cyclic:
+class _OfEachCoordinate(ABC):
+    """Base of encodings that encode each coordinate on its own."""
+
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return the blocks of the coordinates."""
+        return [block for i, x in enumerate(columns) for block in self._blocks(i, x, dtype)]
+
+    def names(self, names: Sequence[Any]) -> list[str]:
+        """Return the names of the features of coordinates with names."""
+        return [feature for i, name in enumerate(names) for feature in self._names(i, name)]
+
+    @abstractmethod
+    def _blocks(self, index: int, column: Any, dtype: Any) -> list[Any]:
+        """Return the blocks of one coordinate."""
+
+    @abstractmethod
+    def _names(self, index: int, name: Any) -> list[str]:
+        """Return the names of the features of one coordinate."""
+
+
+class Cyclic(_OfEachCoordinate):
     """Sines and cosines of the harmonics of periods, the same for each coordinate."""
 
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
             self.periods = coordinate.spans("periods", periods, by_calendar=True)
-        labels_of("periods", self.periods)
+        self.labels = spans.labels_of("periods", self.periods)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
-        """Return one block for each coordinate and period."""
-        return [
-            _waves(column, period, count, dtype)
-            for column in columns
-            for period, count in zip(self.periods, self.harmonics, strict=True)
-        ]
+    def _blocks(self, _: int, column: Any, dtype: Any) -> list[Any]:
+        waves = zip(self.periods, self.harmonics, strict=True)
+        return [_waves(column, period, count, dtype) for period, count in waves]
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def _names(self, _: int, name: Any) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        labels = labels_of("periods", self.periods)
-        return [n for name in names for n in names_of_harmonics(name, labels, self.harmonics)]
+        return spans.names_of_harmonics(name, self.labels, self.harmonics)
 
 
-class Fourier:
+class Fourier(_OfEachCoordinate):
     """Sines and cosines of wavelengths, by default octaves from twice the range of a coordinate."""
 
     def __init__(
@@ -86,40 +92,32 @@ class Fourier:
         coordinates: Coordinates,
         *,
         wavelengths: Any = None,
-        arrangement: Arrangement = "interleaved",
+        arrangement: sinusoidal.Arrangement = "interleaved",
     ) -> None:
         self.wavelengths = [
             _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
             for c in coordinates
         ]
-        labels_of("wavelengths", self.wavelengths[0])
-        self.arrangement = checks.choice("arrangement", arrangement, ARRANGEMENTS)
+        self.labels = [spans.labels_of("wavelengths", own) for own in self.wavelengths]
+        self.arrangement = checks.choice("arrangement", arrangement, sinusoidal.ARRANGEMENTS)
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
-        """Return one block for each coordinate, or for each wave of times."""
-        blocks = []
-        for column, wavelengths in zip(columns, self.wavelengths, strict=True):
-            if not isinstance(column, Times):
-                options = {"arrangement": self.arrangement, "dtype": dtype}
-                blocks.append(fourier_encoding(column, wavelengths, **options))
-                continue
-            waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
-            if self.arrangement == "concatenated":
-                waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
-            blocks += waves
-        return blocks
+    def _blocks(self, index: int, column: Any, dtype: Any) -> list[Any]:
+        """Return one block, or one for each wave of times."""
+        wavelengths = self.wavelengths[index]
+        if not isinstance(column, Times):
+            options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
+            return [fourier_encoding(column, wavelengths, **options)]
+        waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
+        if self.arrangement == "concatenated":
+            waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
+        return waves
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def _names(self, index: int, name: Any) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
-        labels = [labels_of("wavelengths", wavelengths) for wavelengths in self.wavelengths]
-        return [
-            feature
-            for name, own in zip(names, labels, strict=True)
-            for feature in names_of_waves(name, own, self.arrangement)
-        ]
+        return spans.names_of_waves(name, self.labels[index], self.arrangement)
 
 
-class Sinusoidal:
+class Sinusoidal(_OfEachCoordinate):
     """Sinusoidal encoding of positions."""
 
     def __init__(
@@ -128,24 +126,20 @@ class Sinusoidal:
         *,
         dim: int,
         base: float = 10_000,
-        arrangement: Arrangement = "interleaved",
+        arrangement: sinusoidal.Arrangement = "interleaved",
     ) -> None:
         _check_numbers(coordinates, "sinusoidal")
         self.dim = dim
         self.options: dict[str, Any] = {"base": base, "arrangement": arrangement}
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
-        """Return one block for each coordinate."""
-        return [sinusoidal_encoding(x, self.dim, **self.options, dtype=dtype) for x in columns]
+    def _blocks(self, _: int, column: Any, dtype: Any) -> list[Any]:
+        return [sinusoidal.sinusoidal_encoding(column, self.dim, **self.options, dtype=dtype)]
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def _names(self, _: int, name: Any) -> list[str]:
         """Return names such as "position_sin_0", by the index of the frequency."""
         # An odd size leaves out the last cosine.
         frequencies = [str(i) for i in range((self.dim + 1) // 2)]
-        arrangement = self.options["arrangement"]
-        return [
-            n for name in names for n in names_of_waves(name, frequencies, arrangement)[: self.dim]
-        ]
+        return spans.names_of_waves(name, frequencies, self.options["arrangement"])[: self.dim]
 
 
 class Spherical:
@@ -160,7 +154,7 @@ class Spherical:
             raise wrong_value("X", "have 2 features, latitude and longitude", came)
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
-        self.order = order_of_places(argument, texts)
+        self.order = spans.order_of_places(argument, texts)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block."""
@@ -187,14 +181,15 @@ class RandomFourier:
         kernel: Any = "gaussian",
     ) -> None:
         self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
-        spans = listed("length_scale", length_scale)
-        spans = spans * len(coordinates) if len(spans) == 1 else spans
-        if len(spans) != len(coordinates):
+        lengths = spans.listed("length_scale", length_scale)
+        if len(lengths) == 1:
+            lengths = lengths * len(coordinates)
+        if len(lengths) != len(coordinates):
             what = f"be one length, or one for each of {len(coordinates)} features"
             raise wrong_value("length_scale", what, shown(length_scale))
         self.spans = [
-            coordinate.spans("length_scale", span, in_range=checks.positive_number)[0]
-            for coordinate, span in zip(coordinates, spans, strict=True)
+            coordinate.spans("length_scale", length, in_range=checks.positive_number)[0]
+            for coordinate, length in zip(coordinates, lengths, strict=True)
         ]
         self.origins = [_first_time(c.values) for c in coordinates]
         self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
@@ -206,14 +201,14 @@ class RandomFourier:
             is_times = isinstance(column, Times)
             numbers.append(elapsed(column.utc, origin, span) if is_times else column)
             lengths.append(1.0 if is_times else span)
-        xp = namespace_of(X=numbers[0])
+        xp = space_of(X=numbers[0]).xp
         x = xp.stack(xp.broadcast_arrays(*numbers), axis=0)
         options = {"kernel": self.kernel, "length_scale": lengths, "rng": self.seed}
         return [random_fourier_encoding(x, self.dim, **options, dtype=dtype)]
 
     def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
         """Return names such as "random_sin_0"."""
-        return names_of_waves("random", [str(i) for i in range(self.dim // 2)], "interleaved")
+        return spans.names_of_waves("random", [str(i) for i in range(self.dim // 2)], "interleaved")
 
 
 ENCODINGS: dict[str, Any] = {
@@ -234,10 +229,10 @@ def _check_numbers(coordinates: Coordinates, encoding: str) -> None:
 
 def _waves(column: Any, period: Any, harmonics: int, dtype: Any) -> Any:
     """Return the waves of a period: by the clock on the wall, or of a span of time in UTC."""
-    if not isinstance(column, Times):
-        return cyclic_encoding(column, period, harmonics, dtype=dtype)
-    times = column.wall if isinstance(period, str) else column.utc
-    return cyclic_encoding(cycles_of(times, period), 1.0, harmonics, dtype=dtype)
+    if isinstance(column, Times):
+        times = column.wall if isinstance(period, str) else column.utc
+        column, period = cycles_of(times, period), 1.0
+    return cyclic_encoding(column, period, harmonics, dtype=dtype)
 
 
 def _first_time(column: Any) -> Any:
@@ -251,7 +246,7 @@ def _first_time(column: Any) -> Any:
 def _octaves(column: Any) -> list[Any]:
     """Return wavelengths from twice the range of a coordinate down; what is missing is left out."""
     if not isinstance(column, Times):
-        xp = namespace_of(X=column)
+        xp = space_of(X=column).xp
         is_missing = xp.isnan(column)
         extent = float(xp.max(xp.where(is_missing, -inf, column)))
         extent -= float(xp.min(xp.where(is_missing, inf, column)))

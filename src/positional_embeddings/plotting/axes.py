@@ -1,11 +1,14 @@
 """Axes to draw on, coordinates along them, and heat maps of at most 1,000 cells a side."""
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.namespace import HostArray, namespace_of, np, to_host
+from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.space import space_of
 
 # Cells along an axis; beyond, each cell is the mean of a block.
 MOST_CELLS = 1000
@@ -13,14 +16,19 @@ MOST_CELLS = 1000
 _FEW_CELLS = 100
 
 
-@finished_before_forks
-def axes_to_draw_on(ax: Any) -> Any:
-    """Return the Axes that were given, or the Axes of a new figure."""
+def import_matplotlib(module: str) -> Any:
+    """Import a module of Matplotlib, which the extra "plot" installs."""
     try:
-        from matplotlib import pyplot as plt  # noqa: PLC0415 - of the extra "plot"
+        return import_module(f"matplotlib.{module}")
     except ImportError:
         message = 'Pictures need Matplotlib: pip install "positional-embeddings[plot]".'
         raise ImportError(message) from None
+
+
+@finished_before_forks
+def axes_to_draw_on(ax: Any) -> Any:
+    """Return the Axes that were given, or the Axes of a new figure."""
+    plt = import_matplotlib("pyplot")
     if ax is None:
         return plt.subplots(layout="constrained")[1]
     if not isinstance(ax, plt.Axes):
@@ -28,51 +36,43 @@ def axes_to_draw_on(ax: Any) -> Any:
     return ax
 
 
-def on_host(name: str, array: Any) -> HostArray:
-    """Return an array that is not empty on the host."""
+def on_host(name: str, array: Any, check: Callable[..., None] = checks.real) -> HostArray:
+    """Return an array of NumPy, after a check of its dtype, and that it is not empty."""
+    space = space_of(**{name: array})
+    check(name, array, space.xp)
     if 0 in array.shape:
         raise wrong_value(name, "not be empty", f"shape {tuple(array.shape)}")
-    return to_host(array, namespace_of(**{name: array}))
+    return space.to_numpy(array)
 
 
 def encoding_on_host(encoding: Any) -> HostArray:
-    """Return an encoding, (features, positions), on the host."""
-    checks.real("encoding", encoding, namespace_of(encoding=encoding))
-    if encoding.ndim != 2:
-        shape = f"shape {tuple(encoding.shape)}"
-        raise wrong_value("encoding", "have shape (features, positions)", shape)
-    return on_host("encoding", encoding)
-
-
-def check_label(label: Any) -> None:
-    """Check the label of an axis."""
-    if not isinstance(label, str):
-        raise wrong_type("label", 'be text, such as "time (years)"', type_name(label))
+    """Return an encoding, (features, positions), as an array of NumPy."""
+    table = on_host("encoding", encoding)
+    if table.ndim != 2:
+        raise wrong_value("encoding", "have shape (features, positions)", f"shape {table.shape}")
+    return table
 
 
 def finite_vector(name: str, array: Any, count: int) -> HostArray:
-    """Return one finite number for each column of an encoding, on the host in float64."""
-    xp = namespace_of(**{name: array})
-    checks.real(name, array, xp)
-    if tuple(array.shape) != (count,):
+    """Return one finite number for each column of an encoding, in float64 of NumPy."""
+    numbers = on_host(name, array).astype(np.float64)
+    if numbers.shape != (count,):
         what = f"have shape ({count},), one for each column of `encoding`"
-        raise wrong_value(name, what, tuple(array.shape))
-    numbers = to_host(array, xp).astype(np.float64)
+        raise wrong_value(name, what, numbers.shape)
     if not np.all(np.isfinite(numbers)):
         raise wrong_value(name, "hold finite numbers", "one that is not")
     return numbers
 
 
-def increasing_coordinates(coordinates: Any, count: int) -> HostArray | None:
-    """Return finite numbers that increase, one for each column of an encoding, or None."""
-    if coordinates is None:
-        return None
-    numbers = finite_vector("coordinates", coordinates, count)
-    falls = np.flatnonzero(np.diff(numbers) <= 0)
-    if falls.size:
-        first = int(falls[0])
-        came = f"{float(numbers[first])} and then {float(numbers[first + 1])} at index {first + 1}"
-        raise wrong_value("coordinates", "increase", came)
+def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
+    """Return increasing numbers, one for each column of an encoding; 0, 1, ... if None."""
+    numbers: HostArray = np.arange(count)
+    if coordinates is not None:
+        numbers = finite_vector("coordinates", coordinates, count)
+    steps = np.diff(numbers)
+    if np.any(steps <= 0):
+        at = np.argmin(steps)
+        raise wrong_value("coordinates", "increase", f"a step of {steps[at]:g} to index {at + 1}")
     return numbers
 
 
@@ -81,16 +81,16 @@ def edges_between(coordinates: HostArray) -> HostArray:
     edges: HostArray = coordinates[0] + np.asarray([-0.5, 0.5])
     if coordinates.size > 1:
         middles = (coordinates[1:] + coordinates[:-1]) / 2
-        first, last = 2 * coordinates[0] - middles[0], 2 * coordinates[-1] - middles[-1]
-        edges = np.concat([[first], middles, [last]])
+        ends = 2 * coordinates[[0, -1]] - middles[[0, -1]]
+        edges = np.concat([ends[:1], middles, ends[1:]])
     return edges
 
 
-def block_edges(size: int, coordinates: HostArray | None = None) -> HostArray:
-    """Return the edges of blocks of cells around coordinates, which count from 0 if None."""
-    (length,) = block_lengths((size,))
-    starts: HostArray = np.asarray([*range(0, size, length), size])
-    return starts - 0.5 if coordinates is None else edges_between(coordinates)[starts]
+def block_edges(coordinates: HostArray) -> HostArray:
+    """Return the edges of blocks of cells around coordinates."""
+    (length,) = block_lengths(coordinates.shape)
+    edges = edges_between(coordinates)
+    return np.concat([edges[:-1:length], edges[-1:]])  # type: ignore[no-any-return]
 
 
 def block_lengths(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,6 +154,11 @@ def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float
     is_known = known > 0.5 * np.diff(even)[:, None]
     means = np.where(is_known, total / np.where(is_known, known, 1.0), np.nan)
     return means, float(edges[-1])
+
+
+def tick_integers(ax: Any, axis: str = "both") -> None:
+    """Put ticks at whole numbers only."""
+    ax.locator_params(axis, integer=True, min_n_ticks=1)
 
 
 def add_colour_bar(image: Any, label: str, missing: str = "not finite", **options: Any) -> Any:

@@ -1,6 +1,7 @@
 """Pictures of rotary embeddings: the score against the distance, and the wavelengths."""
 
 from collections.abc import Mapping
+from itertools import cycle
 from math import pi
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -22,6 +23,7 @@ _GOLDEN_RATIO = (1 + 5**0.5) / 2
 # seven colours, so that lines differ without colours, too.
 _COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _DASHES = ("-", "--", "-.", ":")
+_STYLES = [{"color": _COLOURS[i % 7], "linestyle": _DASHES[i % 4]} for i in range(28)]
 
 
 def plot_rope_decay(
@@ -85,8 +87,7 @@ def plot_rope_decay(
     if max_distance is not None:
         farthest = checks.positive_integer("max_distance", max_distance, most=2**40)
     ax = axes_to_draw_on(ax)
-    for number, (label, rope) in enumerate(by_label.items()):
-        style = _line_style(number)
+    for (label, rope), style in zip(by_label.items(), cycle(_STYLES), strict=False):
         distances, mean, least, largest = _scores(rope, farthest)
         ax.plot(distances, mean, label=label, **style)
         if farthest >= _COLUMNS:
@@ -138,8 +139,7 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
     """
     by_label = _by_label(ropes)
     ax = axes_to_draw_on(ax)
-    for number, (label, rope) in enumerate(by_label.items()):
-        style = _line_style(number)
+    for (label, rope), style in zip(by_label.items(), cycle(_STYLES), strict=False):
         frequencies = np.abs(rope.inv_freq)
         still = np.flatnonzero(frequencies == 0)
         lengths = 2 * pi / np.where(frequencies == 0, np.nan, frequencies)
@@ -147,31 +147,25 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
         ax.plot(lengths, label=label, marker=marker, **style)
         if still.size:
             pairs = "1 pair" if still.size == 1 else f"{still.size} pairs"
-            ax.plot(
-                still,
-                np.full(still.size, 0.97),
-                "^",
-                fillstyle="none",
-                color=style["color"],
-                label=f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated",
-                transform=ax.get_xaxis_transform(),
-                clip_on=False,
-            )
+            text = f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated"
+            marks: dict[str, Any] = {"fillstyle": "none", "clip_on": False, "label": text}
+            marks |= {"color": style["color"], "transform": ax.get_xaxis_transform()}
+            ax.plot(still, np.full(still.size, 0.97), "^", **marks)
     every = np.concat([np.abs(rope.inv_freq) for rope in by_label.values()])
     for number, length in enumerate(sorted({rope.seq_len for rope in by_label.values()})):
-        # Away from where most lines cross, and, of two that are near each other, apart.
-        at_left, below = np.mean(every * length > 2 * pi) > 0.5, number == 0
         ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)))
+        # Away from where most lines cross, and, of two that are near each other, apart.
+        at_left = np.mean(every * length > 2 * pi) > 0.5
+        where = {"ha": "left" if at_left else "right", "va": "bottom" if number else "top"}
         ax.annotate(
             f"context of {length:,}",
             (0.02 if at_left else 0.98, length),
             xycoords=ax.get_yaxis_transform(),
-            xytext=(0, -2 if below else 2),
+            xytext=(0, 2 if number else -2),
             textcoords="offset points",
-            ha="left" if at_left else "right",
-            va="top" if below else "bottom",
             color="#404040",
             fontsize="small",
+            **where,
         )
     ax.set(xlabel="pair of features", ylabel="wavelength (positions)", yscale="log")
     ax.locator_params("x", integer=True, min_n_ticks=1)
@@ -193,11 +187,6 @@ def _by_label(ropes: Any) -> Mapping[str, RoPE]:
             raise wrong_type("ropes", what, f"{type_name(rope)} at {label!r}")
     # Matplotlib leaves labels that begin with "_" out of its legends.
     return {f" {label}" if label.startswith("_") else label: ropes[label] for label in ropes}
-
-
-def _line_style(number: int) -> dict[str, str]:
-    """Return the colour and the dashes of one of several lines."""
-    return {"color": _COLOURS[number % len(_COLOURS)], "linestyle": _DASHES[number % len(_DASHES)]}
 
 
 def _scores(rope: RoPE, farthest: int) -> HostArray:

@@ -1,5 +1,6 @@
 """Pictures of the similarity of encodings: of all pairs, to one of them, and on a map."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
@@ -52,7 +53,7 @@ def plot_similarity(
         If Matplotlib is not installed.
     TypeError
         If an array does not hold real numbers, `coordinates` is a list or tuple of other than
-        two arrays, `label` is no text, `reference` is missing for a map, or `ax` is no Axes.
+        two arrays, `reference` is missing for a map, or `ax` is no Axes.
     ValueError
         If a shape is wrong, a number is not finite or a column is zero, coordinates do not
         increase, a latitude is beyond a pole, or `reference` is out of range.
@@ -75,7 +76,6 @@ def plot_similarity(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('longitude (degrees east)', 'latitude (degrees north)')
     """
-    axes.check_label(label)
     units = _unit_vectors(encoding)
     count = units.shape[1]
     number = checks.optional_index("reference", reference, count)
@@ -83,16 +83,24 @@ def plot_similarity(
         places = _places(coordinates, count)
         if number is None:
             raise wrong_type("reference", "be given for a map", "None")
-        return _draw_map(axes.axes_to_draw_on(ax), units.T @ units[:, number], *places, number)
+        return _draw_map(axes.axes_to_draw_on(ax), units.T @ units[:, number], places, number)
     at = axes.increasing_coordinates(coordinates, count)
     ax = axes.axes_to_draw_on(ax)
     if number is None:
-        return _draw_pairs(ax, units, at, label)
-    name = f"{number}" if at is None else f"{at[number]:.12g}"
-    at = np.arange(count) if at is None else at
+        # The mean of scalar products is the scalar product of means.
+        means = axes.block_means(units, (1, *axes.block_lengths((count,))))
+        edges = axes.block_edges(at)
+        image = axes.draw_cells(ax, means.T @ means, edges, edges, **_SCALE)
+        ax.invert_yaxis()
+        if coordinates is None:
+            axes.tick_integers(ax)
+        ax.set(xlabel=label, ylabel=label, aspect="equal")
+        axes.add_colour_bar(image, "cosine similarity")
+        return ax
     ax.plot(at, units.T @ units[:, number], color="#0072b2", marker="." if count <= 32 else "")
     ax.axvline(at[number], color="#808080", linewidth=0.8, linestyle="--")
-    ax.set(xlabel=label, ylabel=f"cosine similarity to {label.partition(' (')[0]} {name}")
+    name = f"{label.partition(' (')[0]} {at[number]:.12g}"
+    ax.set(xlabel=label, ylabel=f"cosine similarity to {name}")
     ax.margins(x=0)
     return ax
 
@@ -101,12 +109,11 @@ def _unit_vectors(encoding: Any) -> HostArray:
     """Return the columns of an encoding, each divided by its length, in float64."""
     table = axes.encoding_on_host(encoding).astype(np.float64)
     largest = np.max(np.abs(table), axis=0)
-    for wrong, what, came in (
-        (~np.isfinite(largest), "hold finite numbers", "one that is not"),
-        (largest == 0, "have a direction at each position", "zeros only"),
-    ):
-        if np.any(wrong):
-            raise wrong_value("encoding", what, f"{came} at position {int(np.argmax(wrong))}")
+    has_direction = np.isfinite(largest) & (largest > 0)
+    if not np.all(has_direction):
+        at = np.argmin(has_direction)
+        what = "hold finite numbers, not all of them zero, at each position"
+        raise wrong_value("encoding", what, f"a largest number of {largest[at]} at position {at}")
     # Squares of very large and very small numbers would overflow and vanish.
     table = table / largest
     return table / np.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
@@ -115,9 +122,8 @@ def _unit_vectors(encoding: Any) -> HostArray:
 def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
     """Return latitudes and longitudes, these from -180 to 180 degrees."""
     if len(coordinates) != 2:
-        came = f"{len(coordinates)} things"
         what = "be an array, or the pair of latitudes and longitudes"
-        raise wrong_type("coordinates", what, came)
+        raise wrong_type("coordinates", what, f"{len(coordinates)} things")
     latitude, longitude = (
         axes.finite_vector(f"coordinates[{i}]", array, count) for i, array in enumerate(coordinates)
     )
@@ -129,24 +135,9 @@ def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
     return latitude, np.where(inside, longitude, (longitude + 180) % 360 - 180)
 
 
-def _draw_pairs(ax: Any, units: HostArray, at: HostArray | None, label: str) -> Any:
-    count = units.shape[1]
-    # The mean of scalar products is the scalar product of means.
-    means = axes.block_means(units, (1, *axes.block_lengths((count,))))
-    edges = axes.block_edges(count, at)
-    image = axes.draw_cells(ax, means.T @ means, edges, edges, **_SCALE)
-    ax.invert_yaxis()
-    if at is None:
-        ax.locator_params(integer=True, min_n_ticks=1)
-    ax.set(xlabel=label, ylabel=label, aspect="equal")
-    axes.add_colour_bar(image, "cosine similarity")
-    return ax
-
-
-def _draw_map(
-    ax: Any, similarity: HostArray, latitude: HostArray, longitude: HostArray, number: int
-) -> Any:
+def _draw_map(ax: Any, similarity: HostArray, places: Sequence[HostArray], number: int) -> Any:
     """Draw places of a grid as cells, others as dots."""
+    latitude, longitude = places
     rows, row = np.unique(latitude, return_inverse=True)
     columns, column = np.unique(longitude, return_inverse=True)
     cell = row * columns.size + column

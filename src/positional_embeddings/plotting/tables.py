@@ -1,18 +1,13 @@
 """Heat maps: encodings, masks, biases and attention weights."""
 
+from collections.abc import Callable
 from math import floor, log10
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import position_interval, span_of
+from positional_embeddings.arguments.positions import position_interval
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import (
-    Array,
-    HostArray,
-    drop_none,
-    namespace_of,
-    np,
-)
+from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.convert import check_lengths_of
@@ -31,7 +26,7 @@ _COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also w
 # Weights in half precision may be a little above 1.
 _ROUNDING = 1e-2
 
-# Numbers of a mask or a bias that are evaluated at a time.
+# Numbers of a mask of one sequence, or of a bias, that are evaluated at a time.
 _MOST_AT_ONCE = 2**22
 
 
@@ -71,7 +66,7 @@ def plot_encoding(
     ImportError
         If Matplotlib is not installed.
     TypeError
-        If an array does not hold real numbers, `label` is no text, or `ax` is no Axes.
+        If an array does not hold real numbers, or `ax` is no Axes.
     ValueError
         If `encoding` does not have two axes, one of them is empty, or `coordinates` are not
         finite, do not increase, or are not as many as columns.
@@ -86,17 +81,15 @@ def plot_encoding(
     >>> ax.images[-1].get_array().shape
     (32, 100)
     """
-    axes.check_label(label)
     table = axes.encoding_on_host(encoding)
     n_features, n_positions = table.shape
     at = axes.increasing_coordinates(coordinates, n_positions)
     ax = axes.axes_to_draw_on(ax)
     cells = axes.block_means(table)
-    edges = axes.block_edges(n_positions, at), axes.block_edges(n_features)
-    image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r")
-    ax.locator_params("both" if at is None else "y", integer=True, min_n_ticks=1)
-    largest = float(np.max(np.abs(cells[np.isfinite(cells)]), initial=0.0)) or 1.0
-    image.set_clim(-largest, largest)
+    edges = axes.block_edges(at), axes.block_edges(np.arange(n_features))
+    largest = _largest(np.abs(cells))
+    image = axes.draw_cells(ax, cells, *edges, cmap="RdBu_r", vmin=-largest, vmax=largest)
+    axes.tick_integers(ax, "both" if coordinates is None else "y")
     ax.set(xlabel=label, ylabel="feature", aspect="auto")
     _, length = axes.block_lengths(table.shape)
     means = "" if length == 1 else f" (means of {length} positions)"
@@ -172,19 +165,17 @@ def plot_mask(
     >>> ax = plot_mask(CausalMask() | SlidingWindowMask(512, 0), 8000)
     """
     number = checks.non_negative_integer("batch", batch)
-    check_lengths_of(mask, q_len=q_len, k_len=k_len, offset=offset)
-    if isinstance(mask, Mask):
-        if key_axis is not None:
-            raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-        shape, cells = _cells_of_mask(mask, (q_len, k_len, offset), number)
-    else:
-        checks.mask("mask", mask, namespace_of(mask=mask))
-        table = axes.on_host("mask", one_mask(mask, number, key_axis)[0])
-        shape, cells = table.shape, axes.block_means(table)
+    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    check_lengths_of(mask, **lengths)
+    if isinstance(mask, Mask) and key_axis is not None:
+        raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
+
+    def pick(table: Any) -> HostArray:
+        return axes.on_host("mask", one_mask(table, number, key_axis)[0], checks.mask)
+
+    shape, cells = _cells(mask, lengths, pick)
     ax = axes.axes_to_draw_on(ax)
-
-    from matplotlib import colors, patches  # noqa: PLC0415 - of the extra "plot"
-
+    colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
     _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
     if max(shape) <= _MOST_BORDERED:
@@ -251,16 +242,13 @@ def plot_bias(
     'bias of head 3'
     """
     number = checks.non_negative_integer("head", head)
-    if isinstance(bias, Bias):
-        _check_head(number, bias._heads())
-        shape, cells = _cells_of_bias(bias, (q_len, k_len, offset), number)
-    else:
+    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    if not isinstance(bias, Bias):
         if not hasattr(bias, "shape"):
             raise wrong_type("bias", "be an array or a value such as ALiBiBias(8)", shown(bias))
-        for name, option in drop_none(q_len=q_len, k_len=k_len, offset=offset).items():
+        for name, option in drop_none(**lengths).items():
             raise wrong_type(name, "be left out where `bias` is an array", shown(option))
-        table = axes.on_host("bias", _one_head(bias, number))
-        shape, cells = table.shape, axes.block_means(table)
+    shape, cells = _cells(bias, lengths, lambda table: _one_head(table, number))
     ax = axes.axes_to_draw_on(ax)
     image = _draw_scores(ax, cells, shape, cmap="viridis")
     has_heads = isinstance(bias, Bias) or bias.ndim == 3
@@ -321,7 +309,7 @@ def plot_attention(
     >>> ax.images[-1].colorbar.ax.get_ylabel()
     'attention weight'
     """
-    checks.real("weights", weights, namespace_of(weights=weights))
+    checks.real("weights", weights, space_of(weights=weights).xp)
     if weights.ndim < 2:
         shape = f"shape {tuple(weights.shape)}"
         raise wrong_value("weights", "have axes of queries and keys", shape)
@@ -331,19 +319,14 @@ def plot_attention(
     given: Any = weights
     chosen = _indices(index, given.shape[2:] if axis == 1 else given.shape[:-2])
     table = axes.on_host("weights", given[(..., *chosen) if axis == 1 else (*chosen, ...)])
-    wrong = ~((table >= 0) & (table <= 1 + _ROUNDING))
-    if np.any(wrong):
-        query, key = np.argwhere(wrong)[0]
-        came = f"{table[query, key]:g} at query {query} and key {key}"
+    if not np.all((table >= 0) & (table <= 1 + _ROUNDING)):
+        came = f"numbers from {np.min(table):g} to {np.max(table):g}"
         raise wrong_value("weights", "be from 0 to 1", came)
     sees_a_key = np.max(table, axis=1, keepdims=True) > 0
     cells = axes.block_means(np.where(sees_a_key, table, np.nan))
     ax = axes.axes_to_draw_on(ax)
-
-    from matplotlib.colors import PowerNorm  # noqa: PLC0415 - of the extra "plot"
-
-    largest = float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
-    norm = PowerNorm(1 / 3, vmin=0.0, vmax=largest)
+    largest = _largest(cells)
+    norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
     image = _draw_scores(ax, cells, table.shape, cmap="viridis", norm=norm)
     bar = axes.add_colour_bar(image, "attention weight", "sees no key")
     bar.set_ticks(_ticks_to(largest))
@@ -378,67 +361,61 @@ def _ticks_to(largest: float) -> list[float]:
     return ticks
 
 
-def _check_head(number: int, heads: int) -> None:
-    if number >= heads:
-        raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
+def _largest(cells: HostArray) -> float:
+    """Return the largest finite number, or 1 if it is 0 or there is none."""
+    return float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
 
 
-def _one_head(bias: Any, number: int) -> Any:
+def _one_head(bias: Any, number: int) -> HostArray:
     """Return the bias of one head, (query, key)."""
-    checks.real("bias", bias, namespace_of(bias=bias))
     if bias.ndim not in (2, 3):
         shape = f"shape {tuple(bias.shape)}"
         raise wrong_value("bias", "have shape (query, key) or (query, key, heads)", shape)
-    if bias.ndim == 2:
-        return bias
-    if bias.shape[2] != 1:
-        _check_head(number, bias.shape[2])
-    return bias[:, :, min(number, bias.shape[2] - 1)]
+    if bias.ndim == 3:
+        heads = bias.shape[2]
+        if number >= heads > 1:
+            raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
+        bias = bias[:, :, min(number, heads - 1)]
+    return axes.on_host("bias", bias)
 
 
-def _cells_of_mask(
-    mask: Mask, lengths: tuple[Any, Any, Any], batch: int
-) -> tuple[tuple[int, int], HostArray]:
-    """Return the numbers of queries and keys, and which share of each block is masked."""
-    (start, stop), k_len = position_interval(*lengths, new_space())
-    shape = (stop - start, k_len)
-    blocks = axes.block_lengths(shape)
-    of_block = blocks[0] * k_len * (mask._batch() or 1)
-    step = blocks[0] * max(_MOST_AT_ONCE // of_block, 1)
+def _cells(
+    table: Any, lengths: dict[str, Any], pick: Callable[[Any], HostArray]
+) -> tuple[tuple[int, ...], HostArray]:
+    """Return the numbers of queries and keys, and the means of blocks of the picked table.
+
+    A `Mask` is evaluated for some queries at a time, a `Bias` for the middle one of each block.
+    """
+    if not isinstance(table, Mask | Bias):
+        array = pick(table)
+        return array.shape, axes.block_means(array)
+    (start, stop), k_len = position_interval(**lengths, space=new_space())
+    rows, columns = axes.block_lengths((stop - start, k_len))
+    numbers = rows * k_len  # to a row of cells
+    if isinstance(table, Bias):
+        like = table(1)  # positions have its library and device
+        space = space_of(bias=like)
+        keys = space.xp.arange(k_len, device=space.device)
+        numbers = k_len * like.shape[2]
+    step = rows * max(_MOST_AT_ONCE // numbers, 1)
     cells: list[HostArray] = []
     for first in range(start, stop, step):
-        hidden = mask.dense(min(step, stop - first), k_len, offset=first)
-        table = axes.on_host("mask", one_mask(hidden, batch, 1)[0])
-        cells.append(axes.block_means(table, blocks))
-    return shape, np.concat(cells)
-
-
-def _cells_of_bias(
-    bias: Bias, lengths: tuple[Any, Any, Any], head: int
-) -> tuple[tuple[int, int], HostArray]:
-    """Return the numbers of queries and keys, and the bias of the middle query of each block."""
-    own: Any = next(iter(bias._arrays().values()), None)
-    space = new_space() if own is None else space_of(bias=own)
-    (start, stop), k_len = position_interval(*lengths, space)
-    shape = (stop - start, k_len)
-    length, columns = axes.block_lengths(shape)
-    firsts = range(start, stop, length)
-    middles = [(first + min(first + length, stop) - 1) // 2 for first in firsts]
-    step = max(_MOST_AT_ONCE // (k_len * bias._heads()), 1)
-    cells: list[HostArray] = []
-    for first in range(0, len(middles), step):
-        queries = span_of(*((middle, middle + 1) for middle in middles[first : first + step]))
-        band = bias._between(queries, span_of((0, k_len)), space)[:, :, head]
-        cells.append(axes.block_means(axes.on_host("bias", band), (1, columns)))
-    return shape, np.concat(cells)
+        last = min(first + step, stop)
+        if isinstance(table, Mask):
+            some, blocks = table.dense(last - first, k_len, offset=first), (rows, columns)
+        else:
+            middles = np.minimum(np.arange(first, last, rows) + (rows - 1) // 2, last - 1)
+            queries = space.xp.asarray(middles.tolist(), device=space.device)
+            some, blocks = table(query_positions=queries, key_positions=keys), (1, columns)
+        cells.append(axes.block_means(pick(some), blocks))
+    return (stop - start, k_len), np.concat(cells)
 
 
 def _draw_scores(ax: Any, cells: HostArray, shape: tuple[int, ...], **options: Any) -> Any:
     """Draw the cells of a table of queries and keys."""
-    q_len, k_len = shape
-    edges = axes.block_edges(k_len), axes.block_edges(q_len)
-    image = axes.draw_cells(ax, cells, *edges, **options)
-    ax.locator_params(integer=True, min_n_ticks=1)
+    rows, columns = (axes.block_edges(np.arange(size)) for size in shape)
+    image = axes.draw_cells(ax, cells, columns, rows, **options)
+    axes.tick_integers(ax)
     square = max(shape) <= _LONGEST_SHAPE * min(shape)
     ax.set(xlabel="key", ylabel="query", aspect="equal" if square else "auto")
     return image
