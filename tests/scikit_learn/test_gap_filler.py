@@ -202,7 +202,7 @@ def test_text_passes_and_dates_stay_dates():
             ValueError, match=r"`positions\[0\]` must be a column of numbers or times"
         ):
             GapFiller(positions=["place"]).fit(table)
-        with pytest.raises(ValueError, match="could not convert string to float"):
+        with pytest.raises(TypeError, match="`X` must hold numbers or dates, got text, 'a'"):
             GapFiller().fit(np.ones((60, 4))).transform(table.to_numpy())
 
 
@@ -456,7 +456,12 @@ ERRORS = {
     "index of text": (
         lambda: GapFiller(positions="index").fit(frame_at(["a", "b", "c"])),
         TypeError,
-        "`X.index` must hold numbers or times, got (object|str)",
+        r"`X\.index` must hold numbers or dates, got text, 'a'. Pass pandas.to_datetime\(X\.index",
+    ),
+    "index of periods": (
+        lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
+        TypeError,
+        r"`X\.index` must hold numbers or times, got period\[D\]",
     ),
     "index out of order": (
         lambda: GapFiller().fit(frame_at(np.array([3, 1, 2], dtype="datetime64[s]"))),
@@ -464,6 +469,12 @@ ERRORS = {
         '`positions` must be "index" for a table whose times are out of order, got None',
     ),
 }
+
+
+def period_range(n):
+    import pandas as pd
+
+    return pd.period_range("2024-01-01", periods=n, freq="D")
 
 
 def frame_at(index):

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -29,7 +30,7 @@ from positional_embeddings.sklearn import (
     SphereKernel,
     SumKernel,
 )
-from positional_embeddings.sklearn.columns import with_days
+from positional_embeddings.sklearn.tables import with_days
 
 
 def weights_at(q, x, case, counts=None, hidden=()):
@@ -832,14 +833,21 @@ def test_array_api_dispatch():
 
 
 @pytest.mark.library("torch")
-def test_queries_of_another_library():
+def test_queries_of_another_library(monkeypatch):
     import torch
+
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
 
     x, y = samples(1)
     model = AttentionRegressor(GaussianKernel(1.0)).fit(x, y)
-    message = "must use the same namespace and device as in fit.*numpy.ndarray.*torch.Tensor"
-    with pytest.raises(ValueError, match=message):
-        model._check_library(torch.ones((3, 1)))
+    message = (
+        r"must use the same namespace and the same device as .* fit\(\): numpy on cpu, got torch"
+    )
+    with (
+        config_context(array_api_dispatch=True),
+        pytest.raises(ValueError, match=rf"AttentionRegressor\.predict\(\) {message}"),
+    ):
+        model.predict(torch.ones((3, 1)))
 
 
 def test_scikit_learn_searches_and_copies_it():

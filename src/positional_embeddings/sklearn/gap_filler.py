@@ -1,6 +1,7 @@
 """Fill the gaps of columns from what was measured around them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from inspect import signature
 from itertools import product
 from math import ceil, e, log, nan, pi
@@ -12,15 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.sklearn.columns import (
-    Column,
-    check_times,
-    column_of,
-    index_of,
-    is_frame,
-    with_columns,
-    with_days,
-)
+from positional_embeddings.sklearn import tables
 from positional_embeddings.sklearn.kernels import Kernel
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
@@ -228,6 +221,7 @@ def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[
     return season
 
 
+@dataclass(repr=False, eq=False)
 class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fill missing values of columns by a regression on where the rows are.
 
@@ -292,11 +286,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     array([[0., 1., 2., 3., 4.]])
     """
 
-    def __init__(
-        self, estimator: Any = None, *, positions: Sequence[int] | Sequence[str] | str | None = None
-    ) -> None:
-        self.estimator = estimator
-        self.positions = positions
+    estimator: Any = None
+    _: KW_ONLY
+    positions: Sequence[int] | Sequence[str] | str | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -324,26 +316,23 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
             hint = " Pass AttentionRegressor(kernel)." if isinstance(estimator, Kernel) else ""
             raise wrong_type("estimator", "be a regressor", shown(estimator), hint)
-        self._times: dict[str, list[Column]] = {}
-        table = _as_frame(X)
+        self._times: dict[str, list[tables.Column]] = {}
+        table = tables.as_table(X)
         self._texts = _columns_of_text(table)
         values, places, at = self._read(table, reset=True)
         days = any(column.is_time for columns in self._times.values() for column in columns)
-        self.estimators_: list[Any] = []
-        for j in range(values.shape[1]):
-            if j in at or j in self._texts:
-                self.estimators_.append(None)
-                continue
+        self.estimators_: list[Any] = [None] * values.shape[1]
+        for j in set(range(values.shape[1])).difference(at, self._texts):
             seen = ~np.isnan(values[:, j])
             if not seen.any():
-                name = getattr(self, "feature_names_in_", [f"x{i}" for i in range(j + 1)])[j]
-                raise wrong_value("X", "have a measurement in each column", f"none in {name}")
+                came = f"none in {self.get_feature_names_out()[j]}"
+                raise wrong_value("X", "have a measurement in each column", came)
             known = places[seen, :], values[seen, j]
             if estimator is None and places.shape[1] == 1:
-                self.estimators_.append(KnownGaps(*known, places[~seen, :], days=days))
+                self.estimators_[j] = KnownGaps(*known, places[~seen, :], days=days)
             else:
                 own = AttentionRegressor() if estimator is None else clone(estimator)
-                self.estimators_.append(own.fit(*known))
+                self.estimators_[j] = own.fit(*known)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -361,14 +350,14 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             times are days since 1970-01-01 UTC; in a table of pandas or polars columns without
             gaps, such as times and text, stay what they are.
         """
-        table = _as_frame(X)
+        table = tables.as_table(X)
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
             filled[gap, j] = estimator.predict(places)
-        if not is_frame(table):
+        if not tables.is_frame(table):
             return filled
-        table = with_columns(table, {j: filled[:, j] for j in gaps})
-        return table if table.shape == X.shape else column_of(table, 0).rename(X.name)
+        table = tables.with_columns(table, {j: filled[:, j] for j in gaps})
+        return table if table.shape == X.shape else tables.column_of(table, 0).rename(X.name)
 
     def transform_std(self, X: Any) -> HostArray:
         """Return the standard deviations of a measurement around what `transform` fills in.
@@ -390,7 +379,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         TypeError
             If the estimator does not predict standard deviations.
         """
-        values, gaps = self._gaps(_as_frame(X))
+        values, gaps = self._gaps(tables.as_table(X))
         std: HostArray = np.zeros_like(values)
         for j, (estimator, gap, places) in gaps.items():
             if "return_std" not in signature(estimator.predict).parameters:
@@ -413,21 +402,19 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""
-        table, at = X, []
-        if self._texts and is_frame(X):
-            table = with_columns(
-                X, {j: np.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]}
-            )
-        dtypes = [np.float64, np.float32]
-        values: HostArray = validate_data(
-            self,
-            self._with_days("X", table),
-            reset=reset,
-            dtype=dtypes,
-            ensure_all_finite="allow-nan",
-        )
+        table = X
+        if self._texts and tables.is_frame(X):
+            texts = [j for j in self._texts if j < X.shape[1]]
+            table = tables.with_columns(X, {j: np.zeros(X.shape[0]) for j in texts})
+        options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        values = validate_data(self, self._with_days("X", table), reset=reset, **options)
+        at: list[int] = []
         if self.positions is None:
-            _check_order(X)
+            index: Any = getattr(X, "index", None)
+            is_time = getattr(getattr(index, "dtype", None), "kind", None) == "M"
+            if is_time and not index.is_monotonic_increasing:
+                what = 'be "index" for a table whose times are out of order'
+                raise wrong_value("positions", what, "None")
             places = np.arange(values.shape[0], dtype=np.float64)[:, None]
         elif isinstance(self.positions, str) and self.positions == "index":
             places = self._index(X)
@@ -445,7 +432,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if X.index.nlevels > 1:
             hint = " Fill each group on its own, or name the columns of positions."
             raise wrong_value("X.index", "have one level", f"{X.index.nlevels} levels", hint)
-        rows = self._with_days("X.index", X.index.to_frame())
+        rows = self._with_days("X.index", X.index)
         if rows.iloc[:, 0].dtype.kind not in "biuf":
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
         places: HostArray = check_array(rows, dtype=np.float64, input_name="X.index")
@@ -453,8 +440,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _with_days(self, name: str, table: Any) -> Any:
         """Return a table with times as days, where `fit` saw times, too."""
-        table, times = with_days(table)
-        check_times(name, times, self._times.setdefault(name, times))
+        table, times = tables.with_days(table, name)
+        tables.check_times(name, times, self._times.setdefault(name, times))
         return table
 
     def _positions_at(self, n_columns: int) -> list[int]:
@@ -463,36 +450,17 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             what = 'be a list of columns, "index" or None'
             raise wrong_value("positions", what, shown(self.positions))
         names = list(getattr(self, "feature_names_in_", ()))
-        found = []
-        for i, column in enumerate(self.positions):
-            name = f"positions[{i}]"
-            found.append(index_of(name, column, names, n_columns))
-            if found[-1] in self._texts:
-                raise wrong_value(name, "be a column of numbers or times", "one of text")
+        found = tables.indices_of("positions", self.positions, names, n_columns)
+        for i, column in enumerate(found):
+            if column in self._texts:
+                what = "be a column of numbers or times"
+                raise wrong_value(f"positions[{i}]", what, "one of text or booleans")
         return found
 
 
-# Tables of pandas and polars.
-
-
-def _check_order(table: Any) -> None:
-    """Check that rows with times follow one another, where they are taken to."""
-    index: Any = getattr(table, "index", None)
-    is_time = getattr(getattr(index, "dtype", None), "kind", None) == "M"
-    if is_time and not index.is_monotonic_increasing:
-        what = 'be "index" for a table whose times are out of order'
-        raise wrong_value("positions", what, "None")
-
-
-def _as_frame(x: Any) -> Any:
-    """Return a series as a table of one column, and anything else as it came."""
-    is_series = len(getattr(x, "shape", ())) == 1 and hasattr(x, "to_frame")
-    return x.to_frame() if is_series else x
-
-
 def _columns_of_text(table: Any) -> list[int]:
-    """Return the columns of a table that hold text."""
-    if not is_frame(table) or len(table.shape) != 2:
+    """Return the columns of a table that hold text or booleans."""
+    if not tables.is_frame(table) or len(table.shape) != 2:
         return []
-    columns = (column_of(table, j) for j in range(table.shape[1]))
-    return [j for j, column in enumerate(columns) if any(isinstance(v, str) for v in column)]
+    columns = (tables.column_of(table, j) for j in range(table.shape[1]))
+    return [j for j, column in enumerate(columns) if any(isinstance(v, str | bool) for v in column)]

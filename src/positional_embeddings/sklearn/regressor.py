@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import product
 from math import inf, isinf, log2, nan
@@ -12,7 +13,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import (
     HostArray,
     device_of,
@@ -23,14 +24,8 @@ from positional_embeddings.arrays.namespace import (
     widest_float,
 )
 from positional_embeddings.encodings.dates import is_missing
-from positional_embeddings.sklearn.columns import Column, check_no_text, check_times, with_days
-from positional_embeddings.sklearn.kernels import (
-    LOO,
-    Factor,
-    GaussianKernel,
-    Kernel,
-    scale_of,
-)
+from positional_embeddings.sklearn import tables
+from positional_embeddings.sklearn.kernels import LOO, Factor, GaussianKernel, Kernel, scale_of
 from positional_embeddings.sklearn.smooth import Hidden, Predicted, Samples, Smooth
 
 # The most samples that are left out, and around which balls are hidden; the number of balls.
@@ -59,19 +54,16 @@ _LEAST = 1e-3  # weight of an error in a fit by the lean
 # The largest number whose square is finite, nearly, and the least weight relative to the largest.
 _LARGEST, _LIGHTEST = 1e150, 1e-100
 
-_NUMBERS = Column(None, is_time=False, zone=None)
+_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
+    "local_linear": checks.boolean,
+    "cutoff": checks.optional(checks.positive_number),
+    "block_size": checks.optional(checks.positive_integer),
+    "max_iter": checks.positive_integer,
+    "tol": checks.positive_number,
+}
 
 
-class Options(NamedTuple):
-    """The checked options of an `AttentionRegressor`."""
-
-    local_linear: bool
-    cutoff: float | None
-    block_size: int | None
-    max_iter: int
-    tol: float
-
-
+@dataclass(repr=False, eq=False)
 class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Regression by attention: the mean of the samples, weighted by a kernel.
 
@@ -178,26 +170,15 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     array([0.84, 0.9 ])
     """
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        length_scale: Any = LOO,
-        local_linear: bool = True,
-        leave_out: Any = None,
-        cutoff: float | None = None,
-        block_size: int | None = None,
-        max_iter: int = 10,
-        tol: float = 1e-3,
-    ) -> None:
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.local_linear = local_linear
-        self.leave_out = leave_out
-        self.cutoff = cutoff
-        self.block_size = block_size
-        self.max_iter = max_iter
-        self.tol = tol
+    kernel: str | Kernel = "gaussian"
+    _: KW_ONLY
+    length_scale: Any = LOO
+    local_linear: bool = True
+    leave_out: Any = None
+    cutoff: float | None = None
+    block_size: int | None = None
+    max_iter: int = 10
+    tol: float = 1e-3
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -237,26 +218,22 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             raise
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> "AttentionRegressor":
-        options = self._check_options()
-        check_no_text(X)
-        X, self._times = with_days(X)
+        options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
+        X, self._times = tables.with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
         folded = _fold(X, y, sample_weight, groups)
-        names = getattr(self, "feature_names_in_", [None] * X.shape[1])
-        columns = [
-            column._replace(name=name)
-            for name, column in zip(names, self._times or [_NUMBERS] * len(names), strict=True)
-        ]
+        columns = self._times or [tables.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
         hidden = self._check_leave_out(folded, [column.is_time for column in columns])
         smoother = _Sum(kernel, folded.samples, hidden, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
         self._empty = namespace_of(X=X).empty(0, dtype=X.dtype, device=device_of(X))
+        self._library = tables.library_and_device(X)
         self.kernel_, self.n_iter_ = kernel, smoother.rounds
         self._smoother, self._folded = smoother, folded
-        self.loo_error_ = self._restore(smoother.loo_error, None)
-        self.noise_std_ = self._restore(smoother.noise, None)
+        self.loo_error_ = self._restore(smoother.loo_error)
+        self.noise_std_ = self._restore(smoother.noise)
         return self
 
     def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
@@ -295,11 +272,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         return_std = checks.boolean("return_std", return_std)
-        check_no_text(X)
-        X, times = with_days(X)
+        X, times = tables.with_days(X)
         X = validate_data(self, X, reset=False)
-        check_times("X", times, self._times)
-        self._check_library(X)
+        tables.check_times("X", times, self._times)
+        tables.check_library(self, "predict", tables.library_and_device(X), self._library)
         found = self._smoother.predict(_columns_of("X", X), squares=return_std)
         mean = self._restore(found.mean, X.dtype)
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
@@ -318,9 +294,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         check_is_fitted(self)
         found, place = self._smoother.left_out(slice(None)), self._folded.place
         moved = (found.at_query * self._smoother.of_twins)[place] * self._folded.deviation
-        return self._restore(found.mean[:, place] - moved, None)
+        return self._restore(found.mean[:, place] - moved)
 
-    def _restore(self, rows: HostArray, dtype: Any) -> Any:
+    def _restore(self, rows: HostArray, dtype: Any = None) -> Any:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
         rows = rows[0, ...] if self._is_flat else rows.T
         xp, on = namespace_of(X=self._empty), device_of(self._empty)
@@ -328,32 +304,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             dtype = widest_float(xp, on)
         return xp.asarray(rows, dtype=dtype, device=on)
 
-    def _check_library(self, X: Any) -> None:
-        """Check that queries have the library and the device of the samples."""
-        fitted, on = type_name(self._empty), device_of(self._empty)
-        try:
-            namespace_of(X=X, fitted=self._empty)
-            is_same = device_of(X) == on
-        except TypeError:
-            is_same = False
-        if not is_same:
-            message = (
-                f"X passed to {type(self).__name__}.predict() must use the same namespace and "
-                f"device as in fit(), {fitted} on {on}, got {type_name(X)} on {device_of(X)}."
-            )
-            raise ValueError(message)
-
-    def _check_options(self) -> Options:
-        optional_number = checks.optional(checks.positive_number)
-        return Options(
-            checks.boolean("local_linear", self.local_linear),
-            optional_number("cutoff", self.cutoff),
-            checks.optional(checks.positive_integer)("block_size", self.block_size),
-            checks.positive_integer("max_iter", self.max_iter),
-            checks.positive_number("tol", self.tol),
-        )
-
-    def _check_kernel(self, columns: list[Column]) -> Kernel:
+    def _check_kernel(self, columns: list[tables.Column]) -> Kernel:
         """Return a copy of the kernel that may be changed."""
         if isinstance(self.kernel, Kernel):
             if not (isinstance(self.length_scale, str) and self.length_scale == LOO):
@@ -365,25 +316,28 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
         else:
             raise wrong_type("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
-        kernel._resolve(columns)
+        for factor in kernel._factors():
+            factor._resolve(columns, list(getattr(self, "feature_names_in_", ())))
         return kernel
 
 
+def _numbers_of(name: str, array: Any) -> HostArray:
+    """Return an array of any library as one of NumPy in float64."""
+    numbers = to_host(array, namespace_of(array=array))
+    if numbers.dtype.kind not in "biuf":
+        raise wrong_type(name, "hold numbers", str(numbers.dtype))
+    return numbers.astype(np.float64, copy=False)
+
+
 def _columns_of(name: str, array: Any) -> HostArray:
-    """Return an array of any library as one of NumPy, (columns, rows), in float64."""
-    rows = to_host(array, namespace_of(array=array))
-    if rows.dtype.kind not in "biuf":
-        raise wrong_type(name, "hold numbers", str(rows.dtype))
-    rows = rows.astype(np.float64, copy=False)
+    """Return an array of any library as one of NumPy, (columns, rows)."""
+    rows = _numbers_of(name, array)
     if abs(rows).max() > _LARGEST:
         raise wrong_value(name, f"be within {_LARGEST} of 0", f"{rows.max()} or beyond")
     return rows.reshape(rows.shape[0], -1).T
 
 
 def _checked_weight(weight: HostArray, n: int) -> HostArray:
-    if weight.dtype.kind not in "biuf":
-        raise wrong_type("sample_weight", "hold numbers", str(weight.dtype))
-    weight = weight.astype(np.float64)
     if weight.shape != (n,):
         what = f"have one number for each of {n} samples"
         raise wrong_value("sample_weight", what, f"shape {weight.shape}")
@@ -430,8 +384,8 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
     columns, n = x.shape
     weight, rows = np.ones(n), x
     if sample_weight is not None:
-        xp = namespace_of(X=X)
-        weight = _checked_weight(to_host(xp.asarray(sample_weight, device=device_of(X)), xp), n)
+        weight = namespace_of(X=X).asarray(sample_weight, device=device_of(X))
+        weight = _checked_weight(_numbers_of("sample_weight", weight), n)
     if groups is not None:
         rows = np.concatenate([x, _checked_labels(groups, n)[None]])
     kept = np.flatnonzero(weight)
@@ -471,7 +425,7 @@ def _drawn(n: int, most: int) -> HostArray:
 class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
-    def __init__(self, kernel: Kernel, samples: Samples, hidden: Hidden, options: Options) -> None:
+    def __init__(self, kernel: Kernel, samples: Samples, hidden: Hidden, options: Any) -> None:
         self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
         self._n = samples.x.shape[1]
         # Fractions of all weights that are left of a place without one measurement; and how much
@@ -480,7 +434,7 @@ class _Sum:
         self.of_twins = hidden.left * samples.weight / samples.weight.max() / twins
         kernels = self._kernels = kernel._terms()
         widths = [[w for f in k._factors() for w in _begin(f, samples)] for k in kernels]
-        self._ridges = [[_RIDGES[0]] if _is_linear(k, options) else [inf] for k in kernels]
+        self._ridges = [[_RIDGES[0]] if self._is_linear(k) else [inf] for k in kernels]
         self._terms = [self._smooth(k) for k in kernels]
         # The functions have a mean of 0, so that none of them has a share in the level.
         self._level = _weighted_mean(samples.y, samples.weight)
@@ -500,7 +454,12 @@ class _Sum:
         self._find_errors()
 
     def _smooth(self, kernel: Kernel) -> Smooth:
-        return Smooth(kernel, self.samples, self._options.cutoff, self._options.block_size)
+        return Smooth(kernel, self.samples, self._options["cutoff"], self._options["block_size"])
+
+    def _is_linear(self, kernel: Kernel) -> bool:
+        """Tell whether lines are fitted: by radial kernels that are no product."""
+        own: bool | None = getattr(kernel, "local_linear", False)
+        return self._options["local_linear"] if own is None else own
 
     def _hidden_from(self, at: Any) -> Hidden:
         return self._hidden._replace(own=self._hidden.labels[:, at], left=self._hidden.left[at])
@@ -511,8 +470,8 @@ class _Sum:
             return
         y = self.samples.y - self._level
         fitted = np.zeros((len(self._terms), *y.shape))
-        limit = self._options.tol * self._spread.max() ** 0.5
-        for rounds in range(1, self._options.max_iter + 1):
+        limit = self._options["tol"] * self._spread.max() ** 0.5
+        for rounds in range(1, self._options["max_iter"] + 1):
             self.rounds, before = rounds, fitted.copy()
             for i, term in enumerate(self._terms):
                 self._targets[i] = y - (fitted.sum(axis=0) - fitted[i])
@@ -527,23 +486,25 @@ class _Sum:
     def _choose(self, kernel: Kernel, widths: list["_Width"], target: HostArray) -> list[float]:
         """Set widths of a kernel by the least leave-one-out error; return the ridge."""
         at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
-        x, y, weight = self.samples.x[:, at], target[:, at], self.samples.weight[at]
-        within, of_twins = self.samples.within[:, at], self.of_twins[at]
-        hidden = self._hidden_from(at)
+        x, hidden = self.samples.x[:, at], self._hidden_from(at)
         farthest = np.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
-        ridges = _RIDGES if _is_linear(kernel, self._options) else (inf,)
+        ridges = _RIDGES if self._is_linear(kernel) else (inf,)
 
         def error() -> tuple[float, float]:
             found = self._smooth(kernel).predict(x, target, ridges, hidden, squares=False)
             if np.median(found.distance / farthest) > 1:
                 return inf, inf
-            repeated = within * (1 + (found.at_query * of_twins)[:, None, :]) ** 2
-            squares = _weighted_mean((found.mean - y) ** 2 + repeated, weight) / self._unit
-            errors = squares.sum(axis=(1, 2))
+            errors = (self._mean_square(found, target, at) / self._unit).sum(axis=(1, 2))
             best = int(errors.argmin())
             return float(errors[best]), ridges[best]
 
         return [_search(widths, error, _START if self._n > _MANY else 0)]
+
+    def _mean_square(self, found: Predicted, y: HostArray, at: HostArray) -> HostArray:
+        """Return the mean squared error of samples that were left out, (..., targets, 1)."""
+        moved = (found.at_query * self.of_twins[at])[..., None, :]
+        repeated = self.samples.within[:, at] * (1 + moved) ** 2
+        return _weighted_mean((found.mean - y[:, at]) ** 2 + repeated, self.samples.weight[at])
 
     def predict(
         self, x: HostArray, hidden: Hidden | None = None, *, squares: bool = True
@@ -573,12 +534,12 @@ class _Sum:
         if np.isnan(found.mean).any():
             what = "leave each sample another one that predicts it"
             raise wrong_value("leave_out", what, "none for some sample")
-        weight, moved = samples.weight[at], found.at_query * self.of_twins[at]
-        squares = (samples.y[:, at] - found.mean) ** 2 + samples.within[:, at] * (1 + moved) ** 2
-        squares = _weighted_mean(squares, weight)
-        more = moved**2 * (samples.repeats[at] - 1) / samples.repeats[at]
-        self.loo_error = np.sqrt(squares)[:, 0]
-        self.noise = np.sqrt(squares / (1 + _weighted_mean(found.squares + more, weight)))[:, 0]
+        square = self._mean_square(found, samples.y, at)
+        # What the other measurements at a place add to the squared weights.
+        twins = (found.at_query * self.of_twins[at]) ** 2 * (1 - 1 / samples.repeats[at])
+        squares = _weighted_mean(found.squares + twins, samples.weight[at])
+        self.loo_error = np.sqrt(square)[:, 0]
+        self.noise = np.sqrt(square / (1 + squares))[:, 0]
 
     @cached_property
     def _misfit(self) -> Any:
@@ -642,13 +603,11 @@ class _Width(NamedTuple):
 
     factor: Factor
     column: int | None
-    most: int  # half octaves that it grows from where a search begins, at most
+    first: float  # where a search begins
+    most: int  # half octaves that it grows from there, at most
 
-    def get(self) -> float:
-        scale = self.factor.length_scale
-        return float(scale if self.column is None else scale[self.column])
-
-    def set(self, scale: float) -> None:
+    def set(self, half_octaves: int) -> None:
+        scale = self.first * 2 ** (half_octaves / 2)
         if self.column is None:
             self.factor.length_scale = scale
         else:
@@ -663,12 +622,12 @@ def _begin(factor: Factor, samples: Samples) -> list[_Width]:
     first = factor._first_scale(samples.x, samples.weight)
     if not isinstance(first, list):
         factor.length_scale = first
-        return [_Width(factor, None, 2 * _WIDEST)]
+        return [_Width(factor, None, first, 2 * _WIDEST)]
     given = given if isinstance(given, list) else [given] * len(first)
     factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
-    extents = np.ptp(factor._select(samples.x), axis=1)
+    extents = np.ptp(factor._encode(samples.x), axis=1)
     most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]
-    return [_Width(factor, i, most[i]) for i, g in enumerate(given) if g == LOO]
+    return [_Width(factor, i, first[i], most[i]) for i, g in enumerate(given) if g == LOO]
 
 
 def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], start: int) -> float:
@@ -678,12 +637,11 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     wider ones while these are better; then one by one, from the two best. A width that has grown by
     its most stays there.
     """
-    first = [width.get() for width in widths]
     tried: dict[tuple[int, ...], tuple[float, float]] = {}
 
     def put(steps: tuple[int, ...]) -> None:
-        for width, scale, step in zip(widths, first, steps, strict=True):
-            width.set(scale * 2 ** (step / 2))
+        for width, step in zip(widths, steps, strict=True):
+            width.set(step)
 
     def at(steps: tuple[int, ...]) -> float:
         if steps not in tried:
@@ -718,9 +676,3 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     best = min(found, key=at)
     put(best)
     return tried[best][1]
-
-
-def _is_linear(kernel: Kernel, options: Options) -> bool:
-    """Tell whether lines are fitted: by radial kernels that are no product."""
-    own = getattr(kernel, "local_linear", False)
-    return options.local_linear if own is None else own

@@ -5,7 +5,6 @@ from a query of the leaf, in widths of the kernel, so that no moment cancels.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise
 from math import inf, isfinite, isinf, log, nan
 from typing import NamedTuple
 
@@ -80,12 +79,11 @@ class Smooth:
     ) -> None:
         self._kernel, self._most_queries = kernel, most_queries or _MOST_QUERIES
         factors = kernel._factors()
-        scales = [factor._scales(samples.x.shape[0]) for factor in factors]
-        if all(factor._is_gaussian for factor in factors):
-            scales = [list(chain(*scales))]  # their product is one of all coordinates
-        stops = list(accumulate(map(len, scales)))
-        self._parts = [slice(start, stop) for start, stop in pairwise([0, *stops])]
-        self._scale = np.asarray(list(chain(*scales)))[:, None]
+        scales = [factor._scales() for factor in factors]
+        self._scale = np.concatenate(scales)[:, None]
+        # The coordinates of each factor; a product of Gaussians is one of all coordinates.
+        is_gaussian = all(factor._is_gaussian for factor in factors)
+        self._stops = [] if is_gaussian else np.cumsum([len(own) for own in scales])[:-1]
         self._places = kernel._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
@@ -180,7 +178,8 @@ class Smooth:
         origin, weight, y = query[:, :1], self._weight[columns], y[:, columns]
         sample = (self._places[:, columns] - origin) / self._scale
         query = (query - origin) / self._scale
-        distances = [_squared(query[part], sample[part]) for part in self._parts]
+        parts = (np.split(coordinates, self._stops) for coordinates in (query, sample))
+        distances = [_squared(q, k) for q, k in zip(*parts, strict=True)]
         squared = sum(distances[1:], distances[0])
         others = squared
         if kept is not None:
