@@ -1075,10 +1075,11 @@ TEXTS = {
     "dates beside": (pd.DataFrame({"t": CLOCKS[:2], "day": ["2024-02-29", "2024"]}), "X['day']"),
     "polars": (pl.DataFrame({"day": [None, "2024-02-29"]}), "X['day']"),
     "categories": (pd.DataFrame({"day": ["2024-02-29"]}, dtype="category"), "X['day']"),
-    "series": (pd.Series(["2024-02-29"]), "X"),
-    "list": (["2024-02-29"], "X"),
-    "lists": ([[1.0, "2024-02-29"]], "X[:, 1]"),
-    "numpy": (np.asarray([["2024-02-29"]]), "X[:, 0]"),
+    "series": (pd.Series(["2024-02-29"]), "X[0]"),
+    "named series": (pd.Series(["2024-02-29"], name="day"), "X['day']"),
+    "list": (["2024-02-29"], "X['x0']"),
+    "lists": ([[1.0, "2024-02-29"]], "X['x1']"),
+    "numpy": (np.asarray([["2024-02-29"]]), "X['x0']"),
 }
 
 
@@ -1087,8 +1088,8 @@ def test_dates_as_text_are_told_how_to_become_dates(table, column):
     with pytest.raises(TypeError) as caught:
         PositionalEncoder().fit(table)
     assert str(caught.value) == (
-        "`X` must hold numbers or dates, got text, '2024-02-29'. "
-        f"Pass pandas.to_datetime({column}) for dates."
+        f"`{column}` must hold numbers or dates, got text, '2024-02-29'. "
+        "Convert dates, as with pandas.to_datetime."
     )
 
 

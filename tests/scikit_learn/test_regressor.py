@@ -160,7 +160,7 @@ def test_predictions_are_those_of_a_loop(name, block_size):
     rows = np.array([weights_at(p, x, case) for p in q])
     np.testing.assert_allclose(mean, rows @ y, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.predict(q), mean)
-    found = model._smoother.predict(q.T)
+    found = model._smoother.predict(q.T, squares=True)
     np.testing.assert_allclose(found.squares, np.sum(rows**2, axis=1), rtol=1e-9)
     # Noise at least, and the spread around the mean of all at most.
     spread = np.sqrt(np.var(y) + (mean - np.mean(y)) ** 2)
@@ -882,7 +882,11 @@ def fitted(kernel="gaussian", x=None, weight=None, **options):
 
 ERRORS = {
     "kernel": (lambda: fitted(3), TypeError, r'`kernel` must be "gaussian" or a kernel, got 3'),
-    "name": (lambda: fitted("rbf"), ValueError, "`kernel` must be 'gaussian', got 'rbf'"),
+    "name": (
+        lambda: fitted("rbf"),
+        ValueError,
+        "`kernel` must be \"gaussian\" or a kernel, got 'rbf'",
+    ),
     "own scale": (
         lambda: fitted(GaussianKernel(1.0), length_scale=2.0),
         ValueError,
@@ -990,7 +994,7 @@ ERRORS = {
     "shape of groups": (
         lambda: AttentionRegressor().fit(np.ones((3, 1)), np.ones(3), groups=np.ones((3, 2))),
         ValueError,
-        r"`groups` must have a label for each of 3 samples, got shape \(3, 2\)",
+        r"`groups` must have one value for each of 3 samples, got shape \(3, 2\)",
     ),
     "missing groups": (
         lambda: AttentionRegressor().fit(np.ones((2, 1)), np.ones(2), groups=[1.0, np.nan]),
@@ -1002,7 +1006,7 @@ ERRORS = {
             np.ones((2, 1)), np.ones(2), groups=np.array(["a", 1], dtype=object)
         ),
         TypeError,
-        "`groups` must have labels of one type, got several types",
+        r"input argument must be uniformly strings or numbers. Got \['int', 'str'\]",
     ),
     "text for weights": (
         lambda: fitted(weight=["a", "b", "c", "d"]),
@@ -1012,7 +1016,7 @@ ERRORS = {
     "text for dates": (
         lambda: AttentionRegressor().fit(np.array([["2024-01-01"], ["2024-01-02"]]), [1.0, 2.0]),
         TypeError,
-        "`X` must hold numbers or dates, got text, '2024-01-01'",
+        r"`X\['x0'\]` must hold numbers or dates, got text, '2024-01-01'",
     ),
     "dates for y": (
         lambda: AttentionRegressor().fit(
@@ -1048,7 +1052,7 @@ ERRORS = {
     "weights": (
         lambda: fitted(weight=np.ones(3)),
         ValueError,
-        r"`sample_weight` must have one number for each of 4 samples, got shape \(3,\)",
+        r"`sample_weight` must have one value for each of 4 samples, got shape \(3,\)",
     ),
     "negative weight": (
         lambda: fitted(weight=np.array([1.0, -2.0, 1.0, 1.0])),

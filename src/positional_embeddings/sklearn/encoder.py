@@ -12,14 +12,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import (
-    HostArray,
-    device_of,
-    namespace_of,
-    np,
-    widest_float,
-)
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.encodings.dates import Times, times_of
 from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
 from positional_embeddings.sklearn import tables
@@ -166,7 +161,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.encoding_ = encoding
         self._features = features
         self._kinds = [_kind_of(column) for column in columns]
-        self._library = _library_of(columns)
+        self._library = tables.library_and_device(columns[0])
         return self
 
     def transform(self, X: Any) -> Any:
@@ -186,9 +181,11 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         columns = self._columns(X, reset=False)
         self._check_kinds(columns)
         if get_config()["array_api_dispatch"]:
-            tables.check_library(self, "transform", _library_of(columns), self._library)
+            tables.check_library(
+                self, "transform", tables.library_and_device(columns[0]), self._library
+            )
         blocks = self._features.encode(columns)
-        xp = namespace_of(X=blocks[0])
+        xp = namespace.namespace_of(X=blocks[0])
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:
@@ -206,9 +203,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             is left out if there is only one.
         """
         check_is_fitted(self)
-        names: HostArray = np.asarray(
-            self._features.names(_check_feature_names_in(self, input_features)), dtype=object
-        )
+        columns = _check_feature_names_in(self, input_features)
+        names: HostArray = np.asarray(self._features.names(columns), dtype=object)
         return names
 
     def __sklearn_tags__(self) -> Any:
@@ -240,9 +236,9 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return the columns, checked: arrays of numbers, or times."""
         zone = tables.time_zone_of(self.time_zone)
         checks.choice("missing", self.missing, ("error", "pass"))
-        tables.check_no_text("X", X)
         table = tables.as_table(X)
-        kinds = tables.kinds_of(table)
+        places = tables.kinds_of("X", table)
+        kinds = [kind for _, kind in places]
         if "spans" in kinds:
             hint = " Pass days_since(X)."
             raise wrong_type("X", "hold numbers or dates", "spans of time", hint)
@@ -256,13 +252,13 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if table.shape[0] == 0:
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
         columns = []
-        for j, name in enumerate(_check_feature_names_in(self)):
+        for j, (place, kind) in enumerate(places):
             column = tables.column_of(table, j)
-            if kinds[j] == "dates":
-                columns.append(self._times_of(f"X[{name!r}]", column, zone))
+            if kind == "dates":
+                columns.append(self._times_of(place, column, zone))
             else:
                 options = {"ensure_2d": False, "estimator": self, **self._numbers(column)}
-                columns.append(check_array(column, input_name=f"X in column {name!r}", **options))
+                columns.append(check_array(column, input_name=place, **options))
         return columns
 
     def _times_of(self, name: str, column: Any, zone: Any) -> Times:
@@ -276,8 +272,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
         dtypes = [np.float64, np.float32]
         if get_config()["array_api_dispatch"] and is_array_api_obj(table):
-            xp = namespace_of(X=table)
-            dtypes = [widest_float(xp, device_of(table)), xp.float32]
+            xp = namespace.namespace_of(X=table)
+            dtypes = [namespace.widest_float(xp, namespace.device_of(table)), xp.float32]
         is_finite = "allow-nan" if self.missing == "pass" else True
         return {"dtype": dtypes, "ensure_all_finite": is_finite}
 
@@ -302,10 +298,5 @@ def _kind_of(column: Any) -> str:
 
 
 def _first(column: Any) -> Any:
-    if isinstance(column, Times):
-        return Times(column.wall[:1], column.utc[:1], column.zone)
-    return column[:1]
-
-
-def _library_of(columns: Sequence[Any]) -> str:
-    return tables.library_and_device(getattr(columns[0], "utc", columns[0]))
+    is_times = isinstance(column, Times)
+    return Times(column.wall[:1], column.utc[:1], column.zone) if is_times else column[:1]

@@ -50,27 +50,23 @@ class KnownGaps:
 
     def predict(self, places: HostArray, *, return_std: bool = False) -> Any:
         """Return the mean, and the standard deviation of a measurement if asked for."""
-        x, (mean, std) = places[:, 0], np.zeros((2, places.shape[0]))
-        outside = ~self._is_between(x)
+        x, (mean, std) = places[:, 0], np.full((2, places.shape[0]), nan)
+        for octave, length, at in self._find_gaps(x):
+            weights, variances = self._learned.get(octave) or self._learn(length)
+            mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
+            std[at] = np.sqrt(_inside(self._x, x[at]) @ variances)
+        outside = np.isnan(mean)
         if outside.any():
             season, _ = _fit_season(self._season, self._x, self._y)
             model = AttentionRegressor().fit(self._x[:, None], self._y - season(self._x))
             mean[outside], std[outside] = model.predict(x[outside, None], return_std=True)
             mean[outside] += season(x[outside])
-        for octave, length, at in self._find_gaps(x):
-            weights, variances = self._learned.get(octave) or self._learn(length)
-            mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
-            std[at] = np.sqrt(_inside(self._x, x[at]) @ variances)
         mean = self._level + self._unit * mean
         return (mean, self._unit * std) if return_std else mean
 
-    def _is_between(self, x: HostArray) -> HostArray:
-        between: HostArray = (x >= self._x[0]) & (x < self._x[-1])
-        return between
-
     def _find_gaps(self, x: HostArray) -> Iterator[tuple[int, float, HostArray]]:
         """Return octaves of lengths of gaps, their median, and which places are in them."""
-        between = np.flatnonzero(self._is_between(x))
+        between = np.flatnonzero((x >= self._x[0]) & (x < self._x[-1]))
         right = np.searchsorted(self._x, x[between], side="right")
         longest = (self._x[-1] - self._x[0]) / 2
         lengths = np.minimum(self._x[right] - self._x[right - 1], longest)
@@ -393,12 +389,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         values, places, _ = self._read(X, reset=False)
         gaps = np.isnan(values)
-        found = {
-            j: (estimator, gaps[:, j], places[gaps[:, j], :])
-            for j, estimator in enumerate(self.estimators_)
-            if estimator is not None and gaps[:, j].any()
-        }
-        return np.array(values), found
+        found = [j for j, e in enumerate(self.estimators_) if e is not None and gaps[:, j].any()]
+        gap = {j: (self.estimators_[j], gaps[:, j], places[gaps[:, j], :]) for j in found}
+        return np.array(values), gap
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from math import degrees, hypot, inf, pi, radians, sqrt
-from typing import Any
+from math import degrees, exp, hypot, inf, pi, radians, sqrt
+from typing import Any, TypeAlias
 
 from sklearn.base import BaseEstimator
 
@@ -34,10 +34,7 @@ _DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "yea
 _WIDTHS = 4.0
 
 # Smaller logarithms of weights are this one: the square of a weight, too, is a normal number.
-_LEAST_SCORE = -345.0
-
-# A weight above 0 whose logarithm is below the least.
-_NO_WEIGHT = 1e-300
+LEAST_SCORE = -345.0
 
 # Seconds at whose multiples clocks change.
 _CLOCK_STEP = 900
@@ -55,28 +52,9 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
     def __add__(self, other: Any) -> Any:
         return SumKernel(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    def _terms(self) -> list["Kernel"]:
-        """Return the kernels that are added."""
-        return [self]
-
     @abstractmethod
-    def _factors(self) -> list["Factor"]:
-        """Return the kernels that are multiplied."""
-
-    def _weights(self, squared: Sequence[HostArray], widening: HostArray) -> HostArray:
-        """Return the product of the factors' weights, of squared distances in each.
-
-        They are in all coordinates at once if all factors are Gaussian.
-        """
-        scores = sum(f._score(s, widening) for f, s in zip(self._factors(), squared))  # noqa: B905
-        # Exponentials that underflow, and products of small numbers, take many times as long.
-        weights: HostArray = np.exp(np.maximum(scores, _LEAST_SCORE))
-        return weights
-
-    def _encode(self, x: HostArray) -> HostArray:
-        """Return the coordinates, (features, samples), of samples (columns, samples)."""
-        coordinates: HostArray = np.concatenate([f._encode(x) for f in self._factors()])
-        return coordinates
+    def _terms(self) -> list["Term"]:
+        """Return the kernels whose functions are added, each as factors that are multiplied."""
 
 
 class Factor(Kernel):
@@ -87,8 +65,8 @@ class Factor(Kernel):
     _at: list[int]  # the columns, as integers
     _is_gaussian = True
 
-    def _factors(self) -> list["Factor"]:
-        return [self]
+    def _terms(self) -> list["Term"]:
+        return [[self]]
 
     def _resolve(self, columns: Sequence[Column], names: list[str]) -> None:
         """Check the parameters for these columns, and make numbers of names and spans."""
@@ -105,6 +83,10 @@ class Factor(Kernel):
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
     @abstractmethod
+    def _encode(self, x: HostArray) -> HostArray:
+        """Return the coordinates, (features, samples), of samples (columns, samples)."""
+
+    @abstractmethod
     def _first_scale(self, x: HostArray, weight: HostArray) -> Any:
         """Return the length scale that a search begins with."""
 
@@ -119,6 +101,9 @@ class Factor(Kernel):
     def _reach(self, nothing: float) -> float:
         """Return the distance in widths at which a weight is exp(-nothing), or less."""
         return sqrt(2 * nothing)
+
+
+Term: TypeAlias = list[Factor]  # factors that are multiplied
 
 
 @dataclass(repr=False, eq=False)
@@ -153,9 +138,7 @@ class _Radial(Factor):
         return x[self._at]
 
     def _scales(self) -> list[float]:
-        if is_real_number(self.length_scale):
-            return [self.length_scale] * len(self._at)
-        return list(self.length_scale)
+        return list(np.broadcast_to(self.length_scale, len(self._at)))
 
 
 @dataclass(repr=False, eq=False)
@@ -236,7 +219,7 @@ class CompactKernel(_Radial):
     def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
         r = np.sqrt(np.maximum(squared, 0.0) / widening) / _WIDTHS
         weight = np.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
-        score: HostArray = np.log(np.maximum(weight, _NO_WEIGHT))
+        score: HostArray = np.log(np.maximum(weight, exp(LEAST_SCORE)))
         return score
 
     def _reach(self, nothing: float) -> float:  # noqa: ARG002 - all weights are 0 there
@@ -394,17 +377,17 @@ class ProductKernel(_Pair):
         The factors, none of them a sum.
     """
 
-    def _factors(self) -> list[Factor]:
+    def _terms(self) -> list["Term"]:
         for name, part in zip(("k1", "k2"), self._parts(), strict=True):
             if isinstance(part, SumKernel):
                 what = "be no sum, whose terms are smoothed one after the other"
                 raise wrong_type(name, what, shown(part))
-        factors = [factor for part in self._parts() for factor in part._factors()]
+        factors = [factor for part in self._parts() for factor in part._terms()[0]]
         for factor in factors:
             if getattr(factor, "local_linear", None):
                 what = "be None or False in a product"
                 raise wrong_value("local_linear", what, factor.local_linear)
-        return factors
+        return [factors]
 
 
 @dataclass(repr=False, eq=False)
@@ -418,11 +401,8 @@ class SumKernel(_Pair):
         first: a slow trend before a season, a season before what is local.
     """
 
-    def _terms(self) -> list[Kernel]:
+    def _terms(self) -> list["Term"]:
         return [term for part in self._parts() for term in part._terms()]
-
-    def _factors(self) -> list[Factor]:
-        return [factor for term in self._terms() for factor in term._factors()]
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:

@@ -4,15 +4,15 @@ Queries near each other form a leaf, and see the samples within its reach. Coord
 from a query of the leaf, in widths of the kernel, so that no moment cancels.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import inf, isfinite, isinf, log, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy.spatial import KDTree
 
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.sklearn.kernels import Kernel
+from positional_embeddings.sklearn.kernels import LEAST_SCORE, Term
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
 # D**2 - _NEAR, 1 at 2 widths.
@@ -72,19 +72,18 @@ class Predicted(NamedTuple):
 
 
 class Smooth:
-    """Attention of queries to samples, by one kernel."""
+    """Attention of queries to samples, by one product of kernels."""
 
-    def __init__(
-        self, kernel: Kernel, samples: Samples, cutoff: float | None, most_queries: int | None
-    ) -> None:
-        self._kernel, self._most_queries = kernel, most_queries or _MOST_QUERIES
-        factors = kernel._factors()
+    def __init__(self, factors: Term, samples: Samples, ridges: list[float], options: Any) -> None:
+        self.factors, self.y, self.ridges = factors, samples.y, ridges
+        cutoff = options["cutoff"]
+        self._most_queries = options["block_size"] or _MOST_QUERIES
         scales = [factor._scales() for factor in factors]
         self._scale = np.concatenate(scales)[:, None]
         # The coordinates of each factor; a product of Gaussians is one of all coordinates.
         is_gaussian = all(factor._is_gaussian for factor in factors)
         self._stops = [] if is_gaussian else np.cumsum([len(own) for own in scales])[:-1]
-        self._places = kernel._encode(samples.x)
+        self._places = self._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
         nothing = _NOTHING - log(self._weight.min())
@@ -92,33 +91,28 @@ class Smooth:
         self._is_cut = cutoff is not None
         self._tree = KDTree(self.points(samples.x))
 
+    def _encode(self, x: HostArray) -> HostArray:
+        """Return the coordinates, (features, samples), of samples (columns, samples)."""
+        coordinates: HostArray = np.concatenate([f._encode(x) for f in self.factors])
+        return coordinates
+
     def points(self, x: HostArray) -> HostArray:
         """Return places in widths of the kernel, (queries, features)."""
-        points: HostArray = (self._kernel._encode(x) / self._scale).T
+        points: HostArray = (self._encode(x) / self._scale).T
         if abs(points).max() > _FARTHEST:
             raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points
 
-    def predict(
-        self,
-        x: HostArray,
-        y: HostArray,
-        ridges: Sequence[float],
-        hidden: Hidden | None = None,
-        *,
-        squares: bool = True,
-    ) -> Predicted:
-        """Return the function of samples y at x, for each ridge; squares where asked for."""
-        places, order, parts = self._kernel._encode(x), [], []
+    def predict(self, x: HostArray, hidden: Hidden | None, *, squares: bool) -> Predicted:
+        """Return the function at x for each ridge, and squares where asked for."""
+        places, order, parts = self._encode(x), [], []
         for rows, middle, extent, first in self._leaves(self.points(x), hidden):
             reach = first
             while True:
                 columns = self._seen_from(middle, extent + reach)
                 kept = None if hidden is None else hidden.kept(rows, columns)
-                needed, part = self._of_leaf(
-                    places[:, rows], columns, y, ridges, kept, squares=squares
-                )
-                if kept is None or needed <= reach or columns.size == y.shape[1]:
+                needed, part = self._of_leaf(places[:, rows], columns, kept, squares=squares)
+                if kept is None or needed <= reach or columns.size == self._tree.n:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
             order.append(rows)
@@ -127,9 +121,7 @@ class Smooth:
         joined = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
         return Predicted(*(part[..., back] for part in joined))
 
-    def _leaves(
-        self, points: HostArray, hidden: Hidden | None
-    ) -> Iterator[tuple[HostArray, HostArray, float, float]]:
+    def _leaves(self, points: HostArray, hidden: Hidden | None) -> Iterator[tuple[Any, ...]]:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
         sees_nearest = hidden is None or hidden.left > 0
@@ -165,17 +157,10 @@ class Smooth:
         return columns
 
     def _of_leaf(
-        self,
-        query: HostArray,
-        columns: HostArray,
-        y: HostArray,
-        ridges: Sequence[float],
-        kept: HostArray | None,
-        *,
-        squares: bool,
+        self, query: HostArray, columns: HostArray, kept: HostArray | None, *, squares: bool
     ) -> tuple[float, Predicted]:
         """Return how far queries have to see, and the function at them, of the samples near."""
-        origin, weight, y = query[:, :1], self._weight[columns], y[:, columns]
+        origin, weight, y = query[:, :1], self._weight[columns], self.y[:, columns]
         sample = (self._places[:, columns] - origin) / self._scale
         query = (query - origin) / self._scale
         parts = (np.split(coordinates, self._stops) for coordinates in (query, sample))
@@ -190,14 +175,16 @@ class Smooth:
         widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
         limit = nearest + self._cutoff**2 * widening
         # The nearest is within two widths, so that its weight is no small number.
-        p = self._kernel._weights(distances, widening)
+        scores = [f._score(d, widening) for f, d in zip(self.factors, distances, strict=False)]
+        # Exponentials that underflow, and products of small numbers, take many times as long.
+        p = np.exp(np.maximum(sum(scores[1:], scores[0]), LEAST_SCORE))
         if self._is_cut:
             p = np.where(squared <= limit, p, 0.0)
         if kept is not None:
             p = p * np.where(sees, kept, 1.0)
         # The moments of the weights.
         f, t, m = sample.shape[0], y.shape[0], query.shape[1]
-        is_linear = any(map(isfinite, ridges))
+        is_linear = any(map(isfinite, self.ridges))
         second = [_products(sample, sample), _products(sample, y)] if is_linear else [sample**2]
         moments = p @ (np.concatenate([np.ones_like(y[:1]), y, sample, *second]) * weight).T
         total = moments[:, :1]
@@ -214,10 +201,10 @@ class Smooth:
         lean = off / np.maximum(off + spread, _TINY)
         # A line for each ridge: what it adds to the mean, and to the weights.
         widening, away = widening[:, 0], away[:, :, None]
-        guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in ridges)
+        guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in self.ridges)
         tilts = [
             _tilt(cov, away, guard) if isfinite(ridge) else np.zeros_like(away)
-            for ridge, guard in zip(ridges, guards, strict=True)
+            for ridge, guard in zip(self.ridges, guards, strict=True)
         ]
         means = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
         at_query = [(1 - (tilt * away).sum(axis=(1, 2))) / total[:, 0] for tilt in tilts]

@@ -21,52 +21,47 @@ class Column(NamedTuple):
 
 
 def as_table(x: Any) -> Any:
-    """Return a series, and times along one axis, as a table of one column."""
-    if isinstance(x, list | tuple) and any(map(_has_date, x)):
+    """Return a series, and times or text along one axis, as a table of one column."""
+    if isinstance(x, list | tuple):
         x = np.asarray(x, dtype=object)
     if hasattr(x, "to_frame"):  # an index of pandas, too, which would be its own index
         return x.to_frame()
-    is_column = len(getattr(x, "shape", ())) == 1 and (dates.holds_dates(x) or dates.holds_spans(x))
+    is_column = len(getattr(x, "shape", ())) == 1 and _kind_of(x) != "numbers"
     return x[:, None] if is_column else x
 
 
-def _has_date(row: Any) -> bool:
-    return any(map(dates.is_date, row if isinstance(row, list | tuple) else [row]))
+def kinds_of(name: str, table: Any) -> list[tuple[str, str]]:
+    """Return how errors call each column, and "dates", "spans" or "numbers"; refuse text.
+
+    An array of numbers is not read.
+    """
+    may_hold_others = isinstance(table, np.ndarray) and table.dtype.kind in "mMOUT"
+    if not (is_frame(table) or may_hold_others) or len(table.shape) != 2:
+        return []
+    names = getattr(table, "columns", [f"x{j}" for j in range(table.shape[1])])
+    columns = [(f"{name}[{key!r}]", column_of(table, j)) for j, key in enumerate(names)]
+    kinds = [(place, _kind_of(column)) for place, column in columns]
+    for place, kind in kinds:
+        if kind.startswith("text"):
+            hint = " Convert dates, as with pandas.to_datetime."
+            raise wrong_type(place, "hold numbers or dates", kind, hint)
+    return kinds
 
 
-def check_no_text(name: str, x: Any) -> None:
-    """Check that no column of a table holds text that is no number, such as dates."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x, dtype=object)
-    if hasattr(x, "columns"):
-        columns = {f"{name}[{key!r}]": column_of(x, j) for j, key in enumerate(x.columns)}
-    elif isinstance(x, np.ndarray) and x.ndim == 2:
-        columns = {f"{name}[:, {j}]": x[:, j] for j in range(x.shape[1])}
-    else:
-        columns = {name: x} if len(getattr(x, "shape", ())) == 1 else {}
-    for place, column in columns.items():
-        if getattr(column.dtype, "kind", "O") not in "OUT":
-            continue
+def _kind_of(column: Any) -> str:
+    """Return "dates", "spans", "numbers" or, with the first one, text that is no number."""
+    if dates.holds_dates(column):
+        return "dates"
+    if dates.holds_spans(column):
+        return "spans"
+    if getattr(column.dtype, "kind", "O") in "OUT":
         first = next((value for value in column if not dates.is_missing(value)), None)
         try:
             if isinstance(first, str):
                 float(first)
         except ValueError:
-            remedy = f" Pass pandas.to_datetime({place}) for dates."
-            came = f"text, {str(first)!r}"
-            raise wrong_type(name, "hold numbers or dates", came, remedy) from None
-
-
-def kinds_of(table: Any) -> list[str]:
-    """Return "dates", "spans" or "others" for each column; an array of numbers is not read."""
-    may_hold_times = isinstance(table, np.ndarray) and table.dtype.kind in "mMO"
-    if not (is_frame(table) or may_hold_times) or len(table.shape) != 2:
-        return []
-    columns = [column_of(table, j) for j in range(table.shape[1])]
-    return [
-        "dates" if dates.holds_dates(c) else "spans" if dates.holds_spans(c) else "others"
-        for c in columns
-    ]
+            return f"text, {str(first)!r}"
+    return "numbers"
 
 
 def is_frame(table: Any) -> bool:
@@ -95,13 +90,10 @@ def with_days(x: Any, name: str = "X") -> tuple[Any, list[Column]]:
 
     Spans of time become days; anything else is returned as it came. Text is refused.
     """
-    check_no_text(name, x)
     table, days, columns = as_table(x), {}, []
-    kinds = kinds_of(table)
-    keys = getattr(table, "columns", [f"x{j}" for j in range(len(kinds))])
-    for j, kind in enumerate(kinds):
-        place, column, zone = f"{name}[{keys[j]!r}]", column_of(table, j), None
-        if kind != "others":
+    for j, (place, kind) in enumerate(kinds_of(name, table)):
+        column, zone = column_of(table, j), None
+        if kind != "numbers":
             days[j] = dates.days_of(place, column)
         if kind == "dates":
             zone = dates.zone_of(column)
@@ -167,7 +159,8 @@ def check_zone(name: str, zone: Any, time_zone: Any) -> None:
 
 
 def library_and_device(x: Any) -> str:
-    """Return the library and the device of an array, as errors name them."""
+    """Return the library and the device of an array, or of times, as errors name them."""
+    x = getattr(x, "utc", x)
     return f"{type(x).__module__.partition('.')[0]} on {device_of(x)}"
 
 
