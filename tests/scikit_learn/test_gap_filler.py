@@ -206,6 +206,19 @@ def test_text_passes_and_dates_stay_dates():
             GapFiller().fit(np.ones((60, 4))).transform(table.to_numpy())
 
 
+def test_booleans_with_gaps_stay_as_they_are():
+    import pandas as pd
+
+    _, holes, _ = series()
+    flags = pd.Series([True, None, False] * 20, dtype=object)
+    table = pd.DataFrame({"y": holes[:, 0], "flag": flags, "n": pd.array(flags, dtype="boolean")})
+    filler = GapFiller()
+    filled = filler.fit_transform(table)
+    pd.testing.assert_frame_equal(filled[["flag", "n"]], table[["flag", "n"]])
+    assert not filled["y"].isna().any()
+    assert filler.estimators_[1:] == [None, None]
+
+
 def test_a_series_stays_a_series():
     import pandas as pd
     import polars as pl

@@ -727,6 +727,22 @@ def test_times_stay_times():
         numbers.predict(later)
 
 
+def test_a_series_is_a_table_of_one_column():
+    y = np.sin(np.arange(40) / 5)
+    spans = pd.timedelta_range("0D", periods=40, freq="D")
+    expected = AttentionRegressor().fit(np.arange(40.0)[:, None], y).predict([[4.5]])
+    for x in (spans, pd.Series(spans), spans.to_numpy(), pd.Series(np.arange(40.0), name="t")):
+        model = AttentionRegressor().fit(x, y)
+        half = x[:1] + (0.5 * (x[1] - x[0])) + 4 * (x[1] - x[0])
+        np.testing.assert_allclose(model.predict(half), expected)
+
+
+def test_arguments_that_a_kernel_does_not_have():
+    for kernel in (GaussianKernel, CompactKernel, ProductKernel):
+        with pytest.raises(TypeError, match=rf"{kernel.__name__}\.__init__\(\)"):
+            kernel(1.0, 2.0, 3.0)
+
+
 def test_a_failed_fit_leaves_it_as_it_was():
     x, y = samples(1)
     model = AttentionRegressor(length_scale=1.0).fit(x, y)

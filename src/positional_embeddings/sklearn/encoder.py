@@ -255,18 +255,15 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         for j, (place, kind) in enumerate(places):
             column = tables.column_of(table, j)
             if kind == "dates":
-                columns.append(self._times_of(place, column, zone))
+                column = times_of(place, column, zone)
+                if self.missing == "error" and np.isnat(column.wall).any():
+                    raise wrong_value(place, "have no missing times", "NaT")
+                tables.check_zone(place, column.zone, zone)
             else:
                 options = {"ensure_2d": False, "estimator": self, **self._numbers(column)}
-                columns.append(check_array(column, input_name=place, **options))
+                column = check_array(column, input_name=place, **options)
+            columns.append(column)
         return columns
-
-    def _times_of(self, name: str, column: Any, zone: Any) -> Times:
-        times = times_of(name, column, zone)
-        if self.missing == "error" and np.isnat(times.wall).any():
-            raise wrong_value(name, "have no missing times", "NaT")
-        tables.check_zone(name, times.zone, zone)
-        return times
 
     def _numbers(self, table: Any) -> dict[str, Any]:
         """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""

@@ -237,7 +237,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Attributes
     ----------
     estimators_ : list of regressor or None
-        What fills each column; None for columns of positions and of text.
+        What fills each column; None for columns of positions, text and booleans.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
@@ -298,8 +298,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         ----------
         X : table or series, shape (rows, columns)
             Numbers, NaN where nothing was measured; columns of positions may hold times. Columns of
-            text in tables of pandas and polars are left as they are. A series is a table of one
-            column.
+            text or booleans in tables of pandas and polars are left as they are. A series is a
+            table of one column.
         y : None
             Ignored.
 
@@ -418,7 +418,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise wrong_value("positions", "have no gaps", "NaN among them")
         return values, places, at
 
-    def _index(self, X: Any) -> HostArray:
+    def _index(self, X: Any) -> Any:
         """Return the index of a table as days or numbers, (rows, 1)."""
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
@@ -428,8 +428,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         rows = self._with_days("X.index", X.index)
         if rows.iloc[:, 0].dtype.kind not in "biuf":
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
-        places: HostArray = check_array(rows, dtype=np.float64, input_name="X.index")
-        return places
+        return check_array(rows, dtype=np.float64, input_name="X.index")
 
     def _with_days(self, name: str, table: Any) -> Any:
         """Return a table with times as days, where `fit` saw times, too."""
@@ -455,5 +454,5 @@ def _columns_of_text(table: Any) -> list[int]:
     """Return the columns of a table that hold text or booleans."""
     if not tables.is_frame(table) or len(table.shape) != 2:
         return []
-    columns = (tables.column_of(table, j) for j in range(table.shape[1]))
-    return [j for j, column in enumerate(columns) if any(isinstance(v, str | bool) for v in column)]
+    columns = enumerate(tables.column_of(table, j) for j in range(table.shape[1]))
+    return [j for j, c in columns if any(isinstance(v, str | bool | np.bool_) for v in c)]

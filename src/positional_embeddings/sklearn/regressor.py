@@ -83,8 +83,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         take memory and time as the square of columns: take means of more than some ten.
     leave_out : float or span of time, optional
         Samples that are not farther than this from a sample are left out with it, in the columns
-        of times, or in all columns if none are times. Without it, noise that lasts some days is
-        taken for a part of the function.
+        of times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
+        "year" 365.2425 days. Without it, noise that lasts some days is taken for a part of the
+        function.
     cutoff : float, optional
         Leave out samples whose squared distance from a query exceeds the nearest sample's by more
         than ``cutoff**2`` squared widths, which takes less time. 6 leaves out weights below 1.6e-8

@@ -91,10 +91,9 @@ class Smooth:
         self._is_cut = cutoff is not None
         self._tree = KDTree(self.points(samples.x))
 
-    def _encode(self, x: HostArray) -> HostArray:
+    def _encode(self, x: HostArray) -> Any:
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
-        coordinates: HostArray = np.concatenate([f._encode(x) for f in self.factors])
-        return coordinates
+        return np.concatenate([factor._encode(x) for factor in self.factors])
 
     def points(self, x: HostArray) -> HostArray:
         """Return places in widths of the kernel, (queries, features)."""
@@ -147,14 +146,12 @@ class Smooth:
     def _count(self, middle: HostArray, radius: float) -> int:
         return int(self._tree.query_ball_point(middle, radius, return_length=True))
 
-    def _seen_from(self, middle: HostArray, radius: float) -> HostArray:
+    def _seen_from(self, middle: HostArray, radius: float) -> Any:
         """Return the indices of the samples within a radius, and perhaps of more."""
         if 4 * self._count(middle, radius) > self._tree.n:  # lists of them take longer than all
-            found = range(self._tree.n)
-        else:
-            found = self._tree.query_ball_point(middle, radius, return_sorted=True)
-        columns: HostArray = np.asarray(found, dtype=np.int64)
-        return columns
+            return np.arange(self._tree.n)
+        found = self._tree.query_ball_point(middle, radius, return_sorted=True)
+        return np.asarray(found, dtype=np.int64)
 
     def _of_leaf(
         self, query: HostArray, columns: HostArray, kept: HostArray | None, *, squares: bool
@@ -185,15 +182,17 @@ class Smooth:
         # The moments of the weights.
         f, t, m = sample.shape[0], y.shape[0], query.shape[1]
         is_linear = any(map(isfinite, self.ridges))
-        second = [_products(sample, sample), _products(sample, y)] if is_linear else [sample**2]
-        moments = p @ (np.concatenate([np.ones_like(y[:1]), y, sample, *second]) * weight).T
+        both = np.concatenate([sample, y])
+        second = (sample[:, None, :] * both).reshape(-1, columns.size) if is_linear else sample**2
+        moments = p @ (np.concatenate([np.ones_like(y[:1]), both, second]) * weight).T
         total = moments[:, :1]
-        mean_y, mean, second = np.split(moments[:, 1:] / total, [t, t + f], axis=1)
+        means, second = np.split(moments[:, 1:] / total, [f + t], axis=1)
+        mean, mean_y = np.split(means, [f], axis=1)
         ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
         away = mean - query.T
         if is_linear:
-            cov = second[:, : f * f].reshape(m, f, f) - mean[:, :, None] * mean[:, None, :]
-            cov_y = second[:, f * f :].reshape(m, f, t) - mean[:, :, None] * mean_y[:, None, :]
+            second = second.reshape(m, f, f + t) - mean[:, :, None] * means[:, None, :]
+            cov, cov_y = np.split(second, [f], axis=2)
             spread = np.trace(cov, axis1=1, axis2=2)
         else:
             spread = (second - mean**2).sum(axis=1)
@@ -206,38 +205,30 @@ class Smooth:
             _tilt(cov, away, guard) if isfinite(ridge) else np.zeros_like(away)
             for ridge, guard in zip(self.ridges, guards, strict=True)
         ]
-        means = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
+        found = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
         at_query = [(1 - (tilt * away).sum(axis=(1, 2))) / total[:, 0] for tilt in tilts]
         if squares:
             slope = tilts[-1][:, :, 0]
             p = p * (1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample)
             ratio = ((p * p) @ self._squared_weight[columns]) / total[:, 0] ** 2
-        found = np.stack([np.where(sees, part, nan).T for part in means])
+        found = np.stack([np.where(sees, part, nan).T for part in found])
         distance = np.sqrt(np.maximum(others.min(axis=1), 0.0))
-        predicted = Predicted(found, np.stack(at_query), ratio, distance, lean)
-        return float(np.sqrt(limit).max()), predicted
+        return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
 
 
-def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> HostArray:
+def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> Any:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
     f = away.shape[1]
     tilt = -np.linalg.solve(cov + guard[:, None, None] * np.eye(f), away)
     size = np.sqrt(np.maximum(-(tilt * away).sum(axis=1, keepdims=True), _TINY))
-    guarded: HostArray = tilt * np.minimum(_MOST_TILT * f**0.5 / size, 1.0)
-    return guarded
+    return tilt * np.minimum(_MOST_TILT * f**0.5 / size, 1.0)
 
 
-def _squared(query: HostArray, sample: HostArray) -> HostArray:
+def _squared(query: HostArray, sample: HostArray) -> Any:
     """Return the squared distances, (queries, samples), as one product; rounding may be below 0.
 
     Coordinates are from a query of the leaf, so that little cancels.
     """
     q, k = ((a * a).sum(axis=0, keepdims=True) for a in (query, sample))
     queries = np.concatenate([-2 * query, q, np.ones_like(q)])
-    squared: HostArray = queries.T @ np.concatenate([sample, np.ones_like(k), k])
-    return squared
-
-
-def _products(a: HostArray, b: HostArray) -> HostArray:
-    products: HostArray = (a[:, None, :] * b[None, :, :]).reshape(-1, a.shape[1])
-    return products
+    return queries.T @ np.concatenate([sample, np.ones_like(k), k])
