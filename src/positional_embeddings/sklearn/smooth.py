@@ -187,12 +187,12 @@ class Smooth:
         moments = p @ (np.concatenate([np.ones_like(y[:1]), both, second]) * weight).T
         total = moments[:, :1]
         means, second = np.split(moments[:, 1:] / total, [f + t], axis=1)
-        mean, mean_y = np.split(means, [f], axis=1)
+        mean, mean_y = means[:, :f], means[:, f:]
         ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
         away = mean - query.T
         if is_linear:
             second = second.reshape(m, f, f + t) - mean[:, :, None] * means[:, None, :]
-            cov, cov_y = np.split(second, [f], axis=2)
+            cov, cov_y = second[:, :, :f], second[:, :, f:]
             spread = np.trace(cov, axis1=1, axis2=2)
         else:
             spread = (second - mean**2).sum(axis=1)
