@@ -217,6 +217,10 @@ def test_booleans_with_gaps_stay_as_they_are():
     pd.testing.assert_frame_equal(filled[["flag", "n"]], table[["flag", "n"]])
     assert not filled["y"].isna().any()
     assert filler.estimators_[1:] == [None, None]
+    with pytest.raises(
+        ValueError, match="must be a column of numbers or times, got one of text or"
+    ):
+        GapFiller(positions=["flag"]).fit(table)
 
 
 def test_a_series_stays_a_series():
