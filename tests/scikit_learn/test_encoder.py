@@ -763,11 +763,13 @@ def test_messages(encoder, x, kind, message):
 
 def test_columns_keep_their_kind():
     with pytest.raises(
-        TypeError, match=r"^`X` must hold times in column 'x0', as in fit, got numbers\.$"
+        TypeError,
+        match=r"^`X` must hold times without a zone in column 'x0', as in fit, got numbers\.$",
     ):
         PositionalEncoder().fit(NAIVE["numpy"]).transform(NUMBERS[:, :1])
     with pytest.raises(
-        TypeError, match=r"^`X` must hold numbers in column 'x0', as in fit, got times\.$"
+        TypeError,
+        match=r"^`X` must hold numbers in column 'x0', as in fit, got times without a zone\.$",
     ):
         PositionalEncoder().fit(NUMBERS[:, :1]).transform(NAIVE["numpy"])
     with pytest.raises(ValueError, match="feature names"):
@@ -880,12 +882,10 @@ def test_times_of_another_zone_than_that_of_fit_are_refused():
     encoder = PositionalEncoder(periods="day").fit(times)
     np.testing.assert_array_equal(encoder.transform(times), encoder.fit_transform(times))
     in_utc = times.assign(t=times.t.dt.tz_convert("UTC"))
-    message = (
-        "`X` must hold times of the zone of fit, Europe/Zurich, in column 't', got times of the"
-    )
-    with pytest.raises(ValueError, match=f"{message} zone UTC. Convert them"):
+    message = "`X` must hold times of the zone Europe/Zurich in column 't', as in fit, got times"
+    with pytest.raises(ValueError, match=f"{message} of the zone UTC. Convert them"):
         encoder.transform(in_utc)
-    with pytest.raises(ValueError, match=f"{message} zone None"):
+    with pytest.raises(ValueError, match=f"{message} without a zone"):
         encoder.transform(times.assign(t=times.t.dt.tz_localize(None)))
     both = PositionalEncoder(periods="day", time_zone="Europe/Zurich").fit(times)
     np.testing.assert_allclose(both.transform(in_utc), both.transform(times))
@@ -1075,10 +1075,11 @@ TEXTS = {
     "dates beside": (pd.DataFrame({"t": CLOCKS[:2], "day": ["2024-02-29", "2024"]}), "X['day']"),
     "polars": (pl.DataFrame({"day": [None, "2024-02-29"]}), "X['day']"),
     "categories": (pd.DataFrame({"day": ["2024-02-29"]}, dtype="category"), "X['day']"),
-    "series": (pd.Series(["2024-02-29"]), "X"),
-    "list": (["2024-02-29"], "X"),
-    "lists": ([[1.0, "2024-02-29"]], "X[:, 1]"),
-    "numpy": (np.asarray([["2024-02-29"]]), "X[:, 0]"),
+    "series": (pd.Series(["2024-02-29"]), "X[0]"),
+    "named series": (pd.Series(["2024-02-29"], name="day"), "X['day']"),
+    "list": (["2024-02-29"], "X['x0']"),
+    "lists": ([[1.0, "2024-02-29"]], "X['x1']"),
+    "numpy": (np.asarray([["2024-02-29"]]), "X['x0']"),
 }
 
 
@@ -1087,8 +1088,8 @@ def test_dates_as_text_are_told_how_to_become_dates(table, column):
     with pytest.raises(TypeError) as caught:
         PositionalEncoder().fit(table)
     assert str(caught.value) == (
-        "`X` must hold numbers or dates, got text, '2024-02-29'. "
-        f"Pass pandas.to_datetime({column}) for dates."
+        f"`{column}` must hold numbers or dates, got text, '2024-02-29'. "
+        "Convert dates, as with pandas.to_datetime."
     )
 
 

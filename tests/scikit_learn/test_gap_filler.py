@@ -202,8 +202,25 @@ def test_text_passes_and_dates_stay_dates():
             ValueError, match=r"`positions\[0\]` must be a column of numbers or times"
         ):
             GapFiller(positions=["place"]).fit(table)
-        with pytest.raises(ValueError, match="could not convert string to float"):
+        with pytest.raises(TypeError, match=r"`X\['x0'\]` must hold numbers or dates, got text"):
             GapFiller().fit(np.ones((60, 4))).transform(table.to_numpy())
+
+
+def test_booleans_with_gaps_stay_as_they_are():
+    import pandas as pd
+
+    _, holes, _ = series()
+    flags = pd.Series([True, None, False] * 20, dtype=object)
+    table = pd.DataFrame({"y": holes[:, 0], "flag": flags, "n": pd.array(flags, dtype="boolean")})
+    filler = GapFiller()
+    filled = filler.fit_transform(table)
+    pd.testing.assert_frame_equal(filled[["flag", "n"]], table[["flag", "n"]])
+    assert not filled["y"].isna().any()
+    assert filler.estimators_[1:] == [None, None]
+    with pytest.raises(
+        ValueError, match="must be a column of numbers or times, got one of text or"
+    ):
+        GapFiller(positions=["flag"]).fit(table)
 
 
 def test_a_series_stays_a_series():
@@ -456,7 +473,12 @@ ERRORS = {
     "index of text": (
         lambda: GapFiller(positions="index").fit(frame_at(["a", "b", "c"])),
         TypeError,
-        "`X.index` must hold numbers or times, got (object|str)",
+        r"`X\.index\[0\]` must hold numbers or dates, got text, 'a'",
+    ),
+    "index of periods": (
+        lambda: GapFiller(positions="index").fit(frame_at(period_range(3))),
+        TypeError,
+        r"`X\.index` must hold numbers or times, got period\[D\]",
     ),
     "index out of order": (
         lambda: GapFiller().fit(frame_at(np.array([3, 1, 2], dtype="datetime64[s]"))),
@@ -464,6 +486,12 @@ ERRORS = {
         '`positions` must be "index" for a table whose times are out of order, got None',
     ),
 }
+
+
+def period_range(n):
+    import pandas as pd
+
+    return pd.period_range("2024-01-01", periods=n, freq="D")
 
 
 def frame_at(index):

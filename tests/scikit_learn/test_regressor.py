@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -29,7 +30,7 @@ from positional_embeddings.sklearn import (
     SphereKernel,
     SumKernel,
 )
-from positional_embeddings.sklearn.columns import with_days
+from positional_embeddings.sklearn.tables import with_days
 
 
 def weights_at(q, x, case, counts=None, hidden=()):
@@ -159,7 +160,7 @@ def test_predictions_are_those_of_a_loop(name, block_size):
     rows = np.array([weights_at(p, x, case) for p in q])
     np.testing.assert_allclose(mean, rows @ y, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(model.predict(q), mean)
-    found = model._smoother.predict(q.T)
+    found = model._smoother.predict(q.T, squares=True)
     np.testing.assert_allclose(found.squares, np.sum(rows**2, axis=1), rtol=1e-9)
     # Noise at least, and the spread around the mean of all at most.
     spread = np.sqrt(np.var(y) + (mean - np.mean(y)) ** 2)
@@ -726,6 +727,22 @@ def test_times_stay_times():
         numbers.predict(later)
 
 
+def test_a_series_is_a_table_of_one_column():
+    y = np.sin(np.arange(40) / 5)
+    spans = pd.timedelta_range("0D", periods=40, freq="D")
+    expected = AttentionRegressor().fit(np.arange(40.0)[:, None], y).predict([[4.5]])
+    for x in (spans, pd.Series(spans), spans.to_numpy(), pd.Series(np.arange(40.0), name="t")):
+        model = AttentionRegressor().fit(x, y)
+        half = x[:1] + (0.5 * (x[1] - x[0])) + 4 * (x[1] - x[0])
+        np.testing.assert_allclose(model.predict(half), expected)
+
+
+def test_arguments_that_a_kernel_does_not_have():
+    for kernel in (GaussianKernel, CompactKernel, ProductKernel):
+        with pytest.raises(TypeError, match=rf"{kernel.__name__}\.__init__\(\)"):
+            kernel(1.0, 2.0, 3.0)
+
+
 def test_a_failed_fit_leaves_it_as_it_was():
     x, y = samples(1)
     model = AttentionRegressor(length_scale=1.0).fit(x, y)
@@ -832,14 +849,21 @@ def test_array_api_dispatch():
 
 
 @pytest.mark.library("torch")
-def test_queries_of_another_library():
+def test_queries_of_another_library(monkeypatch):
     import torch
+
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
 
     x, y = samples(1)
     model = AttentionRegressor(GaussianKernel(1.0)).fit(x, y)
-    message = "must use the same namespace and device as in fit.*numpy.ndarray.*torch.Tensor"
-    with pytest.raises(ValueError, match=message):
-        model._check_library(torch.ones((3, 1)))
+    message = (
+        r"must use the same namespace and the same device as .* fit\(\): numpy on cpu, got torch"
+    )
+    with (
+        config_context(array_api_dispatch=True),
+        pytest.raises(ValueError, match=rf"AttentionRegressor\.predict\(\) {message}"),
+    ):
+        model.predict(torch.ones((3, 1)))
 
 
 def test_scikit_learn_searches_and_copies_it():
@@ -874,7 +898,11 @@ def fitted(kernel="gaussian", x=None, weight=None, **options):
 
 ERRORS = {
     "kernel": (lambda: fitted(3), TypeError, r'`kernel` must be "gaussian" or a kernel, got 3'),
-    "name": (lambda: fitted("rbf"), ValueError, "`kernel` must be 'gaussian', got 'rbf'"),
+    "name": (
+        lambda: fitted("rbf"),
+        ValueError,
+        "`kernel` must be \"gaussian\" or a kernel, got 'rbf'",
+    ),
     "own scale": (
         lambda: fitted(GaussianKernel(1.0), length_scale=2.0),
         ValueError,
@@ -982,7 +1010,7 @@ ERRORS = {
     "shape of groups": (
         lambda: AttentionRegressor().fit(np.ones((3, 1)), np.ones(3), groups=np.ones((3, 2))),
         ValueError,
-        r"`groups` must have a label for each of 3 samples, got shape \(3, 2\)",
+        r"`groups` must have one value for each of 3 samples, got shape \(3, 2\)",
     ),
     "missing groups": (
         lambda: AttentionRegressor().fit(np.ones((2, 1)), np.ones(2), groups=[1.0, np.nan]),
@@ -994,7 +1022,7 @@ ERRORS = {
             np.ones((2, 1)), np.ones(2), groups=np.array(["a", 1], dtype=object)
         ),
         TypeError,
-        "`groups` must have labels of one type, got several types",
+        r"input argument must be uniformly strings or numbers. Got \['int', 'str'\]",
     ),
     "text for weights": (
         lambda: fitted(weight=["a", "b", "c", "d"]),
@@ -1004,7 +1032,7 @@ ERRORS = {
     "text for dates": (
         lambda: AttentionRegressor().fit(np.array([["2024-01-01"], ["2024-01-02"]]), [1.0, 2.0]),
         TypeError,
-        "`X` must hold numbers or dates, got text, '2024-01-01'",
+        r"`X\['x0'\]` must hold numbers or dates, got text, '2024-01-01'",
     ),
     "dates for y": (
         lambda: AttentionRegressor().fit(
@@ -1040,7 +1068,7 @@ ERRORS = {
     "weights": (
         lambda: fitted(weight=np.ones(3)),
         ValueError,
-        r"`sample_weight` must have one number for each of 4 samples, got shape \(3,\)",
+        r"`sample_weight` must have one value for each of 4 samples, got shape \(3,\)",
     ),
     "negative weight": (
         lambda: fitted(weight=np.array([1.0, -2.0, 1.0, 1.0])),

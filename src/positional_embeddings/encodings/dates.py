@@ -121,7 +121,7 @@ def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
         local = dates if zone is None else dates.dt.convert_time_zone(key)
         wall = utc_of(name, local.dt.replace_time_zone(None))
     else:  # of Python, or of polars in a zone that has no name
-        wall = utc + _ahead_of_utc(name, dates, zone)
+        wall = utc + ahead_of_utc(name, dates, zone)
     return Times(wall, utc, str(own if zone is None else zone))
 
 
@@ -161,7 +161,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
         came = " and ".join(sorted(map(str, units)))
         raise wrong_value(name, "have dates that one unit of NumPy holds", came)
     if zones not in ([], ["None"]):
-        times = times - _ahead_of_utc(name, values, None)
+        times = times - ahead_of_utc(name, values, None)
     return times.reshape(objects.shape)
 
 
@@ -173,7 +173,7 @@ def _of_numpy(value: Any) -> Any:
     return np.datetime64(value) if is_date(value) else np.timedelta64(value)
 
 
-def _ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostArray:
+def ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostArray:
     """Return how far the clock of a zone, or of each date, is ahead of UTC."""
     known = (None if is_missing(value) else value for value in dates)
     try:

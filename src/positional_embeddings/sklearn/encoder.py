@@ -1,6 +1,7 @@
 """Transformer of columns of numbers, times or places to features, for scikit-learn."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
 from inspect import Parameter, signature
 from typing import Any, Literal
 
@@ -11,38 +12,20 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import (
-    HostArray,
-    device_of,
-    namespace_of,
-    np,
-    widest_float,
-)
-from positional_embeddings.encodings.dates import Times, holds_spans, times_of
+from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.encodings.dates import Times, times_of
 from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
-from positional_embeddings.sklearn.columns import (
-    as_table,
-    check_no_text,
-    column_of,
-    columns_of_dates,
-    time_zone_of,
-)
+from positional_embeddings.sklearn import tables
 
 EncodingName = Literal["auto", "cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
-_DEFAULTS = {
-    "periods": None,
-    "harmonics": 1,
-    "wavelengths": None,
-    "dim": None,
-    "degree": None,
-    "length_scale": None,
-    "kernel": "gaussian",
-    "unit": "degrees",
-}
+# Options that all encodings have.
+_SHARED = ("encoding", "time_zone", "missing", "random_state")
 
 
+@dataclass(repr=False, eq=False)
 class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Encode columns of numbers, times or places as features.
 
@@ -138,34 +121,19 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ['time_sin_24h', 'time_cos_24h', 'time_sin_year', 'time_cos_year']
     """
 
-    def __init__(
-        self,
-        encoding: EncodingName = "auto",
-        *,
-        periods: Any = None,
-        harmonics: int | Sequence[int] = 1,
-        wavelengths: Any = None,
-        dim: int | None = None,
-        degree: int | None = None,
-        length_scale: Any = None,
-        kernel: Literal["gaussian", "matern", "laplace"] = "gaussian",
-        unit: Literal["degrees", "radians"] = "degrees",
-        time_zone: Any = None,
-        missing: Literal["error", "pass"] = "error",
-        random_state: Any = None,
-    ) -> None:
-        self.encoding = encoding
-        self.periods = periods
-        self.harmonics = harmonics
-        self.wavelengths = wavelengths
-        self.dim = dim
-        self.degree = degree
-        self.length_scale = length_scale
-        self.kernel = kernel
-        self.unit = unit
-        self.time_zone = time_zone
-        self.missing = missing
-        self.random_state = random_state
+    encoding: EncodingName = "auto"
+    _: KW_ONLY
+    periods: Any = None
+    harmonics: int | Sequence[int] = 1
+    wavelengths: Any = None
+    dim: int | None = None
+    degree: int | None = None
+    length_scale: Any = None
+    kernel: Literal["gaussian", "matern", "laplace"] = "gaussian"
+    unit: Literal["degrees", "radians"] = "degrees"
+    time_zone: Any = None
+    missing: Literal["error", "pass"] = "error"
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None) -> "PositionalEncoder":  # noqa: ARG002 - scikit-learn's
         """Check the options against the columns, and learn what depends on these.
@@ -182,10 +150,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         PositionalEncoder
             The fitted encoder.
         """
-        encoding = self._checked_encoding()
+        encoding, options = self._checked_options()
         columns = self._columns(X, reset=True)
-        known = signature(ENCODINGS[encoding]).parameters
-        options = {name: getattr(self, name) for name in _DEFAULTS if name in known}
         if encoding == "random_fourier":
             options["rng"] = int(check_random_state(self.random_state).randint(2**31 - 1))
         names = zip(_check_feature_names_in(self), columns, strict=True)
@@ -194,9 +160,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         features.encode([_first(column) for column in columns])  # checks what is left to check
         self.encoding_ = encoding
         self._features = features
-        self._holds_times = [isinstance(column, Times) for column in columns]
-        self._zones = [getattr(column, "zone", None) for column in columns]
-        self._library_and_device = _library_and_device_of(columns[0])
+        self._kinds = [_kind_of(column) for column in columns]
+        self._library = tables.library_and_device(columns[0])
         return self
 
     def transform(self, X: Any) -> Any:
@@ -215,8 +180,12 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         columns = self._columns(X, reset=False)
         self._check_kinds(columns)
+        if get_config()["array_api_dispatch"]:
+            tables.check_library(
+                self, "transform", tables.library_and_device(columns[0]), self._library
+            )
         blocks = self._features.encode(columns)
-        xp = namespace_of(X=blocks[0])
+        xp = namespace.namespace_of(X=blocks[0])
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:
@@ -234,9 +203,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             is left out if there is only one.
         """
         check_is_fitted(self)
-        names: HostArray = np.asarray(
-            self._features.names(_check_feature_names_in(self, input_features)), dtype=object
-        )
+        columns = _check_feature_names_in(self, input_features)
+        names: HostArray = np.asarray(self._features.names(columns), dtype=object)
         return names
 
     def __sklearn_tags__(self) -> Any:
@@ -246,117 +214,86 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _checked_encoding(self) -> str:
-        """Return the encoding, after a check that its options are given, and no others."""
-        encoding: str = checks.choice("encoding", self.encoding, ("auto", *ENCODINGS))
+    def _checked_options(self) -> tuple[str, dict[str, Any]]:
+        """Return the encoding and its options, after a check that others are left out."""
+        encoding = checks.choice("encoding", self.encoding, ("auto", *ENCODINGS))
         if encoding == "auto":
             encoding = "fourier" if self.periods is None else "cyclic"
-        known = signature(ENCODINGS[encoding]).parameters
+        known, options = signature(ENCODINGS[encoding]).parameters, {}
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
             is_given = not (value is default or (isinstance(value, int | str) and value == default))
-            if not is_given and name in known and known[name].default is Parameter.empty:
-                raise wrong_value(name, f"be given with encoding {encoding!r}", "None")
-            if is_given and name not in known:
+            if name in known:
+                options[name] = value
+                if not is_given and known[name].default is Parameter.empty:
+                    raise wrong_value(name, f"be given with encoding {encoding!r}", "None")
+            elif is_given:
                 what = f"be left out with encoding {encoding!r}, which does not use it"
                 raise wrong_value(name, what, shown(value))
-        return encoding
+        return encoding, options
 
     def _columns(self, X: Any, *, reset: bool) -> list[Any]:
         """Return the columns, checked: arrays of numbers, or times."""
-        zone = time_zone_of(self.time_zone)
+        zone = tables.time_zone_of(self.time_zone)
         checks.choice("missing", self.missing, ("error", "pass"))
-        table = as_table(X)
-        check_no_text(table)
-        of_dates = columns_of_dates(table)
-        if any(holds_spans(column_of(table, j)) for j in range(len(of_dates))):
+        table = tables.as_table(X)
+        places = tables.kinds_of("X", table)
+        kinds = [kind for _, kind in places]
+        if "spans" in kinds:
             hint = " Pass days_since(X)."
             raise wrong_type("X", "hold numbers or dates", "spans of time", hint)
-        if any(of_dates):
-            return self._mixed_columns(table, of_dates, zone, reset=reset)
-        if zone is not None:
-            raise wrong_value("time_zone", "be None for columns of numbers", shown(self.time_zone))
-        options = {"dtype": _floats_of(table), "ensure_all_finite": self._finite()}
-        x = validate_data(self, table, reset=reset, **options)
-        return [x[:, j] for j in range(x.shape[1])]
-
-    def _mixed_columns(
-        self, table: Any, of_dates: list[bool], zone: Any, *, reset: bool
-    ) -> list[Any]:
+        if "dates" not in kinds:
+            if zone is not None:
+                what = "be None for columns of numbers"
+                raise wrong_value("time_zone", what, shown(self.time_zone))
+            x = validate_data(self, table, reset=reset, **self._numbers(table))
+            return [x[:, j] for j in range(x.shape[1])]
         validate_data(self, table, reset=reset, skip_check_array=True)
         if table.shape[0] == 0:
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
-        names = _check_feature_names_in(self)
-        return [
-            self._times_of(column_of(table, j), names[j], zone)
-            if of_dates[j]
-            else self._numbers_of(column_of(table, j), names[j])
-            for j in range(len(of_dates))
-        ]
+        columns = []
+        for j, (place, kind) in enumerate(places):
+            column = tables.column_of(table, j)
+            if kind == "dates":
+                column = times_of(place, column, zone)
+                if self.missing == "error" and np.isnat(column.wall).any():
+                    raise wrong_value(place, "have no missing times", "NaT")
+                tables.check_zone(place, column.zone, zone)
+            else:
+                options = {"ensure_2d": False, "estimator": self, **self._numbers(column)}
+                column = check_array(column, input_name=place, **options)
+            columns.append(column)
+        return columns
 
-    def _times_of(self, column: Any, name: str, zone: Any) -> Times:
-        name = f"X[{name!r}]"
-        times = times_of(name, column, zone)
-        if self.missing == "error" and np.isnat(times.wall).any():
-            raise wrong_value(name, "have no missing times", "NaT")
-        if zone is not None and times.zone is None:
-            hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
-            what = "have times with a zone where `time_zone` is given"
-            raise wrong_value(name, what, "times without a zone", hint)
-        return times
-
-    def _numbers_of(self, column: Any, name: str) -> Any:
-        options = {"dtype": [np.float64, np.float32], "ensure_all_finite": self._finite()}
-        input_name = f"X in column {name!r}"
-        return check_array(
-            column, ensure_2d=False, input_name=input_name, estimator=self, **options
-        )
-
-    def _finite(self) -> bool | str:
-        """Return which numbers scikit-learn lets through."""
-        return "allow-nan" if self.missing == "pass" else True
+    def _numbers(self, table: Any) -> dict[str, Any]:
+        """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
+        dtypes = [np.float64, np.float32]
+        if get_config()["array_api_dispatch"] and is_array_api_obj(table):
+            xp = namespace.namespace_of(X=table)
+            dtypes = [namespace.widest_float(xp, namespace.device_of(table)), xp.float32]
+        is_finite = "allow-nan" if self.missing == "pass" else True
+        return {"dtype": dtypes, "ensure_all_finite": is_finite}
 
     def _check_kinds(self, columns: Sequence[Any]) -> None:
-        """Check that the columns are of the kinds, the library and the device that fit saw."""
-        for j, (column, holds_times) in enumerate(zip(columns, self._holds_times, strict=True)):
-            if isinstance(column, Times) != holds_times:
-                name = _check_feature_names_in(self)[j]
-                kinds = ("times", "numbers") if holds_times else ("numbers", "times")
-                what = f"hold {kinds[0]} in column {name!r}, as in fit"
-                raise wrong_type("X", what, kinds[1])
-        for j, (column, zone) in enumerate(zip(columns, self._zones, strict=True)):
-            came = getattr(column, "zone", None)
-            if came != zone:
-                name = _check_feature_names_in(self)[j]
-                what = f"hold times of the zone of fit, {zone}, in column {name!r}"
-                remedy = " Convert them, or name a zone by `time_zone`."
-                raise wrong_value("X", what, f"times of the zone {came}", remedy)
-        came = _library_and_device_of(columns[0])
-        if get_config()["array_api_dispatch"] and came != self._library_and_device:
-            fitted, other = (" on ".join(pair) for pair in (self._library_and_device, came))
-            message = (
-                "Inputs passed to PositionalEncoder.transform() must use the same namespace and "
-                f"the same device as those passed to fit(): {fitted}, got {other}."
-            )
-            raise ValueError(message)
+        """Check that the columns are of the kinds that fit saw."""
+        names, kinds = _check_feature_names_in(self), map(_kind_of, columns)
+        for name, came, fitted in zip(names, kinds, self._kinds, strict=True):
+            if came != fitted:
+                what = f"hold {fitted} in column {name!r}, as in fit"
+                if "numbers" in (came, fitted):
+                    raise wrong_type("X", what, came)
+                raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
 
 
-def _floats_of(table: Any) -> list[Any]:
-    """Return the dtypes to compute in: dtypes of the library and device that scikit-learn keeps."""
-    if not (get_config()["array_api_dispatch"] and is_array_api_obj(table)):
-        return [np.float64, np.float32]
-    xp = namespace_of(X=table)
-    wide = widest_float(xp, device_of(table))
-    return [wide] if wide == xp.float32 else [wide, xp.float32]
+_DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not in _SHARED}
+
+
+def _kind_of(column: Any) -> str:
+    if not isinstance(column, Times):
+        return "numbers"
+    return "times without a zone" if column.zone is None else f"times of the zone {column.zone}"
 
 
 def _first(column: Any) -> Any:
-    if isinstance(column, Times):
-        return Times(column.wall[:1], column.utc[:1], column.zone)
-    return column[:1]
-
-
-def _library_and_device_of(column: Any) -> tuple[str, str]:
-    """Return the library and the device of a column."""
-    column = column.utc if isinstance(column, Times) else column
-    return type(column).__module__.partition(".")[0], str(device_of(column))
+    is_times = isinstance(column, Times)
+    return Times(column.wall[:1], column.utc[:1], column.zone) if is_times else column[:1]

@@ -1,6 +1,7 @@
 """Fill the gaps of columns from what was measured around them."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from inspect import signature
 from itertools import product
 from math import ceil, e, log, nan, pi
@@ -12,15 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.sklearn.columns import (
-    Column,
-    check_times,
-    column_of,
-    index_of,
-    is_frame,
-    with_columns,
-    with_days,
-)
+from positional_embeddings.sklearn import tables
 from positional_embeddings.sklearn.kernels import Kernel
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
@@ -57,27 +50,23 @@ class KnownGaps:
 
     def predict(self, places: HostArray, *, return_std: bool = False) -> Any:
         """Return the mean, and the standard deviation of a measurement if asked for."""
-        x, (mean, std) = places[:, 0], np.zeros((2, places.shape[0]))
-        outside = ~self._is_between(x)
+        x, (mean, std) = places[:, 0], np.full((2, places.shape[0]), nan)
+        for octave, length, at in self._find_gaps(x):
+            weights, variances = self._learned.get(octave) or self._learn(length)
+            mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
+            std[at] = np.sqrt(_inside(self._x, x[at]) @ variances)
+        outside = np.isnan(mean)
         if outside.any():
             season, _ = _fit_season(self._season, self._x, self._y)
             model = AttentionRegressor().fit(self._x[:, None], self._y - season(self._x))
             mean[outside], std[outside] = model.predict(x[outside, None], return_std=True)
             mean[outside] += season(x[outside])
-        for octave, length, at in self._find_gaps(x):
-            weights, variances = self._learned.get(octave) or self._learn(length)
-            mean[at] = weights @ self._candidates(length, x[at])[: weights.size]
-            std[at] = np.sqrt(_inside(self._x, x[at]) @ variances)
         mean = self._level + self._unit * mean
         return (mean, self._unit * std) if return_std else mean
 
-    def _is_between(self, x: HostArray) -> HostArray:
-        between: HostArray = (x >= self._x[0]) & (x < self._x[-1])
-        return between
-
     def _find_gaps(self, x: HostArray) -> Iterator[tuple[int, float, HostArray]]:
         """Return octaves of lengths of gaps, their median, and which places are in them."""
-        between = np.flatnonzero(self._is_between(x))
+        between = np.flatnonzero((x >= self._x[0]) & (x < self._x[-1]))
         right = np.searchsorted(self._x, x[between], side="right")
         longest = (self._x[-1] - self._x[0]) / 2
         lengths = np.minimum(self._x[right] - self._x[right - 1], longest)
@@ -228,6 +217,7 @@ def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[
     return season
 
 
+@dataclass(repr=False, eq=False)
 class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Fill missing values of columns by a regression on where the rows are.
 
@@ -247,7 +237,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Attributes
     ----------
     estimators_ : list of regressor or None
-        What fills each column; None for columns of positions and of text.
+        What fills each column; None for columns of positions, text and booleans.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array, shape (n_features_in_,)
@@ -292,11 +282,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     array([[0., 1., 2., 3., 4.]])
     """
 
-    def __init__(
-        self, estimator: Any = None, *, positions: Sequence[int] | Sequence[str] | str | None = None
-    ) -> None:
-        self.estimator = estimator
-        self.positions = positions
+    estimator: Any = None
+    _: KW_ONLY
+    positions: Sequence[int] | Sequence[str] | str | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -310,8 +298,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         ----------
         X : table or series, shape (rows, columns)
             Numbers, NaN where nothing was measured; columns of positions may hold times. Columns of
-            text in tables of pandas and polars are left as they are. A series is a table of one
-            column.
+            text or booleans in tables of pandas and polars are left as they are. A series is a
+            table of one column.
         y : None
             Ignored.
 
@@ -324,26 +312,23 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
             hint = " Pass AttentionRegressor(kernel)." if isinstance(estimator, Kernel) else ""
             raise wrong_type("estimator", "be a regressor", shown(estimator), hint)
-        self._times: dict[str, list[Column]] = {}
-        table = _as_frame(X)
+        self._times: dict[str, list[tables.Column]] = {}
+        table = tables.as_table(X)
         self._texts = _columns_of_text(table)
         values, places, at = self._read(table, reset=True)
         days = any(column.is_time for columns in self._times.values() for column in columns)
-        self.estimators_: list[Any] = []
-        for j in range(values.shape[1]):
-            if j in at or j in self._texts:
-                self.estimators_.append(None)
-                continue
+        self.estimators_: list[Any] = [None] * values.shape[1]
+        for j in set(range(values.shape[1])).difference(at, self._texts):
             seen = ~np.isnan(values[:, j])
             if not seen.any():
-                name = getattr(self, "feature_names_in_", [f"x{i}" for i in range(j + 1)])[j]
-                raise wrong_value("X", "have a measurement in each column", f"none in {name}")
+                came = f"none in {self.get_feature_names_out()[j]}"
+                raise wrong_value("X", "have a measurement in each column", came)
             known = places[seen, :], values[seen, j]
             if estimator is None and places.shape[1] == 1:
-                self.estimators_.append(KnownGaps(*known, places[~seen, :], days=days))
+                self.estimators_[j] = KnownGaps(*known, places[~seen, :], days=days)
             else:
                 own = AttentionRegressor() if estimator is None else clone(estimator)
-                self.estimators_.append(own.fit(*known))
+                self.estimators_[j] = own.fit(*known)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -361,14 +346,14 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             times are days since 1970-01-01 UTC; in a table of pandas or polars columns without
             gaps, such as times and text, stay what they are.
         """
-        table = _as_frame(X)
+        table = tables.as_table(X)
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
             filled[gap, j] = estimator.predict(places)
-        if not is_frame(table):
+        if not tables.is_frame(table):
             return filled
-        table = with_columns(table, {j: filled[:, j] for j in gaps})
-        return table if table.shape == X.shape else column_of(table, 0).rename(X.name)
+        table = tables.with_columns(table, {j: filled[:, j] for j in gaps})
+        return table if table.shape == X.shape else tables.column_of(table, 0).rename(X.name)
 
     def transform_std(self, X: Any) -> HostArray:
         """Return the standard deviations of a measurement around what `transform` fills in.
@@ -390,7 +375,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         TypeError
             If the estimator does not predict standard deviations.
         """
-        values, gaps = self._gaps(_as_frame(X))
+        values, gaps = self._gaps(tables.as_table(X))
         std: HostArray = np.zeros_like(values)
         for j, (estimator, gap, places) in gaps.items():
             if "return_std" not in signature(estimator.predict).parameters:
@@ -404,30 +389,25 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         values, places, _ = self._read(X, reset=False)
         gaps = np.isnan(values)
-        found = {
-            j: (estimator, gaps[:, j], places[gaps[:, j], :])
-            for j, estimator in enumerate(self.estimators_)
-            if estimator is not None and gaps[:, j].any()
-        }
-        return np.array(values), found
+        found = [j for j, e in enumerate(self.estimators_) if e is not None and gaps[:, j].any()]
+        gap = {j: (self.estimators_[j], gaps[:, j], places[gaps[:, j], :]) for j in found}
+        return np.array(values), gap
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""
-        table, at = X, []
-        if self._texts and is_frame(X):
-            table = with_columns(
-                X, {j: np.zeros(X.shape[0]) for j in self._texts if j < X.shape[1]}
-            )
-        dtypes = [np.float64, np.float32]
-        values: HostArray = validate_data(
-            self,
-            self._with_days("X", table),
-            reset=reset,
-            dtype=dtypes,
-            ensure_all_finite="allow-nan",
-        )
+        table = X
+        if self._texts and tables.is_frame(X):
+            texts = [j for j in self._texts if j < X.shape[1]]
+            table = tables.with_columns(X, {j: np.zeros(X.shape[0]) for j in texts})
+        options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        values = validate_data(self, self._with_days("X", table), reset=reset, **options)
+        at: list[int] = []
         if self.positions is None:
-            _check_order(X)
+            index: Any = getattr(X, "index", None)
+            is_time = getattr(getattr(index, "dtype", None), "kind", None) == "M"
+            if is_time and not index.is_monotonic_increasing:
+                what = 'be "index" for a table whose times are out of order'
+                raise wrong_value("positions", what, "None")
             places = np.arange(values.shape[0], dtype=np.float64)[:, None]
         elif isinstance(self.positions, str) and self.positions == "index":
             places = self._index(X)
@@ -438,23 +418,22 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise wrong_value("positions", "have no gaps", "NaN among them")
         return values, places, at
 
-    def _index(self, X: Any) -> HostArray:
+    def _index(self, X: Any) -> Any:
         """Return the index of a table as days or numbers, (rows, 1)."""
         if not hasattr(X, "iloc"):
             raise wrong_type("X", 'be a pandas table if `positions` is "index"', shown(X))
         if X.index.nlevels > 1:
             hint = " Fill each group on its own, or name the columns of positions."
             raise wrong_value("X.index", "have one level", f"{X.index.nlevels} levels", hint)
-        rows = self._with_days("X.index", X.index.to_frame())
+        rows = self._with_days("X.index", X.index)
         if rows.iloc[:, 0].dtype.kind not in "biuf":
             raise wrong_type("X.index", "hold numbers or times", str(X.index.dtype))
-        places: HostArray = check_array(rows, dtype=np.float64, input_name="X.index")
-        return places
+        return check_array(rows, dtype=np.float64, input_name="X.index")
 
     def _with_days(self, name: str, table: Any) -> Any:
         """Return a table with times as days, where `fit` saw times, too."""
-        table, times = with_days(table)
-        check_times(name, times, self._times.setdefault(name, times))
+        table, times = tables.with_days(table, name)
+        tables.check_times(name, times, self._times.setdefault(name, times))
         return table
 
     def _positions_at(self, n_columns: int) -> list[int]:
@@ -463,36 +442,17 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             what = 'be a list of columns, "index" or None'
             raise wrong_value("positions", what, shown(self.positions))
         names = list(getattr(self, "feature_names_in_", ()))
-        found = []
-        for i, column in enumerate(self.positions):
-            name = f"positions[{i}]"
-            found.append(index_of(name, column, names, n_columns))
-            if found[-1] in self._texts:
-                raise wrong_value(name, "be a column of numbers or times", "one of text")
+        found = tables.indices_of("positions", self.positions, names, n_columns)
+        for i, column in enumerate(found):
+            if column in self._texts:
+                what = "be a column of numbers or times"
+                raise wrong_value(f"positions[{i}]", what, "one of text or booleans")
         return found
 
 
-# Tables of pandas and polars.
-
-
-def _check_order(table: Any) -> None:
-    """Check that rows with times follow one another, where they are taken to."""
-    index: Any = getattr(table, "index", None)
-    is_time = getattr(getattr(index, "dtype", None), "kind", None) == "M"
-    if is_time and not index.is_monotonic_increasing:
-        what = 'be "index" for a table whose times are out of order'
-        raise wrong_value("positions", what, "None")
-
-
-def _as_frame(x: Any) -> Any:
-    """Return a series as a table of one column, and anything else as it came."""
-    is_series = len(getattr(x, "shape", ())) == 1 and hasattr(x, "to_frame")
-    return x.to_frame() if is_series else x
-
-
 def _columns_of_text(table: Any) -> list[int]:
-    """Return the columns of a table that hold text."""
-    if not is_frame(table) or len(table.shape) != 2:
+    """Return the columns of a table that hold text or booleans."""
+    if not tables.is_frame(table) or len(table.shape) != 2:
         return []
-    columns = (column_of(table, j) for j in range(table.shape[1]))
-    return [j for j, column in enumerate(columns) if any(isinstance(v, str) for v in column)]
+    columns = enumerate(tables.column_of(table, j) for j in range(table.shape[1]))
+    return [j for j, c in columns if any(isinstance(v, str | bool | np.bool_) for v in c)]

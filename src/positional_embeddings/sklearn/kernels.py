@@ -7,9 +7,10 @@ product concatenates the vectors of its factors.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from math import degrees, hypot, inf, pi, radians, sqrt
-from typing import Any
+from math import degrees, exp, hypot, inf, pi, radians, sqrt
+from typing import Any, TypeAlias
 
 from sklearn.base import BaseEstimator
 
@@ -18,9 +19,11 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
 from positional_embeddings.encodings.calendar import DAY, cycles_of, is_timedelta, length_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding
+from positional_embeddings.encodings.dates import ahead_of_utc
 from positional_embeddings.encodings.spans import listed, order_of_places, span_of
 from positional_embeddings.encodings.sphere import spherical_encoding
-from positional_embeddings.sklearn.columns import Column, index_of, time_zone_of
+from positional_embeddings.sklearn import tables
+from positional_embeddings.sklearn.tables import Column
 
 LOO = "loo"
 
@@ -31,7 +34,7 @@ _DAYS = {"day": 1.0, "week": 7.0, "month": 30.436875, "quarter": 91.310625, "yea
 _WIDTHS = 4.0
 
 # Smaller logarithms of weights are this one: the square of a weight, too, is a normal number.
-_LEAST_SCORE = -345.0
+LEAST_SCORE = -345.0
 
 # Seconds at whose multiples clocks change.
 _CLOCK_STEP = 900
@@ -49,33 +52,9 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
     def __add__(self, other: Any) -> Any:
         return SumKernel(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    def _terms(self) -> list["Kernel"]:
-        """Return the kernels that are added."""
-        return [self]
-
     @abstractmethod
-    def _factors(self) -> list["Factor"]:
-        """Return the kernels that are multiplied."""
-
-    def _resolve(self, columns: Sequence["Column"]) -> None:
-        """Check the parameters for these columns, and make numbers of names and spans."""
-        for factor in self._factors():
-            factor._resolve(columns)
-
-    def _weights(self, squared: Sequence[HostArray], widening: HostArray) -> HostArray:
-        """Return the product of the factors' weights, of squared distances in each.
-
-        They are in all coordinates at once if all factors are Gaussian.
-        """
-        scores = sum(f._score(s, widening) for f, s in zip(self._factors(), squared))  # noqa: B905
-        # Exponentials that underflow, and products of small numbers, take many times as long.
-        weights: HostArray = np.exp(np.maximum(scores, _LEAST_SCORE))
-        return weights
-
-    def _encode(self, x: HostArray) -> HostArray:
-        """Return the coordinates, (features, samples), of samples (columns, samples)."""
-        coordinates: HostArray = np.concatenate([f._encode(x) for f in self._factors()])
-        return coordinates
+    def _terms(self) -> list["Term"]:
+        """Return the kernels whose functions are added, each as factors that are multiplied."""
 
 
 class Factor(Kernel):
@@ -83,40 +62,36 @@ class Factor(Kernel):
 
     length_scale: Any
     columns: Any
+    _at: list[int]  # the columns, as integers
     _is_gaussian = True
 
-    def _factors(self) -> list["Factor"]:
-        return [self]
+    def _terms(self) -> list["Term"]:
+        return [[self]]
 
-    def _resolve(self, columns: Sequence[Column]) -> None:
+    def _resolve(self, columns: Sequence[Column], names: list[str]) -> None:
+        """Check the parameters for these columns, and make numbers of names and spans."""
         if self.columns is not None:
             if not isinstance(self.columns, list | tuple) or not self.columns:
                 what = "be a list of integers or names, or None"
                 raise wrong_type("columns", what, shown(self.columns))
-            names = [column.name for column in columns]
-            self.columns = [
-                index_of(f"columns[{i}]", column, names, len(columns))
-                for i, column in enumerate(self.columns)
-            ]
-        self._resolve_scale([columns[i] for i in self._own_columns(len(columns))])
+            self.columns = tables.indices_of("columns", self.columns, names, len(columns))
+        self._at = list(range(len(columns))) if self.columns is None else self.columns
+        self._resolve_scale([columns[i] for i in self._at])
 
     def _resolve_scale(self, own: Sequence[Column]) -> None:
         is_time = all(column.is_time for column in own)
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
-    def _own_columns(self, n_columns: int) -> list[int]:
-        return list(range(n_columns)) if self.columns is None else list(self.columns)
-
-    def _select(self, x: HostArray) -> HostArray:
-        """Return the columns of samples that it looks at."""
-        return x if self.columns is None else x[self.columns]
+    @abstractmethod
+    def _encode(self, x: HostArray) -> HostArray:
+        """Return the coordinates, (features, samples), of samples (columns, samples)."""
 
     @abstractmethod
     def _first_scale(self, x: HostArray, weight: HostArray) -> Any:
         """Return the length scale that a search begins with."""
 
     @abstractmethod
-    def _scales(self, n_columns: int) -> list[float]:
+    def _scales(self) -> list[float]:
         """Return the width of each feature, in its unit."""
 
     def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
@@ -128,19 +103,17 @@ class Factor(Kernel):
         return sqrt(2 * nothing)
 
 
+Term: TypeAlias = list[Factor]  # factors that are multiplied
+
+
+@dataclass(repr=False, eq=False)
 class _Radial(Factor):
     """Base of kernels of the distance in the columns, in which lines may be fitted."""
 
-    def __init__(
-        self,
-        length_scale: Any = LOO,
-        *,
-        columns: Sequence[int] | Sequence[str] | None = None,
-        local_linear: bool | None = None,
-    ) -> None:
-        self.length_scale = length_scale
-        self.columns = columns
-        self.local_linear = local_linear
+    length_scale: Any = LOO
+    _: KW_ONLY
+    columns: Sequence[int] | Sequence[str] | None = None
+    local_linear: bool | None = None
 
     def _resolve_scale(self, own: Sequence[Column]) -> None:
         checks.optional_boolean("local_linear", self.local_linear)
@@ -159,18 +132,16 @@ class _Radial(Factor):
 
     def _first_scale(self, x: HostArray, weight: HostArray) -> list[float]:
         """Return Scott's rule of thumb for each column."""
-        x = self._select(x)
-        return [scale or 1.0 for scale in _rule_of_thumb(x, weight, x.shape[0])]
+        return [scale or 1.0 for scale in _rule_of_thumb(x[self._at], weight, len(self._at))]
 
     def _encode(self, x: HostArray) -> HostArray:
-        return self._select(x)
+        return x[self._at]
 
-    def _scales(self, n_columns: int) -> list[float]:
-        if is_real_number(self.length_scale):
-            return [self.length_scale] * len(self._own_columns(n_columns))
-        return list(self.length_scale)
+    def _scales(self) -> list[float]:
+        return list(np.broadcast_to(self.length_scale, len(self._at)))
 
 
+@dataclass(repr=False, eq=False)
 class GaussianKernel(_Radial):
     """Weights that fall with the distance: exp(-|x - y|**2 / (2 * length_scale**2)).
 
@@ -195,6 +166,7 @@ class GaussianKernel(_Radial):
     """
 
 
+@dataclass(repr=False, eq=False)
 class MaternKernel(_Radial):
     """Weights that fall more slowly: Matern's, of the distance r in length scales.
 
@@ -209,18 +181,9 @@ class MaternKernel(_Radial):
         The smaller it is, the more the nearest samples weigh, and the farther weights reach.
     """
 
+    _: KW_ONLY
+    nu: float = 1.5
     _is_gaussian = False
-
-    def __init__(
-        self,
-        length_scale: Any = LOO,
-        *,
-        nu: float = 1.5,
-        columns: Sequence[int] | Sequence[str] | None = None,
-        local_linear: bool | None = None,
-    ) -> None:
-        super().__init__(length_scale, columns=columns, local_linear=local_linear)
-        self.nu = nu
 
     def _resolve_scale(self, own: Sequence[Column]) -> None:
         if not is_real_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
@@ -237,6 +200,7 @@ class MaternKernel(_Radial):
         return nothing + 2  # widths: what is 2 widths away may be the nearest sample
 
 
+@dataclass(repr=False, eq=False)
 class CompactKernel(_Radial):
     """Weights of Wendland: (1 - r)**4 (4 r + 1), of the distance r in length scales, 0 from 1 on.
 
@@ -249,13 +213,13 @@ class CompactKernel(_Radial):
 
     _is_gaussian = False
 
-    def _scales(self, n_columns: int) -> list[float]:
-        return [scale / _WIDTHS for scale in super()._scales(n_columns)]
+    def _scales(self) -> list[float]:
+        return [scale / _WIDTHS for scale in super()._scales()]
 
     def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
         r = np.sqrt(np.maximum(squared, 0.0) / widening) / _WIDTHS
         weight = np.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
-        score: HostArray = np.log(weight, out=np.full_like(weight, -inf), where=weight > 0)
+        score: HostArray = np.log(np.maximum(weight, exp(LEAST_SCORE)))
         return score
 
     def _reach(self, nothing: float) -> float:  # noqa: ARG002 - all weights are 0 there
@@ -276,6 +240,7 @@ def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> list[flo
     return scales
 
 
+@dataclass(repr=False, eq=False)
 class PeriodicKernel(Factor):
     """Weights that come back after each period: exp((cos(a) - 1) / b**2).
 
@@ -305,31 +270,21 @@ class PeriodicKernel(Factor):
     PeriodicKernel(length_scale='1h', period='day', time_zone='Europe/Zurich')
     """
 
-    def __init__(
-        self,
-        period: Any,
-        length_scale: Any = LOO,
-        *,
-        columns: Sequence[int] | Sequence[str] | None = None,
-        time_zone: Any = None,
-    ) -> None:
-        self.period = period
-        self.length_scale = length_scale
-        self.columns = columns
-        self.time_zone = time_zone
+    period: Any
+    length_scale: Any = LOO
+    _: KW_ONLY
+    columns: Sequence[int] | Sequence[str] | None = None
+    time_zone: Any = None
 
     def _resolve_scale(self, own: Sequence[Column]) -> None:
         is_time = all(column.is_time for column in own)
         period = span_of(self.period) if is_time else self.period
-        self.time_zone = time_zone_of(self.time_zone)
+        self.time_zone = tables.time_zone_of(self.time_zone)
         if is_time and isinstance(period, str) and period in _DAYS:
             self.period = period
-            zones = [column.zone for column in own]
-            if self.time_zone is not None and None in zones:
-                what = "have times with a zone where `time_zone` is given"
-                hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
-                raise wrong_value("X", what, "times without a zone", hint)
-            self.time_zone = self.time_zone or zones[0]
+            for column in own:
+                tables.check_zone("X", column.zone, self.time_zone)
+            self.time_zone = self.time_zone or own[0].zone
         elif self.time_zone is not None:
             what = f"be None unless `period` is {' or '.join(map(repr, _DAYS))}, of times"
             raise wrong_value("time_zone", what, shown(self.time_zone))
@@ -345,17 +300,17 @@ class PeriodicKernel(Factor):
         return _PART_OF_PERIOD * self._length()
 
     def _encode(self, x: HostArray) -> HostArray:
-        x, period = self._select(x), self.period
+        x, period = x[self._at], self.period
         if period in _DAYS:
             x, period = cycles_of(_wall_clock(x, self.time_zone), period), 1.0
         phases: HostArray = cyclic_encoding(x, period)
         return phases.reshape(-1, x.shape[1])
 
-    def _scales(self, n_columns: int) -> list[float]:
-        width = 2 * pi * self.length_scale / self._length()
-        return [width] * (2 * len(self._own_columns(n_columns)))
+    def _scales(self) -> list[float]:
+        return [2 * pi * self.length_scale / self._length()] * (2 * len(self._at))
 
 
+@dataclass(repr=False, eq=False)
 class SphereKernel(Factor):
     """Weights that fall with the angle between two places: exp((cos(a) - 1) / length_scale**2).
 
@@ -370,44 +325,40 @@ class SphereKernel(Factor):
         first two, in this order.
     """
 
-    def __init__(
-        self, length_scale: float | str = LOO, *, columns: Sequence[int] | None = None
-    ) -> None:
-        self.length_scale = length_scale
-        self.columns = columns
+    length_scale: Any = LOO
+    _: KW_ONLY
+    columns: Sequence[int] | Sequence[str] | None = None
 
-    def _resolve(self, columns: Sequence[Column]) -> None:
+    def _resolve(self, columns: Sequence[Column], names: list[str]) -> None:
         if len(columns) < 2:
             raise wrong_value("X", "have a latitude and a longitude for a SphereKernel", "1 column")
-        is_given, names = self.columns is not None, [str(c.name) for c in columns]
-        self.columns = self.columns if is_given else list(range(len(columns)))
-        super()._resolve(columns)
-        if is_given and len(self.columns) != 2:
+        super()._resolve(columns, names)
+        if self.columns is not None and len(self.columns) != 2:
             raise wrong_value("columns", "be a latitude and a longitude", self.columns)
-        order = order_of_places("X", [names[i] for i in self.columns])
-        self.columns = [self.columns[i] for i in order]
+        order = order_of_places("X", [names[i] if names else "" for i in self._at])
+        self.columns = self._at = [self._at[i] for i in order]
 
     def _first_scale(self, x: HostArray, weight: HostArray) -> float:
         """Return Scott's rule of thumb for places in a plane."""
         scales = _rule_of_thumb(self._encode(x), weight, 2)
         return degrees(hypot(*scales) / 2**0.5) or 1.0
 
-    def _scales(self, n_columns: int) -> list[float]:  # noqa: ARG002 - places have three
+    def _scales(self) -> list[float]:
         return [radians(self.length_scale)] * 3
 
     def _encode(self, x: HostArray) -> HostArray:
-        latitude, longitude = x[self.columns]
+        latitude, longitude = x[self._at]
         # Harmonics of degree 1 are the three coordinates.
         places: HostArray = spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
         return places
 
 
+@dataclass(repr=False, eq=False)
 class _Pair(Kernel):
     """Base of kernels that are made of two."""
 
-    def __init__(self, k1: Kernel, k2: Kernel) -> None:
-        self.k1 = k1
-        self.k2 = k2
+    k1: Kernel
+    k2: Kernel
 
     def _parts(self) -> list[Kernel]:
         for name, part in (("k1", self.k1), ("k2", self.k2)):
@@ -416,6 +367,7 @@ class _Pair(Kernel):
         return [self.k1, self.k2]
 
 
+@dataclass(repr=False, eq=False)
 class ProductKernel(_Pair):
     """The product of two kernels: a sample weighs much where it does for both.
 
@@ -425,19 +377,20 @@ class ProductKernel(_Pair):
         The factors, none of them a sum.
     """
 
-    def _factors(self) -> list[Factor]:
+    def _terms(self) -> list["Term"]:
         for name, part in zip(("k1", "k2"), self._parts(), strict=True):
             if isinstance(part, SumKernel):
                 what = "be no sum, whose terms are smoothed one after the other"
                 raise wrong_type(name, what, shown(part))
-        factors = [factor for part in self._parts() for factor in part._factors()]
+        factors = [factor for part in self._parts() for factor in part._terms()[0]]
         for factor in factors:
             if getattr(factor, "local_linear", None):
                 what = "be None or False in a product"
                 raise wrong_value("local_linear", what, factor.local_linear)
-        return factors
+        return [factors]
 
 
+@dataclass(repr=False, eq=False)
 class SumKernel(_Pair):
     """The sum of two smooth functions, each with a kernel of its own.
 
@@ -448,11 +401,8 @@ class SumKernel(_Pair):
         first: a slow trend before a season, a season before what is local.
     """
 
-    def _terms(self) -> list[Kernel]:
+    def _terms(self) -> list["Term"]:
         return [term for part in self._parts() for term in part._terms()]
-
-    def _factors(self) -> list[Factor]:
-        return [factor for term in self._terms() for factor in term._factors()]
 
 
 def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
@@ -462,13 +412,8 @@ def _wall_clock(days: HostArray, zone: tzinfo | None) -> HostArray:
         return utc
     steps, at = np.unique(days * 86400 // _CLOCK_STEP, return_inverse=True)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    try:
-        clocks = [(epoch + timedelta(seconds=_CLOCK_STEP * s)).astimezone(zone) for s in steps]
-    except OverflowError:
-        what = "keep the times of `X` within the years 1 to 9999"
-        raise wrong_value("time_zone", what, shown(zone)) from None
-    offsets = np.asarray([clock.utcoffset() for clock in clocks], dtype="timedelta64[us]")
-    utc += offsets[at].reshape(days.shape)
+    times = (epoch + timedelta(seconds=_CLOCK_STEP * step) for step in steps)
+    utc += ahead_of_utc("X", times, zone)[at].reshape(days.shape)
     return utc
 
 
@@ -479,7 +424,7 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
     span = span_of(scale, by_calendar=is_period) if is_time else scale
     if is_time and is_timedelta(span):
         return length_of(name, span) / DAY
-    if not (isinstance(span, str) or is_timedelta(span)):
+    if not isinstance(span, str):
         return checks.positive_number(name, span)
     if is_time and is_period and span in _DAYS:
         return _DAYS[span]

@@ -2,35 +2,24 @@
 
 from collections.abc import Callable
 from copy import copy
-from functools import cached_property
-from itertools import product
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property, partial
+from itertools import chain, product
 from math import inf, isinf, log2, nan
 from typing import Any, NamedTuple
 
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.isotonic import IsotonicRegression
+from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import (
-    HostArray,
-    device_of,
-    is_real_floating,
-    namespace_of,
-    np,
-    to_host,
-    widest_float,
-)
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.encodings.dates import is_missing
-from positional_embeddings.sklearn.columns import Column, check_no_text, check_times, with_days
-from positional_embeddings.sklearn.kernels import (
-    LOO,
-    Factor,
-    GaussianKernel,
-    Kernel,
-    scale_of,
-)
+from positional_embeddings.sklearn import kernels, tables
+from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import Hidden, Predicted, Samples, Smooth
 
 # The most samples that are left out, and around which balls are hidden; the number of balls.
@@ -41,7 +30,7 @@ _MOST_LEFT_OUT, _MOST_HIDDEN, _BALLS = 2000, 300, 7
 _LEAST_LEFT_OUT, _FLAT = 500, 4.0
 
 # Ridges of lines, in squared widths times the sum of the squared weights; inf takes means.
-_RIDGES = (0.25, 2.0, 16.0, inf)
+_RIDGES = [0.25, 2.0, 16.0, inf]
 
 # The widest and narrowest kernels of a search, in octaves of the first one, and the ratio of errors
 # below which one is less.
@@ -59,19 +48,16 @@ _LEAST = 1e-3  # weight of an error in a fit by the lean
 # The largest number whose square is finite, nearly, and the least weight relative to the largest.
 _LARGEST, _LIGHTEST = 1e150, 1e-100
 
-_NUMBERS = Column(None, is_time=False, zone=None)
+_OPTIONS: dict[str, Callable[[str, Any], Any]] = {
+    "local_linear": checks.boolean,
+    "cutoff": checks.optional(checks.positive_number),
+    "block_size": checks.optional(checks.positive_integer),
+    "max_iter": checks.positive_integer,
+    "tol": checks.positive_number,
+}
 
 
-class Options(NamedTuple):
-    """The checked options of an `AttentionRegressor`."""
-
-    local_linear: bool
-    cutoff: float | None
-    block_size: int | None
-    max_iter: int
-    tol: float
-
-
+@dataclass(repr=False, eq=False)
 class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Regression by attention: the mean of the samples, weighted by a kernel.
 
@@ -97,8 +83,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         take memory and time as the square of columns: take means of more than some ten.
     leave_out : float or span of time, optional
         Samples that are not farther than this from a sample are left out with it, in the columns
-        of times, or in all columns if none are times. Without it, noise that lasts some days is
-        taken for a part of the function.
+        of times, or in all columns if none are times. "month" is the mean month of 30.436875 days,
+        "year" 365.2425 days. Without it, noise that lasts some days is taken for a part of the
+        function.
     cutoff : float, optional
         Leave out samples whose squared distance from a query exceeds the nearest sample's by more
         than ``cutoff**2`` squared widths, which takes less time. 6 leaves out weights below 1.6e-8
@@ -178,26 +165,15 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     array([0.84, 0.9 ])
     """
 
-    def __init__(
-        self,
-        kernel: str | Kernel = "gaussian",
-        *,
-        length_scale: Any = LOO,
-        local_linear: bool = True,
-        leave_out: Any = None,
-        cutoff: float | None = None,
-        block_size: int | None = None,
-        max_iter: int = 10,
-        tol: float = 1e-3,
-    ) -> None:
-        self.kernel = kernel
-        self.length_scale = length_scale
-        self.local_linear = local_linear
-        self.leave_out = leave_out
-        self.cutoff = cutoff
-        self.block_size = block_size
-        self.max_iter = max_iter
-        self.tol = tol
+    kernel: str | Kernel = "gaussian"
+    _: KW_ONLY
+    length_scale: Any = LOO
+    local_linear: bool = True
+    leave_out: Any = None
+    cutoff: float | None = None
+    block_size: int | None = None
+    max_iter: int = 10
+    tol: float = 1e-3
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -229,50 +205,46 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         AttentionRegressor
             Itself.
         """
-        before = dict(vars(self))
-        try:
-            return self._fit(X, y, sample_weight, groups)
-        except Exception:  # as it was, so that it still predicts
-            self.__dict__ = before
-            raise
+        fitted = copy(self)  # a fit that fails leaves this one as it was
+        fitted._fit(X, y, sample_weight, groups)
+        self.__dict__ = dict(vars(fitted))
+        return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> "AttentionRegressor":
-        options = self._check_options()
-        check_no_text(X)
-        X, self._times = with_days(X)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+        options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
+        X, self._times = tables.with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
         folded = _fold(X, y, sample_weight, groups)
-        names = getattr(self, "feature_names_in_", [None] * X.shape[1])
-        columns = [
-            column._replace(name=name)
-            for name, column in zip(names, self._times or [_NUMBERS] * len(names), strict=True)
-        ]
+        columns = self._times or [tables.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
         hidden = self._check_leave_out(folded, [column.is_time for column in columns])
-        smoother = _Sum(kernel, folded.samples, hidden, options)
+        smoother = _Sum(kernel._terms(), folded.samples, hidden, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
-        self._empty = namespace_of(X=X).empty(0, dtype=X.dtype, device=device_of(X))
+        self._empty = namespace.namespace_of(X=X).empty(
+            0, dtype=X.dtype, device=namespace.device_of(X)
+        )
+        self._library = tables.library_and_device(X)
         self.kernel_, self.n_iter_ = kernel, smoother.rounds
         self._smoother, self._folded = smoother, folded
-        self.loo_error_ = self._restore(smoother.loo_error, None)
-        self.noise_std_ = self._restore(smoother.noise, None)
-        return self
+        self.loo_error_ = self._restore(smoother.loo_error)
+        self.noise_std_ = self._restore(smoother.noise)
 
     def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
         """Return which samples are left out with each sample."""
-        x, repeats, labels, radius = folded.samples.x, folded.samples.repeats, folded.group, 0.0
-        left = np.zeros_like(repeats)
-        if self.leave_out is not None and labels is not None:
-            raise wrong_value(
-                "leave_out", "be None where `groups` are given", shown(self.leave_out)
-            )
+        samples, labels = folded.samples, folded.group
+        none_left, repeats = np.zeros_like(samples.weight), samples.repeats
         if self.leave_out is not None:
+            if labels is not None:
+                what = "be None where `groups` are given"
+                raise wrong_value("leave_out", what, shown(self.leave_out))
             radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
-            labels = x[is_time] if any(is_time) else x
-        elif labels is None:  # one measurement is left out, and the others at its place stay
-            labels, left = np.arange(x.shape[1])[None, :], 1 - 1 / repeats
-        return Hidden(labels, labels, radius, left)
+            labels = samples.x[is_time] if any(is_time) else samples.x
+            return Hidden(labels, labels, radius, none_left)
+        if labels is not None:
+            return Hidden(labels, labels, 0.0, none_left)
+        labels = np.arange(repeats.size)[None, :]
+        return Hidden(labels, labels, 0.0, 1 - 1 / repeats)  # others at the place stay
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
         """Return the value of the smooth function.
@@ -295,11 +267,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         return_std = checks.boolean("return_std", return_std)
-        check_no_text(X)
-        X, times = with_days(X)
+        X, times = tables.with_days(X)
         X = validate_data(self, X, reset=False)
-        check_times("X", times, self._times)
-        self._check_library(X)
+        tables.check_times("X", times, self._times)
+        tables.check_library(self, "predict", tables.library_and_device(X), self._library)
         found = self._smoother.predict(_columns_of("X", X), squares=return_std)
         mean = self._restore(found.mean, X.dtype)
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
@@ -318,75 +289,59 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         check_is_fitted(self)
         found, place = self._smoother.left_out(slice(None)), self._folded.place
         moved = (found.at_query * self._smoother.of_twins)[place] * self._folded.deviation
-        return self._restore(found.mean[:, place] - moved, None)
+        return self._restore(found.mean[:, place] - moved)
 
-    def _restore(self, rows: HostArray, dtype: Any) -> Any:
+    def _restore(self, rows: HostArray, dtype: Any = None) -> Any:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
         rows = rows[0, ...] if self._is_flat else rows.T
-        xp, on = namespace_of(X=self._empty), device_of(self._empty)
-        if dtype is None or not is_real_floating(dtype, xp):
-            dtype = widest_float(xp, on)
+        xp, on = namespace.namespace_of(X=self._empty), namespace.device_of(self._empty)
+        if dtype is None or not namespace.is_real_floating(dtype, xp):
+            dtype = namespace.widest_float(xp, on)
         return xp.asarray(rows, dtype=dtype, device=on)
 
-    def _check_library(self, X: Any) -> None:
-        """Check that queries have the library and the device of the samples."""
-        fitted, on = type_name(self._empty), device_of(self._empty)
-        try:
-            namespace_of(X=X, fitted=self._empty)
-            is_same = device_of(X) == on
-        except TypeError:
-            is_same = False
-        if not is_same:
-            message = (
-                f"X passed to {type(self).__name__}.predict() must use the same namespace and "
-                f"device as in fit(), {fitted} on {on}, got {type_name(X)} on {device_of(X)}."
-            )
-            raise ValueError(message)
-
-    def _check_options(self) -> Options:
-        optional_number = checks.optional(checks.positive_number)
-        return Options(
-            checks.boolean("local_linear", self.local_linear),
-            optional_number("cutoff", self.cutoff),
-            checks.optional(checks.positive_integer)("block_size", self.block_size),
-            checks.positive_integer("max_iter", self.max_iter),
-            checks.positive_number("tol", self.tol),
-        )
-
-    def _check_kernel(self, columns: list[Column]) -> Kernel:
+    def _check_kernel(self, columns: list[tables.Column]) -> Kernel:
         """Return a copy of the kernel that may be changed."""
-        if isinstance(self.kernel, Kernel):
-            if not (isinstance(self.length_scale, str) and self.length_scale == LOO):
-                what = 'be "loo" if `kernel` is a kernel, which has its own'
-                raise wrong_value("length_scale", what, shown(self.length_scale))
-            kernel: Kernel = clone(self.kernel)
-        elif isinstance(self.kernel, str):
-            checks.choice("kernel", self.kernel, ("gaussian",))
+        if not isinstance(self.kernel, Kernel):
+            if self.kernel != "gaussian":
+                wrong = wrong_value if isinstance(self.kernel, str) else wrong_type
+                raise wrong("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
+        elif isinstance(self.length_scale, str) and self.length_scale == LOO:
+            kernel = clone(self.kernel)
         else:
-            raise wrong_type("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
-        kernel._resolve(columns)
+            what = 'be "loo" if `kernel` is a kernel, which has its own'
+            raise wrong_value("length_scale", what, shown(self.length_scale))
+        names = list(getattr(self, "feature_names_in_", ()))
+        for factor in chain.from_iterable(kernel._terms()):
+            factor._resolve(columns, names)
         return kernel
 
 
+def _numbers_of(name: str, array: Any) -> HostArray:
+    """Return an array of any library as one of NumPy in float64."""
+    numbers = namespace.to_host(array, namespace.namespace_of(array=array))
+    if numbers.dtype.kind not in "biuf":
+        raise wrong_type(name, "hold numbers", str(numbers.dtype))
+    return numbers.astype(np.float64, copy=False)
+
+
 def _columns_of(name: str, array: Any) -> HostArray:
-    """Return an array of any library as one of NumPy, (columns, rows), in float64."""
-    rows = to_host(array, namespace_of(array=array))
-    if rows.dtype.kind not in "biuf":
-        raise wrong_type(name, "hold numbers", str(rows.dtype))
-    rows = rows.astype(np.float64, copy=False)
+    """Return an array of any library as one of NumPy, (columns, rows)."""
+    rows = _numbers_of(name, array)
     if abs(rows).max() > _LARGEST:
         raise wrong_value(name, f"be within {_LARGEST} of 0", f"{rows.max()} or beyond")
     return rows.reshape(rows.shape[0], -1).T
 
 
-def _checked_weight(weight: HostArray, n: int) -> HostArray:
-    if weight.dtype.kind not in "biuf":
-        raise wrong_type("sample_weight", "hold numbers", str(weight.dtype))
-    weight = weight.astype(np.float64)
-    if weight.shape != (n,):
-        what = f"have one number for each of {n} samples"
-        raise wrong_value("sample_weight", what, f"shape {weight.shape}")
+def _check_length(name: str, values: HostArray, n: int) -> None:
+    if values.shape != (n,):
+        raise wrong_value(name, f"have one value for each of {n} samples", f"shape {values.shape}")
+
+
+def _checked_weight(weight: Any, X: Any) -> HostArray:
+    weight = namespace.namespace_of(X=X).asarray(weight, device=namespace.device_of(X))
+    weight = _numbers_of("sample_weight", weight)
+    _check_length("sample_weight", weight, X.shape[0])
     wrong = ~(weight >= 0) | np.isinf(weight)
     if wrong.any():
         came = f"{float(weight[wrong][0])!r} among them"
@@ -400,16 +355,10 @@ def _checked_weight(weight: HostArray, n: int) -> HostArray:
 def _checked_labels(groups: Any, n: int) -> HostArray:
     """Return a number for each label of groups."""
     labels = np.asarray(groups)
-    if labels.shape != (n,):
-        raise wrong_value(
-            "groups", f"have a label for each of {n} samples", f"shape {labels.shape}"
-        )
+    _check_length("groups", labels, n)
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
-    try:
-        codes: HostArray = np.unique(labels, return_inverse=True)[1]
-    except TypeError:
-        raise wrong_type("groups", "have labels of one type", "several types") from None
+    codes: HostArray = LabelEncoder().fit_transform(labels)
     if not codes.any():
         raise wrong_value("groups", "have two or more different labels", "one")
     return codes
@@ -428,12 +377,8 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
     """Return the mean, weight and variance of the samples at each place."""
     x, y = _columns_of("X", X), _columns_of("y", y)
     columns, n = x.shape
-    weight, rows = np.ones(n), x
-    if sample_weight is not None:
-        xp = namespace_of(X=X)
-        weight = _checked_weight(to_host(xp.asarray(sample_weight, device=device_of(X)), xp), n)
-    if groups is not None:
-        rows = np.concatenate([x, _checked_labels(groups, n)[None]])
+    weight = np.ones(n) if sample_weight is None else _checked_weight(sample_weight, X)
+    rows = x if groups is None else np.concatenate([x, _checked_labels(groups, n)[None]])
     kept = np.flatnonzero(weight)
     order = np.lexsort(rows[:, kept])
     rows, y, weight = (a[..., kept[order]] for a in (rows, y, weight))
@@ -456,51 +401,50 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
 # The smooth functions of a sum.
 
 
-def _weighted_mean(values: HostArray, weight: HostArray) -> HostArray:
-    mean: HostArray = np.average(values, axis=-1, weights=weight, keepdims=True)
-    return mean
+_mean: Any = partial(np.average, axis=-1, keepdims=True)
 
 
 def _drawn(n: int, most: int) -> HostArray:
     """Return all indices, or some drawn at random: steps would be in phase with periods."""
-    rng = np.random.default_rng(0)
-    drawn: HostArray = np.sort(rng.choice(n, min(n, most), replace=False))
+    drawn: HostArray = np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
     return drawn
 
 
 class _Sum:
     """Smooth functions, each with a kernel, that add up to what was measured."""
 
-    def __init__(self, kernel: Kernel, samples: Samples, hidden: Hidden, options: Options) -> None:
+    def __init__(self, terms: list[Term], samples: Samples, hidden: Hidden, options: Any) -> None:
         self.samples, self._hidden, self._options, self.rounds = samples, hidden, options, 1
         self._n = samples.x.shape[1]
         # Fractions of all weights that are left of a place without one measurement; and how much
         # they lack of it, for each unit of its deviation from the mean there.
         twins = np.maximum(samples.repeats - 1, 1.0)
         self.of_twins = hidden.left * samples.weight / samples.weight.max() / twins
-        kernels = self._kernels = kernel._terms()
-        widths = [[w for f in k._factors() for w in _begin(f, samples)] for k in kernels]
-        self._ridges = [[_RIDGES[0]] if _is_linear(k, options) else [inf] for k in kernels]
-        self._terms = [self._smooth(k) for k in kernels]
         # The functions have a mean of 0, so that none of them has a share in the level.
-        self._level = _weighted_mean(samples.y, samples.weight)
+        self._level = _mean(samples.y, weights=samples.weight)
         y = samples.y - self._level
-        self._spread = _weighted_mean(y**2 + samples.within, samples.weight)
+        self._spread = _mean(y**2 + samples.within, weights=samples.weight)
         # Targets count alike, whatever their units.
         self._unit = np.where(self._spread > 0, self._spread, 1.0)
-        self._offsets = [np.zeros_like(self._level) for _ in kernels]
-        self._targets = [y] * len(kernels)
+        widths = [[w for f in term for w in _begin(f, samples)] for term in terms]
+        self._terms = [self._smooth(term, y) for term in terms]
         self._backfit()
         if any(widths) and self._n > 1:
-            for i, (k, of_term) in enumerate(zip(kernels, widths, strict=True)):
+            for i, (term, of_term) in enumerate(zip(terms, widths, strict=True)):
                 if of_term:
-                    self._ridges[i] = self._choose(k, of_term, self._targets[i])
-                    self._terms[i] = self._smooth(k)
+                    y = self._terms[i].y
+                    self._terms[i] = self._smooth(term, y, self._choose(term, of_term, y))
             self._backfit()
         self._find_errors()
 
-    def _smooth(self, kernel: Kernel) -> Smooth:
-        return Smooth(kernel, self.samples, self._options.cutoff, self._options.block_size)
+    def _smooth(self, term: Term, y: HostArray, ridges: Any = None) -> Smooth:
+        ridges = ridges or [_RIDGES[0] if self._is_linear(term) else inf]
+        return Smooth(term, self.samples._replace(y=y), ridges, self._options)
+
+    def _is_linear(self, term: Term) -> bool:
+        """Tell whether lines are fitted: by radial kernels that are no product."""
+        own: bool | None = getattr(term[0], "local_linear", False) if len(term) == 1 else False
+        return self._options["local_linear"] if own is None else own
 
     def _hidden_from(self, at: Any) -> Hidden:
         return self._hidden._replace(own=self._hidden.labels[:, at], left=self._hidden.left[at])
@@ -511,56 +455,51 @@ class _Sum:
             return
         y = self.samples.y - self._level
         fitted = np.zeros((len(self._terms), *y.shape))
-        limit = self._options.tol * self._spread.max() ** 0.5
-        for rounds in range(1, self._options.max_iter + 1):
+        limit = self._options["tol"] * self._spread.max() ** 0.5
+        for rounds in range(1, self._options["max_iter"] + 1):
             self.rounds, before = rounds, fitted.copy()
             for i, term in enumerate(self._terms):
-                self._targets[i] = y - (fitted.sum(axis=0) - fitted[i])
-                found = term.predict(
-                    self.samples.x, self._targets[i], self._ridges[i], squares=False
-                )
-                self._offsets[i] = _weighted_mean(found.mean[0], self.samples.weight)
-                fitted[i] = found.mean[0] - self._offsets[i]
+                term.y = y - (fitted.sum(axis=0) - fitted[i])
+                found = term.predict(self.samples.x, None, squares=False).mean[0]
+                offset = _mean(found, weights=self.samples.weight)
+                fitted[i], term.y = found - offset, term.y - offset
             if abs(fitted - before).max() <= limit:
                 return
 
-    def _choose(self, kernel: Kernel, widths: list["_Width"], target: HostArray) -> list[float]:
-        """Set widths of a kernel by the least leave-one-out error; return the ridge."""
+    def _choose(self, term: Term, widths: list["_Width"], y: HostArray) -> list[float]:
+        """Set widths of a term by the least leave-one-out error; return the ridge."""
         at = _drawn(self._n, max(_LEAST_LEFT_OUT, _MOST_LEFT_OUT // len(widths)))
-        x, y, weight = self.samples.x[:, at], target[:, at], self.samples.weight[at]
-        within, of_twins = self.samples.within[:, at], self.of_twins[at]
-        hidden = self._hidden_from(at)
+        x, hidden = self.samples.x[:, at], self._hidden_from(at)
         farthest = np.where(hidden.left > 0, _NO_WEIGHT, _FARTHEST)
-        ridges = _RIDGES if _is_linear(kernel, self._options) else (inf,)
+        ridges = _RIDGES if self._is_linear(term) else [inf]
 
         def error() -> tuple[float, float]:
-            found = self._smooth(kernel).predict(x, target, ridges, hidden, squares=False)
+            found = self._smooth(term, y, ridges).predict(x, hidden, squares=False)
             if np.median(found.distance / farthest) > 1:
                 return inf, inf
-            repeated = within * (1 + (found.at_query * of_twins)[:, None, :]) ** 2
-            squares = _weighted_mean((found.mean - y) ** 2 + repeated, weight) / self._unit
-            errors = squares.sum(axis=(1, 2))
+            errors = (self._mean_square(found, y, at) / self._unit).sum(axis=(1, 2))
             best = int(errors.argmin())
             return float(errors[best]), ridges[best]
 
         return [_search(widths, error, _START if self._n > _MANY else 0)]
 
-    def predict(
-        self, x: HostArray, hidden: Hidden | None = None, *, squares: bool = True
-    ) -> Predicted:
+    def _mean_square(self, found: Predicted, y: HostArray, at: HostArray) -> Any:
+        """Return the mean squared error of samples that were left out, (..., targets, 1)."""
+        moved = (found.at_query * self.of_twins[at])[..., None, :]
+        repeated = self.samples.within[:, at] * (1 + moved) ** 2
+        return _mean((found.mean - y[:, at]) ** 2 + repeated, weights=self.samples.weight[at])
+
+    def predict(self, x: HostArray, hidden: Hidden | None = None, *, squares: bool) -> Predicted:
         """Return the function (targets, queries), squared weights added over its terms."""
-        parts = [
-            term.predict(x, target, ridges, hidden, squares=squares)
-            for term, target, ridges in zip(self._terms, self._targets, self._ridges, strict=True)
-        ]
+        parts = [term.predict(x, hidden, squares=squares) for term in self._terms]
         means, at_query, of_terms, distances, leans = zip(*parts, strict=True)
-        mean = self._level - sum(self._offsets) + sum(mean[0] for mean in means)
+        mean = self._level + sum(mean[0] for mean in means)
         farthest, lean = np.max(distances, axis=0), np.max(leans, axis=0)
         return Predicted(mean, sum(own[0] for own in at_query), sum(of_terms), farthest, lean)
 
     def left_out(self, at: Any) -> Predicted:
         """Return what the other samples predict at some of them; of a sum, nearly."""
-        return self.predict(self.samples.x[:, at], self._hidden_from(at))
+        return self.predict(self.samples.x[:, at], self._hidden_from(at), squares=True)
 
     def _find_errors(self) -> None:
         """Find the leave-one-out errors and the noise."""
@@ -573,12 +512,12 @@ class _Sum:
         if np.isnan(found.mean).any():
             what = "leave each sample another one that predicts it"
             raise wrong_value("leave_out", what, "none for some sample")
-        weight, moved = samples.weight[at], found.at_query * self.of_twins[at]
-        squares = (samples.y[:, at] - found.mean) ** 2 + samples.within[:, at] * (1 + moved) ** 2
-        squares = _weighted_mean(squares, weight)
-        more = moved**2 * (samples.repeats[at] - 1) / samples.repeats[at]
-        self.loo_error = np.sqrt(squares)[:, 0]
-        self.noise = np.sqrt(squares / (1 + _weighted_mean(found.squares + more, weight)))[:, 0]
+        square = self._mean_square(found, samples.y, at)
+        # What the other measurements at a place add to the squared weights.
+        twins = (found.at_query * self.of_twins[at]) ** 2 * (1 - 1 / samples.repeats[at])
+        squares = _mean(found.squares + twins, weights=samples.weight[at])
+        self.loo_error = np.sqrt(square)[:, 0]
+        self.noise = np.sqrt(square / (1 + squares))[:, 0]
 
     @cached_property
     def _misfit(self) -> Any:
@@ -589,38 +528,35 @@ class _Sum:
         """
         few, thinned, rng = copy(self), _drawn(self._n, _MOST_LEFT_OUT), np.random.default_rng(0)
         few.samples = samples = Samples(*(a[..., thinned] for a in self.samples))
-        few._terms = [few._smooth(k) for k in self._kernels]
-        few._targets = [target[:, thinned] for target in self._targets]
+        few._terms = [few._smooth(t.factors, t.y[:, thinned], t.ridges) for t in self._terms]
         at = _drawn(thinned.size, _MOST_HIDDEN)
         points = np.concatenate([term.points(samples.x) for term in few._terms], axis=1).T
         last, none_left = float(np.ptp(points, axis=1).max()), np.zeros(at.size)
 
-        def errors(i: int, radius: float) -> list[HostArray]:
+        def errors(i: int, radius: float) -> Any:
             """Return errors beyond the noise, distances and leans; one radius is hidden."""
             labels, side = np.roll(points, i, axis=0), rng.integers(-1, 2, at.size)
             hidden = Hidden(labels[:, at], labels, radius, none_left, side)
-            found = few.predict(samples.x[:, at], hidden)
+            found = few.predict(samples.x[:, at], hidden, squares=True)
             noise = self.noise[:, None] ** 2 * (1 / samples.repeats[at] + found.squares)
             missed = (samples.y[:, at] - found.mean) ** 2 - noise
-            return [(missed / self._unit).mean(axis=0), found.distance, found.lean]
+            return np.stack([(missed / self._unit).mean(axis=0), found.distance, found.lean])
 
         rows = [errors(0, 0.0)]
         first = float(np.median(rows[0][1]))
         # At repeated places there is no error beyond the noise.
-        rows.append(list(np.zeros((3, int((samples.repeats[at] > 1).sum())))))
+        rows.append(np.zeros((3, np.count_nonzero(samples.repeats[at] > 1))))
         radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
         rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
         missed, distance, lean = np.concatenate(rows, axis=1)
-        # Distances at equal steps are one, however they are rounded.
-        seen, distance = np.isfinite(missed), np.round(distance, 3)
+        seen = np.isfinite(missed)
         if not seen.any():  # all samples are at one place of the kernel
             return None
-        return [
-            IsotonicRegression(y_min=0.0, out_of_bounds="clip").fit(
-                distance[seen], missed[seen], weight[seen]
-            )
-            for weight in (_LEAST + 1 - lean, _LEAST + lean)
-        ]
+        # Distances at equal steps are one, however they are rounded.
+        missed, distance, lean = missed[seen], np.round(distance[seen], 3), lean[seen]
+        fits = [IsotonicRegression(y_min=0.0, out_of_bounds="clip") for _ in range(2)]
+        weights = _LEAST + 1 - lean, _LEAST + lean
+        return [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
 
     def std(self, found: Predicted) -> HostArray:
         """Return the standard deviations of new measurements, (targets, queries)."""
@@ -640,22 +576,20 @@ class _Sum:
 class _Width(NamedTuple):
     """A length scale that is chosen, of a factor or of one of its columns."""
 
-    factor: Factor
+    factor: kernels.Factor
     column: int | None
-    most: int  # half octaves that it grows from where a search begins, at most
+    first: float  # where a search begins
+    most: int  # half octaves that it grows from there, at most
 
-    def get(self) -> float:
-        scale = self.factor.length_scale
-        return float(scale if self.column is None else scale[self.column])
-
-    def set(self, scale: float) -> None:
+    def set(self, half_octaves: int) -> None:
+        scale = self.first * 2 ** (half_octaves / 2)
         if self.column is None:
             self.factor.length_scale = scale
         else:
             self.factor.length_scale[self.column] = scale
 
 
-def _begin(factor: Factor, samples: Samples) -> list[_Width]:
+def _begin(factor: kernels.Factor, samples: Samples) -> list[_Width]:
     """Set the length scales that are to be chosen to where a search begins; return them."""
     given = factor.length_scale
     if LOO not in (given if isinstance(given, list) else [given]):
@@ -663,12 +597,12 @@ def _begin(factor: Factor, samples: Samples) -> list[_Width]:
     first = factor._first_scale(samples.x, samples.weight)
     if not isinstance(first, list):
         factor.length_scale = first
-        return [_Width(factor, None, 2 * _WIDEST)]
+        return [_Width(factor, None, first, 2 * _WIDEST)]
     given = given if isinstance(given, list) else [given] * len(first)
     factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
-    extents = np.ptp(factor._select(samples.x), axis=1)
+    extents = np.ptp(factor._encode(samples.x), axis=1)
     most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]
-    return [_Width(factor, i, most[i]) for i, g in enumerate(given) if g == LOO]
+    return [_Width(factor, i, first[i], most[i]) for i, g in enumerate(given) if g == LOO]
 
 
 def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], start: int) -> float:
@@ -678,12 +612,11 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     wider ones while these are better; then one by one, from the two best. A width that has grown by
     its most stays there.
     """
-    first = [width.get() for width in widths]
     tried: dict[tuple[int, ...], tuple[float, float]] = {}
 
     def put(steps: tuple[int, ...]) -> None:
-        for width, scale, step in zip(widths, first, steps, strict=True):
-            width.set(scale * 2 ** (step / 2))
+        for width, step in zip(widths, steps, strict=True):
+            width.set(step)
 
     def at(steps: tuple[int, ...]) -> float:
         if steps not in tried:
@@ -718,9 +651,3 @@ def _search(widths: list[_Width], error: Callable[[], tuple[float, float]], star
     best = min(found, key=at)
     put(best)
     return tried[best][1]
-
-
-def _is_linear(kernel: Kernel, options: Options) -> bool:
-    """Tell whether lines are fitted: by radial kernels that are no product."""
-    own = getattr(kernel, "local_linear", False)
-    return options.local_linear if own is None else own

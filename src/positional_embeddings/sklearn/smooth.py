@@ -4,16 +4,15 @@ Queries near each other form a leaf, and see the samples within its reach. Coord
 from a query of the leaf, in widths of the kernel, so that no moment cancels.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from collections.abc import Iterator
 from math import inf, isfinite, isinf, log, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy.spatial import KDTree
 
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.sklearn.kernels import Kernel
+from positional_embeddings.sklearn.kernels import LEAST_SCORE, Term
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
 # D**2 - _NEAR, 1 at 2 widths.
@@ -73,20 +72,18 @@ class Predicted(NamedTuple):
 
 
 class Smooth:
-    """Attention of queries to samples, by one kernel."""
+    """Attention of queries to samples, by one product of kernels."""
 
-    def __init__(
-        self, kernel: Kernel, samples: Samples, cutoff: float | None, most_queries: int | None
-    ) -> None:
-        self._kernel, self._most_queries = kernel, most_queries or _MOST_QUERIES
-        factors = kernel._factors()
-        scales = [factor._scales(samples.x.shape[0]) for factor in factors]
-        if all(factor._is_gaussian for factor in factors):
-            scales = [list(chain(*scales))]  # their product is one of all coordinates
-        stops = list(accumulate(map(len, scales)))
-        self._parts = [slice(start, stop) for start, stop in pairwise([0, *stops])]
-        self._scale = np.asarray(list(chain(*scales)))[:, None]
-        self._places = kernel._encode(samples.x)
+    def __init__(self, factors: Term, samples: Samples, ridges: list[float], options: Any) -> None:
+        self.factors, self.y, self.ridges = factors, samples.y, ridges
+        cutoff = options["cutoff"]
+        self._most_queries = options["block_size"] or _MOST_QUERIES
+        scales = [factor._scales() for factor in factors]
+        self._scale = np.concatenate(scales)[:, None]
+        # The coordinates of each factor; a product of Gaussians is one of all coordinates.
+        is_gaussian = all(factor._is_gaussian for factor in factors)
+        self._stops = [] if is_gaussian else np.cumsum([len(own) for own in scales])[:-1]
+        self._places = self._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
         nothing = _NOTHING - log(self._weight.min())
@@ -94,33 +91,27 @@ class Smooth:
         self._is_cut = cutoff is not None
         self._tree = KDTree(self.points(samples.x))
 
+    def _encode(self, x: HostArray) -> Any:
+        """Return the coordinates, (features, samples), of samples (columns, samples)."""
+        return np.concatenate([factor._encode(x) for factor in self.factors])
+
     def points(self, x: HostArray) -> HostArray:
         """Return places in widths of the kernel, (queries, features)."""
-        points: HostArray = (self._kernel._encode(x) / self._scale).T
+        points: HostArray = (self._encode(x) / self._scale).T
         if abs(points).max() > _FARTHEST:
             raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points
 
-    def predict(
-        self,
-        x: HostArray,
-        y: HostArray,
-        ridges: Sequence[float],
-        hidden: Hidden | None = None,
-        *,
-        squares: bool = True,
-    ) -> Predicted:
-        """Return the function of samples y at x, for each ridge; squares where asked for."""
-        places, order, parts = self._kernel._encode(x), [], []
+    def predict(self, x: HostArray, hidden: Hidden | None, *, squares: bool) -> Predicted:
+        """Return the function at x for each ridge, and squares where asked for."""
+        places, order, parts = self._encode(x), [], []
         for rows, middle, extent, first in self._leaves(self.points(x), hidden):
             reach = first
             while True:
                 columns = self._seen_from(middle, extent + reach)
                 kept = None if hidden is None else hidden.kept(rows, columns)
-                needed, part = self._of_leaf(
-                    places[:, rows], columns, y, ridges, kept, squares=squares
-                )
-                if kept is None or needed <= reach or columns.size == y.shape[1]:
+                needed, part = self._of_leaf(places[:, rows], columns, kept, squares=squares)
+                if kept is None or needed <= reach or columns.size == self._tree.n:
                     break
                 reach = 4 * reach if isinf(needed) else needed + _SLACK
             order.append(rows)
@@ -129,9 +120,7 @@ class Smooth:
         joined = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
         return Predicted(*(part[..., back] for part in joined))
 
-    def _leaves(
-        self, points: HostArray, hidden: Hidden | None
-    ) -> Iterator[tuple[HostArray, HostArray, float, float]]:
+    def _leaves(self, points: HostArray, hidden: Hidden | None) -> Iterator[tuple[Any, ...]]:
         """Return queries near each other, their middle and extent, and their reach."""
         nearest = self._tree.query(points, [1, min(2, self._tree.n)])[0] ** 2
         sees_nearest = hidden is None or hidden.left > 0
@@ -157,30 +146,22 @@ class Smooth:
     def _count(self, middle: HostArray, radius: float) -> int:
         return int(self._tree.query_ball_point(middle, radius, return_length=True))
 
-    def _seen_from(self, middle: HostArray, radius: float) -> HostArray:
+    def _seen_from(self, middle: HostArray, radius: float) -> Any:
         """Return the indices of the samples within a radius, and perhaps of more."""
         if 4 * self._count(middle, radius) > self._tree.n:  # lists of them take longer than all
-            found = range(self._tree.n)
-        else:
-            found = self._tree.query_ball_point(middle, radius, return_sorted=True)
-        columns: HostArray = np.asarray(found, dtype=np.int64)
-        return columns
+            return np.arange(self._tree.n)
+        found = self._tree.query_ball_point(middle, radius, return_sorted=True)
+        return np.asarray(found, dtype=np.int64)
 
     def _of_leaf(
-        self,
-        query: HostArray,
-        columns: HostArray,
-        y: HostArray,
-        ridges: Sequence[float],
-        kept: HostArray | None,
-        *,
-        squares: bool,
+        self, query: HostArray, columns: HostArray, kept: HostArray | None, *, squares: bool
     ) -> tuple[float, Predicted]:
         """Return how far queries have to see, and the function at them, of the samples near."""
-        origin, weight, y = query[:, :1], self._weight[columns], y[:, columns]
+        origin, weight, y = query[:, :1], self._weight[columns], self.y[:, columns]
         sample = (self._places[:, columns] - origin) / self._scale
         query = (query - origin) / self._scale
-        distances = [_squared(query[part], sample[part]) for part in self._parts]
+        parts = (np.split(coordinates, self._stops) for coordinates in (query, sample))
+        distances = [_squared(q, k) for q, k in zip(*parts, strict=True)]
         squared = sum(distances[1:], distances[0])
         others = squared
         if kept is not None:
@@ -191,23 +172,27 @@ class Smooth:
         widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
         limit = nearest + self._cutoff**2 * widening
         # The nearest is within two widths, so that its weight is no small number.
-        p = self._kernel._weights(distances, widening)
+        scores = [f._score(d, widening) for f, d in zip(self.factors, distances, strict=False)]
+        # Exponentials that underflow, and products of small numbers, take many times as long.
+        p = np.exp(np.maximum(sum(scores[1:], scores[0]), LEAST_SCORE))
         if self._is_cut:
             p = np.where(squared <= limit, p, 0.0)
         if kept is not None:
             p = p * np.where(sees, kept, 1.0)
         # The moments of the weights.
         f, t, m = sample.shape[0], y.shape[0], query.shape[1]
-        is_linear = any(map(isfinite, ridges))
-        second = [_products(sample, sample), _products(sample, y)] if is_linear else [sample**2]
-        moments = p @ (np.concatenate([np.ones_like(y[:1]), y, sample, *second]) * weight).T
+        is_linear = any(map(isfinite, self.ridges))
+        both = np.concatenate([sample, y])
+        second = (sample[:, None, :] * both).reshape(-1, columns.size) if is_linear else sample**2
+        moments = p @ (np.concatenate([np.ones_like(y[:1]), both, second]) * weight).T
         total = moments[:, :1]
-        mean_y, mean, second = np.split(moments[:, 1:] / total, [t, t + f], axis=1)
+        means, second = np.split(moments[:, 1:] / total, [f + t], axis=1)
+        mean, mean_y = means[:, :f], means[:, f:]
         ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
         away = mean - query.T
         if is_linear:
-            cov = second[:, : f * f].reshape(m, f, f) - mean[:, :, None] * mean[:, None, :]
-            cov_y = second[:, f * f :].reshape(m, f, t) - mean[:, :, None] * mean_y[:, None, :]
+            second = second.reshape(m, f, f + t) - mean[:, :, None] * means[:, None, :]
+            cov, cov_y = second[:, :, :f], second[:, :, f:]
             spread = np.trace(cov, axis1=1, axis2=2)
         else:
             spread = (second - mean**2).sum(axis=1)
@@ -215,43 +200,35 @@ class Smooth:
         lean = off / np.maximum(off + spread, _TINY)
         # A line for each ridge: what it adds to the mean, and to the weights.
         widening, away = widening[:, 0], away[:, :, None]
-        guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in ridges)
+        guards = (ridge * widening * ratio + (widening - 1) * lean for ridge in self.ridges)
         tilts = [
             _tilt(cov, away, guard) if isfinite(ridge) else np.zeros_like(away)
-            for ridge, guard in zip(ridges, guards, strict=True)
+            for ridge, guard in zip(self.ridges, guards, strict=True)
         ]
-        means = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
+        found = [mean_y + (tilt * cov_y).sum(axis=1) if is_linear else mean_y for tilt in tilts]
         at_query = [(1 - (tilt * away).sum(axis=(1, 2))) / total[:, 0] for tilt in tilts]
         if squares:
             slope = tilts[-1][:, :, 0]
             p = p * (1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample)
             ratio = ((p * p) @ self._squared_weight[columns]) / total[:, 0] ** 2
-        found = np.stack([np.where(sees, part, nan).T for part in means])
+        found = np.stack([np.where(sees, part, nan).T for part in found])
         distance = np.sqrt(np.maximum(others.min(axis=1), 0.0))
-        predicted = Predicted(found, np.stack(at_query), ratio, distance, lean)
-        return float(np.sqrt(limit).max()), predicted
+        return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
 
 
-def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> HostArray:
+def _tilt(cov: HostArray, away: HostArray, guard: HostArray) -> Any:
     """Return what a line adds to weights, for each distance from their mean, if it is not steep."""
     f = away.shape[1]
     tilt = -np.linalg.solve(cov + guard[:, None, None] * np.eye(f), away)
     size = np.sqrt(np.maximum(-(tilt * away).sum(axis=1, keepdims=True), _TINY))
-    guarded: HostArray = tilt * np.minimum(_MOST_TILT * f**0.5 / size, 1.0)
-    return guarded
+    return tilt * np.minimum(_MOST_TILT * f**0.5 / size, 1.0)
 
 
-def _squared(query: HostArray, sample: HostArray) -> HostArray:
+def _squared(query: HostArray, sample: HostArray) -> Any:
     """Return the squared distances, (queries, samples), as one product; rounding may be below 0.
 
     Coordinates are from a query of the leaf, so that little cancels.
     """
     q, k = ((a * a).sum(axis=0, keepdims=True) for a in (query, sample))
     queries = np.concatenate([-2 * query, q, np.ones_like(q)])
-    squared: HostArray = queries.T @ np.concatenate([sample, np.ones_like(k), k])
-    return squared
-
-
-def _products(a: HostArray, b: HostArray) -> HostArray:
-    products: HostArray = (a[:, None, :] * b[None, :, :]).reshape(-1, a.shape[1])
-    return products
+    return queries.T @ np.concatenate([sample, np.ones_like(k), k])

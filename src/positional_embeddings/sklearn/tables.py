@@ -1,0 +1,174 @@
+"""Tables for the estimators: which columns hold times, and tables with days for times.
+
+Tables of pandas and polars are read by their own methods, so that neither is imported.
+"""
+
+from datetime import tzinfo
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import HostArray, device_of, np
+from positional_embeddings.encodings import dates
+
+
+class Column(NamedTuple):
+    """A column that regressors and kernels see as numbers."""
+
+    is_time: bool  # in days, since 1970-01-01 UTC or as spans
+    zone: tzinfo | None  # in which its dates were
+
+
+def as_table(x: Any) -> Any:
+    """Return a series, and times or text along one axis, as a table of one column."""
+    if isinstance(x, list | tuple):
+        x = np.asarray(x, dtype=object)
+    if hasattr(x, "to_frame"):  # an index of pandas, too, which would be its own index
+        return x.to_frame()
+    is_column = len(getattr(x, "shape", ())) == 1 and _kind_of(x) != "numbers"
+    return x[:, None] if is_column else x
+
+
+def kinds_of(name: str, table: Any) -> list[tuple[str, str]]:
+    """Return how errors call each column, and "dates", "spans" or "numbers"; refuse text.
+
+    An array of numbers is not read.
+    """
+    may_hold_others = isinstance(table, np.ndarray) and table.dtype.kind in "mMOUT"
+    if not (is_frame(table) or may_hold_others) or len(table.shape) != 2:
+        return []
+    names = getattr(table, "columns", [f"x{j}" for j in range(table.shape[1])])
+    columns = [(f"{name}[{key!r}]", column_of(table, j)) for j, key in enumerate(names)]
+    kinds = [(place, _kind_of(column)) for place, column in columns]
+    for place, kind in kinds:
+        if kind.startswith("text"):
+            hint = " Convert dates, as with pandas.to_datetime."
+            raise wrong_type(place, "hold numbers or dates", kind, hint)
+    return kinds
+
+
+def _kind_of(column: Any) -> str:
+    """Return "dates", "spans", "numbers" or, with the first one, text that is no number."""
+    if dates.holds_dates(column):
+        return "dates"
+    if dates.holds_spans(column):
+        return "spans"
+    if getattr(column.dtype, "kind", "O") in "OUT":
+        first = next((value for value in column if not dates.is_missing(value)), None)
+        try:
+            if isinstance(first, str):
+                float(first)
+        except ValueError:
+            return f"text, {str(first)!r}"
+    return "numbers"
+
+
+def is_frame(table: Any) -> bool:
+    """Tell whether a table is one of pandas or polars."""
+    return hasattr(table, "iloc") or hasattr(table, "get_columns")
+
+
+def column_of(table: Any, at: int) -> Any:
+    """Return a column of a table: a series, or an array of one axis."""
+    return table.iloc[:, at] if hasattr(table, "iloc") else table[:, at]
+
+
+def with_columns(table: Any, columns: dict[int, HostArray]) -> Any:
+    """Return a copy of a table of pandas or polars with some columns replaced."""
+    if hasattr(table, "iloc"):
+        table = table.copy()
+        for j, column in columns.items():
+            table.isetitem(j, column)
+        return table
+    names = table.columns
+    return table.with_columns(type(table)({names[j]: columns[j] for j in columns}).get_columns())
+
+
+def with_days(x: Any, name: str = "X") -> tuple[Any, list[Column]]:
+    """Return a table with times as days since 1970-01-01 UTC, and its columns if any are times.
+
+    Spans of time become days; anything else is returned as it came. Text is refused.
+    """
+    table, days, columns = as_table(x), {}, []
+    for j, (place, kind) in enumerate(kinds_of(name, table)):
+        column, zone = column_of(table, j), None
+        if kind != "numbers":
+            days[j] = dates.days_of(place, column)
+        if kind == "dates":
+            zone = dates.zone_of(column)
+            if np.isnan(days[j]).any():
+                raise wrong_value(place, "have no missing times", "NaT")
+        columns.append(Column(j in days, zone))
+    if not days:
+        return table, []
+    if is_frame(table):
+        return with_columns(table, days), columns
+    numbers = [days.get(j, table[:, j]) for j in range(len(columns))]
+    return np.stack([n.astype(np.float64) for n in numbers], axis=1), columns
+
+
+def check_times(name: str, columns: list[Column], fitted: list[Column]) -> None:
+    """Check that the same columns hold times as in `fit`, with zones or without."""
+    expected, came = (
+        [f"column {j}{' with a zone' if c.zone else ''}" for j, c in enumerate(some) if c.is_time]
+        for some in (fitted, columns)
+    )
+    if expected != came:
+        what, got = (" and ".join(found) or "no column" for found in (expected, came))
+        raise wrong_value(name, f"have times as in `fit`, in {what}", f"them in {got}")
+
+
+def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> list[int]:
+    """Return columns, by name or index, as indices."""
+    return [_index_of(f"{name}[{i}]", c, names, n_columns) for i, c in enumerate(columns)]
+
+
+def _index_of(name: str, column: Any, names: list[Any], n_columns: int) -> int:
+    if not isinstance(column, str):
+        index = checks.integer(name, column)
+        if not 0 <= index < n_columns:
+            raise wrong_value(name, f"be 0 to {n_columns - 1}", index)
+        return index
+    if not names:
+        raise wrong_type(name, "be an integer for columns without names", shown(column))
+    if column not in names:
+        raise wrong_value(name, f"be one of {names}", shown(column))
+    return names.index(column)
+
+
+def time_zone_of(time_zone: Any) -> tzinfo | None:
+    """Return a zone from its name, such as "Europe/Zurich"."""
+    if time_zone is None or isinstance(time_zone, tzinfo):
+        return time_zone
+    what = 'be the name of a time zone, such as "Europe/Zurich", a tzinfo or None'
+    if not isinstance(time_zone, str):
+        raise wrong_type("time_zone", what, shown(time_zone))
+    try:
+        return ZoneInfo(time_zone)
+    except (KeyError, OSError, ValueError):  # the last two where the text is no file's name
+        raise wrong_value("time_zone", what, shown(time_zone)) from None
+
+
+def check_zone(name: str, zone: Any, time_zone: Any) -> None:
+    """Check that times have a zone where another one is asked for."""
+    if time_zone is not None and zone is None:
+        what = "have times with a zone where `time_zone` is given"
+        hint = " Give them theirs, as with pandas.Series.dt.tz_localize."
+        raise wrong_value(name, what, "times without a zone", hint)
+
+
+def library_and_device(x: Any) -> str:
+    """Return the library and the device of an array, or of times, as errors name them."""
+    x = getattr(x, "utc", x)
+    return f"{type(x).__module__.partition('.')[0]} on {device_of(x)}"
+
+
+def check_library(estimator: Any, method: str, came: str, fitted: str) -> None:
+    """Check that an array has the library and the device of `fit`."""
+    if came != fitted:
+        message = (
+            f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace "
+            f"and the same device as those passed to fit(): {fitted}, got {came}."
+        )
+        raise ValueError(message)
