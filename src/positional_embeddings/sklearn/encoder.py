@@ -12,9 +12,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.dates import Times, times_of
 from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
 from positional_embeddings.sklearn import tables
@@ -185,7 +185,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 self, "transform", tables.library_and_device(columns[0]), self._library
             )
         blocks = self._features.encode(columns)
-        xp = namespace.namespace_of(X=blocks[0])
+        xp = space_of(X=blocks[0]).xp
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
 
     def get_feature_names_out(self, input_features: Any = None) -> HostArray:
@@ -269,8 +269,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
         dtypes = [np.float64, np.float32]
         if get_config()["array_api_dispatch"] and is_array_api_obj(table):
-            xp = namespace.namespace_of(X=table)
-            dtypes = [namespace.widest_float(xp, namespace.device_of(table)), xp.float32]
+            space = space_of(X=table)
+            dtypes = [space.widest, space.xp.float32]
         is_finite = "allow-nan" if self.missing == "pass" else True
         return {"dtype": dtypes, "ensure_all_finite": is_finite}
 

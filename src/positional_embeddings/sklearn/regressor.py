@@ -14,9 +14,9 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import HostArray, is_real_floating, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.dates import is_missing
 from positional_embeddings.sklearn import kernels, tables
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
@@ -221,9 +221,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         smoother = _Sum(kernel._terms(), folded.samples, hidden, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
-        self._empty = namespace.namespace_of(X=X).empty(
-            0, dtype=X.dtype, device=namespace.device_of(X)
-        )
+        space = space_of(X=X)
+        self._empty = space.xp.empty(0, dtype=X.dtype, device=space.device)
         self._library = tables.library_and_device(X)
         self.kernel_, self.n_iter_ = kernel, smoother.rounds
         self._smoother, self._folded = smoother, folded
@@ -294,10 +293,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _restore(self, rows: HostArray, dtype: Any = None) -> Any:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
         rows = rows[0, ...] if self._is_flat else rows.T
-        xp, on = namespace.namespace_of(X=self._empty), namespace.device_of(self._empty)
-        if dtype is None or not namespace.is_real_floating(dtype, xp):
-            dtype = namespace.widest_float(xp, on)
-        return xp.asarray(rows, dtype=dtype, device=on)
+        space = space_of(X=self._empty)
+        if dtype is None or not is_real_floating(dtype, space.xp):
+            dtype = space.widest
+        return space.xp.asarray(rows, dtype=dtype, device=space.device)
 
     def _check_kernel(self, columns: list[tables.Column]) -> Kernel:
         """Return a copy of the kernel that may be changed."""
@@ -319,7 +318,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
 def _numbers_of(name: str, array: Any) -> HostArray:
     """Return an array of any library as one of NumPy in float64."""
-    numbers = namespace.to_host(array, namespace.namespace_of(array=array))
+    numbers = space_of(array=array).to_numpy(array)
     if numbers.dtype.kind not in "biuf":
         raise wrong_type(name, "hold numbers", str(numbers.dtype))
     return numbers.astype(np.float64, copy=False)
@@ -339,7 +338,8 @@ def _check_length(name: str, values: HostArray, n: int) -> None:
 
 
 def _checked_weight(weight: Any, X: Any) -> HostArray:
-    weight = namespace.namespace_of(X=X).asarray(weight, device=namespace.device_of(X))
+    space = space_of(X=X)
+    weight = space.xp.asarray(weight, device=space.device)
     weight = _numbers_of("sample_weight", weight)
     _check_length("sample_weight", weight, X.shape[0])
     wrong = ~(weight >= 0) | np.isinf(weight)

@@ -9,7 +9,8 @@ from zoneinfo import ZoneInfo
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, device_of, np
+from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import dates
 
 
@@ -161,7 +162,7 @@ def check_zone(name: str, zone: Any, time_zone: Any) -> None:
 def library_and_device(x: Any) -> str:
     """Return the library and the device of an array, or of times, as errors name them."""
     x = getattr(x, "utc", x)
-    return f"{type(x).__module__.partition('.')[0]} on {device_of(x)}"
+    return f"{type(x).__module__.partition('.')[0]} on {space_of(x=x).device}"
 
 
 def check_library(estimator: Any, method: str, came: str, fitted: str) -> None:
