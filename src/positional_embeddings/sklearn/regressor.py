@@ -339,8 +339,7 @@ def _check_length(name: str, values: HostArray, n: int) -> None:
 
 def _checked_weight(weight: Any, X: Any) -> HostArray:
     space = space_of(X=X)
-    weight = space.xp.asarray(weight, device=space.device)
-    weight = _numbers_of("sample_weight", weight)
+    weight = _numbers_of("sample_weight", space.xp.asarray(weight, device=space.device))
     _check_length("sample_weight", weight, X.shape[0])
     wrong = ~(weight >= 0) | np.isinf(weight)
     if wrong.any():
