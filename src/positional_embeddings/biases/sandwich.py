@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.biases.positions import Bias, subtract_positions
+from positional_embeddings.biases.positions import Bias
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
 
@@ -55,7 +55,6 @@ class SandwichBias(Bias):
         return self.num_heads
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        subtract_positions(query, key, space)
         xp, wide = space.xp, space.widest
         encodings = (
             sinusoidal_encoding(positions, self.dim, base=self.base, dtype=wide)

@@ -3,7 +3,6 @@
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
-from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
@@ -66,6 +65,8 @@ class RelativePE(Bias):
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
+    _takes_integers = True
+
     def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
         shapes = {"embeddings": (2 * self.max_distance + 1, self.embedding_size)}
@@ -75,8 +76,6 @@ class RelativePE(Bias):
         return self.embedding_size
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative = subtract_positions(query, key, space)
-        checks.signed_integers("query_positions", relative, space.xp)
         most = self.max_distance
-        rows = space.clip(relative, -most, most) + most
+        rows = space.clip(subtract_positions(query, key, space), -most, most) + most
         return take_entries(self.embeddings, rows, 0, space.xp)
