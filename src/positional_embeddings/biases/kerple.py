@@ -49,8 +49,8 @@ class KERPLEBias(positions.Bias):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        shapes = {"r1": ("heads",), "r2": ("heads",)}
-        positions.check_parameters(space_of(r1=self.r1, r2=self.r2).xp, shapes, **self._arrays())
+        xp, heads = space_of(r1=self.r1, r2=self.r2).xp, ("heads",)
+        positions.check_parameters(xp, {"r1": heads, "r2": heads}, **self._arrays())
 
     def _heads(self) -> int:
         return int(self.r1.shape[0])

@@ -12,17 +12,9 @@ from positional_embeddings.arguments.positions import farthest_position, length_
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.layers.weights import array_field
+from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy
-from positional_embeddings.masks.ranges import (
-    Ranges,
-    Reach,
-    clip,
-    count_positions,
-    hull,
-    intersect,
-    unite,
-    unite_arrays,
-)
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
@@ -260,7 +252,7 @@ class GlobalMask(Mask):
         indices = frozen_copy(length_array("indices", self.indices, None, None, axis="tokens")[1])
         checks.set_fields(self, indices=indices)
         if isinstance(indices, np.ndarray):
-            checks.set_fields(self, _ranges=unite_arrays(indices, indices))
+            checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))
 
     def _hides(self, q: Points, k: Points) -> Any:
         return ~(self._is_global(q) | self._is_global(k))
@@ -278,9 +270,9 @@ class GlobalMask(Mask):
         whole = ((0, k_len),)
         if self._ranges is None:
             return Reach(whole, ())
-        tokens = intersect(self._ranges, whole)
-        inside = count_positions(intersect(self._ranges, queries))
-        every = inside == count_positions(queries)
+        tokens = ranges.intersect(self._ranges, whole)
+        inside = ranges.count_positions(ranges.intersect(self._ranges, queries))
+        every = inside == ranges.count_positions(queries)
         return Reach(whole if inside else tokens, whole if every else tokens)
 
     def _global_queries(self) -> Ranges:
@@ -376,7 +368,7 @@ class NeighbourhoodMask(Mask):
         start, stop = hull(queries)
         start, stop = max(start, 0), min(stop, prod(self.shape))
         seen = _neighbours(self.shape, self._steps, start, stop, k_len)
-        return Reach(unite((a, min(b, k_len)) for a, b in seen), ())
+        return Reach(ranges.unite((a, min(b, k_len)) for a, b in seen), ())
 
 
 def _neighbours(
@@ -407,4 +399,4 @@ def _neighbours(
             found += [(i * inner + a, i * inner + b) for i in near for a, b in seen]
     if last - first > 1:
         found.append((max(first + 1 - reach, 0) * inner, min(last + reach, n) * inner))
-    return unite(found)
+    return ranges.unite(found)

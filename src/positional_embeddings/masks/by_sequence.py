@@ -7,26 +7,14 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import check_largest, length_array, sequence_axis
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import (
-    Array,
-    HostArray,
-    drop_none,
-    dtype_name,
-    is_dtype,
-    np,
-)
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import array_field, weight
+from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy
-from positional_embeddings.masks.ranges import (
-    Ranges,
-    Reach,
-    clip,
-    hull,
-    intersect,
-    unite_arrays,
-)
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 Side = Literal["right", "left"]
 
@@ -118,10 +106,10 @@ class PaddingMask(_ByLength):
         xp = space.xp
         given: Any = attention_mask
         checks.choice("side", side, get_args(Side))
-        if not any(is_dtype(given.dtype, kind, xp) for kind in ("bool", "integral")):
+        if not any(namespace.is_dtype(given.dtype, kind, xp) for kind in ("bool", "integral")):
             what = "have an integer or boolean dtype"
             hint = " Pass attention_mask != 0."
-            raise wrong_type("attention_mask", what, dtype_name(given.dtype), hint)
+            raise wrong_type("attention_mask", what, namespace.dtype_name(given.dtype), hint)
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
         if space.is_readable(given):
@@ -250,7 +238,7 @@ class SegmentMask(Mask):
     _documents: "_Documents | None" = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        given = {"ids": self.ids} | drop_none(key_ids=self.key_ids)
+        given = {"ids": self.ids} | namespace.drop_none(key_ids=self.key_ids)
         for name, ids in given.items():
             if isinstance(ids, list | tuple | range):
                 given[name] = _listed(name, ids)
@@ -342,7 +330,7 @@ class _Documents(NamedTuple):
         seen, has_keys = _look_up(self.numbers, np.unique(numbers[is_known]))
         seen = seen[has_keys]
         firsts, lasts = self.firsts[seen], self.lasts[seen]
-        some = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
+        some = ranges.intersect(ranges.unite_arrays(firsts, lasts), ((0, k_len),))
         # All queries of a sequence see one document, which has no gap.
         same = np.all(is_known & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (seen.size and same and np.all(self.contiguous[seen])):

@@ -11,24 +11,13 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import (
-    Span,
-    check_length,
-    position_array,
-    position_interval,
-    span_of,
-)
+from positional_embeddings.arguments import checks, positions
+from positional_embeddings.arguments.positions import Span, span_of
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import read_only
-from positional_embeddings.arrays.namespace import (
-    Device,
-    Namespace,
-    dtype_name,
-    is_real_number,
-    np,
-)
+from positional_embeddings.arrays.namespace import Device, Namespace, np
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
@@ -57,7 +46,7 @@ class Points(NamedTuple):
             return table
         is_readable = table.size and not space.is_compiling
         if is_readable and max(int(table.max()), -int(table.min())) > most:
-            dtype = dtype_name(space.integer)
+            dtype = namespace.dtype_name(space.integer)
             what = f"hold numbers to {most} only, which {dtype} of the library holds"
             raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.
@@ -135,7 +124,7 @@ class Mask(WeightedLayer, ABC):
             not hold the distances between positions that are in the memory of the host.
         """
         given = {
-            name: checks.integer(name, pos) if is_real_number(pos) else pos
+            name: checks.integer(name, pos) if namespace.is_real_number(pos) else pos
             for name, pos in (("q_pos", q_pos), ("k_pos", k_pos))
         }
         arrays = {name: pos for name, pos in given.items() if type(pos) is not int}
@@ -145,9 +134,12 @@ class Mask(WeightedLayer, ABC):
             checks.integral(name, pos, space.xp)
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
-            check_length("k_len", k_len, space)
-        positions = (position_array(name, pos, space) for name, pos in given.items())
-        hidden = self._hides(*(Points(at[..., None], space, k_len) for at in positions))
+            positions.check_length("k_len", k_len, space)
+        q, k = (
+            Points(positions.position_array(name, pos, space)[..., None], space, k_len)
+            for name, pos in given.items()
+        )
+        hidden = self._hides(q, k)
         return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
 
     @on_given_device
@@ -185,8 +177,12 @@ class Mask(WeightedLayer, ABC):
         ValueError
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
-        space = self._space(xp, device)
-        queries, keys = position_interval(q_len, k_len, offset, space)
+        own = self._device_arrays()
+        if own and (xp is not None or device is not None):
+            message = f"`xp` and `device` must be left out where `{next(iter(own))}` is an array."
+            raise TypeError(message)
+        space = space_of(**own) if own else new_space(xp, device)
+        queries, keys = positions.position_interval(q_len, k_len, offset, space)
         self._check(queries, keys)
         hidden = self._between(span_of(queries), span_of((0, keys)), keys, space)
         shape = (queries[1] - queries[0], keys)
@@ -283,17 +279,6 @@ class Mask(WeightedLayer, ABC):
         """Return the arrays of the mask that belong to a library other than NumPy."""
         arrays = self._arrays().items()
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
-
-    def _space(self, xp: Namespace | None = None, device: Device | None = None) -> Space:
-        """Return the space of the arrays of the mask, or of the options if it has none."""
-        own = self._device_arrays()
-        if not own:
-            return new_space(xp, device)
-        if xp is not None or device is not None:
-            name = next(iter(own))
-            message = f"`xp` and `device` must be left out where `{name}` is an array."
-            raise TypeError(message)
-        return space_of(**own)
 
     def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
         """Return the mask between positions, (query, key, batch), or 1 on an axis."""
