@@ -5,7 +5,6 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import FeatureCount
 from positional_embeddings.arguments.positions import Span
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
@@ -149,7 +148,7 @@ class ALiBiBias(positions.Bias):
            [-0.5 , -0.25,  0.  ]])
     """
 
-    num_heads: FeatureCount
+    num_heads: checks.FeatureCount
     causal: Annotated[bool, checks.boolean] = True
 
     def _heads(self) -> int:

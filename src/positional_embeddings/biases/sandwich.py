@@ -5,7 +5,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
@@ -46,10 +45,10 @@ class SandwichBias(Bias):
     array([-0.4161,  0.5403,  1.    ])
     """
 
-    num_heads: FeatureCount
+    num_heads: checks.FeatureCount
     _: KW_ONLY
     dim: Annotated[int, partial(checks.feature_count, even=True)] = 128
-    base: PositiveNumber = 10_000
+    base: checks.PositiveNumber = 10_000
 
     def _heads(self) -> int:
         return self.num_heads

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
-from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber
+from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
 from positional_embeddings.biases.positions import Bias, subtract_positions
@@ -55,10 +55,10 @@ class RelativePE(Bias):
            [-1., -1.,  0.]])
     """
 
-    max_distance: AxisLength
-    embedding_size: FeatureCount
+    max_distance: checks.AxisLength
+    embedding_size: checks.FeatureCount
     _: KW_ONLY
-    init_std: PositiveNumber = 0.02
+    init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
     embeddings: Any = weight()
     xp: InitVar[Namespace | None] = None

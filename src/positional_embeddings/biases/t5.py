@@ -6,7 +6,6 @@ from math import exp, log, prod
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
@@ -194,12 +193,12 @@ class T5Bias(Bias):
     (1, 10, 8)
     """
 
-    num_heads: FeatureCount
+    num_heads: checks.FeatureCount
     _: KW_ONLY
     bidirectional: bool = True
     num_buckets: int = 32
     max_distance: int = 128
-    init_std: PositiveNumber = 0.02
+    init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
     embeddings: Any = weight()
     xp: InitVar[Namespace | None] = None

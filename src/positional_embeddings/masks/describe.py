@@ -109,13 +109,12 @@ def describe_mask(
         picture, sequences = one_mask(space.xp.broadcast_to(hidden, drawn), batch, 1)
     else:
         space = space_of(mask=mask)
-        xp = space.xp
-        checks.mask("mask", mask, xp)
+        checks.mask("mask", mask, space.xp)
         picture, sequences = one_mask(mask, batch, key_axis)
         shape = tuple(picture.shape)
         rows, columns = (_select_ends(size, most) for size in shape)
-        picture = xp.concat([picture[a:b, :] for a, b in rows], axis=0)
-        picture = xp.concat([picture[:, a:b] for a, b in columns], axis=1)
+        picture = span_of(*rows).take(picture, -2, space)
+        picture = span_of(*columns).take(picture, -1, space)
     width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
     key_numbers = [str(j) for part in columns for j in range(*part)]

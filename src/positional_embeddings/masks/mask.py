@@ -41,9 +41,10 @@ class Points(NamedTuple):
 
     def in_library(self, table: Any) -> Any:
         """Return an array of the mask in the library of the positions."""
-        space, most = self.space, self.largest
+        space = self.space
         if space.xp is np or not isinstance(table, np.ndarray):
             return table
+        most = self.largest
         is_readable = table.size and not space.is_compiling
         if is_readable and max(int(table.max()), -int(table.min())) > most:
             dtype = namespace.dtype_name(space.integer)
@@ -123,10 +124,10 @@ class Mask(WeightedLayer, ABC):
             If the rule needs `k_len`, or it is not positive; if the integers of the library do
             not hold the distances between positions that are in the memory of the host.
         """
-        given = {
-            name: checks.integer(name, pos) if namespace.is_real_number(pos) else pos
-            for name, pos in (("q_pos", q_pos), ("k_pos", k_pos))
-        }
+        given = {"q_pos": q_pos, "k_pos": k_pos}
+        for name, pos in given.items():
+            if namespace.is_real_number(pos) or (isinstance(pos, np.ndarray) and pos.ndim == 0):
+                given[name] = checks.integer(name, pos)
         arrays = {name: pos for name, pos in given.items() if type(pos) is not int}
         own = self._device_arrays()
         space = space_of(**own, **arrays) if own or arrays else new_space()
@@ -186,9 +187,9 @@ class Mask(WeightedLayer, ABC):
         self._check(queries, keys)
         hidden = self._between(span_of(queries), span_of((0, keys)), keys, space)
         shape = (queries[1] - queries[0], keys)
-        if tuple(hidden.shape[:2]) == shape:
-            return hidden
-        return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
+        if tuple(hidden.shape[:2]) != shape:
+            return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
+        return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
         """Return which keys some queries can see at most.
