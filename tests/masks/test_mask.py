@@ -243,6 +243,7 @@ def test_key_ranges_outside_of_a_grid():
 def test_positions_may_be_numbers_of_any_kind(backend):
     assert CausalMask()(3, 4)
     assert not CausalMask()(np.int8(4), 3)
+    assert backend.numpy(CausalMask()(np.asarray(3), backend.array([4]))).all()
     for key, expected in ((3, True), (4, False)):
         small = SlidingWindowMask(1, 0)(backend.array([5], "uint8"), key)
         np.testing.assert_array_equal(backend.numpy(small), [expected])

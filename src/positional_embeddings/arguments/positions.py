@@ -65,25 +65,6 @@ def position_array(name: str, positions: Any, space: Space) -> Any:
     return xp.asarray(positions, dtype=space.integer, device=space.device)
 
 
-def positions_of_ranges(
-    ranges: Sequence[tuple[int, int]], space: Space, numbers: int = 1, dtype: Dtype | None = None
-) -> Any:
-    """Return the positions from each start to before its stop as one array.
-
-    What is made of pairs of them has this many numbers for each, such as heads. The dtype is the
-    default integer unless another one is given.
-    """
-    dtype = space.integer if dtype is None else dtype
-    if len(ranges) == 1:
-        return space.arange_for_pairs(*ranges[0], numbers, dtype)
-    starts, stops = np.asarray(ranges, dtype=np.int64).reshape(len(ranges), 2).T
-    lengths = stops - starts
-    ends = np.cumulative_sum(lengths)
-    # Each range is shifted from where it is among all of them.
-    positions = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
-    return space.xp.asarray(positions, dtype=dtype, device=space.device)
-
-
 # More ranges of an array are gathered by their indices.
 _FEW_RANGES = 8
 
@@ -102,10 +83,22 @@ class Span(NamedTuple):
         return self._replace(ranges=tuple((a + by, b + by) for a, b in self.ranges))
 
     def positions(self, space: Space, numbers: int = 1, dtype: Dtype | None = None) -> Any:
-        """Return all positions as one array; see `positions_of_ranges`."""
-        if self.ranges is not None:
-            return positions_of_ranges(self.ranges, space, numbers, dtype)
-        return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
+        """Return all positions as one array.
+
+        What is made of pairs of them has this many numbers for each, such as heads. The dtype is
+        the default integer unless the positions are known and another one is given.
+        """
+        if self.ranges is None:
+            return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
+        dtype = space.integer if dtype is None else dtype
+        if len(self.ranges) == 1:
+            return space.arange_for_pairs(*self.ranges[0], numbers, dtype)
+        starts, stops = np.asarray(self.ranges, dtype=np.int64).T
+        lengths = stops - starts
+        ends = np.cumulative_sum(lengths)
+        # Each range is shifted from where it is among all of them.
+        positions = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+        return space.xp.asarray(positions, dtype=dtype, device=space.device)
 
     def take(self, array: Any, axis: int, space: Space) -> Any:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
@@ -164,7 +157,7 @@ def resolve_positions(
     else:
         space = new_space(xp, device)
     interval, size = position_interval(q_len, k_len, offset, space)
-    query, key = (positions_of_ranges((at,), space, numbers) for at in (interval, (0, size)))
+    query, key = (span_of(at).positions(space, numbers) for at in (interval, (0, size)))
     return space, query, key
 
 

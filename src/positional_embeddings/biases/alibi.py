@@ -5,13 +5,11 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import FeatureCount
 from positional_embeddings.arguments.positions import Span
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
 from positional_embeddings.arrays.space import new_space
 from positional_embeddings.biases import positions
-from positional_embeddings.biases.positions import Bias
 
 
 def alibi_slopes(
@@ -117,7 +115,7 @@ def alibi_bias(
 
 
 @dataclass(frozen=True)
-class ALiBiBias(Bias):
+class ALiBiBias(positions.Bias):
     """The linear bias of ALiBi: zero at the query's own position, and less the farther a key is.
 
     A value: a call gives the array, and an attention evaluates it block by block.
@@ -150,7 +148,7 @@ class ALiBiBias(Bias):
            [-0.5 , -0.25,  0.  ]])
     """
 
-    num_heads: FeatureCount
+    num_heads: checks.FeatureCount
     causal: Annotated[bool, checks.boolean] = True
 
     def _heads(self) -> int:
@@ -158,18 +156,21 @@ class ALiBiBias(Bias):
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         relative = positions.real_relative_positions(query, key, space)
-        return self._sloped(relative, space)
-
-    def _between(self, queries: Span, keys: Span, space: Space) -> Any:
-        return self._sloped(positions.relative_positions_of_spans(queries, keys, space), space)
-
-    def _sloped(self, relative: Any, space: Space) -> Any:
-        """Return relative positions times the slopes, or minus distances times them."""
         slopes = _slopes(self.num_heads)
         if not self.causal:
             relative, slopes = space.xp.abs(relative), [-slope for slope in slopes]
         slopes = space.xp.asarray(slopes, dtype=space.dtype, device=space.device)
         return relative[..., None] * slopes
+
+    def _between(self, queries: Span, keys: Span, space: Space) -> Any:
+        dtype = space.integer
+        if queries.ranges is not None and keys.ranges is not None:
+            ends = queries.ranges[0] + queries.ranges[-1] + keys.ranges[0] + keys.ranges[-1]
+            # What a real dtype holds exactly is subtracted in it, which saves converting pairs.
+            if max(map(abs, ends)) < 1 / float(space.xp.finfo(space.dtype).eps):
+                dtype = space.dtype
+        query, key = (span.positions(space, dtype=dtype) for span in (queries, keys))
+        return self._formula(query, key, space)
 
 
 def _slopes(num_heads: int) -> list[float]:

@@ -1,10 +1,10 @@
 """FIRE: a bias by a small learned network of normalized distances."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace, values
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.space import space_of
@@ -17,19 +17,6 @@ _SHAPES = {
     "output_weight": ("heads", "hidden"),
     "output_bias": ("heads",),
 }
-
-
-def _number_or_array(name: str, value: Any) -> Any:
-    """Return a positive number, or a learned one, which may be traced."""
-    if namespace.is_real_number(value) or getattr(value, "shape", None) != ():
-        return checks.positive_number(name, value)
-    checks.real(name, value, space_of(**{name: value}).xp)
-    if values.is_concretely_true(value <= 0):
-        raise wrong_value(name, "be a positive finite number", float(value))
-    return value
-
-
-_LearnedNumber = Annotated[Any, _number_or_array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +65,21 @@ class FIREBias(positions.Bias):
     output_weight: Any = array_field()
     output_bias: Any = array_field()
     _: KW_ONLY
-    c: _LearnedNumber = array_field()
-    threshold: _LearnedNumber = array_field()
+    c: Any = array_field()
+    threshold: Any = array_field()
 
     def __post_init__(self) -> None:
-        self.check_fields()
-        positions.check_parameters(_SHAPES, **self._arrays())
+        arrays = self._arrays()
+        positions.check_parameters(space_of(**arrays).xp, _SHAPES, **arrays)
+        for name in ("c", "threshold"):
+            value = getattr(self, name)
+            if namespace.is_real_number(value) or getattr(value, "shape", None) != ():
+                checks.set_fields(self, **{name: checks.positive_number(name, value)})
+                continue
+            space = space_of(**{name: value})
+            checks.real(name, value, space.xp)
+            if space.is_true(value <= 0):
+                raise wrong_value(name, "be a positive finite number", float(value))
 
     def _arrays(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _SHAPES}

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.biases import positions
 from positional_embeddings.layers.weights import array_field
 
@@ -48,7 +49,8 @@ class KERPLEBias(positions.Bias):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        positions.check_parameters({"r1": ("heads",), "r2": ("heads",)}, **self._arrays())
+        xp, heads = space_of(r1=self.r1, r2=self.r2).xp, ("heads",)
+        positions.check_parameters(xp, {"r1": heads, "r2": heads}, **self._arrays())
 
     def _heads(self) -> int:
         return int(self.r1.shape[0])

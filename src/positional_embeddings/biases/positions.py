@@ -1,7 +1,8 @@
 """Relative positions, and what the biases by them share."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import Span, position_array, resolve_positions
@@ -43,14 +44,25 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
            [-3, -2, -1,  0]])
     """
     space = space_of(query_positions=query_positions, key_positions=key_positions)
-    relative: ArrayT = subtract_positions(query_positions, key_positions, space)
+    query, key = _checked_positions(query_positions, key_positions, checks.real, space)
+    relative: ArrayT = subtract_positions(query, key, space)
     return relative
 
 
-def subtract_positions(query: Any, key: Any, space: Space) -> Any:
-    """Check positions, and return key minus query for each pair."""
-    xp = space.xp
-    query, key = _signed("query_positions", query, space), _signed("key_positions", key, space)
+def _checked_positions(
+    query: Any, key: Any, check_dtype: Callable[[str, Any, Any], None], space: Space
+) -> tuple[Any, Any]:
+    """Check positions of queries and keys; return both in one dtype.
+
+    It is signed for integers, and float32 for half precision.
+    """
+    xp, positions = space.xp, {"query_positions": query, "key_positions": key}
+    for name, array in positions.items():
+        check_dtype(name, array, xp)
+        if array.ndim not in (1, 2):
+            raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
+        if not namespace.is_real_floating(array.dtype, xp):
+            positions[name] = position_array(name, array, space)
     if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
         raise wrong_value(
             "key_positions",
@@ -58,22 +70,18 @@ def subtract_positions(query: Any, key: Any, space: Space) -> Any:
             f"{tuple(query.shape)}",
             tuple(key.shape),
         )
+    query, key = positions.values()
     real = [a.dtype for a in (query, key) if namespace.is_real_floating(a.dtype, xp)]
     if real:
-        dtype = xp.result_type(*(namespace.compute_dtype(kind, xp) for kind in real))
+        dtype = xp.result_type(*(namespace.compute_dtype(own, xp) for own in real))
         query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
+    return query, key
+
+
+def subtract_positions(query: Any, key: Any, space: Space) -> Any:
+    """Return key minus query for each pair."""
     with space.without_chunk_warnings():
         return key[None, ...] - query[:, None, ...]
-
-
-def _signed(name: str, array: Any, space: Space) -> Any:
-    """Check positions, and return integers in a signed dtype."""
-    checks.real(name, array, space.xp)
-    if array.ndim not in (1, 2):
-        raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
-    if namespace.is_real_floating(array.dtype, space.xp):
-        return array
-    return position_array(name, array, space)
 
 
 def real_relative_positions(query: Any, key: Any, space: Space) -> Any:
@@ -81,27 +89,9 @@ def real_relative_positions(query: Any, key: Any, space: Space) -> Any:
     return space.xp.astype(subtract_positions(query, key, space), space.dtype, copy=False)
 
 
-def relative_positions_of_spans(queries: Span, keys: Span, space: Space) -> Any:
-    """Return key minus query in the dtype to compute in."""
-    xp, dtype = space.xp, space.dtype
-    kind, relative = space.integer, None
-    if queries.ranges is not None and keys.ranges is not None:
-        # What a real dtype holds exactly needs no integers first.
-        farthest = max(abs(edge) for edges in (*queries.ranges, *keys.ranges) for edge in edges)
-        kind = dtype if farthest < 1 / float(xp.finfo(dtype).eps) else kind
-        if queries.size == 1:
-            start = queries.ranges[0][0]
-            relative = keys.shifted(-start).positions(space, dtype=kind)[None, :]
-    if relative is None:
-        query, key = (span.positions(space, dtype=kind) for span in (queries, keys))
-        with space.without_chunk_warnings():
-            relative = key[None, :] - query[:, None]
-    return xp.astype(relative, dtype, copy=False)
-
-
-def check_parameters(shapes: dict[str, tuple[str, ...]], **parameters: Any) -> None:
+def check_parameters(xp: Namespace, shapes: dict[str, tuple[str, ...]], **parameters: Any) -> None:
     """Check that parameters are real, and of the same length on axes of the same name."""
-    checks.real_floating(space_of(**parameters).xp, **parameters)
+    checks.real_floating(xp, **parameters)
     lengths: dict[str, int] = {}
     for name, array in parameters.items():
         shape, axes = tuple(array.shape), shapes[name]
@@ -115,6 +105,8 @@ def check_parameters(shapes: dict[str, tuple[str, ...]], **parameters: Any) -> N
 
 class Bias(WeightedLayer, ABC):
     """Base of biases that are values: an attention asks them block by block."""
+
+    _takes_integers: ClassVar[bool] = False  # whether positions must be integers
 
     @on_given_device
     def __call__(
@@ -164,11 +156,12 @@ class Bias(WeightedLayer, ABC):
         space, query, key = resolve_positions(
             *places, xp=xp, device=device, numbers=self._heads(), **own
         )
-        if own:
-            dtype = next(iter(own.values())).dtype
-        dtype = checks.float_dtype(dtype, space.default_float, space)
-        bias = self._formula(query, key, space.computing_in(dtype))
-        bias = space.xp.astype(bias, dtype, copy=False)
+        if query_positions is not None:
+            check_dtype = checks.integral if self._takes_integers else checks.real
+            query, key = _checked_positions(query, key, check_dtype, space)
+        default = next(iter(own.values())).dtype if own else space.default_float
+        dtype = checks.float_dtype(dtype, default, space)
+        bias = self._in_dtype(dtype, query, key, space)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
     @abstractmethod
@@ -179,9 +172,15 @@ class Bias(WeightedLayer, ABC):
     def _heads(self) -> int:
         """Return the number of heads."""
 
+    def _in_dtype(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
+        """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
+        bias = self._formula(query, key, space.computing_in(dtype))
+        return space.xp.astype(bias, dtype, copy=False)
+
     def _between(self, queries: Span, keys: Span, space: Space) -> Any:
         """Return the bias between positions, in the dtype of its arrays if it has any."""
         query, key = (span.positions(space) for span in (queries, keys))
-        if self._arrays():
-            return self(query_positions=query, key_positions=key)
-        return self._formula(query, key, space)
+        own = self._arrays()
+        if not own:
+            return self._formula(query, key, space)
+        return self._in_dtype(next(iter(own.values())).dtype, query, key, space)

@@ -5,9 +5,8 @@ from functools import partial
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.biases.positions import Bias, subtract_positions
+from positional_embeddings.biases.positions import Bias
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
 
@@ -46,16 +45,15 @@ class SandwichBias(Bias):
     array([-0.4161,  0.5403,  1.    ])
     """
 
-    num_heads: FeatureCount
+    num_heads: checks.FeatureCount
     _: KW_ONLY
     dim: Annotated[int, partial(checks.feature_count, even=True)] = 128
-    base: PositiveNumber = 10_000
+    base: checks.PositiveNumber = 10_000
 
     def _heads(self) -> int:
         return self.num_heads
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        subtract_positions(query, key, space)
         xp, wide = space.xp, space.widest
         encodings = (
             sinusoidal_encoding(positions, self.dim, base=self.base, dtype=wide)

@@ -4,7 +4,6 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
 from positional_embeddings.biases.positions import Bias, subtract_positions
@@ -56,15 +55,17 @@ class RelativePE(Bias):
            [-1., -1.,  0.]])
     """
 
-    max_distance: AxisLength
-    embedding_size: FeatureCount
+    max_distance: checks.AxisLength
+    embedding_size: checks.FeatureCount
     _: KW_ONLY
-    init_std: PositiveNumber = 0.02
+    init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
     embeddings: Any = weight()
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
+
+    _takes_integers = True
 
     def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
@@ -75,8 +76,6 @@ class RelativePE(Bias):
         return self.embedding_size
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative = subtract_positions(query, key, space)
-        checks.signed_integers("query_positions", relative, space.xp)
         most = self.max_distance
-        rows = space.clip(relative, -most, most) + most
+        rows = space.clip(subtract_positions(query, key, space), -most, most) + most
         return take_entries(self.embeddings, rows, 0, space.xp)

@@ -6,7 +6,6 @@ from math import exp, log, prod
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import FeatureCount, PositiveNumber
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
@@ -74,9 +73,8 @@ def relative_position_bucket(
     num_buckets, max_distance = _check_buckets(
         num_buckets, max_distance, bidirectional=bidirectional
     )
-    index, buckets = _bucket_index(
-        relative_position, num_buckets, max_distance, space, bidirectional=bidirectional
-    )
+    limits = bucket_limits(num_buckets // (1 + bidirectional), max_distance)
+    index, buckets = _bucket_index(relative_position, limits, space, bidirectional=bidirectional)
     bucket: ArrayT = index if buckets is None else take_entries(buckets, index, 0, space.xp)
     return bucket
 
@@ -100,7 +98,7 @@ def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) 
 
 
 def _bucket_index(
-    relative: Any, num_buckets: int, max_distance: int, space: Space, *, bidirectional: bool
+    relative: Any, limits: tuple[int, ...], space: Space, *, bidirectional: bool
 ) -> tuple[Any, Any | None]:
     """Return indices into an array of buckets, and that array.
 
@@ -108,12 +106,11 @@ def _bucket_index(
     all others take one gather. It is None, and the indices are the buckets themselves,
     where that is not faster.
     """
-    limits = bucket_limits(num_buckets // 2 if bidirectional else num_buckets, max_distance)
-    xp, last, dtype = space.xp, limits[-1], space.integer
-    relative = xp.astype(relative, dtype, copy=False)
+    xp, last = space.xp, limits[-1]
+    relative = xp.astype(relative, space.integer, copy=False)
     if space.is_chunked or prod(relative.shape) <= 2 * last + 1:
         return _buckets(relative, limits, space, bidirectional=bidirectional), None
-    few = xp.arange(-last, last + 1, dtype=dtype, device=space.device)
+    few = xp.arange(-last, last + 1, dtype=space.integer, device=space.device)
     buckets = _buckets(few, limits, space, bidirectional=bidirectional)
     return space.clip(relative, -last, last) + last, buckets
 
@@ -196,17 +193,19 @@ class T5Bias(Bias):
     (1, 10, 8)
     """
 
-    num_heads: FeatureCount
+    num_heads: checks.FeatureCount
     _: KW_ONLY
     bidirectional: bool = True
     num_buckets: int = 32
     max_distance: int = 128
-    init_std: PositiveNumber = 0.02
+    init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
     embeddings: Any = weight()
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
+
+    _takes_integers = True
 
     def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
@@ -221,11 +220,9 @@ class T5Bias(Bias):
         return self.num_heads
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative = subtract_positions(query, key, space)
-        checks.signed_integers("query_positions", relative, space.xp)
-        index, buckets = _bucket_index(
-            relative, self.num_buckets, self.max_distance, space, bidirectional=self.bidirectional
-        )
-        xp = space.xp
-        table = self.embeddings if buckets is None else xp.take(self.embeddings, buckets, axis=0)
-        return take_entries(table, index, 0, xp)
+        relative, table = subtract_positions(query, key, space), self.embeddings
+        limits = bucket_limits(self.num_buckets // (1 + self.bidirectional), self.max_distance)
+        index, buckets = _bucket_index(relative, limits, space, bidirectional=self.bidirectional)
+        if buckets is not None:
+            table = space.xp.take(table, buckets, axis=0)
+        return take_entries(table, index, 0, space.xp)

@@ -8,26 +8,13 @@ from operator import or_
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import (
-    farthest_position,
-    length_array,
-    positions_of_ranges,
-)
+from positional_embeddings.arguments.positions import farthest_position, length_array
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.arrays.space import new_space
 from positional_embeddings.layers.weights import array_field
-from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
-from positional_embeddings.masks.ranges import (
-    Ranges,
-    Reach,
-    clip,
-    count_positions,
-    hull,
-    intersect,
-    unite,
-    unite_arrays,
-)
+from positional_embeddings.masks import ranges
+from positional_embeddings.masks.mask import Mask, Points, frozen_copy
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
@@ -161,8 +148,8 @@ class ChunkedMask(Mask):
     size: _Size
 
     def _hides(self, q: Points, k: Points) -> Any:
-        size = min(self.size, q.space.xp.iinfo(q.values.dtype).max)
-        return q.space.xp.floor_divide(q.values, size) != q.space.xp.floor_divide(k.values, size)
+        xp, size = q.space.xp, min(self.size, q.largest)
+        return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
@@ -203,14 +190,11 @@ class DilatedMask(Mask):
     step: _Size
 
     def _hides(self, q: Points, k: Points) -> Any:
-        step = min(self.step, q.space.xp.iinfo(q.values.dtype).max)
-        return q.space.xp.remainder(q.values, step) != q.space.xp.remainder(k.values, step)
+        xp, step = q.space.xp, min(self.step, q.largest)
+        return xp.remainder(q.values, step) != xp.remainder(k.values, step)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
-        whole = clip(0, k_len, k_len)
-        if self.step == 1:
-            return Reach(whole, whole)
         # How far the nearest key that a query sees is from the first and from the last key.
         before = _least_remainder(start, stop, self.step)
         after = _least_remainder(k_len - stop, k_len - start, self.step)
@@ -267,8 +251,8 @@ class GlobalMask(Mask):
     def __post_init__(self) -> None:
         indices = frozen_copy(length_array("indices", self.indices, None, None, axis="tokens")[1])
         checks.set_fields(self, indices=indices)
-        if host_values(indices) is not None:
-            checks.set_fields(self, _ranges=unite_arrays(indices, indices))
+        if isinstance(indices, np.ndarray):
+            checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))
 
     def _hides(self, q: Points, k: Points) -> Any:
         return ~(self._is_global(q) | self._is_global(k))
@@ -278,18 +262,17 @@ class GlobalMask(Mask):
         xp, tokens = points.space.xp, points.in_library(self.indices)
         if self._ranges is None or points.ranges is None or points.space.is_compiling:
             return xp.any(points.values == tokens, axis=-1, keepdims=True)
-        positions = positions_of_ranges(points.ranges, new_space())
-        found = np.isin(positions, self.indices)
-        found = xp.asarray(found, dtype=xp.bool, device=points.space.device)
-        return found[:, None, None] if points.axis == 0 else found[None, :, None]
+        positions = np.concat([np.arange(*own) for own in points.ranges])
+        found = np.isin(positions, self.indices).reshape(points.values.shape)
+        return xp.asarray(found, device=points.space.device)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        whole = clip(0, k_len, k_len)
+        whole = ((0, k_len),)
         if self._ranges is None:
             return Reach(whole, ())
-        tokens = intersect(self._ranges, whole)
-        inside = count_positions(intersect(self._ranges, queries))
-        every = inside == count_positions(queries)
+        tokens = ranges.intersect(self._ranges, whole)
+        inside = ranges.count_positions(ranges.intersect(self._ranges, queries))
+        every = inside == ranges.count_positions(queries)
         return Reach(whole if inside else tokens, whole if every else tokens)
 
     def _global_queries(self) -> Ranges:
@@ -368,7 +351,7 @@ class NeighbourhoodMask(Mask):
 
     def _hides(self, q: Points, k: Points) -> Any:
         # Positions are smaller, so that larger sizes make no difference.
-        xp, most = q.space.xp, int(q.space.xp.iinfo(q.values.dtype).max)
+        xp, most = q.space.xp, q.largest
         tokens = min(prod(self.shape), most)
         hidden = (q.values < 0) | (q.values >= tokens) | (k.values < 0) | (k.values >= tokens)
         stride = prod(self.shape)
@@ -385,7 +368,7 @@ class NeighbourhoodMask(Mask):
         start, stop = hull(queries)
         start, stop = max(start, 0), min(stop, prod(self.shape))
         seen = _neighbours(self.shape, self._steps, start, stop, k_len)
-        return Reach(unite((a, min(b, k_len)) for a, b in seen), ())
+        return Reach(ranges.unite((a, min(b, k_len)) for a, b in seen), ())
 
 
 def _neighbours(
@@ -416,4 +399,4 @@ def _neighbours(
             found += [(i * inner + a, i * inner + b) for i in near for a, b in seen]
     if last - first > 1:
         found.append((max(first + 1 - reach, 0) * inner, min(last + reach, n) * inner))
-    return unite(found)
+    return ranges.unite(found)

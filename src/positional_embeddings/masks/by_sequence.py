@@ -7,44 +7,41 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import check_largest, length_array, sequence_axis
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import (
-    Array,
-    HostArray,
-    drop_none,
-    dtype_name,
-    is_dtype,
-    np,
-)
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.layers.weights import array_field, weight
-from positional_embeddings.masks.mask import Mask, Points, frozen_copy, host_values
-from positional_embeddings.masks.ranges import (
-    Ranges,
-    Reach,
-    clip,
-    hull,
-    intersect,
-    unite_arrays,
-)
+from positional_embeddings.masks import ranges
+from positional_embeddings.masks.mask import Mask, Points, frozen_copy
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 Side = Literal["right", "left"]
 
+# PyTorch would compile anew for each number that is read while it compiles.
+_HOST = new_space()
 
+
+@dataclass(frozen=True, eq=False, repr=False)
 class _ByLength(Mask):
     """Base of masks by a length of each sequence."""
 
-    lengths: Any
+    lengths: Any = array_field()
+    # The least and the largest length, if the host has them.
+    _bounds: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
 
-    def _shortest_and_longest(self, k_len: int) -> tuple[int, int]:
-        """Return the least and the largest length, or 0 and `k_len` if the host has none."""
-        lengths = host_values(self.lengths)
-        if lengths is None or lengths.size == 0:
-            return 0, k_len
-        return int(lengths.min()), int(lengths.max())
+    def __post_init__(self) -> None:
+        self.check_fields()
+        lengths = frozen_copy(length_array("lengths", self.lengths, None, None)[1])
+        checks.set_fields(self, lengths=lengths)
+        if isinstance(lengths, np.ndarray) and lengths.size:
+            checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
 
     def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
-        check_largest("lengths", self.lengths, k_len, "the number of keys")
+        if isinstance(self.lengths, np.ndarray) and _HOST.is_compiling:
+            return
+        if self._bounds is None or self._bounds[1] > k_len:
+            check_largest("lengths", self.lengths, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
         return _known(self.lengths.shape[0])
@@ -81,11 +78,6 @@ class PaddingMask(_ByLength):
     lengths: Sequence[int] | Array = array_field()
     side: Annotated[Side, checks.one_of(Side)] = "right"
 
-    def __post_init__(self) -> None:
-        self.check_fields()
-        lengths = length_array("lengths", self.lengths, None, None)[1]
-        checks.set_fields(self, lengths=frozen_copy(lengths))
-
     @classmethod
     def from_attention_mask(cls, attention_mask: Array, /, side: Side = "right") -> "PaddingMask":
         """Return the mask of a tokenizer's `attention_mask`.
@@ -120,10 +112,10 @@ class PaddingMask(_ByLength):
         xp = space.xp
         given: Any = attention_mask
         checks.choice("side", side, get_args(Side))
-        if not (is_dtype(given.dtype, "bool", xp) or is_dtype(given.dtype, "integral", xp)):
+        if not any(namespace.is_dtype(given.dtype, kind, xp) for kind in ("bool", "integral")):
             what = "have an integer or boolean dtype"
             hint = " Pass attention_mask != 0."
-            raise wrong_type("attention_mask", what, dtype_name(given.dtype), hint)
+            raise wrong_type("attention_mask", what, namespace.dtype_name(given.dtype), hint)
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
         if space.is_readable(given):
@@ -149,7 +141,7 @@ class PaddingMask(_ByLength):
         return k.values < k.k_len - lengths
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
-        least, most = self._shortest_and_longest(k_len)
+        least, most = self._bounds or (0, k_len)
         if self.side == "left":
             return Reach(clip(k_len - most, k_len, k_len), clip(k_len - least, k_len, k_len))
         return Reach(clip(0, most, k_len), clip(0, least, k_len))
@@ -193,15 +185,15 @@ class PrefixMask(_ByLength):
             lengths = [checks.integer("lengths", lengths, what)]  # type: ignore[arg-type]
         elif getattr(lengths, "shape", None) == ():
             lengths = lengths[None]
-        lengths = length_array("lengths", lengths, None, None)[1]
-        checks.set_fields(self, lengths=frozen_copy(lengths))
+        checks.set_fields(self, lengths=lengths)
+        super().__post_init__()
 
     def _hides(self, q: Points, k: Points) -> Any:
         return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
-        least, most = self._shortest_and_longest(k_len)
+        least, most = self._bounds or (0, k_len)
         return Reach(clip(0, max(stop, most), k_len), clip(0, max(start + 1, least), k_len))
 
 
@@ -248,14 +240,14 @@ class SegmentMask(Mask):
 
     ids: Any = array_field()
     key_ids: Any = weight()
-    # Those of the keys, if the host has them.
+    # The documents of the keys, if the host has them.
     _documents: "_Documents | None" = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        given = {
-            name: _listed(name, ids) if isinstance(ids, list | tuple | range) else ids
-            for name, ids in ({"ids": self.ids} | drop_none(key_ids=self.key_ids)).items()
-        }
+        given = {"ids": self.ids} | namespace.drop_none(key_ids=self.key_ids)
+        for name, ids in given.items():
+            if isinstance(ids, list | tuple | range):
+                given[name] = _listed(name, ids)
         xp = space_of(**given).xp
         for name, ids in given.items():
             checks.signed_integers(name, ids, xp)
@@ -264,7 +256,7 @@ class SegmentMask(Mask):
         query, key = self._tables()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
             raise wrong_value("key_ids", f"have the batch of `ids`, {query.shape[1]}", key.shape[1])
-        if host_values(key) is not None and host_values(query) is not None:
+        if isinstance(key, np.ndarray):
             checks.set_fields(self, _documents=_Documents.of(key))
 
     def _tables(self) -> tuple[Any, Any]:
@@ -344,7 +336,7 @@ class _Documents(NamedTuple):
         seen, has_keys = _look_up(self.numbers, np.unique(numbers[is_known]))
         seen = seen[has_keys]
         firsts, lasts = self.firsts[seen], self.lasts[seen]
-        some = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
+        some = ranges.intersect(ranges.unite_arrays(firsts, lasts), ((0, k_len),))
         # All queries of a sequence see one document, which has no gap.
         same = np.all(is_known & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (seen.size and same and np.all(self.contiguous[seen])):

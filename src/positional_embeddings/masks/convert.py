@@ -9,8 +9,7 @@ from positional_embeddings.arguments.positions import position_interval
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import new_space
-from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
 
@@ -65,18 +64,17 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
         return None
     if all(isinstance(mask, Mask) for mask in given.values()):
         return reduce(operator.or_, given.values())
-    xp = namespace.namespace_of(**given)
+    xp = space_of(**given).xp
     for name, mask in given.items():
         checks.mask(name, mask, xp)
     arrays = list(given.values())
-    shapes = [tuple(mask.shape) for mask in arrays]
-    ranks = {len(shape) for shape in shapes}
-    if ranks == {2, 3}:
+    shapes = ", ".join(str(tuple(mask.shape)) for mask in arrays)
+    if {mask.ndim for mask in arrays} == {2, 3}:
         arrays = [mask if mask.ndim == 3 else mask[:, :, None] for mask in arrays]
     fit = checks.shapes_broadcast([tuple(mask.shape) for mask in arrays])
-    if not fit or (len(ranks) > 1 and ranks != {2, 3}):
+    if not fit or len({mask.ndim for mask in arrays}) > 1:
         what = "broadcast, as (query, key) and (query, key, batch) or with as many axes each"
-        raise wrong_value("masks", what, ", ".join(map(str, shapes)))
+        raise wrong_value("masks", what, shapes)
     return reduce(operator.or_, arrays)
 
 
@@ -112,12 +110,11 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     array([[  0., -inf],
            [  0.,   0.]])
     """
-    xp = namespace.namespace_of(mask=mask)
-    checks.mask("mask", mask, xp)
-    on = namespace.device_of(mask)
-    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, on), xp, on)
-    minus_infinity = xp.asarray(-float("inf"), dtype=dtype, device=on)
-    bias: ArrayT = namespace.select(mask, minus_infinity, 0.0, xp)
+    space = space_of(mask=mask)
+    checks.mask("mask", mask, space.xp)
+    dtype = checks.float_dtype(dtype, space.default_float, space)
+    minus_infinity = space.xp.asarray(-float("inf"), dtype=dtype, device=space.device)
+    bias: ArrayT = namespace.select(mask, minus_infinity, 0.0, space.xp)
     return bias
 
 
@@ -170,10 +167,23 @@ def to_attend(
            [1, 1, 0],
            [1, 1, 1]])
     """
-    return ~_batch_first(mask, q_len, k_len, offset, xp, device)
+    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    check_lengths_of(mask, **lengths)
+    given: Any = mask
+    if isinstance(given, Mask):
+        given = given.dense(**lengths, xp=xp, device=device)
+    elif xp is not None or device is not None:
+        message = "`xp` and `device` must be left out where `mask` is an array."
+        raise TypeError(message)
+    xp = space_of(mask=given).xp
+    checks.mask("mask", given, xp)
+    if given.ndim not in (2, 3):
+        what = "have shape (query, key) or (query, key, batch)"
+        raise wrong_value("mask", what, tuple(given.shape))
+    given = given[:, :, None] if given.ndim == 2 else given
+    return xp.permute_dims(xp.logical_not(given), (2, 0, 1))[:, None, ...]
 
 
-@on_given_device
 def to_keras(
     mask: Array | Mask,
     /,
@@ -259,8 +269,7 @@ def to_bias(
     array([[  0., -inf],
            [  0.,   0.]])
     """
-    bias: Any = mask_to_bias(_batch_first(mask, q_len, k_len, offset, xp, device), dtype)
-    return bias
+    return mask_to_bias(~to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device), dtype)
 
 
 def to_block_ranges(
@@ -338,7 +347,7 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     >>> bool((from_attend(to_attend(CausalMask(), 3)) == CausalMask().dense(3)).all())
     True
     """
-    xp = namespace.namespace_of(attend=attend)
+    xp = space_of(attend=attend).xp
     given: Any = attend
     if not namespace.is_dtype(given.dtype, "bool", xp):
         what = "have a boolean dtype, True where a query may attend"
@@ -363,26 +372,6 @@ def check_lengths_of(mask: Any, **lengths: int | None) -> None:
         raise wrong_type("mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", shown(mask))
     for name, option in namespace.drop_none(**lengths).items():
         raise wrong_type(name, "be left out where `mask` is an array", shown(option))
-
-
-def _batch_first(
-    mask: Any, q_len: int | None, k_len: int | None, offset: int | None, xp: Any, device: Any
-) -> Any:
-    """Return a `Mask` or an array as (batch, 1, query, key)."""
-    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, **lengths)
-    if isinstance(mask, Mask):
-        mask = mask.dense(**lengths, xp=xp, device=device)
-    elif xp is not None or device is not None:
-        message = "`xp` and `device` must be left out where `mask` is an array."
-        raise TypeError(message)
-    xp = namespace.namespace_of(mask=mask)
-    checks.mask("mask", mask, xp)
-    if mask.ndim not in (2, 3):
-        what = "have shape (query, key) or (query, key, batch)"
-        raise wrong_value("mask", what, tuple(mask.shape))
-    mask = mask[:, :, None] if mask.ndim == 2 else mask
-    return xp.permute_dims(mask, (2, 0, 1))[:, None, ...]
 
 
 def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
@@ -414,7 +403,7 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     >>> fully_masked_rows(create_causal_mask(3, mask_diagonal=True))[:, 0]
     array([ True, False, False])
     """
-    xp = namespace.namespace_of(mask=mask)
+    xp = space_of(mask=mask).xp
     checks.mask("mask", mask, xp)
     axis = axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
     rows: ArrayT = xp.all(mask, axis=axis)

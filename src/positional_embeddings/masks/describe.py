@@ -6,7 +6,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import position_interval, span_of
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
@@ -97,7 +97,8 @@ def describe_mask(
     if isinstance(mask, Mask):
         if key_axis is not None:
             raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-        space = mask._space()
+        own = mask._device_arrays()
+        space = space_of(**own) if own else new_space()
         (start, stop), k_len = position_interval(**lengths, space=space)
         mask._check((start, stop), k_len)
         shape = (stop - start, k_len)
@@ -108,13 +109,12 @@ def describe_mask(
         picture, sequences = one_mask(space.xp.broadcast_to(hidden, drawn), batch, 1)
     else:
         space = space_of(mask=mask)
-        xp = space.xp
-        checks.mask("mask", mask, xp)
+        checks.mask("mask", mask, space.xp)
         picture, sequences = one_mask(mask, batch, key_axis)
         shape = tuple(picture.shape)
         rows, columns = (_select_ends(size, most) for size in shape)
-        picture = xp.concat([picture[a:b, :] for a, b in rows], axis=0)
-        picture = xp.concat([picture[:, a:b] for a, b in columns], axis=1)
+        picture = span_of(*rows).take(picture, -2, space)
+        picture = span_of(*columns).take(picture, -1, space)
     width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
     key_numbers = [str(j) for part in columns for j in range(*part)]

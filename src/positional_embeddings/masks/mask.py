@@ -11,26 +11,13 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import (
-    Span,
-    check_length,
-    position_array,
-    position_interval,
-    span_of,
-)
+from positional_embeddings.arguments import checks, positions
+from positional_embeddings.arguments.positions import Span, span_of
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import read_only
-from positional_embeddings.arrays.namespace import (
-    Device,
-    HostArray,
-    Namespace,
-    drop_none,
-    dtype_name,
-    is_real_number,
-    np,
-)
+from positional_embeddings.arrays.namespace import Device, Namespace, np
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer, part, take_entries
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
@@ -42,26 +29,29 @@ _MOST_SHOWN = 1000
 class Points(NamedTuple):
     """Positions of queries or of keys, at which a rule is evaluated."""
 
-    # Integers; the last axis, of length 1, is the batch.
-    values: Any
+    values: Any  # integers; the last axis, of length 1, is the batch
     space: Space
     k_len: int | None  # number of all keys, if it is known
-    # Which positions these are if they are known on the host, and on which axis.
-    ranges: Ranges | None = None
-    axis: int = 0
+    ranges: Ranges | None = None  # the same positions, if the host knows them
+
+    @property
+    def largest(self) -> int:
+        """Return the largest integer of the library."""
+        return int(self.space.xp.iinfo(self.space.integer).max)
 
     def in_library(self, table: Any) -> Any:
         """Return an array of the mask in the library of the positions."""
-        xp, dtype = self.space.xp, self.space.integer
-        if xp is np or not isinstance(table, np.ndarray):
+        space = self.space
+        if space.xp is np or not isinstance(table, np.ndarray):
             return table
-        most = int(xp.iinfo(dtype).max)
-        is_readable = table.size and not self.space.is_compiling
+        most = self.largest
+        is_readable = table.size and not space.is_compiling
         if is_readable and max(int(table.max()), -int(table.min())) > most:
-            what = f"hold numbers to {most} only, which {dtype_name(dtype)} of the library holds"
+            dtype = namespace.dtype_name(space.integer)
+            what = f"hold numbers to {most} only, which {dtype} of the library holds"
             raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.
-        return xp.asarray(table.copy(), dtype=dtype, device=self.space.device)
+        return space.xp.asarray(table.copy(), dtype=space.integer, device=space.device)
 
     def take(self, table: Any, start: int, outside: int) -> Any:
         """Return the entries (position, batch) of a table that begins at position `start`.
@@ -73,7 +63,7 @@ class Points(NamedTuple):
             parts = [table[a - start : b - start, ...] for a, b in self.ranges]
             parts = [self.in_library(part) for part in parts]
             taken = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
-            return taken[:, None, :] if self.axis == 0 else taken[None, :, :]
+            return taken[:, None, :] if self.values.shape[1] == 1 else taken[None, :, :]
         table = self.in_library(table)
         index = self.values[..., 0] - start
         inside = (index >= 0) & (index < table.shape[0])
@@ -134,22 +124,21 @@ class Mask(WeightedLayer, ABC):
             If the rule needs `k_len`, or it is not positive; if the integers of the library do
             not hold the distances between positions that are in the memory of the host.
         """
-        if k_len is not None:
-            k_len = checks.positive_integer("k_len", k_len)
-        pair = {
-            name: checks.integer(name, pos) if is_real_number(pos) or _is_number(pos) else pos
-            for name, pos in (("q_pos", q_pos), ("k_pos", k_pos))
-        }
-        arrays = {name: pos for name, pos in pair.items() if type(pos) is not int}
-        given = self._device_arrays() | arrays
-        space = space_of(**given) if given else new_space()
+        given = {"q_pos": q_pos, "k_pos": k_pos}
+        for name, pos in given.items():
+            if namespace.is_real_number(pos) or (isinstance(pos, np.ndarray) and pos.ndim == 0):
+                given[name] = checks.integer(name, pos)
+        arrays = {name: pos for name, pos in given.items() if type(pos) is not int}
+        own = self._device_arrays()
+        space = space_of(**own, **arrays) if own or arrays else new_space()
         for name, pos in arrays.items():
             checks.integral(name, pos, space.xp)
         if k_len is not None:
-            check_length("k_len", k_len, space)
+            k_len = checks.positive_integer("k_len", k_len)
+            positions.check_length("k_len", k_len, space)
         q, k = (
-            Points(position_array(name, pos, space)[..., None], space, k_len)
-            for name, pos in pair.items()
+            Points(positions.position_array(name, pos, space)[..., None], space, k_len)
+            for name, pos in given.items()
         )
         hidden = self._hides(q, k)
         return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
@@ -189,14 +178,18 @@ class Mask(WeightedLayer, ABC):
         ValueError
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
-        space = self._space(xp, device)
-        queries, keys = position_interval(q_len, k_len, offset, space)
+        own = self._device_arrays()
+        if own and (xp is not None or device is not None):
+            message = f"`xp` and `device` must be left out where `{next(iter(own))}` is an array."
+            raise TypeError(message)
+        space = space_of(**own) if own else new_space(xp, device)
+        queries, keys = positions.position_interval(q_len, k_len, offset, space)
         self._check(queries, keys)
         hidden = self._between(span_of(queries), span_of((0, keys)), keys, space)
         shape = (queries[1] - queries[0], keys)
-        if tuple(hidden.shape[:2]) == shape:
-            return hidden
-        return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
+        if tuple(hidden.shape[:2]) != shape:
+            return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
+        return hidden
 
     def key_ranges(self, q_start: int, q_stop: int, k_len: int) -> Ranges:
         """Return which keys some queries can see at most.
@@ -237,19 +230,12 @@ class Mask(WeightedLayer, ABC):
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
     def __or__(self, other: Any) -> Any:
-        return (
-            AnyMask(_operands(AnyMask, self, other)) if isinstance(other, Mask) else _refuse(other)
-        )
+        return _combined(AnyMask, self, other)
 
     def __and__(self, other: Any) -> Any:
-        return (
-            AllMask(_operands(AllMask, self, other)) if isinstance(other, Mask) else _refuse(other)
-        )
+        return _combined(AllMask, self, other)
 
-    def __ror__(self, other: Any) -> Any:
-        return _refuse(other)
-
-    __rand__ = __ror__
+    __ror__, __rand__ = __or__, __and__  # of what is no mask, which is refused
 
     def __invert__(self) -> "Mask":
         return NotMask((self,))
@@ -264,8 +250,7 @@ class Mask(WeightedLayer, ABC):
         for f in fields(self):  # type: ignore[arg-type]
             value = getattr(self, f.name)
             if f.init and not (isinstance(value, type(f.default)) and value == f.default):
-                text = _field_text(value)
-                arguments.append(f"{f.name}={text}" if f.kw_only else text)
+                arguments.append(_field_text(value))
         return f"{type(self).__name__}({', '.join(arguments)})"
 
     # What a kind of mask defines.
@@ -293,19 +278,8 @@ class Mask(WeightedLayer, ABC):
 
     def _device_arrays(self) -> dict[str, Any]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
-        own = drop_none(**self._arrays()).items()
-        return {name: array for name, array in own if not isinstance(array, np.ndarray)}
-
-    def _space(self, xp: Namespace | None = None, device: Device | None = None) -> Space:
-        """Return the space of the arrays of the mask, or of the options if it has none."""
-        own = self._device_arrays()
-        if not own:
-            return new_space(xp, device)
-        if xp is not None or device is not None:
-            name = next(iter(own))
-            message = f"`xp` and `device` must be left out where `{name}` is an array."
-            raise TypeError(message)
-        return space_of(**own)
+        arrays = self._arrays().items()
+        return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
     def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
         """Return the mask between positions, (query, key, batch), or 1 on an axis."""
@@ -313,9 +287,8 @@ class Mask(WeightedLayer, ABC):
         q = queries.positions(space, batch)[:, None, None]
         k = keys.positions(space, batch)[None, :, None]
         with space.without_chunk_warnings():
-            return self._hides(
-                Points(q, space, k_len, queries.ranges), Points(k, space, k_len, keys.ranges, 1)
-            )
+            of_queries = Points(q, space, k_len, queries.ranges)
+            return self._hides(of_queries, Points(k, space, k_len, keys.ranges))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -325,9 +298,9 @@ class _Combined(Mask):
     masks: tuple[Mask, ...] = part()
 
     def __post_init__(self) -> None:
-        sizes = {mask._batch() for mask in self.masks} - {1, None}
+        sizes: Any = {mask._batch() for mask in self.masks} - {1, None}
         if len(sizes) > 1:
-            listed = " and ".join(map(str, sorted(map(int, filter(None, sizes)))))
+            listed = " and ".join(map(str, sorted(sizes)))
             message = f"Masks must have one batch to be combined, got {listed} sequences."
             raise ValueError(message)
 
@@ -344,14 +317,14 @@ class _Combined(Mask):
 
     def _batch(self) -> int | None:
         sizes = {mask._batch() for mask in self.masks} - {1}
-        known = sizes - {None}
-        return known.pop() if known else (None if sizes else 1)
+        return next(iter(sizes - {None} or sizes), 1)
 
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))
 
-    def _reaches(self, queries: Ranges, k_len: int) -> list[Reach]:
-        return [mask._reach(queries, k_len) for mask in self.masks]
+    def _reaches(self, queries: Ranges, k_len: int) -> Any:
+        """Return the reaches of the masks, as ranges seen by any and as ranges seen by all."""
+        return zip(*(mask._reach(queries, k_len) for mask in self.masks), strict=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -362,7 +335,7 @@ class AnyMask(_Combined):
         return reduce(or_, (mask._hides(q, k) for mask in self.masks))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        some, every = zip(*self._reaches(queries, k_len), strict=True)
+        some, every = self._reaches(queries, k_len)
         return Reach(reduce(intersect, some), reduce(intersect, every))
 
     def __repr__(self) -> str:
@@ -377,7 +350,7 @@ class AllMask(_Combined):
         return reduce(and_, (mask._hides(q, k) for mask in self.masks))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        some, every = zip(*self._reaches(queries, k_len), strict=True)
+        some, every = self._reaches(queries, k_len)
         return Reach(unite(sum(some, ())), unite(sum(every, ())))
 
     def __repr__(self) -> str:
@@ -392,8 +365,8 @@ class NotMask(_Combined):
         return ~self.masks[0]._hides(q, k)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        (reach,) = self._reaches(queries, k_len)
-        return Reach(complement(reach.seen_by_all, k_len), complement(reach.seen_by_any, k_len))
+        some, every = self.masks[0]._reach(queries, k_len)
+        return Reach(complement(every, k_len), complement(some, k_len))
 
     def __invert__(self) -> Mask:
         return self.masks[0]
@@ -435,7 +408,7 @@ class FunctionMask(Mask):
     def __post_init__(self) -> None:
         function: Any = self.function
         if not callable(function) or isinstance(function, type | Mask):
-            raise wrong_type("function", "be a function of positions", shown(self.function))
+            raise wrong_type("function", "be a function of positions", shown(function))
         checks.set_fields(self, function=function)
 
     def _hides(self, q: Points, k: Points) -> Any:
@@ -462,21 +435,10 @@ def frozen_copy(array: Any) -> Any:
     return read_only(np.array(array, dtype=np.int64))
 
 
-def host_values(array: Any) -> HostArray | None:
-    """Return an array of NumPy, None for one of another library, which would have to be read."""
-    return array if isinstance(array, np.ndarray) else None
-
-
-def _is_number(array: Any) -> bool:
-    return isinstance(array, np.ndarray) and array.ndim == 0
-
-
-def _operands(kind: type[_Combined], *masks: Mask) -> tuple[Mask, ...]:
-    """Return masks, with the parts of those that are of a kind in their place."""
-    return sum((m.masks if isinstance(m, kind) else (m,) for m in masks), ())
-
-
-def _refuse(other: Any) -> Any:
+def _combined(kind: type[_Combined], mask: Mask, other: Any) -> Any:
+    """Return two masks as one, in which the parts of one of the same kind take its place."""
+    if isinstance(other, Mask):
+        return kind(sum((m.masks if isinstance(m, kind) else (m,) for m in (mask, other)), ()))
     if not hasattr(other, "shape"):
         return NotImplemented
     message = (

@@ -10,18 +10,8 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import length_array, sequence_axis
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Namespace,
-    default_integer,
-    device_of,
-    dtype_name,
-    namespace_of,
-)
-from positional_embeddings.arrays.values import is_concretely_true, on_given_device
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Namespace, dtype_name
+from positional_embeddings.arrays.space import on_given_device, space_of
 
 
 @on_given_device
@@ -69,14 +59,13 @@ def segment_ids_from_lengths(
         total_len = sum(checks.integers("lengths", lengths))
     total_len = checks.axis_length("total_len", total_len)
     ends = cumulative_lengths(lengths, xp=xp, device=device)
-    xp = namespace_of(lengths=ends)
-    if is_concretely_true(ends[-1] > total_len):
-        raise wrong_value(
-            "total_len", f"be the sum of `lengths`, {int(ends[-1])}, or more", total_len
-        )
-    position = xp.arange(total_len, dtype=ends.dtype, device=device_of(ends))
-    ended = library_of(ends[1:]).searchsorted(ends[1:], position, side="right")
-    return xp.where(position < ends[-1], ended, -1)
+    space = space_of(lengths=ends)
+    if space.is_true(ends[-1] > total_len):
+        what = f"be the sum of `lengths`, {int(ends[-1])}, or more"
+        raise wrong_value("total_len", what, total_len)
+    position = space.xp.arange(total_len, dtype=ends.dtype, device=space.device)
+    ended = space.searchsorted(ends[1:], position, side="right")
+    return space.xp.where(position < ends[-1], ended, -1)
 
 
 def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
@@ -107,11 +96,10 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     >>> positions_from_segment_ids(np.asarray([0, 0, 0, 1, 1, -1]))
     array([0, 1, 2, 0, 1, 0])
     """
-    xp = namespace_of(segment_ids=segment_ids)
+    space = space_of(segment_ids=segment_ids)
+    xp, dtype = space.xp, space.integer
     checks.signed_integers("segment_ids", segment_ids, xp)
     axis = sequence_axis("segment_ids", segment_ids, seq_axis)
-    on = device_of(segment_ids)
-    dtype = default_integer(xp, on)
     if 0 in segment_ids.shape:  # slices of no positions are not in the standard
         return xp.astype(segment_ids, dtype)  # type: ignore[no-any-return]
     # The sequence last, so that each document stays contiguous when the array is flattened.
@@ -120,8 +108,8 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     first = ids[..., :1] == ids[..., :1]  # True
     start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
-    index = xp.arange(document.shape[0], dtype=dtype, device=on)
-    since = index - library_of(document).searchsorted(document, document)
+    index = xp.arange(document.shape[0], dtype=dtype, device=space.device)
+    since = index - space.searchsorted(document, document)
     since = xp.where(ids < 0, 0, xp.reshape(since, ids.shape))
     positions: ArrayT = xp.permute_dims(since, order)
     return positions
@@ -164,11 +152,11 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     array([[0, 1, 2],
            [0, 0, 1]])
     """
-    xp = namespace_of(mask=mask)
+    space = space_of(mask=mask)
+    xp, dtype = space.xp, space.integer
     checks.mask("mask", mask, xp)
-    axis, dtype = sequence_axis("mask", mask, seq_axis), default_integer(xp, device_of(mask))
-    real = xp.astype(xp.logical_not(mask), dtype)
-    count = xp.cumulative_sum(real, axis=axis, dtype=dtype)
+    axis = sequence_axis("mask", mask, seq_axis)
+    count = xp.cumulative_sum(xp.astype(xp.logical_not(mask), dtype), axis=axis, dtype=dtype)
     positions: ArrayT = xp.where(count > 0, count - 1, 0)
     return positions
 
@@ -204,12 +192,12 @@ def cumulative_lengths(
     >>> cumulative_lengths([2, 1, 3])
     array([0, 2, 3, 6])
     """
-    space, real = length_array("lengths", lengths, xp, device)
-    xp = space.xp
-    start = xp.zeros(1, dtype=real.dtype, device=space.device)
-    ends = xp.cumulative_sum(xp.concat([start, real], axis=0), axis=0, dtype=real.dtype)
-    if is_concretely_true(xp.any(ends[1:] < ends[:-1])):
-        most = xp.iinfo(ends.dtype).max
+    space, counts = length_array("lengths", lengths, xp, device)
+    xp, dtype = space.xp, space.integer
+    start = xp.zeros(1, dtype=dtype, device=space.device)
+    ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)
+    if space.is_true(xp.any(ends[1:] < ends[:-1])):
+        most = xp.iinfo(dtype).max
         message = f"`lengths` must add up to at most {most}, which {dtype_name(ends.dtype)} holds."
         raise ValueError(message)
     return ends

@@ -73,7 +73,8 @@ def shift(ranges: Ranges, by: int) -> Ranges:
 
 def clip(start: int, stop: int, size: int) -> Ranges:
     """Return the part of a range from 0 to `size`."""
-    return unite([(max(start, 0), min(stop, size))])
+    start, stop = max(start, 0), min(stop, size)
+    return ((start, stop),) if start < stop else ()
 
 
 def count_positions(ranges: Ranges) -> int:
