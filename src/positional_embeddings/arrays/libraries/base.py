@@ -61,7 +61,8 @@ class Space:
 
     def computing_in(self, dtype: Any) -> "Space":
         """Return the same space with a dtype to compute in, float32 for half precision."""
-        return replace(self, dtype=compute_dtype(dtype, self.xp))
+        dtype = compute_dtype(dtype, self.xp)
+        return self if dtype == self.dtype else replace(self, dtype=dtype)
 
     # Where an array is, and whether its values are there.
 
