@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
-from math import isqrt, log
+from math import log
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments.positions import Span, span_of
@@ -54,12 +54,8 @@ def plan_of(
     scores: Scores, q_len: int, k_len: int, size: int | None, most: int
 ) -> list[QueryBlock]:
     """Return the blocks of queries, each with its blocks of keys."""
-    q_block = min(q_len, size or isqrt(most))
-    if not scores.has_reach:
-        return plan(q_len, k_len, size, q_block, most, None, ())
-    # Half as many: the band of keys that only some of them see is as wide as they are many.
-    q_block = max(1, q_block // 2)
-    return plan(q_len, k_len, size, q_block, most, scores.reach, scores.global_queries())
+    reach = scores.reach if scores.has_reach else None
+    return plan(q_len, k_len, size, most, reach, scores.global_queries())
 
 
 def attend_in_blocks(
@@ -77,26 +73,24 @@ def attend_in_blocks(
     the scores that they are relative to, so that `merge_partial` can add further keys.
     """
     space = scores.space
-    xp, most = space.xp, most_scores(query, space)
-    rows, q_len, k_len = rows_of(query, key), query.shape[-2], key.shape[-2]
-    q_block = min(q_len, block_size or isqrt(most))
-    k_block = min(k_len, block_size or most // q_block)
+    rows, q_len, most = rows_of(query, key), query.shape[-2], most_scores(query, space)
     in_place = space.supports_inplace(query, key, value)
-    lengths = block_lengths(rows, range(len(rows)), max(1, most // (q_block * k_block)))
-    if not in_place:
-        lengths = dict(enumerate(rows))
-    groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    query_blocks = plan_of(scores, q_len, k_len, block_size, most)
+    query_blocks = plan_of(scores, q_len, key.shape[-2], block_size, most)
     keys = keys_and_values(scores, key, value, in_place=in_place)
     if not in_place:
-        parts = []
+        whole, parts = tuple(slice(0, n) for n in rows), []
         for block in query_blocks:
-            part = _attend_rows(scores, query, keys, groups, block, partial=partial)[0]
+            (part,) = _attend_rows(scores, query, keys, [whole], block, partial=partial)
             parts += _split(part, block)
-        return xp.concat([part for _, part in sorted(parts, key=lambda at: at[0].start)], axis=-2)
+        parts.sort(key=lambda at: at[0].start)
+        return space.xp.concat([part for _, part in parts], axis=-2)
 
+    # As many rows at a time as the largest block leaves room for.
+    largest = max((q.size * at.keys.size for q, ats in query_blocks for at in ats), default=1)
+    lengths = block_lengths(rows, range(len(rows)), max(1, most // largest))
+    groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
     shape = (*rows, q_len, value.shape[-1] + (2 if partial else 0))
-    output = xp.empty(shape, dtype=space.dtype, device=space.device)
+    output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
@@ -130,16 +124,15 @@ def keys_and_values(scores: Scores, key: Any, value: Any, *, in_place: bool) -> 
     """Return the keys and values to cut blocks from."""
     space = scores.space
     xp = space.xp
-    key, value = (_features_contiguous(x, scores, in_place=in_place) for x in (key, value))
-    max_square, nonfinite = None, None
+    key, value = (_features_contiguous(x, space, in_place=in_place) for x in (key, value))
+    max_square = nonfinite = None
     if space.is_on_host(key) and space.is_true(
         (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
     ):
         with without_warnings():
             max_square = xp.max(xp.vecdot(key, key))
     # If the sums of squares are finite, so are the keys.
-    known = max_square is not None and space.is_true(xp.isfinite(max_square))
-    if scores.may_hide and not known:
+    if scores.may_hide and (max_square is None or not space.is_true(xp.isfinite(max_square))):
         (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
     if scores.bias is not None:
         max_square = None
@@ -172,11 +165,10 @@ def _attend_rows(
         is_shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
         for i, (group, (own_query, state)) in enumerate(zip(groups, states, strict=True)):
             if i == 0 or not is_shared:
-                hidden, own_bias = scores.hidden_and_bias(
-                    slice_broadcast(mask, group), slice_broadcast(bias, group)
-                )
-                visible = _is_visible(hidden, scores)
-            if not visible and key_block is not required:
+                own = slice_broadcast(mask, group), slice_broadcast(bias, group)
+                hidden, own_bias = scores.hidden_and_bias(*own)
+                hides_all, hidden = _what_it_hides(hidden, scores)
+            if hides_all and key_block is not required:
                 continue
             key, value = (
                 keys.take(slice_broadcast(x, group), -2, space)
@@ -189,14 +181,19 @@ def _attend_rows(
     return [state.partial(space.xp) if partial else state.means(space.xp) for _, state in states]
 
 
-def _is_visible(hidden: Any, scores: Scores) -> bool:
-    """Tell whether some query may attend to some key.
+def _what_it_hides(mask: Any, scores: Scores) -> tuple[bool, Any]:
+    """Tell whether a mask hides all keys from all queries; return it, or None if it hides none.
 
-    Blocks that a mask has planned are seldom hidden: a device is not waited for.
+    That is asked to save time. A device is waited for only where no mask has planned the blocks:
+    those are seldom hidden.
     """
-    if hidden is None or (scores.has_reach and not scores.space.is_on_host(hidden)):
-        return True
-    return not scores.space.is_true(scores.space.xp.all(hidden))
+    space = scores.space
+    if mask is None:
+        return False, None
+    on_host = space.is_on_host(mask)
+    if on_host and space.is_true(~space.xp.any(mask)):
+        return False, None
+    return (on_host or not scores.has_reach) and space.is_true(space.xp.all(mask)), mask
 
 
 def _start(
@@ -206,7 +203,7 @@ def _start(
     space = scores.space
     xp = space.xp
     query = queries.take(slice_broadcast(query, group), -2, space)
-    query = _features_contiguous(query, scores, in_place=keys.in_place) * scores.scale
+    query = _features_contiguous(query, space, in_place=keys.in_place) * scores.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
     like = {"dtype": space.dtype, "device": space.device}
     sums = (xp.zeros((*shape, n), **like) for n in (keys.value.shape[-1], 1))
@@ -217,9 +214,8 @@ def _start(
     return query, OnlineSoftmax(xp.full((*shape, 1), -float("inf"), **like), *sums)
 
 
-def _features_contiguous(array: Any, scores: Scores, *, in_place: bool) -> Any:
+def _features_contiguous(array: Any, space: Space, *, in_place: bool) -> Any:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
-    space = scores.space
     xp = space.xp
     array = xp.astype(array, space.dtype, copy=False)
     strides = space.strides(array)

@@ -11,7 +11,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import Span
+from positional_embeddings.arguments.positions import whole_span
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.blocks import attend_in_blocks
@@ -69,7 +69,7 @@ def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
     mask, bias = (
         None if _is_evaluated_in_tasks(given) else given for given in (scores.mask, scores.bias)
     )
-    queries, keys = (Span(((0, x.shape[-2]),), x.shape[-2]) for x in (query, key))
+    queries, keys = (whole_span(x.shape[-2]) for x in (query, key))
     terms = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
     found = zip(("mask", "bias"), terms, strict=True)
     return {name: term for name, term in found if term is not None}

@@ -11,9 +11,8 @@ from positional_embeddings.arrays.libraries.base import Loops
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
-from positional_embeddings.attention.products import multiply
 from positional_embeddings.attention.scores import Scores
-from positional_embeddings.attention.softmax import OnlineSoftmax
+from positional_embeddings.attention.softmax import OnlineSoftmax, multiply
 
 # Blocks of fewer queries or keys are not worth a step of a loop.
 _LEAST = 128

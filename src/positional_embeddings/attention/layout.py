@@ -1,16 +1,17 @@
-"""Layout of attention scores: axes of queries, keys, features and heads, and masks by block."""
+"""Layout of attention: axes of queries, keys and features, of heads, and of the scores."""
 
 from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import dtype_name
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 
 
-class ScoreLayout(NamedTuple):
+class Layout(NamedTuple):
     """The axes of queries, keys and values, and of their scores."""
 
     shape: tuple[Any, ...]  # of the queries, its further axes broadcast against the keys
@@ -21,12 +22,16 @@ class ScoreLayout(NamedTuple):
     # Lengths that the last of them is split into: of key heads and the query heads that share
     # each, or of heads and batch.
     split: tuple[int, int] | None
-    is_merged: bool = False
+    is_merged: bool = False  # whether it is split into heads and batch
 
     @property
     def score_axes(self) -> tuple[int, int]:
         """Return the axes of queries and keys in the scores."""
         return min(self.feature, self.seq), max(self.feature, self.seq)
+
+    def rows(self, arrays: Any, space: Space) -> list[Any]:
+        """Return queries, keys and values as (..., sequence, feature)."""
+        return [self.to_rows(array, (self.seq, self.feature), space) for array in arrays]
 
     def to_rows(self, array: Any, last: tuple[int, int], space: Space) -> Any:
         """Move two axes last, and split shared heads into (key head, query head of it)."""
@@ -39,21 +44,20 @@ class ScoreLayout(NamedTuple):
             array = space.rechunk(array, {axis: (rows,)})  # else a part would be cut in two
         return space.reshape(array, (*others, *split, n, m))
 
-    def from_rows(self, array: Any, last: tuple[int, int], space: Space) -> Any:
-        """Undo `to_rows`."""
+    def back(self, array: Any, last: tuple[int, int], dtype: Any, space: Space) -> Any:
+        """Undo `to_rows`, in the dtype of the result."""
         order = (*self.row_axes, *last)
         if self.split is not None:
             rows = tuple(self.shape[axis] for axis in self.row_axes)
             array = space.reshape(array, (*rows, *array.shape[-2:]))
-        return space.xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
+        array = space.xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
+        return space.xp.astype(array, dtype, copy=False)
 
     def align(self, name: str, array: Any, q_len: Any, k_len: Any, space: Space) -> Any:
         """Check the shape of a mask or a bias, and return it with axes (..., query, key)."""
         if array.ndim < 2:
             # One axis could be the queries or the keys.
-            message = f"`{name}` must have axes of queries and keys, got shape {tuple(array.shape)}"
-            hint = f"; for the same keys everywhere pass {name}[None, :]"
-            raise ValueError(message + (hint if name.isidentifier() and array.ndim else "") + ".")
+            raise wrong_value(name, "have axes of queries and keys", f"shape {tuple(array.shape)}")
         own = self.score_axes
         lengths = dict(zip(own, (q_len, k_len), strict=True))
         shape = tuple(lengths.get(axis, n) for axis, n in enumerate(self.shape))
@@ -80,9 +84,8 @@ class ScoreLayout(NamedTuple):
         """
         others, what = sorted(self.row_axes), "sequences" if kind == "mask" else "heads"
         if not others:
-            one = "one sequence" if kind == "mask" else "one head"
             why = f"since `q` of {len(self.shape)} axes has none for more"
-            raise wrong_value(kind, f"be for {one}, {why}", size)
+            raise wrong_value(kind, f"be for one {what.rstrip('s')}, {why}", size)
         heads_first = self.score_axes == (0, 1)
         axis = others[0] if (kind == "bias") == heads_first else others[-1]
         n = self.shape[axis]
@@ -94,83 +97,92 @@ class ScoreLayout(NamedTuple):
         return axis
 
 
-def score_layout(
-    arrays: dict[str, Any], terms: dict[str, Any], feature: int, seq: int, *, enable_gqa: bool
-) -> ScoreLayout:
-    """Check the shapes of q, k and perhaps v, and return their layout.
-
-    `terms` are the mask and the bias.
-    """
+def layout_of(
+    arrays: dict[str, Any],
+    mask: Any,
+    bias: Any,
+    feature_axis: int,
+    seq_axis: int,
+    enable_gqa: Any,
+    space: Space,
+) -> Layout:
+    """Check dtypes and shapes of `arrays`, q, k and perhaps v, and return their layout."""
     q, k = arrays["q"], arrays["k"]
     v = arrays.get("v", k)
+    checks.real_floating(space.xp, **arrays)
+    checks.boolean("enable_gqa", enable_gqa)
+    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
     for name, array in arrays.items():
+        dtype = array.dtype
+        if dtype != q.dtype and dtype_name(dtype) != dtype_name(q.dtype):
+            required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
+            raise wrong_type(name, required, dtype_name(dtype))
         if array.ndim != q.ndim:
             got = f"shape {tuple(array.shape)}"
             raise wrong_value(name, f"have as many axes as `q`, {q.ndim}", got)
-    if checks.known_to_differ(k.shape[feature], q.shape[feature]):
-        raise wrong_value(
-            "k",
-            f"have the features of `q`, {q.shape[feature]} on axis {feature}",
-            f"shape {tuple(k.shape)}",
-        )
-    if any(checks.known_to_differ(k.shape[a], v.shape[a]) for a in range(k.ndim) if a != feature):
-        raise wrong_value(
-            "v",
-            f"have the shape of `k` but for its features on axis {feature}",
-            f"{tuple(v.shape)} with {tuple(k.shape)}",
-        )
-    shape = list(q.shape)
-    split = None
+    shape, k_shape, v_shape = tuple(q.shape), tuple(k.shape), tuple(v.shape)
     rows = [axis for axis in range(q.ndim) if axis not in (feature, seq)]
-    differing = [axis for axis in rows if checks.known_to_differ(k.shape[axis], q.shape[axis])]
-    grouped = [axis for axis in differing if 1 not in (q.shape[axis], k.shape[axis])]
-    for axis in differing:
-        n, m = q.shape[axis], k.shape[axis]
-        if axis not in grouped:
-            shape[axis] = n if m == 1 else m
-        elif enable_gqa and len(grouped) == 1 and m > 0 and n % m == 0:
+    if checks.known_to_differ(k_shape[feature], shape[feature]):
+        required = f"have the features of `q`, {shape[feature]} on axis {feature}"
+        raise wrong_value("k", required, f"shape {k_shape}")
+    if v_shape != k_shape and any(
+        checks.known_to_differ(v_shape[axis], k_shape[axis]) for axis in (*rows, seq)
+    ):
+        required = f"have the shape of `k` but for its features on axis {feature}"
+        raise wrong_value("v", required, f"{v_shape} with {k_shape}")
+    broadcast, split = list(shape), None
+    for axis in rows.copy():
+        n, m = shape[axis], k_shape[axis]
+        if not checks.known_to_differ(n, m):
+            continue
+        if 1 in (n, m):
+            broadcast[axis] = n * m
+        elif enable_gqa and split is None and m > 0 and n % m == 0:
             split = m, n // m
-            rows.append(rows.pop(rows.index(axis)))
+            rows.remove(axis)
+            rows.append(axis)
         else:
-            hint = (
+            divisor = (
                 ", or a divisor of it on one axis only"
                 if enable_gqa
                 else " (or a divisor of it with enable_gqa=True)"
             )
-            raise wrong_value(
-                "k",
-                f"have length {n} or 1 on axis {axis} as `q` has{hint}",
-                f"shape {tuple(k.shape)}",
-            )
-    layout = ScoreLayout(tuple(shape), k.shape[seq], feature, seq, tuple(rows), split)
-    return _with_sequences_and_heads(layout, terms, is_grouped=enable_gqa)
-
-
-def _with_sequences_and_heads(
-    layout: ScoreLayout, terms: dict[str, Any], *, is_grouped: bool
-) -> ScoreLayout:
-    """Check the sequences of a `Mask` and the heads of a `Bias`; split a merged axis by them."""
-    mask, bias = terms["mask"], terms["bias"]
-    batch: Any = mask._batch() if isinstance(mask, Mask) else 1
-    heads = bias._heads() if isinstance(bias, Bias) else 1
-    sizes: dict[str, Any] = {"mask": batch, "bias": heads}
-    told = [kind for kind, size in sizes.items() if size not in (1, None)]
-    axis = layout.row_axes[0] if len(layout.row_axes) == 1 else None
-    if axis is not None and told and layout.score_axes == (0, 1) and not is_grouped:
-        n = layout.shape[axis]
-        for kind in told:
-            if sizes[kind] * (n // max(1, sizes[kind])) != n:
-                many = "sequences" if kind == "mask" else "heads"
-                what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
-                raise wrong_value(kind, f"{what} (heads * batch)", sizes[kind])
-        if "bias" not in told:
-            heads = n // max(1, sizes["mask"])
-        if "mask" not in told or heads * sizes["mask"] != n:
-            batch = n // max(1, heads)
-        layout = layout._replace(split=(heads, batch), is_merged=True)
-    elif axis is not None and len(told) == 2:
-        what = "not be for several sequences if `bias` is for several heads"
-        raise wrong_value("mask", f"{what} and `q` has one axis for both", sizes["mask"])
-    for kind in told:
-        layout.check_sequences_or_heads(kind, sizes[kind])
+            required = f"have length {n} or 1 on axis {axis} as `q` has{divisor}"
+            raise wrong_value("k", required, f"shape {k_shape}")
+    layout = Layout(tuple(broadcast), k_shape[seq], feature, seq, tuple(rows), split)
+    if isinstance(mask, Mask) or isinstance(bias, Bias):
+        batch = mask._batch() if isinstance(mask, Mask) else 1
+        heads = bias._heads() if isinstance(bias, Bias) else 1
+        return _split_by(layout, batch, heads, is_grouped=enable_gqa)
     return layout
+
+
+def _split_by(layout: Layout, batch: int | None, heads: int, *, is_grouped: bool) -> Layout:
+    """Check the sequences of a `Mask` and the heads of a `Bias`; split a merged axis by them."""
+    sizes: dict[str, Any] = {"mask": batch, "bias": heads}
+    several = {kind: size for kind, size in sizes.items() if size not in (1, None)}
+    if len(layout.row_axes) == 1 and several:
+        axis = layout.row_axes[0]
+        if layout.score_axes == (0, 1) and not is_grouped:
+            split = _heads_and_batch(several, layout.shape[axis], axis)
+            layout = layout._replace(split=split, is_merged=True)
+        elif len(several) == 2:
+            what = "not be for several sequences if `bias` is for several heads"
+            raise wrong_value("mask", f"{what} and `q` has one axis for both", batch)
+    for kind, size in several.items():
+        layout.check_sequences_or_heads(kind, size)
+    return layout
+
+
+def _heads_and_batch(several: dict[str, Any], n: Any, axis: int) -> tuple[Any, Any]:
+    """Return the lengths that one axis of ``heads * batch`` is split into."""
+    for kind, size in several.items():
+        if size * (n // max(1, size)) != n:
+            many = "sequences" if kind == "mask" else "heads"
+            what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
+            raise wrong_value(kind, f"{what} (heads * batch)", size)
+    batch = several.get("mask")
+    heads = several["bias"] if "bias" in several else n // max(1, batch)
+    if batch is None or heads * batch != n:
+        batch = n // max(1, heads)
+    return heads, batch
