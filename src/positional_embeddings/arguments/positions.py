@@ -114,7 +114,8 @@ class Span(NamedTuple):
         if array is None:
             return None
         size = array.shape[axis]
-        if not checks.known_to_differ(self.size, size) or (size == 1 and self.size != 0):
+        broadcasts = size == 1 and self.size != 0
+        if self.size == size or broadcasts or not checks.known_to_differ(self.size, size):
             return array
         if self.ranges is None or len(self.ranges) > _FEW_RANGES:
             return space.xp.take(array, self.positions(space), axis=axis)

@@ -27,34 +27,30 @@ def attend_at_once(
     query, key, mask, bias = _operands(scores, query, key, keys)
     value = xp.astype(value, space.dtype, copy=False)
     if mask is None and bias is None:
-        return multiply(_weights(scores, query, key), value, space)
+        return multiply(softmax(scores.of(scores.products(query, key)), space), value, space)
     if space.compiles_kernels:
-        weights = _weights_by_kernels(scores, query, key, mask, bias)
+        weights = _weights(scores, query, key, mask, bias)
         return kernel.weighted_without_zeros(multiply(weights, value, space), weights, value, xp)
-    hidden, bias = scores.hidden_and_bias(mask, bias)
     if space.is_readable(query):
         with without_warnings():
             products = scores.products(query, key)
             total = xp.sum(products)
-            weights = softmax(scores.of(products, None, hidden, bias), space)
-            output = multiply(weights, value, space)
+            found = scores.of(products, None, *scores.hidden_and_bias(mask, bias))
+            output = multiply(softmax(found, space), value, space)
             is_finite = xp.isfinite(total + xp.sum(output))
         if space.is_true(is_finite):
             return output
     key, value, nonfinite = without_nonfinite(key, value, space)
-    return multiply(_weights(scores, query, key, nonfinite, hidden, bias), value, space)
+    return multiply(_weights(scores, query, key, mask, bias, nonfinite), value, space)
 
 
 def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     query, key, mask, bias = _operands(scores, query, key, None)
-    if not scores.may_hide:
-        return _weights(scores, query, key)
-    if scores.space.compiles_kernels:
-        return _weights_by_kernels(scores, query, key, mask, bias)
-    hidden, bias = scores.hidden_and_bias(mask, bias)
-    key, _, nonfinite = without_nonfinite(key, key, scores.space)
-    return _weights(scores, query, key, nonfinite, hidden, bias)
+    nonfinite = None
+    if scores.may_hide and not scores.space.compiles_kernels:
+        key, _, nonfinite = without_nonfinite(key, key, scores.space)
+    return _weights(scores, query, key, mask, bias, nonfinite)
 
 
 def _operands(
@@ -62,30 +58,21 @@ def _operands(
 ) -> tuple[Any, Any, Any, Any]:
     """Return the scaled queries and the keys to compute with, the mask and the bias."""
     xp, dtype = scores.space.xp, scores.space.dtype
-    mask = bias = None
-    if scores.may_hide:
-        queries = whole_span(query.shape[-2])
-        if keys is None:
-            keys = KeyBlock(whole_span(key.shape[-2]), is_masked=True)
-        mask, bias = scores.mask_and_bias(queries, keys.keys, is_masked=keys.is_masked)
     query = xp.astype(query, dtype, copy=False) * scores.scale
-    return query, xp.astype(key, dtype, copy=False), mask, bias
+    key = xp.astype(key, dtype, copy=False)
+    if scores.mask is None and scores.bias is None:
+        return query, key, None, None
+    keys = KeyBlock(whole_span(key.shape[-2])) if keys is None else keys
+    return query, key, *scores.mask_and_bias(whole_span(query.shape[-2]), keys)
 
 
 def _weights(
-    scores: Scores,
-    query: Any,
-    key: Any,
-    nonfinite: Any = None,
-    hidden: Any = None,
-    bias: Any = None,
+    scores: Scores, query: Any, key: Any, mask: Any, bias: Any, nonfinite: Any = None
 ) -> Any:
-    products = scores.products(query, key)
-    return softmax(scores.of(products, nonfinite, hidden, bias), scores.space)
-
-
-def _weights_by_kernels(scores: Scores, query: Any, key: Any, mask: Any, bias: Any) -> Any:
-    bias = None if bias is None else scores.bias_to_add(bias)
-    products, xp = scores.products(query, key), scores.space.xp
-    masked = kernel.masked_scores(products, key, mask, bias, scores.softcap, xp)
-    return softmax(masked, scores.space)
+    products, space = scores.products(query, key), scores.space
+    if space.compiles_kernels and scores.may_hide:
+        bias = None if bias is None else scores.bias_to_add(bias)
+        found = kernel.masked_scores(products, key, mask, bias, scores.softcap, space.xp)
+    else:
+        found = scores.of(products, nonfinite, *scores.hidden_and_bias(mask, bias))
+    return softmax(found, space)

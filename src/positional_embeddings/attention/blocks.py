@@ -155,12 +155,12 @@ def _attend_rows(
     """
     space, key_blocks, required = scores.space, block.key_blocks, None
     if space.records_gradients:
-        key_blocks = key_blocks or (KeyBlock(span_of((0, 1)), is_masked=True),)
+        key_blocks = key_blocks or (KeyBlock(span_of((0, 1))),)
         required = key_blocks[-1]
     states = [_start(scores, query, all_keys, group, block.queries) for group in groups]
     for key_block in key_blocks:
         keys = key_block.keys
-        mask, bias = scores.mask_and_bias(block.queries, keys, is_masked=key_block.is_masked)
+        mask, bias = scores.mask_and_bias(block.queries, key_block)
         # A mask that all groups share is checked for hidden keys once.
         is_shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
         for i, (group, (own_query, state)) in enumerate(zip(groups, states, strict=True)):

@@ -15,6 +15,7 @@ from positional_embeddings.arguments.positions import whole_span
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.blocks import attend_in_blocks
+from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.attention.softmax import merge_partial
 from positional_embeddings.biases.positions import Bias
@@ -69,7 +70,7 @@ def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
     mask, bias = (
         None if _is_evaluated_in_tasks(given) else given for given in (scores.mask, scores.bias)
     )
-    queries, keys = (whole_span(x.shape[-2]) for x in (query, key))
+    queries, keys = whole_span(query.shape[-2]), KeyBlock(whole_span(key.shape[-2]))
     terms = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
     found = zip(("mask", "bias"), terms, strict=True)
     return {name: term for name, term in found if term is not None}

@@ -9,13 +9,13 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import span_of
 from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.attention import blocks
 from positional_embeddings.attention.at_once import attend_at_once, weights_at_once
-from positional_embeddings.attention.blocks import attend_in_blocks, most_scores, plan_of, rows_of
 from positional_embeddings.attention.chunks import attend_by_chunks, chunks_are_known
 from positional_embeddings.attention.layout import layout_of
 from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
 from positional_embeddings.attention.plan import KeyBlock
-from positional_embeddings.attention.scores import ScoreFunction, Scores, given_arrays, scores_of
+from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 
@@ -268,6 +268,18 @@ def attention_weights(
     return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
 
 
+def given_arrays(**given: Any) -> dict[str, Any]:
+    """Return the masks and biases that are arrays, and the arrays of others, by name."""
+    arrays: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mask | Bias):
+            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
+            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        elif value is not None and not callable(value):
+            arrays[name] = value
+    return arrays
+
+
 def choose(
     scores: Scores, query: Any, key: Any, value: Any, block_size: int | None
 ) -> Callable[..., Any]:
@@ -278,26 +290,28 @@ def choose(
     space = scores.space
     if space.is_chunked and chunks_are_known(space, query, key, value, scores.mask, scores.bias):
         return partial(attend_by_chunks, block_size=block_size)
-    loops = space.loops()
-    most = most_scores(query, space) if loops is None else LOOP_BLOCK
-    q_len, k_len = query.shape[-2], key.shape[-2]
+    q_len, k_len, rows = query.shape[-2], key.shape[-2], blocks.rows_of(query, key)
     keys, seen_len = None, k_len
     if scores.has_reach and 0 not in (q_len, k_len):
         seen = scores.reach(((0, q_len),))
         keys = KeyBlock(span_of(*seen.seen_by_any), is_masked=seen.seen_by_all != seen.seen_by_any)
         seen_len = keys.keys.size
-    rows = rows_of(query, key)
     count = _count((*rows, q_len, seen_len))
+    at_once = partial(attend_at_once, keys=keys)
+    if 0 in (count, value.shape[-1]) or (block_size is None and count <= blocks.HOST_BLOCK):
+        return at_once
+    loops = space.loops()
+    most = blocks.most_scores(query, space) if loops is None else LOOP_BLOCK
     are_few = count <= max(most, _count(key.shape) // _FEW)
     if not are_few and loops is None and not space.supports_inplace(query, key, value):
         are_few = not _skips_most(scores, q_len, k_len, most)
-    if (are_few and block_size is None) or 0 in (count, value.shape[-1]):
-        return partial(attend_at_once, keys=keys)
+    if are_few and block_size is None:
+        return at_once
     if loops is None:
-        return partial(attend_in_blocks, block_size=block_size)
+        return partial(blocks.attend_in_blocks, block_size=block_size)
     size = block_size or block_size_of_loops(most, prod(rows))
     if size >= max(q_len, k_len):  # no loop: a sharded sequence stays so
-        return partial(attend_at_once, keys=keys)
+        return at_once
     return partial(attend_in_loops, size=size, loops=loops)
 
 
@@ -310,6 +324,6 @@ def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:
     """Tell whether blocks skip enough scores to be worth tracing one by one."""
     if not scores.has_reach:
         return False
-    blocks = plan_of(scores, q_len, k_len, None, most)
-    count = sum(block.queries.size * at.keys.size for block in blocks for at in block.key_blocks)
+    planned = blocks.plan_of(scores, q_len, k_len, None, most)
+    count = sum(queries.size * at.keys.size for queries, ats in planned for at in ats)
     return bool(_MIN_SKIP_RATIO * count <= q_len * k_len)

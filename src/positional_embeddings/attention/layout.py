@@ -109,9 +109,9 @@ def layout_of(
     """Check dtypes and shapes of `arrays`, q, k and perhaps v, and return their layout."""
     q, k = arrays["q"], arrays["k"]
     v = arrays.get("v", k)
+    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
     checks.real_floating(space.xp, **arrays)
     checks.boolean("enable_gqa", enable_gqa)
-    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
     for name, array in arrays.items():
         dtype = array.dtype
         if dtype != q.dtype and dtype_name(dtype) != dtype_name(q.dtype):
@@ -121,7 +121,7 @@ def layout_of(
             got = f"shape {tuple(array.shape)}"
             raise wrong_value(name, f"have as many axes as `q`, {q.ndim}", got)
     shape, k_shape, v_shape = tuple(q.shape), tuple(k.shape), tuple(v.shape)
-    rows = [axis for axis in range(q.ndim) if axis not in (feature, seq)]
+    rows = sorted({*range(q.ndim)} - {feature, seq})
     if checks.known_to_differ(k_shape[feature], shape[feature]):
         required = f"have the features of `q`, {shape[feature]} on axis {feature}"
         raise wrong_value("k", required, f"shape {k_shape}")

@@ -11,6 +11,7 @@ from positional_embeddings.arrays.libraries.base import Loops
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
+from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.attention.softmax import OnlineSoftmax, multiply
 
@@ -68,7 +69,7 @@ def attend_in_loops(
         query = xp.astype(query, space.dtype, copy=False) * scores.scale
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
-            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
+            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, KeyBlock(at)))
             found = scores.of(scores.products(query, key), nonfinite, mask, bias)
             return state.update(found, value, keys.headroom, space)
 

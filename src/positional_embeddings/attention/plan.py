@@ -34,7 +34,7 @@ class KeyBlock(NamedTuple):
     """Keys whose scores are computed together."""
 
     keys: Span
-    is_masked: bool  # whether a query may not see some of them
+    is_masked: bool = True  # whether a query may not see some of them
 
 
 class QueryBlock(NamedTuple):
@@ -60,7 +60,7 @@ def plan(
     q_block = min(q_len, block_size or isqrt(most))
     if reach is None:
         at_keys = cuts(k_len, block_size or most // q_block)
-        key_blocks = tuple(KeyBlock(span_of((at.start, at.stop)), is_masked=True) for at in at_keys)
+        key_blocks = tuple(KeyBlock(span_of((at.start, at.stop))) for at in at_keys)
         return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
     # Half as many: the band of keys that only some of them see is as wide as they are many.
     q_block = block_size or max(1, q_block // 2)

@@ -11,6 +11,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, dtype_name
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.layout import Layout
+from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.softmax import multiply
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
@@ -59,12 +60,10 @@ class Scores(NamedTuple):
         """Return queries that see many more keys than those beside them."""
         return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
 
-    def mask_and_bias(
-        self, queries: Span, keys: Span, *, is_masked: bool = True
-    ) -> tuple[Any, Any]:
+    def mask_and_bias(self, queries: Span, block: KeyBlock) -> tuple[Any, Any]:
         """Return the mask, if some keys are masked, and the bias, (..., query, key) or None."""
-        mask = self._between("mask", self.mask, queries, keys) if is_masked else None
-        return mask, self._between("bias", self.bias, queries, keys)
+        mask = self._between("mask", self.mask, queries, block.keys) if block.is_masked else None
+        return mask, self._between("bias", self.bias, queries, block.keys)
 
     def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
         if given is None:
@@ -105,7 +104,7 @@ class Scores(NamedTuple):
         """Return the products of scaled queries and keys, (..., query, key)."""
         return multiply(query, self.space.xp.matrix_transpose(key), self.space)
 
-    def of(self, products: Any, nonfinite: Any, mask: Any, bias: Any) -> Any:
+    def of(self, products: Any, nonfinite: Any = None, mask: Any = None, bias: Any = None) -> Any:
         """Return the scores from the products, which it may overwrite.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
@@ -164,12 +163,6 @@ def scores_of(
     space: Space,
 ) -> Scores:
     """Check the arguments that make scores, and return them."""
-    if scale is None:
-        scale = 1 / sqrt(max(axes.length(q, layout.feature, "q"), 1))
-    else:
-        scale = checks.positive_number("scale", scale)
-    if softcap is not None:
-        softcap = checks.positive_number("softcap", softcap)
     first, lengths = 0, (q.shape[layout.seq], layout.k_len)
     if not (isinstance(mask, Mask) or isinstance(bias, Bias)):
         if offset is not None:
@@ -180,10 +173,18 @@ def scores_of(
         first = queries[0]
         if isinstance(mask, Mask):
             mask._check(queries, layout.k_len)
+    mask_array = _checked("mask", mask, q, layout, space)
+    bias_array = _checked("bias", bias, q, layout, space)
+    if scale is None:
+        scale = 1 / sqrt(max(axes.length(q, layout.feature, "q"), 1))
+    else:
+        scale = checks.positive_number("scale", scale)
+    if softcap is not None:
+        softcap = checks.positive_number("softcap", softcap)
     return Scores(
         layout,
-        _checked("mask", mask, q, layout, space),
-        _checked("bias", bias, q, layout, space),
+        mask_array,
+        bias_array,
         scale,
         softcap,
         offset=first,
@@ -208,18 +209,6 @@ def _checked(name: str, given: Any, q: Any, layout: Layout, space: Space) -> Any
         return given
     checks.mask_or_bias(name, name, given, space.xp)
     return layout.align(name, given, q.shape[layout.seq], layout.k_len, space)
-
-
-def given_arrays(**given: Any) -> dict[str, Any]:
-    """Return the masks and biases that are arrays, and the arrays of others, by name."""
-    arrays: dict[str, Any] = {}
-    for name, value in given.items():
-        if isinstance(value, Mask | Bias):
-            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
-            arrays |= {f"{name}.{key}": array for key, array in own.items()}
-        elif value is not None and not callable(value):
-            arrays[name] = value
-    return arrays
 
 
 def call_score_function(

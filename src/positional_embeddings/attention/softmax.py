@@ -24,9 +24,11 @@ def softmax(scores: Any, space: Space) -> Any:
         return kernel.softmax(scores, xp)
     least = float(xp.finfo(scores.dtype).min)
     highest = space.clip(xp.max(scores, axis=-1, keepdims=True), least)
-    powers = space.exp_into(scores - highest)
+    out = {"out": scores} if space.takes_out else {}
+    powers = xp.exp(xp.subtract(scores, highest, **out), **out)
     # A finite maximum has a weight of 1 before the division.
-    return powers / space.clip(xp.sum(powers, axis=-1, keepdims=True), 1.0)
+    total = space.clip(xp.sum(powers, axis=-1, keepdims=True), 1.0)
+    return xp.divide(powers, total, **out)
 
 
 class OnlineSoftmax(NamedTuple):
