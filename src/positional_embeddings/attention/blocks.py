@@ -36,7 +36,6 @@ class KeysAndValues(NamedTuple):
     nonfinite: Any  # True for a key that was not finite, or its value, (..., 1, key); None if none
     max_square: Any  # squared length of the longest key; None if scores may be large
     headroom: float  # how far weights stay below 1: sums of them are at most 1 / 2
-    in_place: bool  # whether arrays may be written part by part
 
 
 def most_scores(query: Any, space: Space) -> int:
@@ -74,14 +73,13 @@ def attend_in_blocks(
     """
     space = scores.space
     rows, q_len, most = rows_of(query, key), query.shape[-2], most_scores(query, space)
-    in_place = space.supports_inplace(query, key, value)
     query_blocks = plan_of(scores, q_len, key.shape[-2], block_size, most)
-    keys = keys_and_values(scores, key, value, in_place=in_place)
-    if not in_place:
+    keys = keys_and_values(scores, key, value)
+    if not space.supports_inplace(query, key, value):
         whole, parts = tuple(slice(0, n) for n in rows), []
         for block in query_blocks:
-            (part,) = _attend_rows(scores, query, keys, [whole], block, partial=partial)
-            parts += _split(part, block)
+            (state,) = _attend_rows(scores, query, keys, [whole], block)
+            parts += _split(state, block, space, partial=partial)
         parts.sort(key=lambda at: at[0].start)
         return space.xp.concat([part for _, part in parts], axis=-2)
 
@@ -94,10 +92,10 @@ def attend_in_blocks(
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
-        parts = _attend_rows(scores, query, keys, some, block, partial=partial)
-        for group, part in zip(some, parts, strict=True):
-            for queries, means in _split(part, block):
-                output[(*group, queries, slice(None))] = means
+        states = _attend_rows(scores, query, keys, some, block)
+        for group, state in zip(some, states, strict=True):
+            for queries, part in _split(state, block, space, partial=partial):
+                output[(*group, queries, slice(None))] = part
 
     with workers_for(output) as workers:
         # A piece computes its masks once for all its groups: no more pieces than threads need.
@@ -110,21 +108,24 @@ def attend_in_blocks(
     return output
 
 
-def _split(part: Any, block: QueryBlock) -> list[tuple[slice, Any]]:
-    """Return what a block of queries has computed for each range of them."""
+def _split(
+    state: OnlineSoftmax, block: QueryBlock, space: Space, *, partial: bool
+) -> list[tuple[slice, Any]]:
+    """Return the output of a block of queries for each range of them."""
+    output = state.partial(space.xp) if partial else state.means(space.xp)
     split, start = [], 0
     for at in block.queries.ranges or ():
         stop = start + at[1] - at[0]
-        split.append((slice(*at), part[..., start:stop, :]))
+        split.append((slice(*at), output[..., start:stop, :]))
         start = stop
     return split
 
 
-def keys_and_values(scores: Scores, key: Any, value: Any, *, in_place: bool) -> KeysAndValues:
+def keys_and_values(scores: Scores, key: Any, value: Any) -> KeysAndValues:
     """Return the keys and values to cut blocks from."""
     space = scores.space
     xp = space.xp
-    key, value = (_features_contiguous(x, space, in_place=in_place) for x in (key, value))
+    key, value = (_features_contiguous(x, space) for x in (key, value))
     max_square = nonfinite = None
     if space.is_on_host(key) and space.is_true(
         (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
@@ -136,7 +137,7 @@ def keys_and_values(scores: Scores, key: Any, value: Any, *, in_place: bool) -> 
         (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
     if scores.bias is not None:
         max_square = None
-    return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]), in_place)
+    return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]))
 
 
 def _attend_rows(
@@ -145,10 +146,8 @@ def _attend_rows(
     all_keys: KeysAndValues,
     groups: Sequence[Slices],
     block: QueryBlock,
-    *,
-    partial: bool,
-) -> list[Any]:
-    """Return the output of a block of queries, one for each group of rows.
+) -> list[OnlineSoftmax]:
+    """Return the states of a block of queries after all keys, one for each group of rows.
 
     Hidden blocks of keys are skipped, but for the last one if gradients are recorded: the
     zeros of a query that attends to nothing have a gradient, too.
@@ -178,7 +177,7 @@ def _attend_rows(
             found = scores.of(scores.products(own_query, key), nonfinite, hidden, own_bias)
             states[i] = own_query, state.update(found, value, all_keys.headroom, space)
             del found  # so that the next ones take the same memory, which is in the cache
-    return [state.partial(space.xp) if partial else state.means(space.xp) for _, state in states]
+    return [state for _, state in states]
 
 
 def _what_it_hides(mask: Any, scores: Scores) -> tuple[bool, Any]:
@@ -203,7 +202,7 @@ def _start(
     space = scores.space
     xp = space.xp
     query = queries.take(slice_broadcast(query, group), -2, space)
-    query = _features_contiguous(query, space, in_place=keys.in_place) * scores.scale
+    query = _features_contiguous(query, space) * scores.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
     like = {"dtype": space.dtype, "device": space.device}
     sums = (xp.zeros((*shape, n), **like) for n in (keys.value.shape[-1], 1))
@@ -214,12 +213,12 @@ def _start(
     return query, OnlineSoftmax(xp.full((*shape, 1), -float("inf"), **like), *sums)
 
 
-def _features_contiguous(array: Any, space: Space, *, in_place: bool) -> Any:
+def _features_contiguous(array: Any, space: Space) -> Any:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
     xp = space.xp
     array = xp.astype(array, space.dtype, copy=False)
     strides = space.strides(array)
-    if strides is None or not in_place:
+    if strides is None or not space.supports_inplace(array):
         return array
     rows = xp.empty(array.shape, dtype=space.dtype, device=space.device)
     if strides[-1] == space.strides(rows)[-1]:  # type: ignore[index]

@@ -183,7 +183,7 @@ def scaled_dot_product_attention(
                 axes.length(array, axis, name)
     rows = layout.rows((q, k, v), space)
     with space.without_autocast(q):
-        output = choose(scores, *rows, block_size)(scores, *rows)
+        output = choose(scores, *rows, block_size=block_size)(scores, *rows)
     return layout.back(output, (layout.seq, layout.feature), q.dtype, space)  # type: ignore[no-any-return]
 
 
@@ -281,7 +281,7 @@ def given_arrays(**given: Any) -> dict[str, Any]:
 
 
 def choose(
-    scores: Scores, query: Any, key: Any, value: Any, block_size: int | None
+    scores: Scores, query: Any, key: Any, value: Any, *, block_size: int | None
 ) -> Callable[..., Any]:
     """Return how to compute: at once, in blocks, in loops of the library, or chunk by chunk.
 

@@ -181,8 +181,7 @@ def _heads_and_batch(several: dict[str, Any], n: Any, axis: int) -> tuple[Any, A
             many = "sequences" if kind == "mask" else "heads"
             what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
             raise wrong_value(kind, f"{what} (heads * batch)", size)
-    batch = several.get("mask")
-    heads = several["bias"] if "bias" in several else n // max(1, batch)
-    if batch is None or heads * batch != n:
-        batch = n // max(1, heads)
-    return heads, batch
+    heads = several["bias"] if "bias" in several else n // max(1, several["mask"])
+    if "mask" in several and heads * several["mask"] == n:
+        return heads, several["mask"]
+    return heads, n // max(1, heads)

@@ -52,7 +52,7 @@ def attend_in_loops(
     q_len, k_len = query.shape[-2], key.shape[-2]
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     visited, rest_visited = _plan_loops(q_len, k_len, q_block, k_block, scores)
-    keys = keys_and_values(scores, key, value, in_place=False)
+    keys = keys_and_values(scores, key, value)
     parts = [
         (None, None) if array is None else _in_blocks(array, axis, k_block, xp)
         for array, axis in ((keys.key, -2), (keys.value, -2), (keys.nonfinite, -1))

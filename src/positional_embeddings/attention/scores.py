@@ -1,6 +1,6 @@
 """The scores of queries and keys: their product, softcap, bias and mask."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -71,10 +71,10 @@ class Scores(NamedTuple):
         space, layout = self.space, self.layout
         if isinstance(given, Mask | Bias):
             first_key = 0 if self.keys is None else self.keys[0]
-            pairs = queries.shifted(self.offset), keys.shifted(first_key)
+            between: Any = given._between
             k_len = (layout.k_len,) if isinstance(given, Mask) else ()
-            found = layout.align_mask_or_bias(name, given._between(*pairs, *k_len, space), space)
-            return slice_broadcast(found, self.rows)
+            found = between(queries.shifted(self.offset), keys.shifted(first_key), *k_len, space)
+            return slice_broadcast(layout.align_mask_or_bias(name, found, space), self.rows)
         if callable(given):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
@@ -144,7 +144,7 @@ def without_nonfinite(key: Any, value: Any, space: Space) -> tuple[Any, Any, Any
     return key, value, ~finite[..., None, :]
 
 
-def slice_broadcast(array: Any, where: tuple[slice, ...]) -> Any:
+def slice_broadcast(array: Any, where: Sequence[slice]) -> Any:
     """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
     if array is None or not where:
         return array
