@@ -58,18 +58,12 @@ def plan_of(
 
 
 def attend_in_blocks(
-    scores: Scores,
-    query: Any,
-    key: Any,
-    value: Any,
-    block_size: int | None,
-    *,
-    partial: bool = False,
+    scores: Scores, query: Any, key: Any, value: Any, block_size: int | None, *, mergeable: bool
 ) -> Any:
     """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
-    With `partial` its features are followed by the total of the weights and by the maximum of
-    the scores that they are relative to, so that `merge_partial` can add further keys.
+    If it is to be mergeable, its features are followed by the total of the weights and by the
+    maximum of the scores that they are relative to, so that `merge_partial` can add further keys.
     """
     space = scores.space
     rows, q_len, most = rows_of(query, key), query.shape[-2], most_scores(query, space)
@@ -79,7 +73,7 @@ def attend_in_blocks(
         whole, parts = tuple(slice(0, n) for n in rows), []
         for block in query_blocks:
             (state,) = _attend_rows(scores, query, keys, [whole], block)
-            parts += _split(state, block, space, partial=partial)
+            parts += _split(state, block, space, mergeable=mergeable)
         parts.sort(key=lambda at: at[0].start)
         return space.xp.concat([part for _, part in parts], axis=-2)
 
@@ -87,14 +81,14 @@ def attend_in_blocks(
     largest = max((q.size * at.keys.size for q, ats in query_blocks for at in ats), default=1)
     lengths = block_lengths(rows, range(len(rows)), max(1, most // largest))
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    shape = (*rows, q_len, value.shape[-1] + (2 if partial else 0))
+    shape = (*rows, q_len, value.shape[-1] + (2 if mergeable else 0))
     output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
         states = _attend_rows(scores, query, keys, some, block)
         for group, state in zip(some, states, strict=True):
-            for queries, part in _split(state, block, space, partial=partial):
+            for queries, part in _split(state, block, space, mergeable=mergeable):
                 output[(*group, queries, slice(None))] = part
 
     with workers_for(output) as workers:
@@ -102,22 +96,20 @@ def attend_in_blocks(
         shares = -(-workers.count // max(1, len(query_blocks)))
         # Causal masks have the most keys last: first, so that no thread waits for one at the end.
         last_first = reversed(query_blocks)
-        workers.do(
-            work, [(block, groups[i::shares]) for block in last_first for i in range(shares)]
-        )
+        pieces = [(block, groups[i::shares]) for block in last_first for i in range(shares)]
+        workers.do(work, pieces)
     return output
 
 
 def _split(
-    state: OnlineSoftmax, block: QueryBlock, space: Space, *, partial: bool
+    state: OnlineSoftmax, block: QueryBlock, space: Space, *, mergeable: bool
 ) -> list[tuple[slice, Any]]:
     """Return the output of a block of queries for each range of them."""
-    output = state.partial(space.xp) if partial else state.means(space.xp)
-    split, start = [], 0
-    for at in block.queries.ranges or ():
-        stop = start + at[1] - at[0]
-        split.append((slice(*at), output[..., start:stop, :]))
-        start = stop
+    output = state.partial(space.xp) if mergeable else state.means(space.xp)
+    split, done = [], 0
+    for start, stop in block.queries.ranges or ():
+        split.append((slice(start, stop), output[..., done : done + stop - start, :]))
+        done += stop - start
     return split
 
 
@@ -141,11 +133,7 @@ def keys_and_values(scores: Scores, key: Any, value: Any) -> KeysAndValues:
 
 
 def _attend_rows(
-    scores: Scores,
-    query: Any,
-    all_keys: KeysAndValues,
-    groups: Sequence[Slices],
-    block: QueryBlock,
+    scores: Scores, query: Any, all_keys: KeysAndValues, groups: Sequence[Slices], block: QueryBlock
 ) -> list[OnlineSoftmax]:
     """Return the states of a block of queries after all keys, one for each group of rows.
 

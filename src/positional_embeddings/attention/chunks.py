@@ -51,15 +51,14 @@ def attend_by_chunks(
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(c, initial=0))) for c in own)
     outputs = []
     for queries, runs in _pairs(scores, q_bounds, k_bounds):
-        parts = [
-            _partial_outputs(task, arrays, [*row_bounds, queries, keys], space) for keys in runs
-        ]
+        places = ([*row_bounds, queries, keys] for keys in runs)
+        parts = [_partial_outputs(task, arrays, bounds, space) for bounds in places]
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
         outputs.append(_merged(part, space)[..., 0, : value.shape[-1]])
     return outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
 
 
-def chunks_are_known(space: Space, *given: Any) -> bool:
+def are_known(space: Space, *given: Any) -> bool:
     """Tell whether all chunks of arrays have a known length, and none is empty."""
     arrays = [array for array in given if hasattr(array, "chunks")]
     lengths = (n for array in arrays for axis in space.chunks(array) for n in axis)
@@ -129,14 +128,12 @@ def _attend_chunk(
     names: tuple[str, ...],
     block_size: int | None,
     bounds: list[Bounds],
-    query: Any,
-    key: Any,
-    value: Any,
-    *given: Any,
+    *arrays: Any,
     block_id: tuple[int, ...],
 ) -> Any:
     """Return the partial output of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
     *rows, queries, keys = (own[i] for own, i in zip(bounds, block_id, strict=False))
+    query, key, value, *given = arrays
     terms = dict(zip(names, (array[..., 0] for array in given), strict=True))
     scores = shared._replace(
         offset=shared.offset + queries[0],
@@ -147,7 +144,7 @@ def _attend_chunk(
         **terms,
     )
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
-    return attend_in_blocks(scores, query, key, value, block_size, partial=True)[..., None, :]
+    return attend_in_blocks(scores, query, key, value, block_size, mergeable=True)[..., None, :]
 
 
 def _merged(parts: Any, space: Space) -> Any:

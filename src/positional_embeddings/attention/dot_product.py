@@ -9,9 +9,8 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import span_of
 from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention import blocks
+from positional_embeddings.attention import blocks, chunks
 from positional_embeddings.attention.at_once import attend_at_once, weights_at_once
-from positional_embeddings.attention.chunks import attend_by_chunks, chunks_are_known
 from positional_embeddings.attention.layout import layout_of
 from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
 from positional_embeddings.attention.plan import KeyBlock
@@ -175,7 +174,7 @@ def scaled_dot_product_attention(
     arrays = {"q": q, "k": k, "v": v}
     space = space_of(**arrays, **given_arrays(mask=mask, bias=bias))
     layout = layout_of(arrays, mask, bias, feature_axis, seq_axis, enable_gqa, space)
-    scores = scores_of(q, layout, mask, bias, scale, softcap, offset, space)
+    scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
     if block_size is not None:
         block_size = checks.positive_integer("block_size", block_size)
         for name, array in (("q", q), ("k", k)):
@@ -261,7 +260,7 @@ def attention_weights(
     arrays = {"q": q, "k": k}
     space = space_of(**arrays, **given_arrays(mask=mask, bias=bias))
     layout = layout_of(arrays, mask, bias, feature_axis, seq_axis, enable_gqa, space)
-    scores = scores_of(q, layout, mask, bias, scale, softcap, offset, space)
+    scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
     query, key = layout.rows((q, k), space)
     with space.without_autocast(q):
         weights = weights_at_once(scores, query, key)
@@ -288,8 +287,8 @@ def choose(
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
     space = scores.space
-    if space.is_chunked and chunks_are_known(space, query, key, value, scores.mask, scores.bias):
-        return partial(attend_by_chunks, block_size=block_size)
+    if space.is_chunked and chunks.are_known(space, query, key, value, scores.mask, scores.bias):
+        return partial(chunks.attend_by_chunks, block_size=block_size)
     q_len, k_len, rows = query.shape[-2], key.shape[-2], blocks.rows_of(query, key)
     keys, seen_len = None, k_len
     if scores.has_reach and 0 not in (q_len, k_len):
@@ -304,11 +303,11 @@ def choose(
     most = blocks.most_scores(query, space) if loops is None else LOOP_BLOCK
     are_few = count <= max(most, _count(key.shape) // _FEW)
     if not are_few and loops is None and not space.supports_inplace(query, key, value):
-        are_few = not _skips_most(scores, q_len, k_len, most)
+        are_few = not (scores.has_reach and _skips_most(scores, q_len, k_len, most))
     if are_few and block_size is None:
         return at_once
     if loops is None:
-        return partial(blocks.attend_in_blocks, block_size=block_size)
+        return partial(blocks.attend_in_blocks, block_size=block_size, mergeable=False)
     size = block_size or block_size_of_loops(most, prod(rows))
     if size >= max(q_len, k_len):  # no loop: a sharded sequence stays so
         return at_once
@@ -322,8 +321,6 @@ def _count(shape: tuple[Any, ...]) -> Any:
 
 def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:
     """Tell whether blocks skip enough scores to be worth tracing one by one."""
-    if not scores.has_reach:
-        return False
     planned = blocks.plan_of(scores, q_len, k_len, None, most)
     count = sum(queries.size * at.keys.size for queries, ats in planned for at in ats)
     return bool(_MIN_SKIP_RATIO * count <= q_len * k_len)

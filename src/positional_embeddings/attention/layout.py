@@ -150,16 +150,16 @@ def layout_of(
             required = f"have length {n} or 1 on axis {axis} as `q` has{divisor}"
             raise wrong_value("k", required, f"shape {k_shape}")
     layout = Layout(tuple(broadcast), k_shape[seq], feature, seq, tuple(rows), split)
-    if isinstance(mask, Mask) or isinstance(bias, Bias):
-        batch = mask._batch() if isinstance(mask, Mask) else 1
-        heads = bias._heads() if isinstance(bias, Bias) else 1
-        return _split_by(layout, batch, heads, is_grouped=enable_gqa)
-    return layout
+    sizes: dict[str, Any] = {}
+    if isinstance(mask, Mask):
+        sizes["mask"] = mask._batch()
+    if isinstance(bias, Bias):
+        sizes["bias"] = bias._heads()
+    return _split_by(layout, sizes, is_grouped=enable_gqa) if sizes else layout
 
 
-def _split_by(layout: Layout, batch: int | None, heads: int, *, is_grouped: bool) -> Layout:
+def _split_by(layout: Layout, sizes: dict[str, Any], *, is_grouped: bool) -> Layout:
     """Check the sequences of a `Mask` and the heads of a `Bias`; split a merged axis by them."""
-    sizes: dict[str, Any] = {"mask": batch, "bias": heads}
     several = {kind: size for kind, size in sizes.items() if size not in (1, None)}
     if len(layout.row_axes) == 1 and several:
         axis = layout.row_axes[0]
@@ -168,7 +168,7 @@ def _split_by(layout: Layout, batch: int | None, heads: int, *, is_grouped: bool
             layout = layout._replace(split=split, is_merged=True)
         elif len(several) == 2:
             what = "not be for several sequences if `bias` is for several heads"
-            raise wrong_value("mask", f"{what} and `q` has one axis for both", batch)
+            raise wrong_value("mask", f"{what} and `q` has one axis for both", sizes["mask"])
     for kind, size in several.items():
         layout.check_sequences_or_heads(kind, size)
     return layout

@@ -111,17 +111,12 @@ class RoPEMultiHeadAttention(WeightedLayer):
         head_size = checks.quotient("d_model", d_model, "num_heads", num_heads)
         checks.quotient("num_heads", num_heads, "num_kv_heads", self._kv_heads)
         if head_size % 2:
-            raise wrong_value(
-                "d_model", f"be an even multiple of `num_heads` = {num_heads}", d_model
-            )
+            required = f"be an even multiple of `num_heads` = {num_heads}"
+            raise wrong_value("d_model", required, d_model)
         checks.set_fields(self, _rope=RoPE(head_size, self.max_len, self.base))
         kv_size = self._kv_heads * head_size
-        shapes = {
-            "Wq": (d_model, d_model),
-            "Wk": (kv_size, d_model),
-            "Wv": (kv_size, d_model),
-            "Wo": (d_model, d_model),
-        }
+        square, kv_shape = (d_model, d_model), (kv_size, d_model)
+        shapes = {"Wq": square, "Wk": kv_shape, "Wv": kv_shape, "Wo": square}
         set_weights(self, shapes, normal(sqrt(2 / d_model)), xp, dtype, device)
 
     def __call__(
@@ -185,8 +180,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
             self._rope(q), self._rope(k), v, **by_head, enable_gqa=True
         )
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
-        output: ArrayT = xp.astype(_projected(self.Wo, merged, space), x.dtype, copy=False)
-        return output
+        output = _projected(self.Wo, merged, space)
+        return xp.astype(output, x.dtype, copy=False)  # type: ignore[no-any-return]
 
     @property
     def _kv_heads(self) -> int:
@@ -230,12 +225,11 @@ def _with_heads(
         filled = xp.reshape(array, (*shape[:2], heads, batch))
     if filled.ndim != 4 or not all(map(checks.broadcasts_to, filled.shape, target)):
         by_key = "({}, {}".format(*scores)
-        raise wrong_value(
-            name,
+        required = (
             f"have shape {by_key}), {by_key}, n), with n one of 1, {third} ({axis}) and "
-            f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts",
-            shape,
+            f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts"
         )
+        raise wrong_value(name, required, shape)
     return filled
 
 

@@ -153,17 +153,10 @@ def slice_broadcast(array: Any, where: Sequence[slice]) -> Any:
 
 
 def scores_of(
-    q: Any,
-    layout: Layout,
-    mask: Any,
-    bias: Any,
-    scale: float | None,
-    softcap: float | None,
-    offset: int | None,
-    space: Space,
+    layout: Layout, mask: Any, bias: Any, scale: Any, softcap: Any, offset: Any, space: Space
 ) -> Scores:
     """Check the arguments that make scores, and return them."""
-    first, lengths = 0, (q.shape[layout.seq], layout.k_len)
+    first, lengths = 0, (layout.shape[layout.seq], layout.k_len)
     if not (isinstance(mask, Mask) or isinstance(bias, Bias)):
         if offset is not None:
             what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
@@ -173,28 +166,20 @@ def scores_of(
         first = queries[0]
         if isinstance(mask, Mask):
             mask._check(queries, layout.k_len)
-    mask_array = _checked("mask", mask, q, layout, space)
-    bias_array = _checked("bias", bias, q, layout, space)
-    if scale is None:
-        scale = 1 / sqrt(max(axes.length(q, layout.feature, "q"), 1))
-    else:
-        scale = checks.positive_number("scale", scale)
+    mask = _checked("mask", mask, layout, space)
+    bias = _checked("bias", bias, layout, space)
     if softcap is not None:
         softcap = checks.positive_number("softcap", softcap)
-    return Scores(
-        layout,
-        mask_array,
-        bias_array,
-        scale,
-        softcap,
-        offset=first,
-        # PyTorch would compile for each length anew, whose blocks differ.
-        has_reach=isinstance(mask, Mask) and not space.is_compiling,
-        space=space,
-    )
+    if scale is None:
+        scale = 1 / sqrt(max(axes.length(layout, layout.feature, "q"), 1))
+    else:
+        scale = checks.positive_number("scale", scale)
+    # PyTorch would compile for each length anew, whose blocks differ.
+    has_reach = isinstance(mask, Mask) and not space.is_compiling
+    return Scores(layout, mask, bias, scale, softcap, first, has_reach, space)
 
 
-def _checked(name: str, given: Any, q: Any, layout: Layout, space: Space) -> Any:
+def _checked(name: str, given: Any, layout: Layout, space: Space) -> Any:
     """Return a mask or a bias after a check of what it is, an array with the axes of scores."""
     kind, other, rest = (Mask, Bias, "bias") if name == "mask" else (Bias, Mask, "mask")
     if given is None or isinstance(given, kind):
@@ -205,17 +190,15 @@ def _checked(name: str, given: Any, q: Any, layout: Layout, space: Space) -> Any
     if isinstance(given, other):
         raise wrong_type(name, f"be a {name}", shown(given), f" Pass it as `{rest}`.")
     if callable(given):
-        axes.length(q, layout.seq, "q")
+        axes.length(layout, layout.seq, "q")
         return given
     checks.mask_or_bias(name, name, given, space.xp)
-    return layout.align(name, given, q.shape[layout.seq], layout.k_len, space)
+    return layout.align(name, given, layout.shape[layout.seq], layout.k_len, space)
 
 
-def call_score_function(
-    kind: str, function: ScoreFunction, q_idx: Any, k_idx: Any
-) -> tuple[str, Any]:
+def call_score_function(kind: str, given: Any, q_idx: Any, k_idx: Any) -> tuple[str, Any]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
+    name, array = f"{kind}(q_idx, k_idx)", given(q_idx, k_idx)
     xp = space_of(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array

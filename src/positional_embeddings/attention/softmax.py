@@ -91,8 +91,7 @@ def _weighted_sums(weights: Any, values: Any, space: Space) -> tuple[Any, Any]:
 
 def multiply(rows: Any, table: Any, space: Space) -> Any:
     """Return ``rows @ table``, in one product for query heads that share a key head."""
-    shared = table.ndim > 2 and table.shape[-3] == 1 and rows.shape[-3] != 1
-    if not shared:
+    if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
         return _matmul(rows, table, space)
     *others, groups, count, inner = rows.shape
     merged = space.reshape(rows, (*others, groups * count, inner))
