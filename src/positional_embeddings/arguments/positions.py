@@ -126,7 +126,7 @@ class Span(NamedTuple):
 
 def span_of(*ranges: tuple[int, int]) -> Span:
     """Return the span of ascending ranges, an empty one if there is none."""
-    return Span(ranges or ((0, 0),), sum(stop - start for start, stop in ranges))
+    return Span(ranges or ((0, 0),), sum([stop - start for start, stop in ranges]))
 
 
 def whole_span(size: Any) -> Span:

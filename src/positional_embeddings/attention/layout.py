@@ -150,12 +150,14 @@ def layout_of(
             required = f"have length {n} or 1 on axis {axis} as `q` has{divisor}"
             raise wrong_value("k", required, f"shape {k_shape}")
     layout = Layout(tuple(broadcast), k_shape[seq], feature, seq, tuple(rows), split)
+    if mask is None and bias is None:
+        return layout
     sizes: dict[str, Any] = {}
     if isinstance(mask, Mask):
         sizes["mask"] = mask._batch()
     if isinstance(bias, Bias):
         sizes["bias"] = bias._heads()
-    return _split_by(layout, sizes, is_grouped=enable_gqa) if sizes else layout
+    return _split_by(layout, sizes, is_grouped=enable_gqa)
 
 
 def _split_by(layout: Layout, sizes: dict[str, Any], *, is_grouped: bool) -> Layout:
