@@ -97,11 +97,9 @@ class Span(NamedTuple):
 
     def shifted(self, by: int) -> "Span":
         """Return the span moved by a number of positions."""
-        if by == 0:
-            return self
         if self.ranges is None:
             return self._replace(start=self.start + by)
-        return self._replace(ranges=tuple((a + by, b + by) for a, b in self.ranges))
+        return self._replace(ranges=tuple([(a + by, b + by) for a, b in self.ranges]))
 
     def positions(self, space: Space, numbers: int = 1, dtype: Dtype | None = None) -> Any:
         """Return all positions as one array; see `positions_of_ranges`."""

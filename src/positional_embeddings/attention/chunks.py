@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import whole_span
 from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import drop_none
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.blocks import attend_in_blocks
 from positional_embeddings.attention.plan import KeyBlock
@@ -71,9 +72,8 @@ def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
         None if _is_evaluated_in_tasks(given) else given for given in (scores.mask, scores.bias)
     )
     queries, keys = whole_span(query.shape[-2]), KeyBlock(whole_span(key.shape[-2]))
-    terms = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
-    found = zip(("mask", "bias"), terms, strict=True)
-    return {name: term for name, term in found if term is not None}
+    mask, bias = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
+    return drop_none(mask=mask, bias=bias)
 
 
 def _is_evaluated_in_tasks(given: Any) -> bool:

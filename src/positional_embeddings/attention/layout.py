@@ -142,26 +142,22 @@ def layout_of(
             rows.remove(axis)
             rows.append(axis)
         else:
-            divisor = (
-                ", or a divisor of it on one axis only"
-                if enable_gqa
-                else " (or a divisor of it with enable_gqa=True)"
-            )
+            without_gqa = " (or a divisor of it with enable_gqa=True)"
+            divisor = ", or a divisor of it on one axis only" if enable_gqa else without_gqa
             required = f"have length {n} or 1 on axis {axis} as `q` has{divisor}"
             raise wrong_value("k", required, f"shape {k_shape}")
     layout = Layout(tuple(broadcast), k_shape[seq], feature, seq, tuple(rows), split)
-    if mask is None and bias is None:
-        return layout
-    sizes: dict[str, Any] = {}
-    if isinstance(mask, Mask):
-        sizes["mask"] = mask._batch()
-    if isinstance(bias, Bias):
-        sizes["bias"] = bias._heads()
-    return _split_by(layout, sizes, is_grouped=enable_gqa)
+    if isinstance(mask, Mask) or isinstance(bias, Bias):
+        layout = _split_by(layout, mask, bias, is_grouped=enable_gqa)
+    return layout
 
 
-def _split_by(layout: Layout, sizes: dict[str, Any], *, is_grouped: bool) -> Layout:
+def _split_by(layout: Layout, mask: Any, bias: Any, *, is_grouped: bool) -> Layout:
     """Check the sequences of a `Mask` and the heads of a `Bias`; split a merged axis by them."""
+    sizes: dict[str, Any] = {
+        "mask": mask._batch() if isinstance(mask, Mask) else 1,
+        "bias": bias._heads() if isinstance(bias, Bias) else 1,
+    }
     several = {kind: size for kind, size in sizes.items() if size not in (1, None)}
     if len(layout.row_axes) == 1 and several:
         axis = layout.row_axes[0]

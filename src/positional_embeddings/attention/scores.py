@@ -70,10 +70,11 @@ class Scores(NamedTuple):
             return None
         space, layout = self.space, self.layout
         if isinstance(given, Mask | Bias):
-            first_key = 0 if self.keys is None else self.keys[0]
-            between: Any = given._between
+            queries = queries.shifted(self.offset)
+            keys = keys if self.keys is None else keys.shifted(self.keys[0])
             k_len = (layout.k_len,) if isinstance(given, Mask) else ()
-            found = between(queries.shifted(self.offset), keys.shifted(first_key), *k_len, space)
+            between: Any = given._between
+            found = between(queries, keys, *k_len, space)
             return slice_broadcast(layout.align_mask_or_bias(name, found, space), self.rows)
         if callable(given):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
