@@ -1,7 +1,5 @@
 """Masks and biases that are values give what their arrays give, and visit few blocks."""
 
-from math import isqrt
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -294,11 +292,10 @@ def test_blocks_cover_what_is_visible(data, n):
     mask, hides = data.draw(masks(n))
     size = data.draw(st.none() | st.integers(1, 9))
     most = data.draw(st.sampled_from([16, 64, 1024]))
-    q_block = size or min(data.draw(st.integers(1, 32)), isqrt(most))
     reach = data.draw(st.sampled_from([(None, ()), reach_of(mask, n)]))
     visible = ~element_by_element(hides, n, n, 0)
     met = np.zeros((n, n), dtype=int)
-    for at_queries, key_blocks in plan(n, n, size, q_block, most, *reach):
+    for at_queries, key_blocks in plan(n, n, size, most, *reach):
         for keys, is_masked in key_blocks:
             for start, stop in keys.ranges:
                 assert 0 <= start < stop <= n
@@ -318,7 +315,7 @@ def reach_of(mask, n):
 def scores_of(mask, n):
     """Return how many scores are computed, and how many of them with a mask."""
     together = masked = 0
-    for queries, key_blocks in plan(n, n, None, 256, 2**18, *reach_of(mask, n)):
+    for queries, key_blocks in plan(n, n, None, 2**18, *reach_of(mask, n)):
         for keys, is_masked in key_blocks:
             scores = queries.size * keys.size
             together += scores

@@ -20,22 +20,22 @@ def position_interval(
     q_len: int, k_len: int | None, offset: int | None, space: Space
 ) -> tuple[tuple[int, int], int]:
     """Check lengths; return the positions of the first query and after the last, and `k_len`."""
-    queries = checks.positive_integer("q_len", q_len)
-    keys = queries if k_len is None else checks.positive_integer("k_len", k_len)
-    start = keys - queries if offset is None else checks.integer("offset", offset)
-    check_length("q_len", queries, space)
-    check_length("k_len", keys, space)
-    farthest = farthest_position(space)
-    if not -farthest <= start <= farthest - queries:
+    q_len = checks.positive_integer("q_len", q_len)
+    k_len = q_len if k_len is None else checks.positive_integer("k_len", k_len)
+    start = k_len - q_len if offset is None else checks.integer("offset", offset)
+    farthest = check_length("q_len", q_len, space)
+    check_length("k_len", k_len, space)
+    if not -farthest <= start <= farthest - q_len:
         raise wrong_value("offset", f"keep positions within {farthest}, {_why(space)}", start)
-    return (start, start + queries), keys
+    return (start, start + q_len), k_len
 
 
-def check_length(name: str, length: int, space: Space) -> None:
+def check_length(name: str, length: int, space: Space) -> int:
     """Check that integers hold all distances between this number of positions."""
     farthest = farthest_position(space)
     if length > farthest:
         raise wrong_value(name, f"be at most {farthest}, {_why(space)}", shown(length))
+    return farthest
 
 
 def _why(space: Space) -> str:
@@ -80,7 +80,7 @@ class Span(NamedTuple):
         """Return the span moved by a number of positions."""
         if self.ranges is None:
             return self._replace(start=self.start + by)
-        return self._replace(ranges=tuple((a + by, b + by) for a, b in self.ranges))
+        return self._replace(ranges=tuple([(a + by, b + by) for a, b in self.ranges]))
 
     def positions(self, space: Space, numbers: int = 1, dtype: Dtype | None = None) -> Any:
         """Return all positions as one array.
@@ -105,7 +105,8 @@ class Span(NamedTuple):
         if array is None:
             return None
         size = array.shape[axis]
-        if not checks.known_to_differ(self.size, size) or (size == 1 and self.size != 0):
+        broadcasts = size == 1 and self.size != 0
+        if self.size == size or broadcasts or not checks.known_to_differ(self.size, size):
             return array
         if self.ranges is None or len(self.ranges) > _FEW_RANGES:
             return space.xp.take(array, self.positions(space), axis=axis)
@@ -116,7 +117,12 @@ class Span(NamedTuple):
 
 def span_of(*ranges: tuple[int, int]) -> Span:
     """Return the span of ascending ranges, an empty one if there is none."""
-    return Span(ranges or ((0, 0),), sum(stop - start for start, stop in ranges))
+    return Span(ranges or ((0, 0),), sum([stop - start for start, stop in ranges]))
+
+
+def whole_span(size: Any) -> Span:
+    """Return the span of all positions of an axis, whose length may not be known."""
+    return Span(((0, size),), size)
 
 
 def resolve_positions(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
-from math import isqrt, log
+from math import log
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments.positions import Span, span_of
@@ -36,7 +36,6 @@ class KeysAndValues(NamedTuple):
     nonfinite: Any  # True for a key that was not finite, or its value, (..., 1, key); None if none
     max_square: Any  # squared length of the longest key; None if scores may be large
     headroom: float  # how far weights stay below 1: sums of them are at most 1 / 2
-    in_place: bool  # whether arrays may be written part by part
 
 
 def most_scores(query: Any, space: Space) -> int:
@@ -54,129 +53,109 @@ def plan_of(
     scores: Scores, q_len: int, k_len: int, size: int | None, most: int
 ) -> list[QueryBlock]:
     """Return the blocks of queries, each with its blocks of keys."""
-    q_block = min(q_len, size or isqrt(most))
-    if not scores.has_reach:
-        return plan(q_len, k_len, size, q_block, most, None, ())
-    # Half as many: the band of keys that only some of them see is as wide as they are many.
-    q_block = max(1, q_block // 2)
-    return plan(q_len, k_len, size, q_block, most, scores.reach, scores.global_queries())
+    reach = scores.reach if scores.has_reach else None
+    return plan(q_len, k_len, size, most, reach, scores.global_queries())
 
 
 def attend_in_blocks(
-    scores: Scores,
-    query: Any,
-    key: Any,
-    value: Any,
-    block_size: int | None,
-    *,
-    partial: bool = False,
+    scores: Scores, query: Any, key: Any, value: Any, block_size: int | None, *, mergeable: bool
 ) -> Any:
     """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
-    With `partial` its features are followed by the total of the weights and by the maximum of
-    the scores that they are relative to, so that `merge_partial` can add further keys.
+    If it is to be mergeable, its features are followed by the total of the weights and by the
+    maximum of the scores that they are relative to, so that `merge_partial` can add further keys.
     """
     space = scores.space
-    xp, most = space.xp, most_scores(query, space)
-    rows, q_len, k_len = rows_of(query, key), query.shape[-2], key.shape[-2]
-    q_block = min(q_len, block_size or isqrt(most))
-    k_block = min(k_len, block_size or most // q_block)
-    in_place = space.supports_inplace(query, key, value)
-    lengths = block_lengths(rows, range(len(rows)), max(1, most // (q_block * k_block)))
-    if not in_place:
-        lengths = dict(enumerate(rows))
-    groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    query_blocks = plan_of(scores, q_len, k_len, block_size, most)
-    keys = keys_and_values(scores, key, value, in_place=in_place)
-    if not in_place:
-        parts = []
+    rows, q_len, most = rows_of(query, key), query.shape[-2], most_scores(query, space)
+    query_blocks = plan_of(scores, q_len, key.shape[-2], block_size, most)
+    keys = keys_and_values(scores, key, value)
+    if not space.supports_inplace(query, key, value):
+        whole, parts = tuple(slice(0, n) for n in rows), []
         for block in query_blocks:
-            part = _attend_rows(scores, query, keys, groups, block, partial=partial)[0]
-            parts += _split(part, block)
-        return xp.concat([part for _, part in sorted(parts, key=lambda at: at[0].start)], axis=-2)
+            (state,) = _attend_rows(scores, query, keys, [whole], block)
+            parts += _split(state, block, space, mergeable=mergeable)
+        parts.sort(key=lambda at: at[0].start)
+        return space.xp.concat([part for _, part in parts], axis=-2)
 
-    shape = (*rows, q_len, value.shape[-1] + (2 if partial else 0))
-    output = xp.empty(shape, dtype=space.dtype, device=space.device)
+    # As many rows at a time as the largest block leaves room for.
+    largest = max((q.size * at.keys.size for q, ats in query_blocks for at in ats), default=1)
+    lengths = block_lengths(rows, range(len(rows)), max(1, most // largest))
+    groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
+    shape = (*rows, q_len, value.shape[-1] + (2 if mergeable else 0))
+    output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
-        parts = _attend_rows(scores, query, keys, some, block, partial=partial)
-        for group, part in zip(some, parts, strict=True):
-            for queries, means in _split(part, block):
-                output[(*group, queries, slice(None))] = means
+        states = _attend_rows(scores, query, keys, some, block)
+        for group, state in zip(some, states, strict=True):
+            for queries, part in _split(state, block, space, mergeable=mergeable):
+                output[(*group, queries, slice(None))] = part
 
     with workers_for(output) as workers:
         # A piece computes its masks once for all its groups: no more pieces than threads need.
         shares = -(-workers.count // max(1, len(query_blocks)))
         # Causal masks have the most keys last: first, so that no thread waits for one at the end.
         last_first = reversed(query_blocks)
-        workers.do(
-            work, [(block, groups[i::shares]) for block in last_first for i in range(shares)]
-        )
+        pieces = [(block, groups[i::shares]) for block in last_first for i in range(shares)]
+        workers.do(work, pieces)
     return output
 
 
-def _split(part: Any, block: QueryBlock) -> list[tuple[slice, Any]]:
-    """Return what a block of queries has computed for each range of them."""
-    split, start = [], 0
-    for at in block.queries.ranges or ():
-        stop = start + at[1] - at[0]
-        split.append((slice(*at), part[..., start:stop, :]))
-        start = stop
+def _split(
+    state: OnlineSoftmax, block: QueryBlock, space: Space, *, mergeable: bool
+) -> list[tuple[slice, Any]]:
+    """Return the output of a block of queries for each range of them."""
+    output = state.partial(space.xp) if mergeable else state.means(space.xp)
+    split, done = [], 0
+    for start, stop in block.queries.ranges or ():
+        split.append((slice(start, stop), output[..., done : done + stop - start, :]))
+        done += stop - start
     return split
 
 
-def keys_and_values(scores: Scores, key: Any, value: Any, *, in_place: bool) -> KeysAndValues:
+def keys_and_values(scores: Scores, key: Any, value: Any) -> KeysAndValues:
     """Return the keys and values to cut blocks from."""
     space = scores.space
     xp = space.xp
-    key, value = (_features_contiguous(x, scores, in_place=in_place) for x in (key, value))
-    max_square, nonfinite = None, None
+    key, value = (_features_contiguous(x, space) for x in (key, value))
+    max_square = nonfinite = None
     if space.is_on_host(key) and space.is_true(
         (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
     ):
         with without_warnings():
             max_square = xp.max(xp.vecdot(key, key))
     # If the sums of squares are finite, so are the keys.
-    known = max_square is not None and space.is_true(xp.isfinite(max_square))
-    if scores.may_hide and not known:
+    if scores.may_hide and (max_square is None or not space.is_true(xp.isfinite(max_square))):
         (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
     if scores.bias is not None:
         max_square = None
-    return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]), in_place)
+    return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]))
 
 
 def _attend_rows(
-    scores: Scores,
-    query: Any,
-    all_keys: KeysAndValues,
-    groups: Sequence[Slices],
-    block: QueryBlock,
-    *,
-    partial: bool,
-) -> list[Any]:
-    """Return the output of a block of queries, one for each group of rows.
+    scores: Scores, query: Any, all_keys: KeysAndValues, groups: Sequence[Slices], block: QueryBlock
+) -> list[OnlineSoftmax]:
+    """Return the states of a block of queries after all keys, one for each group of rows.
 
     Hidden blocks of keys are skipped, but for the last one if gradients are recorded: the
     zeros of a query that attends to nothing have a gradient, too.
     """
     space, key_blocks, required = scores.space, block.key_blocks, None
     if space.records_gradients:
-        key_blocks = key_blocks or (KeyBlock(span_of((0, 1)), is_masked=True),)
+        key_blocks = key_blocks or (KeyBlock(span_of((0, 1))),)
         required = key_blocks[-1]
     states = [_start(scores, query, all_keys, group, block.queries) for group in groups]
     for key_block in key_blocks:
         keys = key_block.keys
-        mask, bias = scores.mask_and_bias(block.queries, keys, is_masked=key_block.is_masked)
+        mask, bias = scores.mask_and_bias(block.queries, key_block)
         # A mask that all groups share is checked for hidden keys once.
         is_shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
         for i, (group, (own_query, state)) in enumerate(zip(groups, states, strict=True)):
             if i == 0 or not is_shared:
-                hidden, own_bias = scores.hidden_and_bias(
-                    slice_broadcast(mask, group), slice_broadcast(bias, group)
-                )
-                visible = _is_visible(hidden, scores)
-            if not visible and key_block is not required:
+                own = slice_broadcast(mask, group), slice_broadcast(bias, group)
+                hidden, own_bias = scores.hidden_and_bias(*own)
+                hides_all, hidden = _what_it_hides(hidden, scores)
+            if hides_all and key_block is not required:
                 continue
             key, value = (
                 keys.take(slice_broadcast(x, group), -2, space)
@@ -186,17 +165,22 @@ def _attend_rows(
             found = scores.of(scores.products(own_query, key), nonfinite, hidden, own_bias)
             states[i] = own_query, state.update(found, value, all_keys.headroom, space)
             del found  # so that the next ones take the same memory, which is in the cache
-    return [state.partial(space.xp) if partial else state.means(space.xp) for _, state in states]
+    return [state for _, state in states]
 
 
-def _is_visible(hidden: Any, scores: Scores) -> bool:
-    """Tell whether some query may attend to some key.
+def _what_it_hides(mask: Any, scores: Scores) -> tuple[bool, Any]:
+    """Tell whether a mask hides all keys from all queries; return it, or None if it hides none.
 
-    Blocks that a mask has planned are seldom hidden: a device is not waited for.
+    That is asked to save time. A device is waited for only where no mask has planned the blocks:
+    those are seldom hidden.
     """
-    if hidden is None or (scores.has_reach and not scores.space.is_on_host(hidden)):
-        return True
-    return not scores.space.is_true(scores.space.xp.all(hidden))
+    space = scores.space
+    if mask is None:
+        return False, None
+    on_host = space.is_on_host(mask)
+    if on_host and space.is_true(~space.xp.any(mask)):
+        return False, None
+    return (on_host or not scores.has_reach) and space.is_true(space.xp.all(mask)), mask
 
 
 def _start(
@@ -206,7 +190,7 @@ def _start(
     space = scores.space
     xp = space.xp
     query = queries.take(slice_broadcast(query, group), -2, space)
-    query = _features_contiguous(query, scores, in_place=keys.in_place) * scores.scale
+    query = _features_contiguous(query, space) * scores.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
     like = {"dtype": space.dtype, "device": space.device}
     sums = (xp.zeros((*shape, n), **like) for n in (keys.value.shape[-1], 1))
@@ -217,13 +201,12 @@ def _start(
     return query, OnlineSoftmax(xp.full((*shape, 1), -float("inf"), **like), *sums)
 
 
-def _features_contiguous(array: Any, scores: Scores, *, in_place: bool) -> Any:
+def _features_contiguous(array: Any, space: Space) -> Any:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
-    space = scores.space
     xp = space.xp
     array = xp.astype(array, space.dtype, copy=False)
     strides = space.strides(array)
-    if strides is None or not in_place:
+    if strides is None or not space.supports_inplace(array):
         return array
     rows = xp.empty(array.shape, dtype=space.dtype, device=space.device)
     if strides[-1] == space.strides(rows)[-1]:  # type: ignore[index]

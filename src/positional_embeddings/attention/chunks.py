@@ -8,18 +8,23 @@ a few at a time. Pairs of chunks that a mask hides have no task.
 from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate, groupby, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import Span
+from positional_embeddings.arguments.positions import whole_span
 from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import drop_none
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.blocks import attend_in_blocks
-from positional_embeddings.attention.scores import Scores
+from positional_embeddings.attention.plan import KeyBlock
+from positional_embeddings.attention.scores import Scores, slice_broadcast
 from positional_embeddings.attention.softmax import merge_partial
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.ranges import intersect
+
+# Where chunks of an axis start and stop.
+Bounds: TypeAlias = list[tuple[int, int]]
 
 # Partial outputs that one task merges.
 _MERGED = 8
@@ -29,35 +34,32 @@ def attend_by_chunks(
     scores: Scores, query: Any, key: Any, value: Any, block_size: int | None
 ) -> Any:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
-    arrays = {"query": query, "key": key, "value": value} | _given_as_arrays(scores, query, key)
+    given = _given_as_arrays(scores, query, key)
     rows, space = query.ndim - 2, scores.space
-    chunks: dict[int, tuple[int, ...]] = {
-        axis: space.chunks(key if query.shape[axis] == 1 else query)[axis] for axis in range(rows)
-    }
-    chunks |= {rows: space.chunks(query)[rows], rows + 1: space.chunks(key)[rows]}
+    longer = (key if query.shape[axis] == 1 else query for axis in range(rows))
+    own = [space.chunks(array)[axis] for axis, array in enumerate(longer)]
+    own += [space.chunks(query)[rows], space.chunks(key)[rows]]
+    chunks = dict(enumerate(own))
     # The axes are (..., query, key, feature); each array has length 1 on those that it lacks.
-    for name, array in arrays.items():
-        if name in ("mask", "bias"):
-            arrays[name] = space.rechunk(array[..., None], chunks)
-            continue
-        lacking = (None, slice(None)) if name == "query" else (None, slice(None), slice(None))
-        whole = {rows + 2: (array.shape[-1],)}
-        arrays[name] = space.rechunk(array[(..., *lacking)], chunks | whole)
+    expanded = query[..., None, :], key[..., None, :, :], value[..., None, :, :]
+    arrays = [space.rechunk(x, chunks | {rows + 2: (x.shape[-1],)}) for x in expanded]
+    arrays += [space.rechunk(array[..., None], chunks) for array in given.values()]
     # What all tasks share: the scores without arrays.
-    names = tuple(arrays)[3:]
-    without_arrays: dict[str, Any] = dict.fromkeys(names)
+    without_arrays: dict[str, Any] = dict.fromkeys(given)
     nowhere: Any = None  # a task computes where its chunks are
     shared = scores._replace(space=nowhere, **without_arrays)
-    task = partial(_attend_chunk, shared, names, block_size)
+    task = partial(_attend_chunk, shared, tuple(given), block_size)
+    *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(c, initial=0))) for c in own)
     outputs = []
-    for queries, runs in _pairs(scores, chunks[rows], chunks[rows + 1]):
-        parts = [_partial_outputs(task, arrays, space, chunks, queries, keys) for keys in runs]
+    for queries, runs in _pairs(scores, q_bounds, k_bounds):
+        places = ([*row_bounds, queries, keys] for keys in runs)
+        parts = [_partial_outputs(task, arrays, bounds, space) for bounds in places]
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
         outputs.append(_merged(part, space)[..., 0, : value.shape[-1]])
     return outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
 
 
-def chunks_are_known(space: Space, *given: Any) -> bool:
+def are_known(space: Space, *given: Any) -> bool:
     """Tell whether all chunks of arrays have a known length, and none is empty."""
     arrays = [array for array in given if hasattr(array, "chunks")]
     lengths = (n for array in arrays for axis in space.chunks(array) for n in axis)
@@ -69,10 +71,9 @@ def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
     mask, bias = (
         None if _is_evaluated_in_tasks(given) else given for given in (scores.mask, scores.bias)
     )
-    queries, keys = (Span(((0, x.shape[-2]),), x.shape[-2]) for x in (query, key))
-    terms = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
-    found = zip(("mask", "bias"), terms, strict=True)
-    return {name: term for name, term in found if term is not None}
+    queries, keys = whole_span(query.shape[-2]), KeyBlock(whole_span(key.shape[-2]))
+    mask, bias = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
+    return drop_none(mask=mask, bias=bias)
 
 
 def _is_evaluated_in_tasks(given: Any) -> bool:
@@ -85,59 +86,38 @@ def _is_evaluated_in_tasks(given: Any) -> bool:
 
 
 def _pairs(
-    scores: Scores, q_chunks: tuple[int, ...], k_chunks: tuple[int, ...]
-) -> Iterator[tuple[range, list[range]]]:
-    """Yield numbers of chunks of queries, and of the chunks of keys that they see, in runs."""
-    starts = [*accumulate(k_chunks, initial=0)]
+    scores: Scores, q_bounds: Bounds, k_bounds: Bounds
+) -> Iterator[tuple[Bounds, list[Bounds]]]:
+    """Yield chunks of queries, and the chunks of keys that they see, in runs of neighbours."""
 
-    def seen(queries: tuple[int, tuple[int, int]]) -> tuple[int, ...]:
-        ranges = scores.reach((queries[1],)).seen_by_any
-        chunks = (i for i, keys in enumerate(pairwise(starts)) if intersect(ranges, (keys,)))
-        return tuple(chunks) or (0,)  # which is hidden
+    def seen(queries: tuple[int, int]) -> Bounds:
+        ranges = scores.reach((queries,)).seen_by_any
+        # The first one is hidden.
+        return [keys for keys in k_bounds if intersect(ranges, (keys,))] or k_bounds[:1]
 
-    bounds = enumerate(pairwise(accumulate(q_chunks, initial=0)))
-    for numbers, group in groupby(bounds, seen):
-        queries = [i for i, _ in group]
-        runs = [
-            [number for _, number in run]
-            for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-        ]
-        yield (
-            range(queries[0], queries[-1] + 1),
-            [range(run[0], run[-1] + 1) for run in runs],
-        )
+    for keys, queries in groupby(q_bounds, seen):
+        runs = [keys[:1]]
+        for chunk in keys[1:]:
+            if chunk[0] == runs[-1][-1][1]:
+                runs[-1].append(chunk)
+            else:
+                runs.append([chunk])
+        yield list(queries), runs
 
 
-def _partial_outputs(
-    task: Any,
-    arrays: dict[str, Any],
-    space: Space,
-    chunks: dict[int, tuple[int, ...]],
-    queries: range,
-    keys: range,
-) -> Any:
+def _partial_outputs(task: Any, arrays: list[Any], bounds: list[Bounds], space: Space) -> Any:
     """Return the partial outputs of some chunks, (..., query, chunk of keys, feature + 2)."""
-    rows = len(chunks) - 2
-    bounds = [list(pairwise(accumulate(chunks[axis], initial=0))) for axis in range(rows + 2)]
-    index: list[Any] = [slice(None)] * rows
-    for axis, numbers in ((rows, queries), (rows + 1, keys)):
-        bounds[axis] = bounds[axis][numbers.start : numbers.stop]
-        index.append(slice(bounds[axis][0][0], bounds[axis][-1][1]))
+    index = [slice(own[0][0], own[-1][1]) for own in bounds]
 
     def cut(array: Any) -> Any:
-        own = tuple(
-            slice(None) if n == 1 else at for n, at in zip(array.shape, index, strict=False)
-        )
-        whole = (at.indices(n) == (0, n, 1) for at, n in zip(own, array.shape, strict=False))
-        return array if all(whole) else array[(*own, slice(None))]
+        part = slice_broadcast(array, index)
+        return array if part.shape == array.shape else part
 
-    columns = arrays["value"].shape[-1] + 2
-    of_rows = [chunks[axis] for axis in range(rows)]
-    of_queries = tuple(stop - start for start, stop in bounds[rows])
+    *of_rows, _ = ([stop - start for start, stop in own] for own in bounds)
     return space.map_chunks(
         partial(task, bounds),
-        *map(cut, arrays.values()),
-        chunks=(*of_rows, of_queries, (1,) * len(keys), (columns,)),
+        *map(cut, arrays),
+        chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
         dtype=space.dtype,
         numbered=True,
     )
@@ -147,15 +127,13 @@ def _attend_chunk(
     shared: Scores,
     names: tuple[str, ...],
     block_size: int | None,
-    bounds: list[list[tuple[int, int]]],
-    query: Any,
-    key: Any,
-    value: Any,
-    *given: Any,
+    bounds: list[Bounds],
+    *arrays: Any,
     block_id: tuple[int, ...],
 ) -> Any:
     """Return the partial output of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
     *rows, queries, keys = (own[i] for own, i in zip(bounds, block_id, strict=False))
+    query, key, value, *given = arrays
     terms = dict(zip(names, (array[..., 0] for array in given), strict=True))
     scores = shared._replace(
         offset=shared.offset + queries[0],
@@ -166,7 +144,7 @@ def _attend_chunk(
         **terms,
     )
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
-    return attend_in_blocks(scores, query, key, value, block_size, partial=True)[..., None, :]
+    return attend_in_blocks(scores, query, key, value, block_size, mergeable=True)[..., None, :]
 
 
 def _merged(parts: Any, space: Space) -> Any:

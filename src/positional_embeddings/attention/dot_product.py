@@ -8,14 +8,10 @@ from typing import Any
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import span_of
 from positional_embeddings.arrays.namespace import Array, ArrayT
-from positional_embeddings.attention.at_once import all_keys, attend_at_once, weights_at_once
-from positional_embeddings.attention.blocks import (
-    attend_in_blocks,
-    most_scores,
-    plan_of,
-    rows_of,
-)
-from positional_embeddings.attention.chunks import attend_by_chunks, chunks_are_known
+from positional_embeddings.arrays.space import space_of
+from positional_embeddings.attention import blocks, chunks
+from positional_embeddings.attention.at_once import attend_at_once, weights_at_once
+from positional_embeddings.attention.layout import layout_of
 from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
@@ -175,19 +171,19 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    axes_and_gqa = enable_gqa, feature_axis, seq_axis
-    scores = scores_of({"q": q, "k": k, "v": v}, mask, bias, scale, softcap, offset, *axes_and_gqa)
+    arrays = {"q": q, "k": k, "v": v}
+    space = space_of(**arrays, **given_arrays(mask=mask, bias=bias))
+    layout = layout_of(arrays, mask, bias, feature_axis, seq_axis, enable_gqa, space)
+    scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
     if block_size is not None:
         block_size = checks.positive_integer("block_size", block_size)
         for name, array in (("q", q), ("k", k)):
             for axis in range(array.ndim):
                 axes.length(array, axis, name)
-    layout, space = scores.layout, scores.space
-    rows = [layout.to_rows(array, (layout.seq, layout.feature), space) for array in (q, k, v)]
+    rows = layout.rows((q, k, v), space)
     with space.without_autocast(q):
         output = choose(scores, *rows, block_size=block_size)(scores, *rows)
-    output = layout.from_rows(output, (layout.seq, layout.feature), space)
-    return space.xp.astype(output, q.dtype, copy=False)  # type: ignore[no-any-return]
+    return layout.back(output, (layout.seq, layout.feature), q.dtype, space)  # type: ignore[no-any-return]
 
 
 def attention_weights(
@@ -261,14 +257,26 @@ def attention_weights(
     >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    axes_and_gqa = enable_gqa, feature_axis, seq_axis
-    scores = scores_of({"q": q, "k": k}, mask, bias, scale, softcap, offset, *axes_and_gqa)
-    layout, space = scores.layout, scores.space
-    query, key = [layout.to_rows(x, (layout.seq, layout.feature), space) for x in (q, k)]
+    arrays = {"q": q, "k": k}
+    space = space_of(**arrays, **given_arrays(mask=mask, bias=bias))
+    layout = layout_of(arrays, mask, bias, feature_axis, seq_axis, enable_gqa, space)
+    scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
+    query, key = layout.rows((q, k), space)
     with space.without_autocast(q):
         weights = weights_at_once(scores, query, key)
-    weights = layout.from_rows(weights, layout.score_axes, space)
-    return space.xp.astype(weights, q.dtype, copy=False)  # type: ignore[no-any-return]
+    return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
+
+
+def given_arrays(**given: Any) -> dict[str, Any]:
+    """Return the masks and biases that are arrays, and the arrays of others, by name."""
+    arrays: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mask | Bias):
+            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
+            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+        elif value is not None and not callable(value):
+            arrays[name] = value
+    return arrays
 
 
 def choose(
@@ -278,25 +286,28 @@ def choose(
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    space, given = scores.space, (query, key, value, scores.mask, scores.bias)
-    if space.is_chunked and chunks_are_known(space, *given):
-        return partial(attend_by_chunks, block_size=block_size)
-    loops = space.loops()
-    most = most_scores(query, space) if loops is None else LOOP_BLOCK
-    q_len, k_len, keys = query.shape[-2], key.shape[-2], all_keys(key)
+    space = scores.space
+    if space.is_chunked and chunks.are_known(space, query, key, value, scores.mask, scores.bias):
+        return partial(chunks.attend_by_chunks, block_size=block_size)
+    q_len, k_len, rows = query.shape[-2], key.shape[-2], blocks.rows_of(query, key)
+    keys, seen_len = None, k_len
     if scores.has_reach and 0 not in (q_len, k_len):
         seen = scores.reach(((0, q_len),))
         keys = KeyBlock(span_of(*seen.seen_by_any), is_masked=seen.seen_by_all != seen.seen_by_any)
+        seen_len = keys.keys.size
+    count = _count((*rows, q_len, seen_len))
     at_once = partial(attend_at_once, keys=keys)
-    rows = rows_of(query, key)
-    count = _count((*rows, q_len, keys.keys.size))
+    if 0 in (count, value.shape[-1]) or (block_size is None and count <= blocks.HOST_BLOCK):
+        return at_once
+    loops = space.loops()
+    most = blocks.most_scores(query, space) if loops is None else LOOP_BLOCK
     are_few = count <= max(most, _count(key.shape) // _FEW)
     if not are_few and loops is None and not space.supports_inplace(query, key, value):
-        are_few = not _skips_most(scores, q_len, k_len, most)
-    if (are_few and block_size is None) or 0 in (count, value.shape[-1]):
+        are_few = not (scores.has_reach and _skips_most(scores, q_len, k_len, most))
+    if are_few and block_size is None:
         return at_once
     if loops is None:
-        return partial(attend_in_blocks, block_size=block_size)
+        return partial(blocks.attend_in_blocks, block_size=block_size, mergeable=False)
     size = block_size or block_size_of_loops(most, prod(rows))
     if size >= max(q_len, k_len):  # no loop: a sharded sequence stays so
         return at_once
@@ -310,8 +321,6 @@ def _count(shape: tuple[Any, ...]) -> Any:
 
 def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:
     """Tell whether blocks skip enough scores to be worth tracing one by one."""
-    if not scores.has_reach:
-        return False
-    blocks = plan_of(scores, q_len, k_len, None, most)
-    count = sum(block.queries.size * at.keys.size for block in blocks for at in block.key_blocks)
+    planned = blocks.plan_of(scores, q_len, k_len, None, most)
+    count = sum(queries.size * at.keys.size for queries, ats in planned for at in ats)
     return bool(_MIN_SKIP_RATIO * count <= q_len * k_len)

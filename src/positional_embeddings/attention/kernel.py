@@ -48,13 +48,12 @@ if (!finite) {
 """
 
 
+_SIZES = "int64 queries, int64 keys, int64 features"
+
 # Inputs, output and code of each kernel.
 KERNELS = {
     "masked_scores": (
-        (
-            "T product, bool hidden, T bias, raw T key, int64 queries, int64 keys, int64 features, "
-            "T softcap, T infinity"
-        ),
+        f"T product, bool hidden, T bias, raw T key, {_SIZES}, T softcap, T infinity",
         "T score",
         _SCORES,
     ),
@@ -66,10 +65,7 @@ KERNELS = {
     # A finite maximum has a weight of 1 before the division.
     "share": ("T power, T total", "T weight", "weight = power / (total < 1 ? 1 : total);"),
     "weighted_without_zeros": (
-        (
-            "T product, raw T products, raw T weights, raw T values, int64 queries, int64 keys, "
-            "int64 features, T nan"
-        ),
+        f"T product, raw T products, raw T weights, raw T values, {_SIZES}, T nan",
         "T output",
         _OUTPUT,
     ),

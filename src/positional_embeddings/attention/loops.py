@@ -11,9 +11,9 @@ from positional_embeddings.arrays.libraries.base import Loops
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
-from positional_embeddings.attention.products import multiply
+from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores
-from positional_embeddings.attention.softmax import OnlineSoftmax
+from positional_embeddings.attention.softmax import OnlineSoftmax, multiply
 
 # Blocks of fewer queries or keys are not worth a step of a loop.
 _LEAST = 128
@@ -52,7 +52,7 @@ def attend_in_loops(
     q_len, k_len = query.shape[-2], key.shape[-2]
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     visited, rest_visited = _plan_loops(q_len, k_len, q_block, k_block, scores)
-    keys = keys_and_values(scores, key, value, in_place=False)
+    keys = keys_and_values(scores, key, value)
     parts = [
         (None, None) if array is None else _in_blocks(array, axis, k_block, xp)
         for array, axis in ((keys.key, -2), (keys.value, -2), (keys.nonfinite, -1))
@@ -69,7 +69,7 @@ def attend_in_loops(
         query = xp.astype(query, space.dtype, copy=False) * scores.scale
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
-            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
+            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, KeyBlock(at)))
             found = scores.of(scores.products(query, key), nonfinite, mask, bias)
             return state.update(found, value, keys.headroom, space)
 

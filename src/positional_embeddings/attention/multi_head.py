@@ -7,24 +7,13 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.axes import length
 from positional_embeddings.arguments.checks import FeatureCount, PositionCount, PositiveNumber
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Dtype,
-    Namespace,
-    compute_dtype,
-    drop_none,
-    namespace_of,
-)
-from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.attention.scores import (
-    ScoreFunction,
-    call_score_function,
-    given_arrays,
-)
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import space_of
+from positional_embeddings.attention.dot_product import given_arrays, scaled_dot_product_attention
+from positional_embeddings.attention.scores import ScoreFunction, call_score_function
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.layers.weights import WeightedLayer, normal, set_weights, weight
 from positional_embeddings.masks.mask import Mask
@@ -122,17 +111,12 @@ class RoPEMultiHeadAttention(WeightedLayer):
         head_size = checks.quotient("d_model", d_model, "num_heads", num_heads)
         checks.quotient("num_heads", num_heads, "num_kv_heads", self._kv_heads)
         if head_size % 2:
-            raise wrong_value(
-                "d_model", f"be an even multiple of `num_heads` = {num_heads}", d_model
-            )
+            required = f"be an even multiple of `num_heads` = {num_heads}"
+            raise wrong_value("d_model", required, d_model)
         checks.set_fields(self, _rope=RoPE(head_size, self.max_len, self.base))
         kv_size = self._kv_heads * head_size
-        shapes = {
-            "Wq": (d_model, d_model),
-            "Wk": (kv_size, d_model),
-            "Wv": (kv_size, d_model),
-            "Wo": (d_model, d_model),
-        }
+        square, kv_shape = (d_model, d_model), (kv_size, d_model)
+        shapes = {"Wq": square, "Wk": kv_shape, "Wv": kv_shape, "Wo": square}
         set_weights(self, shapes, normal(sqrt(2 / d_model)), xp, dtype, device)
 
     def __call__(
@@ -177,38 +161,37 @@ class RoPEMultiHeadAttention(WeightedLayer):
         ValueError
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
-        given = {"mask": mask, "bias": bias}
-        xp = namespace_of(x=x, **given_arrays(**given), Wq=self.Wq)
+        given = namespace.drop_none(mask=mask, bias=bias)
+        space = space_of(x=x, **given_arrays(**given), Wq=self.Wq)
+        xp = space.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
             raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape))
         checks.within_table(length(x, 1), 0, self.max_len, "max_len", 1)
         length(x, 2)
-        by_head = {
-            kind: self._per_head(kind, array, x, xp) for kind, array in drop_none(**given).items()
-        }
+        by_head = {kind: self._per_head(kind, term, x, xp) for kind, term in given.items()}
 
-        dtype = xp.result_type(compute_dtype(x.dtype, xp), compute_dtype(self.Wq.dtype, xp))
+        dtype = xp.result_type(space.dtype, namespace.compute_dtype(self.Wq.dtype, xp))
         wide = xp.astype(x, dtype, copy=False)
-        q = self._heads(self.Wq, wide, self.num_heads, xp)
-        k = self._heads(self.Wk, wide, self._kv_heads, xp)
-        v = self._heads(self.Wv, wide, self._kv_heads, xp)
+        q = self._heads(self.Wq, wide, self.num_heads, space)
+        k = self._heads(self.Wk, wide, self._kv_heads, space)
+        v = self._heads(self.Wv, wide, self._kv_heads, space)
         attended = scaled_dot_product_attention(
             self._rope(q), self._rope(k), v, **by_head, enable_gqa=True
         )
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
-        output: ArrayT = xp.astype(_projected(self.Wo, merged, xp), x.dtype, copy=False)
-        return output
+        output = _projected(self.Wo, merged, space)
+        return xp.astype(output, x.dtype, copy=False)  # type: ignore[no-any-return]
 
     @property
     def _kv_heads(self) -> int:
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
-    def _heads(self, weight: Any, x: Any, heads: int, xp: Namespace) -> Any:
+    def _heads(self, weight: Any, x: Any, heads: int, space: Space) -> Any:
         """Project to (head_size, seq, heads, batch)."""
-        projected = _projected(weight, x, xp)
+        projected = _projected(weight, x, space)
         shape = (heads, self._rope.head_size, *x.shape[1:])
-        return xp.permute_dims(xp.reshape(projected, shape), (1, 2, 0, 3))
+        return space.xp.permute_dims(space.xp.reshape(projected, shape), (1, 2, 0, 3))
 
     def _per_head(self, kind: str, given: Any, x: Any, xp: Namespace) -> Any:
         """Give a mask or bias, or what a function returns, the axes (query, key, heads, batch)."""
@@ -242,15 +225,14 @@ def _with_heads(
         filled = xp.reshape(array, (*shape[:2], heads, batch))
     if filled.ndim != 4 or not all(map(checks.broadcasts_to, filled.shape, target)):
         by_key = "({}, {}".format(*scores)
-        raise wrong_value(
-            name,
+        required = (
             f"have shape {by_key}), {by_key}, n), with n one of 1, {third} ({axis}) and "
-            f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts",
-            shape,
+            f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts"
         )
+        raise wrong_value(name, required, shape)
     return filled
 
 
-def _projected(weight: Any, x: Any, xp: Namespace) -> Any:
-    with library_of(x).without_autocast(x):
-        return xp.tensordot(xp.astype(weight, x.dtype, copy=False), x, axes=1)
+def _projected(weight: Any, x: Any, space: Space) -> Any:
+    with space.without_autocast(x):
+        return space.xp.tensordot(space.xp.astype(weight, x.dtype, copy=False), x, axes=1)

@@ -5,6 +5,7 @@ all of them see.
 """
 
 from collections.abc import Callable
+from math import isqrt
 from typing import NamedTuple
 
 from positional_embeddings.arguments.positions import Span, span_of
@@ -33,7 +34,7 @@ class KeyBlock(NamedTuple):
     """Keys whose scores are computed together."""
 
     keys: Span
-    is_masked: bool  # whether a query may not see some of them
+    is_masked: bool = True  # whether a query may not see some of them
 
 
 class QueryBlock(NamedTuple):
@@ -47,7 +48,6 @@ def plan(
     q_len: int,
     k_len: int,
     block_size: int | None,
-    q_block: int,
     most: int,
     reach: Callable[[Ranges], Reach] | None,
     global_queries: Ranges,
@@ -57,14 +57,17 @@ def plan(
     `reach` says which keys some queries see, None if any may see any. The `global_queries` see many
     more keys than those beside them, and get blocks of their own.
     """
+    q_block = min(q_len, block_size or isqrt(most))
     if reach is None:
-        at_keys = cuts(k_len, min(k_len, block_size or most // q_block))
-        key_blocks = tuple(KeyBlock(span_of((at.start, at.stop)), is_masked=True) for at in at_keys)
+        at_keys = cuts(k_len, block_size or most // q_block)
+        key_blocks = tuple(KeyBlock(span_of((at.start, at.stop))) for at in at_keys)
         return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
+    # Half as many: the band of keys that only some of them see is as wide as they are many.
+    q_block = block_size or max(1, q_block // 2)
     apart = intersect(global_queries, ((0, q_len),))
     blocks = []
     for ranges in (apart, complement(apart, q_len)):
-        for portion in _pack(ranges, block_size or q_block):
+        for portion in _pack(ranges, q_block):
             for queries, seen in _cut_queries(portion, reach(portion), reach):
                 # A quarter more, rather than a small block at the end.
                 longest = block_size or 5 * most // (4 * count_positions(queries))

@@ -1,6 +1,6 @@
-"""The scores of queries and keys: their product, softcap, bias and mask, all checked once."""
+"""The scores of queries and keys: their product, softcap, bias and mask."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -8,13 +8,11 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import Span, position_interval
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import (
-    Namespace,
-    dtype_name,
-)
+from positional_embeddings.arrays.namespace import Namespace, dtype_name
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.products import multiply
-from positional_embeddings.attention.score_axes import ScoreLayout, score_layout
+from positional_embeddings.attention.layout import Layout
+from positional_embeddings.attention.plan import KeyBlock
+from positional_embeddings.attention.softmax import multiply
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
@@ -30,7 +28,7 @@ _LARGE_SOFTCAP = 2.0**64
 class Scores(NamedTuple):
     """What makes scores of queries and keys, with axes (..., query, key)."""
 
-    layout: ScoreLayout
+    layout: Layout
     mask: Any  # a `Mask`, a function, or an array (..., query, key)
     bias: Any  # a `Bias`, a function, or an array (..., query, key)
     scale: float
@@ -39,7 +37,7 @@ class Scores(NamedTuple):
     has_reach: bool  # whether the mask says which keys the queries see
     space: Space
     # The rows and the keys of a part of all scores.
-    rows: tuple[slice, ...] | None = None
+    rows: tuple[slice, ...] = ()
     keys: tuple[int, int] | None = None
 
     @property
@@ -62,50 +60,36 @@ class Scores(NamedTuple):
         """Return queries that see many more keys than those beside them."""
         return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
 
-    def mask_and_bias(
-        self, queries: Span, keys: Span, *, is_masked: bool = True
-    ) -> tuple[Any, Any]:
+    def mask_and_bias(self, queries: Span, block: KeyBlock) -> tuple[Any, Any]:
         """Return the mask, if some keys are masked, and the bias, (..., query, key) or None."""
-        mask = self.mask if is_masked else None
-        return (
-            None if mask is None else self._between("mask", mask, queries, keys),
-            None if self.bias is None else self._between("bias", self.bias, queries, keys),
-        )
+        mask = self._between("mask", self.mask, queries, block.keys) if block.is_masked else None
+        return mask, self._between("bias", self.bias, queries, block.keys)
 
     def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
+        if given is None:
+            return None
         space, layout = self.space, self.layout
         if isinstance(given, Mask | Bias):
-            q_pos = queries.shifted(self.offset)
-            k_pos = keys if self.keys is None else keys.shifted(self.keys[0])
-            if isinstance(given, Mask):
-                found = given._between(q_pos, k_pos, layout.k_len, space)
-            else:
-                found = given._between(q_pos, k_pos, space)
-            found = layout.align_mask_or_bias(name, found, space)
-            return found if self.rows is None else slice_broadcast(found, self.rows)
+            queries = queries.shifted(self.offset)
+            keys = keys if self.keys is None else keys.shifted(self.keys[0])
+            k_len = (layout.k_len,) if isinstance(given, Mask) else ()
+            between: Any = given._between
+            found = between(queries, keys, *k_len, space)
+            return slice_broadcast(layout.align_mask_or_bias(name, found, space), self.rows)
         if callable(given):
-            q_idx, k_idx = (span.positions(space) for span in (queries, keys))
+            q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
-                name, found = call_score_function(name, given, q_idx[:, None], k_idx[None, :])
-            return layout.align(name, found, q_idx.shape[0], k_idx.shape[0], space)
+                name, found = call_score_function(name, given, q_idx, k_idx)
+            return layout.align(name, found, q_idx.shape[0], k_idx.shape[1], space)
         return keys.take(queries.take(given, -2, space), -1, space)
 
     def hidden_and_bias(self, mask: Any, bias: Any) -> tuple[Any, Any]:
-        """Return the mask with what a bias of minus infinity hides, None if nothing, and the bias.
-
-        Whether that is nothing is asked to save time only: a device is not waited for.
-        """
-        if bias is not None:
-            bias = self.bias_to_add(bias)
-            masked = bias == -float("inf")
-            mask = masked if mask is None else mask | masked
-        if (
-            mask is not None
-            and self.space.is_on_host(mask)
-            and self.space.is_true(~self.space.xp.any(mask))
-        ):
-            mask = None
-        return mask, bias
+        """Return the mask with what a bias of minus infinity hides, and the bias to add."""
+        if bias is None:
+            return mask, None
+        bias = self.bias_to_add(bias)
+        hidden = bias == -float("inf")
+        return hidden if mask is None else mask | hidden, bias
 
     def bias_to_add(self, bias: Any) -> Any:
         """Return a bias in the dtype of the scores; what is finite stays so."""
@@ -121,7 +105,7 @@ class Scores(NamedTuple):
         """Return the products of scaled queries and keys, (..., query, key)."""
         return multiply(query, self.space.xp.matrix_transpose(key), self.space)
 
-    def of(self, products: Any, nonfinite: Any, mask: Any, bias: Any) -> Any:
+    def of(self, products: Any, nonfinite: Any = None, mask: Any = None, bias: Any = None) -> Any:
         """Return the scores from the products, which it may overwrite.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
@@ -161,112 +145,61 @@ def without_nonfinite(key: Any, value: Any, space: Space) -> tuple[Any, Any, Any
     return key, value, ~finite[..., None, :]
 
 
-def slice_broadcast(array: Any, where: tuple[slice, ...]) -> Any:
+def slice_broadcast(array: Any, where: Sequence[slice]) -> Any:
     """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
-    if array is None:
-        return None
+    if array is None or not where:
+        return array
     own = (slice(None) if n == 1 else at for n, at in zip(array.shape, where, strict=False))
     return array[(*own, ...)]
 
 
 def scores_of(
-    arrays: dict[str, Any],
-    mask: Any,
-    bias: Any,
-    scale: float | None,
-    softcap: float | None,
-    offset: int | None,
-    enable_gqa: Any,
-    feature_axis: int,
-    seq_axis: int,
+    layout: Layout, mask: Any, bias: Any, scale: Any, softcap: Any, offset: Any, space: Space
 ) -> Scores:
-    """Check all arguments (`arrays` are q, k and perhaps v); return their scores."""
-    q, terms = arrays["q"], {"mask": mask, "bias": bias}
-    _check_kinds(mask, bias)
-    given = given_arrays(**terms)
-    space = space_of(**arrays, **given)
-    xp = space.xp
-    checks.real_floating(xp, **arrays)
-    for name, array in arrays.items():
-        if dtype_name(array.dtype) != dtype_name(q.dtype):
-            required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
-            raise wrong_type(name, required, dtype_name(array.dtype))
-    for name in terms.keys() & given.keys():
-        checks.mask_or_bias(name, name, given[name], xp)
-    enable_gqa = checks.boolean("enable_gqa", enable_gqa)
-    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, q, "q")
-    if scale is None:
-        scale = 1 / sqrt(max(axes.length(q, feature, "q"), 1))
-    else:
-        scale = checks.positive_number("scale", scale)
-    if softcap is not None:
-        softcap = checks.positive_number("softcap", softcap)
-    if callable(mask) or callable(bias):
-        axes.length(q, seq, "q")
-    layout = score_layout(arrays, terms, feature, seq, enable_gqa=enable_gqa)
-    offset = _first_position(q, terms, layout, offset, space)
-    q_len, k_len = q.shape[seq], layout.k_len
-    if isinstance(mask, Mask) and 0 not in (q_len, k_len):
-        mask._check((offset, offset + q_len), k_len)
-    for name in terms.keys() & given.keys():
-        terms[name] = layout.align(name, given[name], q_len, k_len, space)
-    return Scores(
-        layout,
-        **terms,
-        scale=scale,
-        softcap=softcap,
-        offset=offset,
-        # PyTorch would compile for each length anew, whose blocks differ.
-        has_reach=isinstance(mask, Mask) and not space.is_compiling,
-        space=space,
-    )
-
-
-def _check_kinds(mask: Any, bias: Any) -> None:
-    """Check that a `Mask` and a `Bias` are given as what they are, and not as classes."""
-    for name, term, other, rest in (("mask", mask, Bias, "bias"), ("bias", bias, Mask, "mask")):
-        if isinstance(term, type) and issubclass(term, Mask | Bias):
-            kind = term.__name__
-            raise wrong_type(name, f"be a {name}", f"the class {kind}", f" Pass {kind}(...).")
-        if isinstance(term, other):
-            raise wrong_type(name, f"be a {name}", shown(term), f" Pass it as `{rest}`.")
-
-
-def _first_position(
-    q: Any, terms: dict[str, Any], layout: ScoreLayout, offset: int | None, space: Space
-) -> int:
-    """Return the position of the first query, 0 if nothing asks for it."""
-    mask, bias = terms["mask"], terms["bias"]
-    if not isinstance(mask, Mask) and not isinstance(bias, Bias):
+    """Check the arguments that make scores, and return them."""
+    first, lengths = 0, (layout.shape[layout.seq], layout.k_len)
+    if not (isinstance(mask, Mask) or isinstance(bias, Bias)):
         if offset is not None:
             what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
             raise wrong_value("offset", what, offset)
-        return 0
-    if offset is not None:
-        offset = checks.integer("offset", offset)
-    lengths = q.shape[layout.seq], layout.k_len
-    if 0 in lengths:
-        return 0
-    return position_interval(*lengths, offset, space)[0][0]
+    elif 0 not in lengths:
+        queries, _ = position_interval(*lengths, offset, space)
+        first = queries[0]
+        if isinstance(mask, Mask):
+            mask._check(queries, layout.k_len)
+    mask = _checked("mask", mask, layout, space)
+    bias = _checked("bias", bias, layout, space)
+    if softcap is not None:
+        softcap = checks.positive_number("softcap", softcap)
+    if scale is None:
+        scale = 1 / sqrt(max(axes.length(layout, layout.feature, "q"), 1))
+    else:
+        scale = checks.positive_number("scale", scale)
+    # PyTorch would compile for each length anew, whose blocks differ.
+    has_reach = isinstance(mask, Mask) and not space.is_compiling
+    return Scores(layout, mask, bias, scale, softcap, first, has_reach, space)
 
 
-def given_arrays(**given: Any) -> dict[str, Any]:
-    """Return the masks and biases that are arrays, and the arrays of others, by name."""
-    arrays: dict[str, Any] = {}
-    for name, value in given.items():
-        if isinstance(value, Mask | Bias):
-            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
-            arrays |= {f"{name}.{key}": array for key, array in own.items()}
-        elif value is not None and not callable(value):
-            arrays[name] = value
-    return arrays
+def _checked(name: str, given: Any, layout: Layout, space: Space) -> Any:
+    """Return a mask or a bias after a check of what it is, an array with the axes of scores."""
+    kind, other, rest = (Mask, Bias, "bias") if name == "mask" else (Bias, Mask, "mask")
+    if given is None or isinstance(given, kind):
+        return given
+    if isinstance(given, type) and issubclass(given, Mask | Bias):
+        came = given.__name__
+        raise wrong_type(name, f"be a {name}", f"the class {came}", f" Pass {came}(...).")
+    if isinstance(given, other):
+        raise wrong_type(name, f"be a {name}", shown(given), f" Pass it as `{rest}`.")
+    if callable(given):
+        axes.length(layout, layout.seq, "q")
+        return given
+    checks.mask_or_bias(name, name, given, space.xp)
+    return layout.align(name, given, layout.shape[layout.seq], layout.k_len, space)
 
 
-def call_score_function(
-    kind: str, function: ScoreFunction, q_idx: Any, k_idx: Any
-) -> tuple[str, Any]:
+def call_score_function(kind: str, given: Any, q_idx: Any, k_idx: Any) -> tuple[str, Any]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", function(q_idx, k_idx)
+    name, array = f"{kind}(q_idx, k_idx)", given(q_idx, k_idx)
     xp = space_of(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array
