@@ -8,17 +8,10 @@ from typing import Any
 from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits, integer_limbs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.fourier import (
-    each_checked,
-    is_sequence,
-    one_or_each,
-    sines_and_cosines,
-    wavelength,
-)
+from positional_embeddings.encodings.features import encode, one_or_each, wavelength
 
 _MOST_HARMONICS = 2**10
 # Half a period holds up to 2**11 quarters of the cycles of a harmonic: numbers of 12 bits.
@@ -101,32 +94,20 @@ def cyclic_encoding(
     True
     """
     space = space_of(x=x)
-    xp = space.xp
-    checks.real("x", x, xp)
+    checks.real("x", x, space.xp)
     periods = one_or_each("period", period, wavelength)
     counts = harmonic_counts(harmonics, len(periods))
-    count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts)) // 2
+    checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
     dtype = checks.feature_dtype(x, dtype, space)
-    work = namespace.compute_dtype(dtype, xp)
-    compute = partial(
-        _cos_sin, periods=periods, counts=counts, dtype=work, space=space.computing_in(space.widest)
-    )
-    return sines_and_cosines(x, compute, count, "interleaved", dtype, xp)
+    work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
+    at = partial(_cos_sin, periods=periods, counts=counts, dtype=work, space=space)
+    return encode(x, at, sum(counts), dtype, space)
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
-    if not is_sequence(harmonics):
-        return [_harmonic_count("harmonics", harmonics)] * periods
-    counts = each_checked("harmonics", harmonics, _harmonic_count)
-    if len(counts) != periods:
-        what = f"be an integer, or one for each of {periods} periods"
-        raise wrong_value("harmonics", what, f"{len(counts)} of them")
-    return counts
-
-
-def _harmonic_count(name: str, value: Any) -> int:
-    return checks.positive_integer(name, value, most=_MOST_HARMONICS)
+    check = partial(checks.positive_integer, most=_MOST_HARMONICS)
+    return one_or_each("harmonics", harmonics, check, periods, "period")
 
 
 def _cos_sin(

@@ -9,9 +9,10 @@ from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, Namespace
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.fourier import one_or_each, wavelength
+from positional_embeddings.encodings.features import one_or_each, wavelength
 
 Kind = Literal["theory", "grid"]
 
@@ -90,8 +91,8 @@ def grid_cell_encoding(
            [0.  , 0.  ],
            [1.  , 1.  ]])
     """
-    xp = namespace.namespace_of(points=points)
-    checks.real("points", points, xp)
+    space = space_of(points=points)
+    checks.real("points", points, space.xp)
     shape = tuple(points.shape)
     if not shape or checks.known_to_differ(shape[0], 2):
         raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
@@ -99,37 +100,36 @@ def grid_cell_encoding(
     checks.choice("kind", kind, get_args(Kind))
     encode, features = (_theory, 6) if kind == "theory" else (_grid, 4)
     checks.feature_count(f"{features} * len(wavelengths)", features * len(lengths))
-    dtype = namespace.feature_dtype(points, dtype, xp)
-    waves = encode(points, lengths, xp)
-    encoding = xp.reshape(waves, (waves.shape[0] * waves.shape[1], *waves.shape[2:]))
-    return xp.astype(encoding, dtype, copy=False)
+    dtype = checks.feature_dtype(points, dtype, space)
+    waves = encode(points, lengths, space)
+    encoding = space.xp.reshape(waves, (features * len(lengths), *points.shape[1:]))
+    return space.xp.astype(encoding, dtype, copy=False)
 
 
-def _theory(points: Any, lengths: list[float], xp: Namespace) -> Any:
+def _theory(points: Any, lengths: list[float], space: Space) -> Any:
     """Return sines and cosines along three directions, (scale, 6, *S).
 
     The two parts of a scalar product are added as angles, each of them exact: their sum would
     be rounded.
     """
-    x_cos, x_sin = _waves(points[0, ...], _frequencies("1", *lengths), xp)
-    a_cos, a_sin = _waves(points[0, ...], _frequencies("0.5", *lengths), xp)
-    b_cos, b_sin = _waves(points[1, ...], _frequencies(_SIN_60, *lengths), xp)
+    x_cos, x_sin = _waves(points[0, ...], _frequencies("1", *lengths), space)
+    a_cos, a_sin = _waves(points[0, ...], _frequencies("0.5", *lengths), space)
+    b_cos, b_sin = _waves(points[1, ...], _frequencies(_SIN_60, *lengths), space)
     cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
     sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
     second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
     third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
-    return xp.stack([x_sin, x_cos, *second, *third], axis=1)
+    return space.xp.stack([x_sin, x_cos, *second, *third], axis=1)
 
 
-def _grid(points: Any, lengths: list[float], xp: Namespace) -> Any:
+def _grid(points: Any, lengths: list[float], space: Space) -> Any:
     """Return sines and cosines along both coordinates, (scale, 4, *S)."""
-    cos, sin = _waves(points, _frequencies("1", *lengths), xp)
-    return xp.stack([sin[:, 0, ...], cos[:, 0, ...], sin[:, 1, ...], cos[:, 1, ...]], axis=1)
+    cos, sin = _waves(points, _frequencies("1", *lengths), space)
+    return space.xp.stack([sin[:, 0, ...], cos[:, 0, ...], sin[:, 1, ...], cos[:, 1, ...]], axis=1)
 
 
-def _waves(positions: Any, frequencies: str, xp: Namespace) -> tuple[Any, Any]:
-    wide = namespace.widest_float(xp, namespace.device_of(positions))
-    return cos_sin(positions, Frequencies(frequencies), wide, space_of(positions=positions))
+def _waves(positions: Any, frequencies: str, space: Space) -> tuple[Any, Any]:
+    return cos_sin(positions, Frequencies(frequencies), space.widest, space)
 
 
 @namespace.host_constant

@@ -15,13 +15,10 @@ from positional_embeddings.arrays.namespace import namespace_of, np
 from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
+from positional_embeddings.encodings.features import ARRANGEMENTS, Arrangement
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
-from positional_embeddings.encodings.sinusoidal import (
-    ARRANGEMENTS,
-    Arrangement,
-    sinusoidal_encoding,
-)
+from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 from positional_embeddings.encodings.spans import (
     check_spans,
     labels_of,
