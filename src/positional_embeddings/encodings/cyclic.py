@@ -11,7 +11,7 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.features import encode, one_or_each, wavelength
+from positional_embeddings.encodings import features
 
 _MOST_HARMONICS = 2**10
 # Half a period holds up to 2**11 quarters of the cycles of a harmonic: numbers of 12 bits.
@@ -95,19 +95,19 @@ def cyclic_encoding(
     """
     space = space_of(x=x)
     checks.real("x", x, space.xp)
-    periods = one_or_each("period", period, wavelength)
+    periods = features.one_or_each("period", period, features.wavelength)
     counts = harmonic_counts(harmonics, len(periods))
     checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
     dtype = checks.feature_dtype(x, dtype, space)
     work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
     at = partial(_cos_sin, periods=periods, counts=counts, dtype=work, space=space)
-    return encode(x, at, sum(counts), dtype, space)
+    return features.encode(x, at, sum(counts), dtype, space)
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
     check = partial(checks.positive_integer, most=_MOST_HARMONICS)
-    return one_or_each("harmonics", harmonics, check, periods, "period")
+    return features.one_or_each("harmonics", harmonics, check, periods, "period")
 
 
 def _cos_sin(
@@ -120,13 +120,12 @@ def _cos_sin(
     period / 4 = upper + lower, so that what remains of them is exact.
     """
     xp = space.xp
-    is_double = space.dtype == xp.float64
     others = (slice(None), *(None,) * x.ndim)
 
     def by_row(numbers: list[float]) -> Any:
         return xp.asarray(numbers, dtype=space.dtype, device=space.device)[others]
 
-    parts = _period_parts(is_double, *periods)
+    parts = _period_parts(space.dtype == xp.float64, *periods)
     reduced = _within_half(x, by_row(parts[0]), space)
     rows = [i for i, count in enumerate(counts) for _ in range(count)]
     if len(periods) > 1:

@@ -30,8 +30,6 @@ def encode(
     dtype: Dtype,
     space: Space,
     arrangement: str = "interleaved",
-    *,
-    cos_first: bool = False,
 ) -> Any:
     """Return features (2 * count, *x.shape) from a function of `x` to cosines and sines.
 
@@ -39,19 +37,16 @@ def encode(
     in the cache. Negative zeros become positive ones.
     """
     layout = LAYOUTS[arrangement]
-
-    def in_order(part: Any) -> tuple[Any, Any]:
-        cos, sin = cos_sin(part)
-        return (cos + 0.0, sin + 0.0) if cos_first else (sin + 0.0, cos + 0.0)
-
     if space.xp is not np or space.is_compiling:
-        features = join_pairs(*in_order(x), 0, layout, space.xp)
+        cos, sin = cos_sin(x)
+        features = join_pairs(sin, cos, 0, layout, space.xp) + 0.0
         return space.xp.astype(features, dtype, copy=False)
     flat = np.reshape(x, (x.size,))
     features = np.empty((2 * count, x.size), dtype=dtype)
-    first, second = features_of_pairs(0, count, count, layout)
+    sines, cosines = features_of_pairs(0, count, count, layout)
     for block in cuts(x.size, max(1, _BLOCK // (2 * count))):
-        features[first, block], features[second, block] = in_order(flat[block])
+        cos, sin = cos_sin(flat[block])
+        features[cosines, block], features[sines, block] = cos + 0.0, sin + 0.0
     return np.reshape(features, (2 * count, *x.shape))
 
 

@@ -13,14 +13,8 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.features import (
-    ARRANGEMENTS,
-    SHORTEST,
-    Arrangement,
-    encode,
-    one_or_each,
-    wavelength,
-)
+from positional_embeddings.encodings import features
+from positional_embeddings.encodings.features import Arrangement, wavelength
 
 Preset = Literal["nerf", "nerf_directions"]
 OCTAVES = {"nerf": 10, "nerf_directions": 4}
@@ -97,12 +91,12 @@ def fourier_encoding(
     space = space_of(x=x)
     checks.real("x", x, space.xp)
     lengths = _wavelengths(wavelengths, preset)
-    checks.choice("arrangement", arrangement, ARRANGEMENTS)
+    checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
     space, frequencies = space.computing_in(dtype), Frequencies(_cycles(*lengths))
     at = partial(cos_sin, frequencies=frequencies, dtype=space.dtype, space=space)
-    return encode(x, at, len(lengths), dtype, space, arrangement)
+    return features.encode(x, at, len(lengths), dtype, space, arrangement)
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
@@ -138,7 +132,7 @@ def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
     """
     n = checks.feature_count("n", n)
     longest = float(wavelength("longest", longest))
-    if ldexp(longest, 1 - n) < SHORTEST:
+    if ldexp(longest, 1 - n) < features.SHORTEST:
         raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
     lengths = [ldexp(longest, -i) for i in range(n)]
     wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
@@ -197,7 +191,7 @@ def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
     if wavelengths is None:
         message = "`wavelengths` or `preset` must be given, got neither."
         raise TypeError(message)
-    return one_or_each("wavelengths", wavelengths, wavelength)
+    return features.one_or_each("wavelengths", wavelengths, wavelength)
 
 
 @namespace.host_constant

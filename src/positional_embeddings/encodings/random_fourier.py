@@ -7,11 +7,7 @@ from math import sqrt
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
-from positional_embeddings.angles.cos_sin import (
-    MOST_COORDINATES,
-    cos_sin_of_sum,
-    fill_cos_sin_of_sum,
-)
+from positional_embeddings.angles import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
@@ -150,13 +146,14 @@ def random_fourier_encoding(
     frequencies = [Frequencies(digits) for digits in _digits(spectrum, dim // 2, rng)]
     dtype = checks.feature_dtype(x, dtype, space)
     space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
-    if space.xp is np and count <= MOST_COORDINATES:
+    if space.xp is np and count <= cos_sin.MOST_COORDINATES:
         features = np.empty((dim, x[0].size), dtype=dtype)
         points = np.reshape(x, (count, x[0].size))
-        fill_cos_sin_of_sum(points, frequencies, amplitude, features[1::2], features[::2])
+        cosines, sines = features[1::2], features[::2]
+        cos_sin.fill_cos_sin_of_sum(points, frequencies, amplitude, cosines, sines)
         return np.reshape(features, (dim, *x.shape[1:]))
     coordinates = [x[i, ...] for i in range(count)]
-    cos, sin = cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
+    cos, sin = cos_sin.cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
     features = join_pairs(sin, cos, 0, "interleaved", space.xp)
     return space.xp.astype(features, dtype, copy=False)
 
@@ -205,48 +202,41 @@ def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
 
 
 def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
-    spectrum, generator = _Spectrum(*options), namespace.random_generator(rng)
-    draw = _cycles if spectrum.periods is None else _harmonics
-    rows = draw(spectrum, count, generator).T.tolist()
-    periods = spectrum.periods or (1.0,) * len(rows)
+    spectrum = _Spectrum(*options)
+    rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
+    units = spectrum.periods or (1,) * len(rows)
     with localcontext(DIGITS):
         return tuple(
-            " ".join(str(Decimal(number) / Decimal(period)) for number in row)
-            for row, period in zip(rows, periods, strict=True)
+            " ".join(str(Decimal(number) / Decimal(unit)) for number in row)
+            for row, unit in zip(rows, units, strict=True)
         )
 
 
 _digits_of_seed = namespace.host_constant(_drawn_digits)
 
 
-def _harmonics(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
-    """Draw integer frequencies, in cycles per period: (frequency, coordinate).
-
-    The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
-    function, which is Skellam's distribution, of the difference of two Poisson variates
-    of mean a / 2.
-    """
-    mean = (1 / np.asarray(spectrum.length_scales, dtype=np.float64)) ** 2 / 2
-    shape = (count, len(mean))
-    difference: HostArray = generator.poisson(mean, shape) - generator.poisson(mean, shape)
-    return difference
-
-
-def _cycles(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
-    """Draw real frequencies, in cycles per unit of `x`: (frequency, coordinate)."""
+def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
+    """Draw frequencies, (frequency, coordinate), in cycles per period or per unit of `x`."""
     length_scales = np.asarray(spectrum.length_scales, dtype=np.float64)
     shape = (count, len(length_scales))
+    drawn: HostArray
+    if spectrum.kernel == "periodic":
+        # The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
+        # function: Skellam's distribution, of the difference of Poisson variates of mean a / 2.
+        mean = (1 / length_scales) ** 2 / 2
+        drawn = generator.poisson(mean, shape) - generator.poisson(mean, shape)
+        return drawn
     if spectrum.kernel == "laplace":
-        radians = generator.standard_cauchy(shape)
+        drawn = generator.standard_cauchy(shape)
     elif spectrum.orthogonal:
-        radians = _orthogonal_normals(*shape, generator)
+        drawn = _orthogonal_normals(*shape, generator)
     else:
-        radians = generator.standard_normal(shape)
+        drawn = generator.standard_normal(shape)
     if spectrum.nu is not None:
         # A multivariate t of 2 nu degrees of freedom: chi-squared over them is gamma over nu.
-        radians = radians / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
-    bounded: HostArray = np.clip(radians / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
-    return bounded
+        drawn = drawn / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
+    drawn = np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
+    return drawn
 
 
 def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> HostArray:

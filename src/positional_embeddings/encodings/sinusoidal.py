@@ -12,11 +12,11 @@ from positional_embeddings.angles.tables import PositionTables, Request
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_wide
-from positional_embeddings.encodings.features import ARRANGEMENTS, LAYOUTS, Arrangement, encode
+from positional_embeddings.encodings.features import Arrangement
 from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.rotary.layouts import join_pairs
 
@@ -151,19 +151,16 @@ def sinusoidal_encoding(
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
 
     def family_cos_sin(part: Any) -> tuple[Any, Any]:
-        shifted = _shifted(part, family.start, space)
-        cos, sin = cos_sin(shifted, frequencies, space.dtype, space)
-        return family.amplitude * cos, family.amplitude * sin
+        if family.start:
+            is_real = namespace.is_real_floating(part.dtype, space.xp)
+            wide = space.widest if is_real else space.integer
+            part = space.xp.astype(part, wide, copy=False) + family.start
+        cos, sin = cos_sin(part, frequencies, space.dtype, space)
+        cos, sin = family.amplitude * cos, family.amplitude * sin
+        return (sin, cos) if family.cos_first else (cos, sin)
 
-    encoding = encode(
-        positions,
-        family_cos_sin,
-        frequencies.count,
-        dtype,
-        space,
-        family.arrangement,
-        cos_first=family.cos_first,
-    )
+    options = frequencies.count, dtype, space, family.arrangement
+    encoding = features.encode(positions, family_cos_sin, *options)
     if dim > encoding.shape[0]:
         encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
     return encoding[:dim, ...]
@@ -183,7 +180,7 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     if preset is not None:
         checks.choice("preset", preset, tuple(presets))
     family = presets[preset or "vaswani"]._replace(**options)
-    checks.choice("arrangement", family.arrangement, ARRANGEMENTS)
+    checks.choice("arrangement", family.arrangement, features.ARRANGEMENTS)
     for name in ("endpoint", "cos_first", "full_turns"):
         checks.boolean(name, getattr(family, name))
     checks.positive_number("amplitude", family.amplitude)
@@ -210,14 +207,6 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
 def _full_turn_over(length: float, more: str) -> str:
     with localcontext(DIGITS):
         return str(TWO_PI / (Decimal(length) + Decimal(more)))
-
-
-def _shifted(positions: Any, start: int, space: Space) -> Any:
-    if start == 0:
-        return positions
-    is_real = namespace.is_real_floating(positions.dtype, space.xp)
-    wide = space.widest if is_real else space.integer
-    return space.xp.astype(positions, wide, copy=False) + start
 
 
 @dataclass(frozen=True)
@@ -393,4 +382,4 @@ class AbsolutePE(checks.CheckedLayer):
 def _arranged_tables(
     cos: Any, sin: Any, xp: Namespace, *, dim: int, arrangement: str
 ) -> tuple[Any]:
-    return (join_pairs(sin, cos, 0, LAYOUTS[arrangement], xp)[:dim, ...],)
+    return (join_pairs(sin, cos, 0, features.LAYOUTS[arrangement], xp)[:dim, ...],)
