@@ -136,11 +136,10 @@ def grid_encoding(
     for axis, size in enumerate(sizes):
         index = xp.arange(size, dtype=space.integer, device=device)
         encoding = sinusoidal_encoding(index, channels, base=base, dtype=dtype)
-        kept = min(channels, max(0, dim - axis * channels))
-        along = [size if i == axis else 1 for i in range(len(sizes))]
-        encoding = xp.reshape(encoding[:kept, ...], (kept, *along))
-        parts.append(xp.broadcast_to(encoding, (kept, *sizes)))
-    return xp.concat(parts, axis=0)
+        along = (size if i == axis else 1 for i in range(len(sizes)))
+        encoding = xp.reshape(encoding, (channels, *along))
+        parts.append(xp.broadcast_to(encoding, (channels, *sizes)))
+    return xp.concat(parts, axis=0)[:dim, ...]
 
 
 def _sizes(shape: Any) -> list[int]:

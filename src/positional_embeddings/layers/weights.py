@@ -86,7 +86,8 @@ def set_weights(layer: Any, shapes: Shapes, draw: Draw, xp: Any, dtype: Any, dev
             if name not in given:
                 array = space.xp.asarray(drawn, dtype=dtype, device=device)
                 checks.set_fields(layer, **{name: array})
-    is_default = not given and isinstance(array, np.ndarray) and array.dtype == np.float32
+    first = getattr(layer, next(iter(shapes)))
+    is_default = not given and isinstance(first, np.ndarray) and first.dtype == np.float32
     seed = int(layer.rng) if is_default and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)
     return space
