@@ -37,7 +37,7 @@ def encode(
     in the cache. Negative zeros become positive ones.
     """
     layout = LAYOUTS[arrangement]
-    if space.xp is not np or space.is_compiling:
+    if space.xp is not np or space.is_compiling:  # PyTorch would unroll the loop
         cos, sin = cos_sin(x)
         features = join_pairs(sin, cos, 0, layout, space.xp) + 0.0
         return space.xp.astype(features, dtype, copy=False)
