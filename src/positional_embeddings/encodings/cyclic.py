@@ -137,7 +137,8 @@ def _cos_sin(
     b = reduced - a
     quarters = xp.round(harmonic * reduced / (period / 4))
     rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
-    return cos_sin_of_phase(rest / period, 0.0, quarters, dtype, space)
+    cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, dtype, space)
+    return cos + 0.0, sin + 0.0  # no negative zeros
 
 
 def _within_half(x: Any, period: Any, space: Space) -> Any:

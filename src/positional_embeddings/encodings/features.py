@@ -34,19 +34,18 @@ def encode(
     """Return features (2 * count, *x.shape) from a function of `x` to cosines and sines.
 
     Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
-    in the cache. Negative zeros become positive ones.
+    in the cache.
     """
     layout = LAYOUTS[arrangement]
     if space.xp is not np or space.is_compiling:  # PyTorch would unroll the loop
         cos, sin = cos_sin(x)
-        features = join_pairs(sin, cos, 0, layout, space.xp) + 0.0
+        features = join_pairs(sin, cos, 0, layout, space.xp)
         return space.xp.astype(features, dtype, copy=False)
     flat = np.reshape(x, (x.size,))
     features = np.empty((2 * count, x.size), dtype=dtype)
     sines, cosines = features_of_pairs(0, count, count, layout)
     for block in cuts(x.size, max(1, _BLOCK // (2 * count))):
-        cos, sin = cos_sin(flat[block])
-        features[cosines, block], features[sines, block] = cos + 0.0, sin + 0.0
+        features[cosines, block], features[sines, block] = cos_sin(flat[block])
     return np.reshape(features, (2 * count, *x.shape))
 
 

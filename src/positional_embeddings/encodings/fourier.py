@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
-from functools import partial
 from math import ldexp
 from typing import Any, Literal
 
@@ -95,7 +94,11 @@ def fourier_encoding(
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
     space, frequencies = space.computing_in(dtype), Frequencies(_cycles(*lengths))
-    at = partial(cos_sin, frequencies=frequencies, dtype=space.dtype, space=space)
+
+    def at(part: Any) -> tuple[Any, Any]:
+        cos, sin = cos_sin(part, frequencies, space.dtype, space)
+        return cos + 0.0, sin + 0.0  # no negative zeros
+
     return features.encode(x, at, len(lengths), dtype, space, arrangement)
 
 

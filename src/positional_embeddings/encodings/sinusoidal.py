@@ -156,7 +156,8 @@ def sinusoidal_encoding(
             wide = space.widest if is_real else space.integer
             part = space.xp.astype(part, wide, copy=False) + family.start
         cos, sin = cos_sin(part, frequencies, space.dtype, space)
-        cos, sin = family.amplitude * cos, family.amplitude * sin
+        if family.amplitude != 1:
+            cos, sin = family.amplitude * cos, family.amplitude * sin
         return (sin, cos) if family.cos_first else (cos, sin)
 
     options = frequencies.count, dtype, space, family.arrangement
