@@ -203,14 +203,14 @@ VALUE_ERRORS = {
     "cycles_of(np.zeros((), 'M8'), 'day')": "`times` must have a unit, got dtype datetime64.",
     "elapsed(DATES, DATES, 'D')": "`origin` must be one date, got numpy.ndarray of shape (1,).",
     "elapsed(DATES, np.datetime64('NaT', 'D'), 'D')": "`origin` must be one date, got np.datetime64('NaT','D').",
-    "elapsed(DATES, DATES[0], 'Y')": "`unit` must be 'as' or 'fs' or 'ps' or 'ns' or 'us' or 'ms' or 's' or 'm' or 'h' or 'D' or 'W', got 'Y'.",
+    "elapsed(DATES, DATES[0], 'Y')": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 'Y'.",
 }
 TYPE_ERRORS = {
     "cycles_of(ones(3), 'day')": "`times` must be NumPy datetime64, got numpy.ndarray of dtype float64.",
     "cycles_of('2024', 'day')": "`times` must be NumPy datetime64, got str.",
     "cycles_of(DATES, 365.25)": "`period` must be 'day', 'week', 'month', 'quarter', 'year' or a timedelta, got 365.25.",
     "elapsed(DATES, 0, 'D')": "`origin` must be NumPy datetime64, got int.",
-    "elapsed(DATES, DATES[0], 1)": "`unit` must be a unit of time or a timedelta, got 1.",
+    "elapsed(DATES, DATES[0], 1)": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 1.",
 }
 
 test_messages = make_test(

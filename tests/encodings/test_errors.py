@@ -22,7 +22,7 @@ VALUE_ERRORS = {
     "random_fourier_encoding(zeros((2, 3)), 5, rng=0)": "`dim` must be a positive even integer, got 5.",
     "random_fourier_encoding(zeros((2, 3)), 4, kernel='rbf', rng=0)": "`kernel` must be 'gaussian' or 'matern' or 'laplace' or 'periodic', got 'rbf'.",
     "random_fourier_encoding(zeros((2, 3)), 4, length_scale=1e-20, rng=0)": "`length_scale` must be 2**-50 or more, got 1e-20.",
-    "random_fourier_encoding(zeros((2, 3)), 4, length_scale=[1, 2, 3], rng=0)": "`length_scale` must be a number, or 2, one for each coordinate on axis 0 of `x`, got [1, 2, 3].",
+    "random_fourier_encoding(zeros((2, 3)), 4, length_scale=[1, 2, 3], rng=0)": "`length_scale` must be a number, or a list of 2, one for each coordinate on axis 0 of `x`, got 3 numbers.",
     "random_fourier_encoding(zeros((2, 3)), 4, length_scale=ones((2, 1)), rng=0)": "`length_scale` must have one axis, of one number or more, got shape (2, 1).",
     "random_fourier_encoding(zeros((2, 3)), 4, nu=1.5, rng=0)": "`nu` must be left out with the kernel 'gaussian', got 1.5.",
     "random_fourier_encoding(zeros((2, 3)), 4, kernel='matern', nu=0.01, rng=0)": "`nu` must be 0.1 or more, got 0.01.",
@@ -51,7 +51,7 @@ VALUE_ERRORS = {
     "octave_wavelengths(67)": "`n` must keep `longest` = 2.0 / 2**(n - 1) at 2**-64 or more, got 67.",
     "log_wavelengths(2, 1, 3)": "`longest` must be at least `shortest` = 2.0, got 1.0.",
     "log_wavelengths(1, 2, 1)": "`n` must be 2 or more if `shortest` and `longest` differ, got 1.",
-    "cyclic_encoding(zeros(3), [24, 7], [1])": "`harmonics` must be an integer, or one for each of 2 periods, got 1 of them.",
+    "cyclic_encoding(zeros(3), [24, 7], [1])": "`harmonics` must be a number, or a list of 2, one for each period, got 1 numbers.",
 }
 TYPE_ERRORS = {
     "days_since(zeros(2))": "`x` must hold dates alone, or spans of time alone, got 0.0.",

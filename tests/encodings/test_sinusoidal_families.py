@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from backends import peak_memory
 from positional_embeddings import sinusoidal_encoding
 
 
@@ -66,3 +67,19 @@ def test_families(backend, case, dim):
 def test_length_makes_a_full_turn():
     got = sinusoidal_encoding(np.asarray([0, 12]), 2, length=12)
     np.testing.assert_allclose(got, [[0, 0], [1, 1]], atol=1e-15)
+
+
+@pytest.mark.parametrize("options", [{}, {"cos_first": True}, {"preset": "whisper"}, {"start": -7}])
+def test_blocks_are_as_one(options):
+    """Also of sizes that are odd, where a cosine is left out, or zeros are added."""
+    positions = np.arange(5000)
+    for dim in (16, 15):
+        whole = sinusoidal_encoding(positions, dim, **options)
+        parts = [sinusoidal_encoding(part, dim, **options) for part in np.split(positions, 50)]
+        np.testing.assert_array_equal(whole, np.concatenate(parts, axis=1))
+
+
+def test_memory_is_that_of_the_result():
+    positions, size = np.arange(50_000), 256 * 50_000 * 4
+    options = {"dtype": np.float32}
+    assert peak_memory(lambda: sinusoidal_encoding(positions, 256, **options)) < 1.2 * size

@@ -609,13 +609,13 @@ WRONG = [
         PositionalEncoder(periods=[3, 4], harmonics=[2]),
         NUMBERS,
         ValueError,
-        "`harmonics` must be an integer, or one for each of 2 periods, got 1 of them.",
+        "`harmonics` must be a number, or a list of 2, one for each period, got 1 numbers.",
     ),
     (
         PositionalEncoder(periods=[3, 4], harmonics=[1, 2, 3]),
         NUMBERS,
         ValueError,
-        "`harmonics` must be an integer, or one for each of 2 periods, got 3 of them.",
+        "`harmonics` must be a number, or a list of 2, one for each period, got 3 numbers.",
     ),
     (
         PositionalEncoder(periods=3, harmonics=0),

@@ -13,9 +13,9 @@ from typing import Any
 _waiting: list[type] = []
 
 
-def wait_for_jax(kind: type) -> None:
+def register_when_jax_loads(layer_type: type) -> None:
     """Register a class of layers as soon as a layer of any class is made while JAX is there."""
-    _waiting.append(kind)
+    _waiting.append(layer_type)
 
 
 def register_waiting() -> None:
@@ -23,27 +23,21 @@ def register_waiting() -> None:
     tree = sys.modules.get("jax.tree_util") if _waiting else None
     register = getattr(tree, "register_pytree_with_keys", None)
     while register is not None and _waiting:
-        kind = _waiting.pop()
-        of_names = partial(_with_keys, tree.GetAttrKey)  # type: ignore[union-attr]
-        register(kind, of_names, _unflatten, _flatten)
+        flatten = partial(_flatten, tree.GetAttrKey)  # type: ignore[union-attr]
+        register(_waiting.pop(), flatten, _unflatten)
 
 
-def _flatten(layer: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return the arrays of a layer, and the layer without them."""
+def _flatten(key: Any, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """Return the arrays of a layer, each with its key, and the layer without them."""
     names, derived = _names(type(layer))
     if not names:
-        return (), layer
+        return [], layer
     # Equal, and with one hash, if the options are; what is known of the arrays goes with them.
     rest = object.__new__(type(layer))
     # A seed belongs to the arrays that were drawn from it, not to others.
     seed = {"rng": None} if "rng" in layer.__dict__ else {}
     rest.__dict__.update(layer.__dict__ | dict.fromkeys(names) | derived | seed)
-    return tuple(getattr(layer, name) for name in names), rest
-
-
-def _with_keys(key: Any, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    children, rest = _flatten(layer)
-    return list(zip(map(key, _names(type(layer))[0]), children, strict=True)), rest
+    return [(key(name), getattr(layer, name)) for name in names], rest
 
 
 def _unflatten(rest: Any, children: Any) -> Any:
@@ -54,8 +48,10 @@ def _unflatten(rest: Any, children: Any) -> Any:
     return layer
 
 
-def _names(kind: Any) -> tuple[list[str], dict[str, Any]]:
+def _names(layer_type: Any) -> tuple[list[str], dict[str, Any]]:
     """Return the fields that are leaves, and those that are derived from these, without them."""
-    names = [f.name for f in fields(kind) if {"weight", "part"} & f.metadata.keys()]
-    derived = {f.name: f.default for f in fields(kind) if not f.init and f.default is not MISSING}
+    names = [f.name for f in fields(layer_type) if {"weight", "part"} & f.metadata.keys()]
+    derived = {
+        f.name: f.default for f in fields(layer_type) if not f.init and f.default is not MISSING
+    }
     return names, derived

@@ -3,8 +3,9 @@
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace
+from positional_embeddings.arrays.space import space_of
 
 
 def add_positional_encoding(
@@ -51,10 +52,10 @@ def add_positional_encoding(
     >>> add_positional_encoding(x, sinusoidal_encoding(np.arange(3), 4))[:, 1, 0].round(2)
     array([0.84, 0.54, 0.01, 1.  ])
     """
-    xp = namespace.namespace_of(x=x, encoding=encoding)
-    checks.real_floating(xp, x=x, encoding=encoding)
+    space = space_of(x=x, encoding=encoding)
+    checks.real_floating(space.xp, x=x, encoding=encoding)
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, x)
-    return add_wide(x, _align_encoding(encoding, x, feature, seq, xp), xp)
+    return add_wide(x, _align_encoding(encoding, x, feature, seq, space.xp), space)
 
 
 def add_positional_encoding_vjp(
@@ -93,12 +94,13 @@ def add_positional_encoding_vjp(
     >>> bool(np.all(grad_encoding == 2))
     True
     """
-    xp = namespace.namespace_of(grad=grad, encoding=encoding)
+    space = space_of(grad=grad, encoding=encoding)
+    xp = space.xp
     checks.real_floating(xp, grad=grad, encoding=encoding)
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, grad, "grad")
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
-    wide = xp.astype(grad, namespace.compute_dtype(grad.dtype, xp), copy=False)
+    wide = xp.astype(grad, space.dtype, copy=False)
     total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
     if encoding.ndim == 2:
         total = total[tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))]
@@ -116,9 +118,8 @@ def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace
     return encoding
 
 
-def add_wide(x: ArrayT, encoding: Any, xp: Namespace) -> ArrayT:
-    """Add in float32 if `x` is of half precision, and return the dtype of `x`."""
-    dtype = namespace.compute_dtype(x.dtype, xp)
-    wide = xp.astype(x, dtype, copy=False) + xp.astype(encoding, dtype, copy=False)
-    encoded: ArrayT = xp.astype(wide, x.dtype, copy=False)
+def add_wide(x: ArrayT, encoding: Any, space: Space) -> ArrayT:
+    """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
+    wide, other = (space.xp.astype(a, space.dtype, copy=False) for a in (x, encoding))
+    encoded: ArrayT = space.xp.astype(wide + other, x.dtype, copy=False)
     return encoded

@@ -3,6 +3,7 @@
 On the host, by NumPy's datetime64: the Array API standard has no dates.
 """
 
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from math import gcd
 from typing import Any
@@ -24,10 +25,10 @@ _DAYS_SINCE_MONDAY = 3
 _LARGEST_INTEGER = 2**63 - 1
 _BELOW_ONE = 1 - 2.0**-53
 
-# Parts of the calendar, and the months of each.
+# Parts of the calendar: the lengths of some, and the months of others.
+_PARTS = {"day": DAY, "week": 7 * DAY}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
-CALENDAR = ("day", "week", *_MONTHS)
-_PERIODS = f"be {', '.join(map(repr, CALENDAR))} or a timedelta"
+CALENDAR = (*_PARTS, *_MONTHS)
 
 
 def cycles_of(times: Any, period: Any) -> HostArray:
@@ -73,16 +74,10 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     ticks, length, missing = _ticks_of("times", times)
     if isinstance(period, str) and period in _MONTHS:
         phase = _phase_of_months(ticks, length, _MONTHS[period])
-    elif isinstance(period, str):
-        if period not in CALENDAR:
-            raise wrong_value("period", _PERIODS, shown(period))
-        days = 1 if period == "day" else 7
-        _, rest, divisor = _divided(ticks, length, days * DAY, _DAYS_SINCE_MONDAY * DAY)
-        phase = rest / divisor
     else:
-        if not is_timedelta(period):
-            raise wrong_type("period", _PERIODS, shown(period))
-        _, rest, divisor = _divided(ticks, length, length_of("period", period))
+        shift = _DAYS_SINCE_MONDAY * DAY if isinstance(period, str) else 0
+        divisor = _length_by_name("period", period, _PARTS, CALENDAR)
+        _, rest, divisor = _divided(ticks, length, divisor, shift)
         phase = rest / divisor
     return _with_gaps(np.minimum(phase, _BELOW_ONE), missing)
 
@@ -124,7 +119,7 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     start, start_length, no_start = _ticks_of("origin", origin)
     if no_start.ndim or no_start:
         raise wrong_value("origin", "be one date", shown(origin))
-    unit_length = _length_of_unit("unit", unit)
+    unit_length = _length_by_name("unit", unit, LENGTHS, LENGTHS)
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start[0]) * start_length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
     before = (whole < 0) & (rest > 0)
@@ -219,12 +214,13 @@ def length_of(name: str, span: Any) -> int:
     return length
 
 
-def _length_of_unit(name: str, unit: Any) -> int:
-    """Return the attoseconds of a unit, such as "D", or of a timedelta."""
-    if isinstance(unit, str):
-        if unit not in LENGTHS:
-            raise wrong_value(name, f"be {' or '.join(map(repr, LENGTHS))}", shown(unit))
-        return LENGTHS[unit]
-    if not is_timedelta(unit):
-        raise wrong_type(name, "be a unit of time or a timedelta", shown(unit))
-    return length_of(name, unit)
+def _length_by_name(name: str, span: Any, lengths: Mapping[str, int], names: Iterable[str]) -> int:
+    """Return the attoseconds of a timedelta, or of a name; errors list the `names`."""
+    what = f"be {', '.join(map(repr, names))} or a timedelta"
+    if isinstance(span, str):
+        if span not in lengths:
+            raise wrong_value(name, what, shown(span))
+        return lengths[span]
+    if not is_timedelta(span):
+        raise wrong_type(name, what, shown(span))
+    return length_of(name, span)

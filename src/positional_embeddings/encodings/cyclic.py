@@ -8,17 +8,10 @@ from typing import Any
 from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits, integer_limbs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.fourier import (
-    each_checked,
-    is_sequence,
-    one_or_each,
-    sines_and_cosines,
-    wavelength,
-)
+from positional_embeddings.encodings import features
 
 _MOST_HARMONICS = 2**10
 # Half a period holds up to 2**11 quarters of the cycles of a harmonic: numbers of 12 bits.
@@ -101,32 +94,20 @@ def cyclic_encoding(
     True
     """
     space = space_of(x=x)
-    xp = space.xp
-    checks.real("x", x, xp)
-    periods = one_or_each("period", period, wavelength)
+    checks.real("x", x, space.xp)
+    periods = features.one_or_each("period", period, features.wavelength)
     counts = harmonic_counts(harmonics, len(periods))
-    count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts)) // 2
+    checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
     dtype = checks.feature_dtype(x, dtype, space)
-    work = namespace.compute_dtype(dtype, xp)
-    compute = partial(
-        _cos_sin, periods=periods, counts=counts, dtype=work, space=space.computing_in(space.widest)
-    )
-    return sines_and_cosines(x, compute, count, "interleaved", dtype, xp)
+    work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
+    at = partial(_cos_sin, periods=periods, counts=counts, dtype=work, space=space)
+    return features.encode(x, at, sum(counts), dtype, space)
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
-    if not is_sequence(harmonics):
-        return [_harmonic_count("harmonics", harmonics)] * periods
-    counts = each_checked("harmonics", harmonics, _harmonic_count)
-    if len(counts) != periods:
-        what = f"be an integer, or one for each of {periods} periods"
-        raise wrong_value("harmonics", what, f"{len(counts)} of them")
-    return counts
-
-
-def _harmonic_count(name: str, value: Any) -> int:
-    return checks.positive_integer(name, value, most=_MOST_HARMONICS)
+    check = partial(checks.positive_integer, most=_MOST_HARMONICS)
+    return features.one_or_each("harmonics", harmonics, check, periods, "period")
 
 
 def _cos_sin(
@@ -139,13 +120,12 @@ def _cos_sin(
     period / 4 = upper + lower, so that what remains of them is exact.
     """
     xp = space.xp
-    is_double = space.dtype == xp.float64
     others = (slice(None), *(None,) * x.ndim)
 
     def by_row(numbers: list[float]) -> Any:
         return xp.asarray(numbers, dtype=space.dtype, device=space.device)[others]
 
-    parts = _period_parts(is_double, *periods)
+    parts = _period_parts(space.dtype == xp.float64, *periods)
     reduced = _within_half(x, by_row(parts[0]), space)
     rows = [i for i, count in enumerate(counts) for _ in range(count)]
     if len(periods) > 1:
@@ -157,7 +137,8 @@ def _cos_sin(
     b = reduced - a
     quarters = xp.round(harmonic * reduced / (period / 4))
     rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
-    return cos_sin_of_phase(rest / period, 0.0, quarters, dtype, space)
+    cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, dtype, space)
+    return cos + 0.0, sin + 0.0  # no negative zeros
 
 
 def _within_half(x: Any, period: Any, space: Space) -> Any:

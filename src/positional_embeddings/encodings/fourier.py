@@ -1,8 +1,7 @@
 """Fourier features: sines and cosines of coordinates at given wavelengths."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
-from functools import partial
 from math import ldexp
 from typing import Any, Literal
 
@@ -10,29 +9,14 @@ from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import (
-    Array,
-    Dtype,
-    HostArray,
-    Namespace,
-    is_host_array,
-    np,
-)
-from positional_embeddings.arrays.remedies import remedy_for
+from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.sinusoidal import ARRANGEMENTS, Arrangement, arranged
+from positional_embeddings.encodings import features
+from positional_embeddings.encodings.features import Arrangement, wavelength
 
 Preset = Literal["nerf", "nerf_directions"]
 OCTAVES = {"nerf": 10, "nerf_directions": 4}
-
-# 60 digits of a frequency are enough for 64-bit integers down to here. Float32 holds both ends,
-# and their quarters.
-_SHORTEST, _LONGEST = 2.0**-64, 2.0**100
-
-# Numbers of NumPy's arrays that are computed at a time, few enough for the cache.
-_HOST_BLOCK = 2**14
 
 
 def fourier_encoding(
@@ -104,16 +88,18 @@ def fourier_encoding(
     (20, 3, 1024)
     """
     space = space_of(x=x)
-    xp = space.xp
-    checks.real("x", x, xp)
+    checks.real("x", x, space.xp)
     lengths = _wavelengths(wavelengths, preset)
-    checks.choice("arrangement", arrangement, ARRANGEMENTS)
+    checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
+    checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
-    count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths)) // 2
-    frequencies = Frequencies(_cycles(*lengths))
-    work = namespace.compute_dtype(dtype, xp)
-    compute = partial(cos_sin, frequencies=frequencies, dtype=work, space=space)
-    return sines_and_cosines(x, compute, count, arrangement, dtype, xp)
+    space, frequencies = space.computing_in(dtype), Frequencies(_cycles(*lengths))
+
+    def at(part: Any) -> tuple[Any, Any]:
+        cos, sin = cos_sin(part, frequencies, space.dtype, space)
+        return cos + 0.0, sin + 0.0  # no negative zeros
+
+    return features.encode(x, at, len(lengths), dtype, space, arrangement)
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
@@ -149,7 +135,7 @@ def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
     """
     n = checks.feature_count("n", n)
     longest = float(wavelength("longest", longest))
-    if ldexp(longest, 1 - n) < _SHORTEST:
+    if ldexp(longest, 1 - n) < features.SHORTEST:
         raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
     lengths = [ldexp(longest, -i) for i in range(n)]
     wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
@@ -208,7 +194,7 @@ def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
     if wavelengths is None:
         message = "`wavelengths` or `preset` must be given, got neither."
         raise TypeError(message)
-    return one_or_each("wavelengths", wavelengths, wavelength)
+    return features.one_or_each("wavelengths", wavelengths, wavelength)
 
 
 @namespace.host_constant
@@ -216,64 +202,3 @@ def _cycles(*wavelengths: float) -> str:
     """Return the digits of the cycles to a unit."""
     with localcontext(DIGITS):
         return " ".join(str(1 / Decimal(length)) for length in wavelengths)
-
-
-def wavelength(name: str, value: Any) -> float:
-    """Return a wavelength or a period after checking its range."""
-    number = checks.positive_number(name, value)
-    if not _SHORTEST <= number <= _LONGEST:
-        raise wrong_value(name, "be between 2**-64 and 2**100", number)
-    return number
-
-
-def is_sequence(values: Any) -> bool:
-    """Tell whether an option holds numbers rather than being one."""
-    if isinstance(values, int | float):  # PyTorch compiles for any, and knows no attributes then
-        return False
-    is_known = isinstance(values, list | tuple | np.ndarray)
-    return is_known or bool(getattr(values, "shape", False))
-
-
-def one_or_each(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
-    """Return a number, or the numbers of a sequence, after checking each."""
-    return each_checked(name, values, check) if is_sequence(values) else [check(name, values)]
-
-
-def each_checked(name: str, values: Any, check: Callable[[str, Any], Any]) -> list[Any]:
-    """Return the numbers of a list, a tuple or a 1-D NumPy array after checking each."""
-    if not isinstance(values, list | tuple | np.ndarray):
-        what = "be a list, a tuple or a 1-D NumPy array of numbers"
-        raise wrong_type(name, what, shown(values), remedy_for(name, values))
-    shape = (len(values),) if isinstance(values, list | tuple) else values.shape
-    if len(shape) != 1 or shape == (0,):
-        raise wrong_value(name, "have one axis, of one number or more", f"shape {shape}")
-    return [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
-
-
-def sines_and_cosines(
-    x: Any,
-    compute: Callable[[Any], tuple[Any, Any]],
-    count: int,
-    arrangement: str,
-    dtype: Dtype,
-    xp: Namespace,
-) -> Any:
-    """Return features (2 * count, *x.shape) from a function of `x` to cosines and sines.
-
-    Those of NumPy's arrays are computed in blocks, so that what is computed on the way stays
-    in the cache. Negative zeros become positive ones.
-    """
-    if not is_host_array(x):
-        cos, sin = compute(x)
-        features = arranged(cos, sin, 2 * count, arrangement, xp) + 0.0
-        return xp.astype(features, dtype, copy=False)
-    flat = xp.reshape(x, (x.size,))
-    features = xp.empty((2 * count, x.size), dtype=dtype)
-    if arrangement == "interleaved":
-        sines, cosines = features[0::2, :], features[1::2, :]
-    else:
-        sines, cosines = features[:count, :], features[count:, :]
-    for block in cuts(x.size, max(1, _HOST_BLOCK // count)):
-        cos, sin = compute(flat[block])
-        cosines[:, block], sines[:, block] = cos + 0.0, sin + 0.0
-    return xp.reshape(features, (2 * count, *x.shape))

@@ -5,9 +5,9 @@ from typing import Any, Literal, get_args
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.library import library_of
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
-from positional_embeddings.arrays.values import is_concretely_true
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Array, Dtype
+from positional_embeddings.arrays.space import space_of
 
 Laplacian = Literal["normalized", "combinatorial"]
 
@@ -94,8 +94,8 @@ def graph_laplacian_encoding(
     array([[ 0.65,  0.27, -0.27, -0.65],
            [ 0.5 , -0.5 , -0.5 ,  0.5 ]])
     """
-    xp = namespace.namespace_of(adjacency=adjacency)
-    nodes = _node_count(adjacency, xp)
+    space = space_of(adjacency=adjacency)
+    xp, nodes = space.xp, _node_count(adjacency, space)
     k = checks.feature_count("k", k)
     checks.choice("laplacian", laplacian, get_args(Laplacian))
     if not hasattr(getattr(xp, "linalg", None), "eigh"):
@@ -104,8 +104,8 @@ def graph_laplacian_encoding(
         raise wrong_type("adjacency", what, type_name(adjacency), hint)
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
-    dtype = namespace.feature_dtype(adjacency, dtype, xp)
-    weights = _symmetric_weights(adjacency, xp)
+    dtype = checks.feature_dtype(adjacency, dtype, space)
+    weights = _symmetric_weights(adjacency, space)
     degrees = xp.sum(weights, axis=-1)
     diagonal = degrees
     if laplacian == "normalized":
@@ -113,13 +113,13 @@ def graph_laplacian_encoding(
         root = xp.where(has_edges, 1 / xp.sqrt(xp.where(has_edges, degrees, 1.0)), 0.0)
         weights = weights * root[..., :, None] * root[..., None, :]
         diagonal = xp.astype(has_edges, weights.dtype)
-    identity = xp.eye(nodes, dtype=weights.dtype, device=namespace.device_of(weights))
+    identity = xp.eye(nodes, dtype=weights.dtype, device=space.device)
     # The standard leaves the order of eigenvalues open; all libraries give the ascending one.
     _, vectors = xp.linalg.eigh(diagonal[..., None] * identity - weights)
     chosen = vectors[..., 1 : k + 1]
     # Not `moveaxis`, which PyTorch's `vmap` does not know.
     encoding = xp.permute_dims(chosen, (chosen.ndim - 1, *range(chosen.ndim - 1)))
-    return xp.astype(_with_fixed_signs(encoding, xp), dtype, copy=False)
+    return xp.astype(_with_fixed_signs(encoding, space), dtype, copy=False)
 
 
 def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None = None) -> Any:
@@ -167,18 +167,18 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
            [1. , 0.5, 0.5],
            [0. , 0. , 0. ]])
     """
-    xp = namespace.namespace_of(adjacency=adjacency)
-    nodes = _node_count(adjacency, xp)
+    space = space_of(adjacency=adjacency)
+    xp, nodes = space.xp, _node_count(adjacency, space)
     steps = checks.feature_count("steps", steps)
-    dtype = namespace.feature_dtype(adjacency, dtype, xp)
-    weights = _weights(adjacency, xp)
+    dtype = checks.feature_dtype(adjacency, dtype, space)
+    weights = _weights(adjacency, space)
     degrees = xp.sum(weights, axis=-1, keepdims=True)
     one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
     # Of the main namespace: `linalg` is an extension that a library need not have.
-    is_diagonal = xp.eye(nodes, dtype=xp.bool, device=namespace.device_of(one_step))
+    is_diagonal = xp.eye(nodes, dtype=xp.bool, device=space.device)
     probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
     walk = one_step
-    with library_of(walk).without_autocast(walk):
+    with space.without_autocast(walk):
         for step in range(2, steps + 1):
             # The diagonal of a product of two powers takes no product of matrices.
             longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)
@@ -187,47 +187,46 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     return xp.astype(xp.stack(probabilities), dtype, copy=False)
 
 
-def _node_count(adjacency: Any, xp: Namespace) -> Any:
-    """Return the number of nodes after checking the kind and shape of the weights."""
-    if not namespace.is_dtype(adjacency.dtype, "bool", xp):
-        checks.real("adjacency", adjacency, xp)
+def _node_count(adjacency: Any, space: Space) -> Any:
+    """Return the number of nodes after checking the dtype and shape of the weights."""
+    if not namespace.is_dtype(adjacency.dtype, "bool", space.xp):
+        checks.real("adjacency", adjacency, space.xp)
     shape = tuple(adjacency.shape)
     if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
     return shape[-1]
 
 
-def _weights(adjacency: Any, xp: Namespace) -> Any:
+def _weights(adjacency: Any, space: Space) -> Any:
     """Return the weights in the widest float, after checking those that can be read."""
-    wide = namespace.widest_float(xp, namespace.device_of(adjacency))
-    weights = xp.astype(adjacency, wide, copy=False)
+    xp = space.xp
+    weights = xp.astype(adjacency, space.widest, copy=False)
     what = "have finite weights of 0 or more"
-    if is_concretely_true(xp.any(~xp.isfinite(weights))):
+    if space.is_true(xp.any(~xp.isfinite(weights))):
         raise wrong_value("adjacency", what, "NaN or infinity")
-    if is_concretely_true(xp.any(weights < 0)):
+    if space.is_true(xp.any(weights < 0)):
         raise wrong_value("adjacency", what, "negative ones")
     return weights
 
 
-def _symmetric_weights(adjacency: Any, xp: Namespace) -> Any:
+def _symmetric_weights(adjacency: Any, space: Space) -> Any:
     """Return the mean of the weights of both directions, which differ by rounding alone."""
-    weights = _weights(adjacency, xp)
+    xp, weights = space.xp, _weights(adjacency, space)
     opposite = xp.matrix_transpose(weights)
-    narrow = namespace.compute_dtype(adjacency.dtype, xp)
-    eps = xp.finfo(narrow if namespace.is_real_floating(narrow, xp) else weights.dtype).eps
-    allowed = _ROUNDINGS * float(eps) * (weights + opposite)
-    if is_concretely_true(xp.any(xp.abs(weights - opposite) > allowed)):
+    is_real = namespace.is_real_floating(adjacency.dtype, xp)
+    eps = float(xp.finfo(space.dtype if is_real else space.widest).eps)
+    allowed = _ROUNDINGS * eps * (weights + opposite)
+    if space.is_true(xp.any(xp.abs(weights - opposite) > allowed)):
         hint = " Pass adjacency + adjacency.mT for the edges of both directions."
         raise wrong_value("adjacency", "be symmetric", "edges of one direction", hint)
     return (weights + opposite) / 2
 
 
-def _with_fixed_signs(vectors: Any, xp: Namespace) -> Any:
+def _with_fixed_signs(vectors: Any, space: Space) -> Any:
     """Give vectors along the last axis the sign that makes the first of their largest positive."""
-    on, nodes = namespace.device_of(vectors), vectors.shape[-1]
-    magnitude = xp.abs(vectors)
+    xp, nodes, magnitude = space.xp, vectors.shape[-1], space.xp.abs(vectors)
     is_largest = magnitude >= (1 - _TIE) * xp.max(magnitude, axis=-1, keepdims=True)
-    node = xp.arange(nodes, dtype=namespace.default_integer(xp, on), device=on)
+    node = xp.arange(nodes, dtype=space.integer, device=space.device)
     first = xp.min(xp.where(is_largest, node, nodes), axis=-1, keepdims=True)
     chosen = xp.sum(xp.where(node == first, vectors, 0.0), axis=-1, keepdims=True)
     return xp.where(chosen < 0, -vectors, vectors)

@@ -8,7 +8,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
-from positional_embeddings.arrays.values import on_given_device
+from positional_embeddings.arrays.space import new_space, on_given_device
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
 # So many coordinates have an encoding that others know.
@@ -52,12 +52,13 @@ def grid_positions(
            [0, 1, 2, 0, 1, 2]])
     """
     sizes = _sizes(shape)
-    xp = namespace.namespace_or_numpy(xp)
+    space = new_space(xp, device)
+    xp = space.xp
     if dtype is not None:
         namespace.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
         if namespace.is_dtype(dtype, "integral", xp) and max(sizes) - 1 > xp.iinfo(dtype).max:
             raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
-    point = xp.arange(prod(sizes), dtype=namespace.default_integer(xp, device), device=device)
+    point = xp.arange(prod(sizes), dtype=space.integer, device=device)
     coordinates = []
     for size in reversed(sizes):
         coordinates.append(xp.remainder(point, size))
@@ -127,18 +128,18 @@ def grid_encoding(
     if len(sizes) > _MOST_COORDINATES:
         raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", tuple(sizes))
     dim = checks.feature_count("dim", dim)
-    xp = namespace.namespace_or_numpy(xp)
-    dtype = namespace.float_dtype(dtype, namespace.default_float(xp, device), xp, device)
+    space = new_space(xp, device)
+    xp = space.xp
+    dtype = checks.float_dtype(dtype, space.default_float, space)
     channels = 2 * -(-dim // (2 * len(sizes)))
     parts = []
     for axis, size in enumerate(sizes):
-        index = xp.arange(size, dtype=namespace.default_integer(xp, device), device=device)
+        index = xp.arange(size, dtype=space.integer, device=device)
         encoding = sinusoidal_encoding(index, channels, base=base, dtype=dtype)
-        kept = min(channels, max(0, dim - axis * channels))
-        along = [size if i == axis else 1 for i in range(len(sizes))]
-        encoding = xp.reshape(encoding[:kept, ...], (kept, *along))
-        parts.append(xp.broadcast_to(encoding, (kept, *sizes)))
-    return xp.concat(parts, axis=0)
+        along = (size if i == axis else 1 for i in range(len(sizes)))
+        encoding = xp.reshape(encoding, (channels, *along))
+        parts.append(xp.broadcast_to(encoding, (channels, *sizes)))
+    return xp.concat(parts, axis=0)[:dim, ...]
 
 
 def _sizes(shape: Any) -> list[int]:

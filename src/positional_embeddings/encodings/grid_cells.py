@@ -1,6 +1,6 @@
 """Grid-cell encodings of points of a plane (Space2Vec)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from typing import Any, Literal, get_args
 
@@ -9,11 +9,13 @@ from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, Namespace
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.fourier import one_or_each, wavelength
+from positional_embeddings.encodings.features import one_or_each, wavelength
 
 Kind = Literal["theory", "grid"]
+# From a coordinate and a part of its frequencies to cosines and sines, each (scale, *S).
+CosSin = Callable[[int, str], tuple[Any, Any]]
 
 _SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # degrees
 
@@ -90,46 +92,46 @@ def grid_cell_encoding(
            [0.  , 0.  ],
            [1.  , 1.  ]])
     """
-    xp = namespace.namespace_of(points=points)
-    checks.real("points", points, xp)
+    space = space_of(points=points)
+    checks.real("points", points, space.xp)
     shape = tuple(points.shape)
     if not shape or checks.known_to_differ(shape[0], 2):
         raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
     lengths = one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("kind", kind, get_args(Kind))
-    encode, features = (_theory, 6) if kind == "theory" else (_grid, 4)
+    waves, features = (_theory, 6) if kind == "theory" else (_grid, 4)
     checks.feature_count(f"{features} * len(wavelengths)", features * len(lengths))
-    dtype = namespace.feature_dtype(points, dtype, xp)
-    waves = encode(points, lengths, xp)
-    encoding = xp.reshape(waves, (waves.shape[0] * waves.shape[1], *waves.shape[2:]))
-    return xp.astype(encoding, dtype, copy=False)
+    dtype = checks.feature_dtype(points, dtype, space)
+
+    def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
+        frequencies = Frequencies(_frequencies(part, *lengths))
+        return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
+
+    by_scale = space.xp.stack(waves(cos_sin_of), axis=1)
+    encoding = space.xp.reshape(by_scale, (features * len(lengths), *shape[1:]))
+    return space.xp.astype(encoding, dtype, copy=False)
 
 
-def _theory(points: Any, lengths: list[float], xp: Namespace) -> Any:
-    """Return sines and cosines along three directions, (scale, 6, *S).
+def _theory(cos_sin_of: CosSin) -> list[Any]:
+    """Return sines and cosines along three directions.
 
     The two parts of a scalar product are added as angles, each of them exact: their sum would
     be rounded.
     """
-    x_cos, x_sin = _waves(points[0, ...], _frequencies("1", *lengths), xp)
-    a_cos, a_sin = _waves(points[0, ...], _frequencies("0.5", *lengths), xp)
-    b_cos, b_sin = _waves(points[1, ...], _frequencies(_SIN_60, *lengths), xp)
+    x_cos, x_sin = cos_sin_of(0, "1")
+    a_cos, a_sin = cos_sin_of(0, "0.5")
+    b_cos, b_sin = cos_sin_of(1, _SIN_60)
     cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
     sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
     second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
     third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
-    return xp.stack([x_sin, x_cos, *second, *third], axis=1)
+    return [x_sin, x_cos, *second, *third]
 
 
-def _grid(points: Any, lengths: list[float], xp: Namespace) -> Any:
-    """Return sines and cosines along both coordinates, (scale, 4, *S)."""
-    cos, sin = _waves(points, _frequencies("1", *lengths), xp)
-    return xp.stack([sin[:, 0, ...], cos[:, 0, ...], sin[:, 1, ...], cos[:, 1, ...]], axis=1)
-
-
-def _waves(positions: Any, frequencies: str, xp: Namespace) -> tuple[Any, Any]:
-    wide = namespace.widest_float(xp, namespace.device_of(positions))
-    return cos_sin(positions, Frequencies(frequencies), wide, space_of(positions=positions))
+def _grid(cos_sin_of: CosSin) -> list[Any]:
+    """Return sines and cosines along both coordinates."""
+    (x_cos, x_sin), (y_cos, y_sin) = cos_sin_of(0, "1"), cos_sin_of(1, "1")
+    return [x_sin, x_cos, y_sin, y_cos]
 
 
 @namespace.host_constant

@@ -14,7 +14,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings import sinusoidal, spans
+from positional_embeddings.encodings import features, sinusoidal, spans
 from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
@@ -92,14 +92,14 @@ class Fourier(_OfEachCoordinate):
         coordinates: Coordinates,
         *,
         wavelengths: Any = None,
-        arrangement: sinusoidal.Arrangement = "interleaved",
+        arrangement: features.Arrangement = "interleaved",
     ) -> None:
         self.wavelengths = [
             _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
             for c in coordinates
         ]
         self.labels = [spans.labels_of("wavelengths", own) for own in self.wavelengths]
-        self.arrangement = checks.choice("arrangement", arrangement, sinusoidal.ARRANGEMENTS)
+        self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
 
     def _blocks(self, index: int, column: Any, dtype: Any) -> list[Any]:
         """Return one block, or one for each wave of times."""
@@ -126,7 +126,7 @@ class Sinusoidal(_OfEachCoordinate):
         *,
         dim: int,
         base: float = 10_000,
-        arrangement: sinusoidal.Arrangement = "interleaved",
+        arrangement: features.Arrangement = "interleaved",
     ) -> None:
         _check_numbers(coordinates, "sinusoidal")
         self.dim = dim

@@ -8,7 +8,9 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber, Rate
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.layers import weights
 from positional_embeddings.layers.dropout import dropout
@@ -124,8 +126,9 @@ class LearnedPE(weights.WeightedLayer):
             If `x` or `positions` has the wrong shape, a position lies outside the table, or both
             `positions` and `offset` are given. Positions whose values cannot be read give NaN.
         """
-        xp = self._namespace(positions, x=x)
-        encoded = add_wide(x, self._vectors(x, positions, offset, xp), xp)
+        given = namespace.drop_none(x=x, positions=positions)
+        space = space_of(**given, embeddings=self.embeddings)
+        encoded = add_wide(x, self._vectors(x, positions, offset, space), space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
@@ -163,9 +166,10 @@ class LearnedPE(weights.WeightedLayer):
         >>> encoding.shape, np.array_equal(x + encoding, pe(x))
         ((1, 3, 4), True)
         """
-        xp = self._namespace(positions, like=like)
-        vectors = self._vectors(like, positions, offset, xp, "like")
-        encoding: ArrayT = xp.astype(vectors, namespace.compute_dtype(like.dtype, xp), copy=True)
+        given = namespace.drop_none(like=like, positions=positions)
+        space = space_of(**given, embeddings=self.embeddings)
+        vectors = self._vectors(like, positions, offset, space, "like")
+        encoding: ArrayT = space.xp.astype(vectors, space.dtype, copy=True)
         return encoding
 
     def vjp(
@@ -193,25 +197,27 @@ class LearnedPE(weights.WeightedLayer):
         TypeError, ValueError
             As the call; positions outside the table whose values cannot be read get no gradient.
         """
-        xp = self._namespace(positions, grad=grad)
+        given = namespace.drop_none(grad=grad, positions=positions)
+        space = space_of(**given, embeddings=self.embeddings)
+        xp = space.xp
         columns, own = self._columns(grad, positions, offset, xp, "grad")
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in own)
-        wide = xp.astype(grad, namespace.compute_dtype(grad.dtype, xp), copy=False)
+        wide = xp.astype(grad, space.dtype, copy=False)
         wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
         lengths = tuple(grad.shape[axis] for axis in own[1:])
         flat = xp.permute_dims(wide, (*own, *others))
         flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
         if positions is None:
-            like: dict[str, Any] = {"dtype": flat.dtype, "device": namespace.device_of(grad)}
+            like: dict[str, Any] = {"dtype": space.dtype, "device": space.device}
             before = xp.zeros((self.embedding_size, columns.start), **like)
             after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **like)
             total = xp.concat([before, flat, after], axis=1)
         else:
-            indices = weights.checked_indices("positions", positions, self.max_len, xp)
+            indices = weights.checked_indices("positions", positions, self.max_len, space)
             indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
-            total = weights.segment_sum(flat, indices, self.max_len, xp)
-        total = weights.zero_padding_idx(total, self.padding_idx, xp)
+            total = weights.segment_sum(flat, indices, self.max_len, space)
+        total = weights.zero_padding_idx(total, self.padding_idx, space)
         return grad, xp.astype(total, self.embeddings.dtype, copy=False)
 
     def resize(self, max_len: int) -> "LearnedPE":
@@ -247,40 +253,36 @@ class LearnedPE(weights.WeightedLayer):
         max_len = checks.axis_length("max_len", max_len)
         if self.padding_idx is not None:
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
-        xp = namespace.namespace_of(embeddings=self.embeddings)
-        on, own = namespace.device_of(self.embeddings), self.embeddings.dtype
-        dtype, integer = namespace.compute_dtype(own, xp), namespace.default_integer(xp, on)
+        space = space_of(embeddings=self.embeddings)
+        xp, on = space.xp, space.device
         # New position j is at j * (old - 1) / (new - 1) among the old ones.
         steps = max(max_len - 1, 1)
         left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
         right = np.minimum(left + 1, self.max_len - 1)
-        fraction = xp.asarray(rest / steps, dtype=dtype, device=on)
-        wide = xp.astype(self.embeddings, dtype, copy=False)
+        fraction = xp.asarray(rest / steps, dtype=space.dtype, device=on)
+        wide = xp.astype(self.embeddings, space.dtype, copy=False)
         before, after = (
-            xp.take(wide, xp.asarray(index, dtype=integer, device=on), axis=1)
+            xp.take(wide, xp.asarray(index, dtype=space.integer, device=on), axis=1)
             for index in (left, right)
         )
         # Zero times infinity would be NaN.
         after = xp.where(fraction > 0, after, 0)
-        table = before * (1 - fraction) + after * fraction
-        return replace(self, max_len=max_len, embeddings=xp.astype(table, own, copy=False))
-
-    def _namespace(self, positions: Array | None, **arrays: Array) -> Namespace:
-        given = arrays | namespace.drop_none(positions=positions)
-        return namespace.namespace_of(**given, embeddings=self.embeddings)
+        wide = before * (1 - fraction) + after * fraction
+        table = xp.astype(wide, self.embeddings.dtype, copy=False)
+        return replace(self, max_len=max_len, embeddings=table)
 
     def _vectors(
-        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
+        self, x: Any, positions: Array | None, offset: int, space: Space, name: str = "x"
     ) -> Any:
         """Return the vectors of the positions of `x`, on its axes."""
-        columns, own = self._columns(x, positions, offset, xp, name)
+        columns, own = self._columns(x, positions, offset, space.xp, name)
+        table, padding_idx = self.embeddings, self.padding_idx
         if positions is None:
-            vectors = self.embeddings[:, columns]
-            vectors = weights.zero_padding_idx(vectors, self.padding_idx, xp, columns.start)
+            vectors = table[:, columns]
+            vectors = weights.zero_padding_idx(vectors, padding_idx, space, columns.start)
         else:
-            table, padding_idx = self.embeddings, self.padding_idx
-            vectors = weights.embedding_lookup("positions", positions, table, xp, padding_idx)
-        return axes.expand_to_axes(vectors, own, x.ndim, xp)
+            vectors = weights.embedding_lookup("positions", positions, table, space, padding_idx)
+        return axes.expand_to_axes(vectors, own, x.ndim, space.xp)
 
     def _columns(
         self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"

@@ -7,27 +7,20 @@ from math import sqrt
 from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
-from positional_embeddings.angles.cos_sin import (
-    MOST_COORDINATES,
-    cos_sin_of_sum,
-    fill_cos_sin_of_sum,
-)
+from positional_embeddings.angles import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, is_host_array, np
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.fourier import is_sequence, one_or_each
-from positional_embeddings.encodings.sinusoidal import arranged
+from positional_embeddings.encodings.features import one_or_each
+from positional_embeddings.rotary.layouts import join_pairs
 
 Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
 
 # Frequencies in cycles stay below the range of a float32, also in heavy tails.
 _HIGHEST = 2.0**100
-_SHORTEST = 2.0**-50
-# Shortest length scale in periods: the Poisson variates then fit 64 bits.
-_SHORTEST_OF_A_PERIOD = 2.0**-30
 # Below, the tails of the frequencies are too heavy for floating-point numbers.
 _LEAST_NU = 0.1
 
@@ -141,8 +134,8 @@ def random_fourier_encoding(
            [1. , 1. , 0.9],
            [0.8, 0.9, 1. ]])
     """
-    xp = namespace.namespace_of(x=x)
-    checks.real("x", x, xp)
+    space = space_of(x=x)
+    checks.real("x", x, space.xp)
     if not x.ndim:
         raise wrong_value("x", "have its coordinates on axis 0", "shape ()", " Pass x[None].")
     count = axes.length(x, 0, "x")
@@ -150,18 +143,19 @@ def random_fourier_encoding(
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
-    digits = _digits(spectrum, dim // 2, rng)
-    dtype = namespace.feature_dtype(x, dtype, xp)
-    coordinates = [x[i, ...] for i in range(count)]
-    frequencies = [Frequencies(of_coordinate) for of_coordinate in digits]
-    work, amplitude = namespace.compute_dtype(dtype, xp), sqrt(2 / dim)
-    if is_host_array(x) and count <= MOST_COORDINATES:
+    frequencies = [Frequencies(digits) for digits in _digits(spectrum, dim // 2, rng)]
+    dtype = checks.feature_dtype(x, dtype, space)
+    space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
+    if space.xp is np and count <= cos_sin.MOST_COORDINATES:
         features = np.empty((dim, x[0].size), dtype=dtype)
         points = np.reshape(x, (count, x[0].size))
-        fill_cos_sin_of_sum(points, frequencies, amplitude, features[1::2], features[::2])
+        cosines, sines = features[1::2], features[::2]
+        cos_sin.fill_cos_sin_of_sum(points, frequencies, amplitude, cosines, sines)
         return np.reshape(features, (dim, *x.shape[1:]))
-    cos, sin = cos_sin_of_sum(coordinates, frequencies, work, space_of(x=x), amplitude)
-    return xp.astype(arranged(cos, sin, dim, "interleaved", xp), dtype, copy=False)
+    coordinates = [x[i, ...] for i in range(count)]
+    cos, sin = cos_sin.cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
+    features = join_pairs(sin, cos, 0, "interleaved", space.xp)
+    return space.xp.astype(features, dtype, copy=False)
 
 
 def _spectrum(
@@ -176,37 +170,23 @@ def _spectrum(
         raise wrong_value("period", unused, shown(period))
     if checks.boolean("orthogonal", orthogonal) and kernel not in ("gaussian", "matern"):
         raise wrong_value("orthogonal", unused, "True")
-    periods = None
+    if kernel == "periodic" and period is None:
+        raise wrong_value("period", "be given with the kernel 'periodic'", "None")
     if kernel == "matern":
         nu = 1.5 if nu is None else _at_least("nu", nu, _LEAST_NU, "0.1")
-    elif kernel == "periodic":
-        if period is None:
-            raise wrong_value("period", "be given with the kernel 'periodic'", "None")
-        periods = _by_coordinate("period", period, count, _SHORTEST, "2**-50")
-    limits = _SHORTEST_OF_A_PERIOD, "2**-30"
-    limits = limits if kernel == "periodic" else (_SHORTEST, "2**-50")
-    length_scales = _by_coordinate("length_scale", length_scale, count, *limits)
+    each = count, "coordinate on axis 0 of `x`"
+    check = partial(_at_least, least=2.0**-50, text="2**-50")
+    periods = None if period is None else tuple(one_or_each("period", period, check, *each))
+    if periods is not None:  # the Poisson variates then fit 64 bits
+        check = partial(_at_least, least=2.0**-30, text="2**-30")
+    length_scales = tuple(one_or_each("length_scale", length_scale, check, *each))
     return _Spectrum(kernel, length_scales, nu, periods, orthogonal)
 
 
-def _by_coordinate(
-    name: str, value: Any, count: int, least: float, shown_least: str
-) -> tuple[float, ...]:
-    """Return a positive number for each coordinate, all the same if one is given."""
-    check = partial(_at_least, least=least, shown_least=shown_least)
-    numbers = one_or_each(name, value, check)
-    if not is_sequence(value):
-        numbers *= count
-    if len(numbers) != count:
-        what = f"be a number, or {count}, one for each coordinate on axis 0 of `x`"
-        raise wrong_value(name, what, numbers)
-    return tuple(numbers)
-
-
-def _at_least(name: str, value: Any, least: float, shown_least: str) -> float:
+def _at_least(name: str, value: Any, least: float, text: str) -> float:
     number = checks.positive_number(name, value)
     if number < least:
-        raise wrong_value(name, f"be {shown_least} or more", number)
+        raise wrong_value(name, f"be {text} or more", number)
     return number
 
 
@@ -217,55 +197,46 @@ def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
         hint = " Pass one seed for all points that are compared, such as queries and keys."
         raise wrong_type("rng", what, "None", hint)
     if isinstance(rng, Integral) and namespace.is_real_number(rng):
-        return _drawn_from_seed(count, int(rng), *spectrum)
-    return _drawn(spectrum, count, namespace.random_generator(rng))
+        return _digits_of_seed(count, int(rng), *spectrum)
+    return _drawn_digits(count, rng, *spectrum)
 
 
-@namespace.host_constant
-def _drawn_from_seed(count: int, seed: int, *spectrum: Any) -> tuple[str, ...]:
-    return _drawn(_Spectrum(*spectrum), count, namespace.random_generator(seed))
+def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
+    spectrum = _Spectrum(*options)
+    rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
+    units = spectrum.periods or (1,) * len(rows)
+    with localcontext(DIGITS):
+        return tuple(
+            " ".join(str(Decimal(number) / Decimal(unit)) for number in row)
+            for row, unit in zip(rows, units, strict=True)
+        )
 
 
-def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> tuple[str, ...]:
-    if spectrum.periods is not None:
-        rows = _harmonics(spectrum, count, generator).T.tolist()
-        with localcontext(DIGITS):
-            return tuple(
-                " ".join(str(Decimal(harmonic) / Decimal(period)) for harmonic in row)
-                for row, period in zip(rows, spectrum.periods, strict=True)
-            )
-    rows = _cycles(spectrum, count, generator).T.tolist()
-    return tuple(" ".join(str(Decimal(cycles)) for cycles in row) for row in rows)
+_digits_of_seed = namespace.host_constant(_drawn_digits)
 
 
-def _harmonics(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
-    """Draw integer frequencies, in cycles per period: (frequency, coordinate).
-
-    The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
-    function, which is Skellam's distribution, of the difference of two Poisson variates
-    of mean a / 2.
-    """
-    mean = (1 / _array(spectrum.length_scales)) ** 2 / 2
-    shape = (count, len(spectrum.length_scales))
-    difference: HostArray = generator.poisson(mean, shape) - generator.poisson(mean, shape)
-    return difference
-
-
-def _cycles(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
-    """Draw real frequencies, in cycles per unit of `x`: (frequency, coordinate)."""
-    coordinates = len(spectrum.length_scales)
+def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
+    """Draw frequencies, (frequency, coordinate), in cycles per period or per unit of `x`."""
+    length_scales = np.asarray(spectrum.length_scales, dtype=np.float64)
+    shape = (count, len(length_scales))
+    drawn: HostArray
+    if spectrum.kernel == "periodic":
+        # The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
+        # function: Skellam's distribution, of the difference of Poisson variates of mean a / 2.
+        mean = (1 / length_scales) ** 2 / 2
+        drawn = generator.poisson(mean, shape) - generator.poisson(mean, shape)
+        return drawn
     if spectrum.kernel == "laplace":
-        radians = generator.standard_cauchy((count, coordinates))
+        drawn = generator.standard_cauchy(shape)
     elif spectrum.orthogonal:
-        radians = _orthogonal_normals(count, coordinates, generator)
+        drawn = _orthogonal_normals(*shape, generator)
     else:
-        radians = generator.standard_normal((count, coordinates))
+        drawn = generator.standard_normal(shape)
     if spectrum.nu is not None:
         # A multivariate t of 2 nu degrees of freedom: chi-squared over them is gamma over nu.
-        radians = radians / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
-    cycles = radians / (2 * np.pi * _array(spectrum.length_scales))
-    bounded: HostArray = np.clip(cycles, -_HIGHEST, _HIGHEST)
-    return bounded
+        drawn = drawn / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
+    drawn = np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
+    return drawn
 
 
 def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> HostArray:
@@ -279,8 +250,3 @@ def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> HostArr
     vectors = (lengths * q * signs[:, None, :]).reshape(-1, coordinates)
     chosen: HostArray = vectors[:count]
     return chosen
-
-
-def _array(numbers: tuple[float, ...]) -> HostArray:
-    array: HostArray = np.asarray(numbers, dtype=np.float64)
-    return array

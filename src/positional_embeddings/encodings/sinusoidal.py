@@ -7,27 +7,23 @@ from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import (
-    DIGITS,
-    TWO_PI,
-    geometric_frequencies,
-)
+from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables, Request
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_wide
+from positional_embeddings.encodings.features import Arrangement
 from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.rotary.layouts import join_pairs
 
-Arrangement = Literal["interleaved", "concatenated"]
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
 
 # Farthest `start` from 0.
 _FARTHEST_START = 2**60
-ARRANGEMENTS = ("interleaved", "concatenated")
 
 
 class _Family(NamedTuple):
@@ -136,45 +132,39 @@ def sinusoidal_encoding(
     >>> sinusoidal_encoding(np.arange(1500), 384, preset="whisper").shape
     (384, 1500)
     """
-    xp = namespace.namespace_of(positions=positions)
-    checks.real("positions", positions, xp)
+    space = space_of(positions=positions)
+    checks.real("positions", positions, space.xp)
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
-    given = {
-        "arrangement": arrangement,
-        "endpoint": endpoint,
-        "cos_first": cos_first,
-        "full_turns": full_turns,
-        "amplitude": amplitude,
-        "start": start,
-    }
-    family = _family(preset, dim, {name: o for name, o in given.items() if o is not None})
-    scale = _angle_scale(family, length, preset)
-    dtype = namespace.feature_dtype(positions, dtype, xp)
-    frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
-    work = namespace.compute_dtype(dtype, xp)
-    cos, sin = cos_sin(
-        _shifted(positions, family.start, xp), frequencies, work, space_of(positions=positions)
+    given = namespace.drop_none(
+        arrangement=arrangement,
+        endpoint=endpoint,
+        cos_first=cos_first,
+        full_turns=full_turns,
+        amplitude=amplitude,
+        start=start,
     )
-    if family.amplitude != 1:
-        cos, sin = family.amplitude * cos, family.amplitude * sin
-    encoding = arranged(cos, sin, dim, family.arrangement, xp, cos_first=family.cos_first)
-    return xp.astype(encoding, dtype, copy=False)
+    family = _family(preset, dim, given)
+    scale = _angle_scale(family, length, preset)
+    dtype = checks.feature_dtype(positions, dtype, space)
+    space = space.computing_in(dtype)
+    frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
 
+    def family_cos_sin(part: Any) -> tuple[Any, Any]:
+        if family.start:
+            is_real = namespace.is_real_floating(part.dtype, space.xp)
+            wide = space.widest if is_real else space.integer
+            part = space.xp.astype(part, wide, copy=False) + family.start
+        cos, sin = cos_sin(part, frequencies, space.dtype, space)
+        if family.amplitude != 1:
+            cos, sin = family.amplitude * cos, family.amplitude * sin
+        return (sin, cos) if family.cos_first else (cos, sin)
 
-def arranged(
-    cos: Any, sin: Any, dim: int, arrangement: str, xp: Namespace, *, cos_first: bool = False
-) -> Any:
-    """Put cosines and sines along a first axis of `dim` features, and zeros after the last."""
-    first, second = (cos, sin) if cos_first else (sin, cos)
-    layout = "interleaved" if arrangement == "interleaved" else "half"
-    both = join_pairs(first, second, 0, layout, xp)
-    missing = dim - both.shape[0]
-    if missing <= 0:
-        return both[:dim, ...]
-    on = namespace.device_of(both)
-    zeros = xp.zeros((missing, *both.shape[1:]), dtype=both.dtype, device=on)
-    return xp.concat([both, zeros], axis=0)
+    options = frequencies.count, dtype, space, family.arrangement
+    encoding = features.encode(positions, family_cos_sin, *options)
+    if dim > encoding.shape[0]:
+        encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
+    return encoding[:dim, ...]
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -191,7 +181,7 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     if preset is not None:
         checks.choice("preset", preset, tuple(presets))
     family = presets[preset or "vaswani"]._replace(**options)
-    checks.choice("arrangement", family.arrangement, ARRANGEMENTS)
+    checks.choice("arrangement", family.arrangement, features.ARRANGEMENTS)
     for name in ("endpoint", "cos_first", "full_turns"):
         checks.boolean(name, getattr(family, name))
     checks.positive_number("amplitude", family.amplitude)
@@ -218,16 +208,6 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
 def _full_turn_over(length: float, more: str) -> str:
     with localcontext(DIGITS):
         return str(TWO_PI / (Decimal(length) + Decimal(more)))
-
-
-def _shifted(positions: Any, start: int, xp: Namespace) -> Any:
-    if start == 0:
-        return positions
-    if namespace.is_real_floating(positions.dtype, xp):
-        wide = namespace.widest_float(xp, namespace.device_of(positions))
-    else:
-        wide = namespace.default_integer(xp, namespace.device_of(positions))
-    return xp.astype(positions, wide, copy=False) + start
 
 
 @dataclass(frozen=True)
@@ -338,9 +318,9 @@ class AbsolutePE(checks.CheckedLayer):
             If `x` or `positions` has the wrong shape, the sequence reaches past the
             table, or both `positions` and `offset` are given.
         """
-        xp = namespace.namespace_of(x=x, **namespace.drop_none(positions=positions))
-        (encoding,) = self._tables.tables_for(self._check(x, positions, offset, xp, "x"))
-        encoded = add_wide(x, encoding, xp)
+        space = space_of(x=x, **namespace.drop_none(positions=positions))
+        (encoding,) = self._tables.tables_for(self._check(x, positions, offset, space.xp, "x"))
+        encoded = add_wide(x, encoding, space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
@@ -379,8 +359,8 @@ class AbsolutePE(checks.CheckedLayer):
         >>> np.array_equal(add_positional_encoding(x, encoding), pe(x, offset=5))
         True
         """
-        xp = namespace.namespace_of(like=like, **namespace.drop_none(positions=positions))
-        request = self._check(like, positions, offset, xp, "like")
+        space = space_of(like=like, **namespace.drop_none(positions=positions))
+        request = self._check(like, positions, offset, space.xp, "like")
         (encoding,) = self._tables.copies_for(request)
         return encoding  # type: ignore[no-any-return]
 
@@ -403,4 +383,4 @@ class AbsolutePE(checks.CheckedLayer):
 def _arranged_tables(
     cos: Any, sin: Any, xp: Namespace, *, dim: int, arrangement: str
 ) -> tuple[Any]:
-    return (arranged(cos, sin, dim, arrangement, xp),)
+    return (join_pairs(sin, cos, 0, features.LAYOUTS[arrangement], xp)[:dim, ...],)

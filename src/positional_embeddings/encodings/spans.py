@@ -12,7 +12,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import is_real_number
 from positional_embeddings.arrays.remedies import remedy_for_times
 from positional_embeddings.encodings.calendar import CALENDAR, DAY, LENGTHS, is_timedelta, length_of
-from positional_embeddings.encodings.fourier import wavelength
+from positional_embeddings.encodings.features import wavelength
 
 # The units of labels, the longest first, and what NumPy calls them.
 _UNITS = {"d": "D", "h": "h", "min": "m"}

@@ -11,11 +11,10 @@ from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, Frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import block_lengths, cuts
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.arrays.values import is_concretely_true
 
 Unit = Literal["degrees", "radians"]
 
@@ -122,7 +121,8 @@ def spherical_encoding(
     >>> spherical_encoding(np.arange(-90, 91)[:, None], np.arange(360), 4).shape
     (25, 181, 360)
     """
-    xp = namespace.namespace_of(latitude=latitude, longitude=longitude)
+    space = space_of(latitude=latitude, longitude=longitude)
+    xp = space.xp
     checks.real("latitude", latitude, xp)
     checks.real("longitude", longitude, xp)
     degree = checks.non_negative_integer("degree", degree)
@@ -133,30 +133,23 @@ def spherical_encoding(
     if not checks.shapes_broadcast(shapes):
         requirement = f"broadcast against the shape of `latitude`, {shapes[0]}"
         raise wrong_value("longitude", requirement, shapes[1])
-    on = namespace.device_of(latitude)
-    dtype = namespace.float_dtype(dtype, _default_dtype(latitude, longitude, xp, on), xp, on)
-    latitude = _checked_latitude(latitude, unit, xp)
-    longitude = xp.astype(longitude, namespace.widest_float(xp, on), copy=False)
-    return _encoding(latitude, longitude, degree, unit, dtype, xp)
+    reals = {a.dtype for a in (latitude, longitude) if namespace.is_real_floating(a.dtype, xp)}
+    default = xp.result_type(*reals) if len(reals) == 2 else next(iter(reals), space.default_float)
+    dtype = checks.float_dtype(dtype, default, space)
+    latitude = _checked_latitude(latitude, unit, space)
+    longitude = xp.astype(longitude, space.widest, copy=False)
+    return _encoding(latitude, longitude, degree, unit, dtype, space)
 
 
-def _default_dtype(latitude: Any, longitude: Any, xp: Namespace, on: Device) -> Dtype:
-    kinds = {a.dtype for a in (latitude, longitude) if namespace.is_real_floating(a.dtype, xp)}
-    if len(kinds) == 2:
-        return xp.result_type(*kinds)
-    return kinds.pop() if kinds else namespace.default_float(xp, on)
-
-
-def _checked_latitude(latitude: Any, unit: str, xp: Namespace) -> Any:
+def _checked_latitude(latitude: Any, unit: str, space: Space) -> Any:
     """Return latitudes in the widest float, NaN for those beyond a pole that cannot be read."""
-    on = namespace.device_of(latitude)
-    wide = namespace.widest_float(xp, on)
+    xp, wide = space.xp, space.widest
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
     own = latitude.dtype if namespace.is_real_floating(latitude.dtype, xp) else wide
-    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=on)
-    latitude, pole = xp.astype(latitude, wide, copy=False), xp.astype(pole, wide, copy=False)
+    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=space.device)
+    latitude, pole = (xp.astype(a, wide, copy=False) for a in (latitude, pole))
     beyond = xp.abs(latitude) > pole
-    if is_concretely_true(xp.any(beyond)):
+    if space.is_true(xp.any(beyond)):
         outside = xp.where(beyond, latitude, 0.0)
         farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
         bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
@@ -165,22 +158,20 @@ def _checked_latitude(latitude: Any, unit: str, xp: Namespace) -> Any:
 
 
 def _encoding(
-    latitude: Any, longitude: Any, degree: int, unit: str, dtype: Dtype, xp: Namespace
+    latitude: Any, longitude: Any, degree: int, unit: str, dtype: Dtype, space: Space
 ) -> Any:
-    """Return the harmonics, written into one array if the library can."""
-    ndim = max(latitude.ndim, longitude.ndim)
+    """Return the harmonics, written block by block into one array if the library can."""
+    xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
-    if not library_of(latitude).supports_inplace(latitude, longitude):
-        degrees = _harmonics(latitude, longitude, degree, unit, xp)
+    if not space.supports_inplace(latitude, longitude):
+        degrees = _harmonics(latitude, longitude, degree, unit, space)
         return xp.concat([xp.astype(values, dtype, copy=False) for values in degrees], axis=0)
-    pairs = zip(latitude.shape, longitude.shape, strict=True)
-    shape = tuple(n if m == 1 else m for n, m in pairs)
-    on = namespace.device_of(latitude)
-    encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=on)
+    shape = np.broadcast_shapes(latitude.shape, longitude.shape)
+    encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
     lengths = block_lengths(shape, range(ndim), _BLOCK)
     for block in product(*(cuts(n, lengths[axis]) for axis, n in enumerate(shape))):
         north, east = _part(latitude, block), _part(longitude, block)
-        for n, values in enumerate(_harmonics(north, east, degree, unit, xp)):
+        for n, values in enumerate(_harmonics(north, east, degree, unit, space)):
             part = xp.astype(values, dtype, copy=False)
             encoding[(slice(n**2, (n + 1) ** 2), *block)] = part
     return encoding
@@ -193,32 +184,33 @@ def _part(array: Any, block: tuple[slice, ...]) -> Any:
 
 
 def _harmonics(
-    latitude: Any, longitude: Any, degree: int, unit: str, xp: Namespace
+    latitude: Any, longitude: Any, degree: int, unit: str, space: Space
 ) -> Iterator[Any]:
     """Yield the harmonics of each degree, orders from the lowest to the highest."""
-    cos, sin = _cos_sin_of_multiples(longitude, degree, unit, xp)
+    xp = space.xp
+    cos, sin = _cos_sin_of_multiples(longitude, degree, unit, space)
     # The order of 0 has a cosine, too: it is 1, or NaN for a longitude that is NaN.
     downwards = xp.flip(sqrt(2) * sin[1:, ...], axis=0)
     by_order = xp.concat([downwards, cos[:1, ...], sqrt(2) * cos[1:, ...]], axis=0)
-    for n, legendre in enumerate(_legendre_functions(latitude, degree, unit, xp)):
+    for n, legendre in enumerate(_legendre_functions(latitude, degree, unit, space)):
         both = xp.concat([xp.flip(legendre[1:, ...], axis=0), legendre], axis=0)
         yield both * by_order[degree - n : degree + n + 1, ...]
 
 
-def _legendre_functions(latitude: Any, degree: int, unit: str, xp: Namespace) -> Iterator[Any]:
+def _legendre_functions(latitude: Any, degree: int, unit: str, space: Space) -> Iterator[Any]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
 
     Those of the next degree are the part of that degree in the product of the harmonics with the
     place, a unit vector: no step makes errors grow, and none divides by a small number.
     """
-    on, wide = namespace.device_of(latitude), latitude.dtype
-    cos, sin = _cos_sin_of_multiples(latitude, 1, unit, xp)
+    xp = space.xp
+    cos, sin = _cos_sin_of_multiples(latitude, 1, unit, space)
     sine, cosine = cos[1:, ...], sin[1:, ...]  # of the colatitude
     nothing = 0 * cosine
     values = nothing + 1 / sqrt(4 * pi)
     yield values
     for n in range(1, degree + 1):
-        weights = xp.asarray(_weights(n), dtype=wide, device=on)
+        weights = xp.asarray(_weights(n), dtype=space.widest, device=space.device)
         same, lower, higher = (weights[(i, ..., *(None,) * latitude.ndim)] for i in range(3))
         # Order -1 is order 1 with the other sign.
         before = -values[1:2, ...] if n > 1 else nothing
@@ -241,18 +233,18 @@ def _weights(degree: int) -> list[list[float]]:
     ]
 
 
-def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, xp: Namespace) -> tuple[Any, Any]:
+def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, space: Space) -> tuple[Any, Any]:
     """Return cosine and sine of 0 to `highest` times an angle, exact at whole quadrants."""
-    wide = angle.dtype
+    xp, wide = space.xp, space.widest
     frequencies = Frequencies(_multiples(highest, unit))
     if unit == "radians":
-        return cos_sin(angle, frequencies, wide, space_of(angle=angle))
+        return cos_sin(angle, frequencies, wide, space)
     # Farther off a float has no whole degrees.
     farthest = 2.0**52 if wide == xp.float64 else 2.0**23
     angle = xp.where(xp.abs(angle) < farthest, angle, float("nan"))
     quadrant = xp.round(angle / 90)
-    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, space_of(angle=angle))
-    multiples = xp.arange(highest + 1, dtype=wide, device=namespace.device_of(angle))
+    cos, sin = cos_sin(angle - 90 * quadrant, frequencies, wide, space)
+    multiples = xp.arange(highest + 1, dtype=wide, device=space.device)
     multiples = multiples[(..., *(None,) * angle.ndim)]
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     return add_quadrants(cos, sin, multiples * quadrant, xp)

@@ -3,9 +3,9 @@
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import ArrayT, np
+from positional_embeddings.arrays.space import space_of
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
@@ -45,7 +45,8 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     >>> dropout(np.ones(3), 0.5)
     array([1., 1., 1.])
     """
-    xp = namespace.namespace_of(x=x)
+    space = space_of(x=x)
+    xp = space.xp
     checks.real_floating(xp, x=x)
     rate = checks.rate("rate", rate)
     draw = getattr(rng, "random", rng)
@@ -53,13 +54,12 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
         raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
     if rng is None or rate == 0:
         return x
-    dtype = namespace.compute_dtype(x.dtype, xp)
     drawn = draw(tuple(x.shape))
     if isinstance(drawn, np.ndarray):
-        drawn = xp.asarray(drawn, dtype=dtype, device=namespace.device_of(x))
-    namespace.namespace_of(x=x, rng=drawn)
+        drawn = xp.asarray(drawn, dtype=space.dtype, device=space.device)
+    space_of(x=x, rng=drawn)  # a check
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
-    scaled = xp.astype(x, dtype, copy=False) / (1 - rate)
+    scaled = xp.astype(x, space.dtype, copy=False) / (1 - rate)
     kept: ArrayT = xp.astype(xp.where(drawn >= rate, scaled, 0), x.dtype, copy=False)
     return kept

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.library import library_of
 from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers import weights
 
 Size = int | tuple[int, int]
@@ -105,9 +105,9 @@ class TokenEmbedding(weights.WeightedLayer):
         ValueError
             If a token is out of range. Tokens whose values cannot be read give NaN.
         """
-        xp = namespace.namespace_of(ids=ids, embeddings=self.embeddings)
+        space = space_of(ids=ids, embeddings=self.embeddings)
         table, padding_idx = self.embeddings, self.padding_idx
-        vectors: ArrayT = weights.embedding_lookup("ids", ids, table, xp, padding_idx)
+        vectors: ArrayT = weights.embedding_lookup("ids", ids, table, space, padding_idx)
         return vectors
 
 
@@ -205,16 +205,14 @@ class PatchEmbedding(weights.WeightedLayer):
         ValueError
             If `images` has the wrong shape.
         """
-        xp = namespace.namespace_of(images=images, kernel=self.kernel, bias=self.bias)
+        space = space_of(images=images, kernel=self.kernel, bias=self.bias)
+        xp = space.xp
         checks.real_floating(xp, images=images)
         (height, width), patch = self._sizes
         if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, height, width):
             wanted = f"have shape ({self.num_channels}, {height}, {width}, batch)"
             raise wrong_value("images", wanted, tuple(images.shape))
-        dtype = xp.result_type(
-            namespace.compute_dtype(images.dtype, xp),
-            namespace.compute_dtype(self.kernel.dtype, xp),
-        )
+        dtype = xp.result_type(space.dtype, namespace.compute_dtype(self.kernel.dtype, xp))
         kernel, bias, wide = (
             xp.astype(array, dtype, copy=False) for array in (self.kernel, self.bias, images)
         )
@@ -223,7 +221,7 @@ class PatchEmbedding(weights.WeightedLayer):
         patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
         elements = self.num_channels * prod(patch)
         flat = xp.reshape(patches, (elements, rows * columns, batch))
-        with library_of(flat).without_autocast(flat):
+        with space.without_autocast(flat):
             projected = xp.tensordot(xp.reshape(kernel, (self.d_model, elements)), flat, axes=1)
         embedded: ArrayT = xp.astype(projected + bias[:, None, None], images.dtype, copy=False)
         return embedded

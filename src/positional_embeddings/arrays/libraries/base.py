@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, NamedTuple
 
 from array_api_compat import device as _device
@@ -181,6 +182,14 @@ class Space:
         """Return where values stand in an ordered array, in the dtype of the values."""
         found = self.xp.searchsorted(ordered, values, side=side)
         return self.xp.astype(found, values.dtype, copy=False)
+
+    def take_entries(self, table: Any, indices: Any, axis: int) -> Any:
+        """Return the entries of a table along an axis, which becomes the axes of the indices."""
+        if indices.ndim == 1:
+            return self.xp.take(table, indices, axis=axis)
+        taken = self.xp.take(table, self.xp.reshape(indices, (prod(indices.shape),)), axis=axis)
+        shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
+        return self.xp.reshape(taken, shape)
 
     # Chunks: an array of a library without them is one chunk.
 

@@ -1,7 +1,10 @@
 """What dask and cubed share: arrays that are computed later, chunk by chunk."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+from array_api_compat import array_namespace, device
 
 from positional_embeddings.arrays.libraries.base import Space
 
@@ -36,3 +39,25 @@ class Chunked(Space):
         many = self.xp.empty(shape, dtype=dtype, chunks=("auto", "auto", -1))
         chunks = many.chunks[0][0]
         return self.xp.arange(start, stop, dtype=dtype, device=self.device, chunks=chunks)
+
+    def take_entries(self, table: Any, indices: Any, axis: int) -> Any:
+        # To reshape the indices would join their chunks.
+        if indices.ndim < 2:
+            return super().take_entries(table, indices, axis)
+        rest = table.ndim - axis - 1
+        table = self.rechunk(table, {axis: (table.shape[axis],)})
+        lengths = self.chunks(table)
+        chunks = (*lengths[:axis], *self.chunks(indices), *lengths[axis + 1 :])
+        table = table[(..., *(None,) * (indices.ndim - 1), *(slice(None),) * rest)]
+        indices = indices[(*(None,) * axis, ..., *(None,) * rest)]
+        take = partial(_take_of_chunk, axis=axis, rest=rest)
+        return self.map_chunks(take, table, indices, chunks=chunks, dtype=table.dtype)
+
+
+def _take_of_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
+    """Take entries of a table before whose last `rest` axes there are axes of length 1."""
+    xp, stop = array_namespace(table), table.ndim - rest
+    before, after = table.shape[: axis + 1], table.shape[stop:]
+    flat = xp.reshape(xp.asarray(indices, device=device(table)), (-1,))
+    taken = xp.take(xp.reshape(table, (*before, *after)), flat, axis=axis)
+    return xp.reshape(taken, (*before[:-1], *indices.shape[axis:stop], *after))

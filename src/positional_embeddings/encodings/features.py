@@ -1,0 +1,85 @@
+"""Features that are cosines and sines: their arrangement, their blocks, their wavelengths."""
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.memory import cuts
+from positional_embeddings.arrays.namespace import Dtype, np
+from positional_embeddings.arrays.remedies import remedy_for
+from positional_embeddings.rotary.layouts import features_of_pairs, join_pairs
+
+Arrangement = Literal["interleaved", "concatenated"]
+ARRANGEMENTS = get_args(Arrangement)
+LAYOUTS = {"interleaved": "interleaved", "concatenated": "half"}
+
+# 60 digits of a frequency are enough for 64-bit integers down to here. Float32 holds both ends,
+# and their quarters.
+SHORTEST, LONGEST = 2.0**-64, 2.0**100
+
+# Features of NumPy's arrays that are computed at a time, few enough for the cache.
+_BLOCK = 2**15
+
+
+def encode(
+    x: Any,
+    cos_sin: Callable[[Any], tuple[Any, Any]],
+    count: int,
+    dtype: Dtype,
+    space: Space,
+    arrangement: str = "interleaved",
+) -> Any:
+    """Return features (2 * count, *x.shape) from a function of `x` to cosines and sines.
+
+    Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
+    in the cache.
+    """
+    layout = LAYOUTS[arrangement]
+    if space.xp is not np or space.is_compiling:  # PyTorch would unroll the loop
+        cos, sin = cos_sin(x)
+        features = join_pairs(sin, cos, 0, layout, space.xp)
+        return space.xp.astype(features, dtype, copy=False)
+    flat = np.reshape(x, (x.size,))
+    features = np.empty((2 * count, x.size), dtype=dtype)
+    sines, cosines = features_of_pairs(0, count, count, layout)
+    for block in cuts(x.size, max(1, _BLOCK // (2 * count))):
+        features[cosines, block], features[sines, block] = cos_sin(flat[block])
+    return np.reshape(features, (2 * count, *x.shape))
+
+
+def wavelength(name: str, value: Any) -> float:
+    """Return a wavelength or a period after checking its range."""
+    number = checks.positive_number(name, value)
+    if not SHORTEST <= number <= LONGEST:
+        raise wrong_value(name, "be between 2**-64 and 2**100", number)
+    return number
+
+
+def one_or_each(
+    name: str,
+    values: Any,
+    check: Callable[[str, Any], Any],
+    count: int | None = None,
+    each: str = "",
+) -> list[Any]:
+    """Return one number, or several of a list, a tuple or a 1-D NumPy array, after checking each.
+
+    With a `count` there must be one number for `each`, or one for all, which is repeated.
+    """
+    is_list = isinstance(values, list | tuple)
+    # PyTorch compiles for any number, and then knows no attributes of it.
+    if isinstance(values, int | float) or not (is_list or getattr(values, "shape", False)):
+        return [check(name, values)] * (count or 1)
+    if not (is_list or isinstance(values, np.ndarray)):
+        what = "be a list, a tuple or a 1-D NumPy array of numbers"
+        raise wrong_type(name, what, shown(values), remedy_for(name, values))
+    shape = (len(values),) if is_list else values.shape
+    if len(shape) != 1 or shape == (0,):
+        raise wrong_value(name, "have one axis, of one number or more", f"shape {shape}")
+    numbers = [check(f"{name}[{i}]", value) for i, value in enumerate(values)]
+    if count is not None and len(numbers) != count:
+        what = f"be a number, or a list of {count}, one for each {each}"
+        raise wrong_value(name, what, f"{len(numbers)} numbers")
+    return numbers
