@@ -30,7 +30,8 @@ _TYPES = {
     4: (types.float32, types.float32),
     8: (types.float64, types.float64),
 }
-_LANES = 16  # pairs of a vector
+# Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that.
+_LANES, _FEWER_LANES = 32, 8
 # Short axes are merged up to this length. Longer ones are left to be shared by threads.
 _LONGEST_ROW = 1024
 # The part of x from which on waking up a thread pays.
@@ -105,7 +106,8 @@ def _plan(
     loops = np.asarray([*axes[::-1], (2, x_second, out_second, 0, 0)], dtype=np.int64)
 
     # Adjacent pairs are rotated by vectors, others one by one.
-    _, x_step, out_step, *angle_steps = axes[0]
+    count, x_step, out_step, *angle_steps = axes[0]
+    lanes = _FEWER_LANES if count % _LANES else _LANES
     side_by_side = x_second == out_second == size
     one_angle = angle_steps == [0, 0]
     adjacent = x_step == out_step == (2 * size if side_by_side else size)
@@ -113,7 +115,7 @@ def _plan(
     # Vectors that are stored past the caches begin at multiples of their size.
     starts = [*loops[:-2, 2].tolist(), 0 if side_by_side else out_second]
     stream &= not any(start % _ALIGNED for start in starts)
-    kind = (_LANES, side_by_side, one_angle, stream) if adjacent else (1, False, False, False)
+    kind = (lanes, side_by_side, one_angle, stream) if adjacent else (1, False, False, False)
 
     rows = prod(length for length, *_ in axes[1:])
     most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // _THREAD_BYTES)
