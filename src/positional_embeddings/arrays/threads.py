@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from positional_embeddings.arrays.forks import finished_before_forks, register_at_fork
-from positional_embeddings.arrays.namespace import is_host_array
+from positional_embeddings.arrays.namespace import np
 
 Piece = TypeVar("Piece")
 
@@ -113,7 +113,7 @@ def workers_for(x: Any) -> Iterator[Workers]:
     Small matrix products gain little from the threads of BLAS, and the elementwise work between
     them nothing. Without threadpoolctl, which is optional, there is one thread.
     """
-    blas = _blas() if is_host_array(x) else None
+    blas = _blas() if type(x) is np.ndarray else None
     free = _Blas.free
     if blas is None or not free.acquire(blocking=False):
         yield Workers()
