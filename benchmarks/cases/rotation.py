@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from harness.contenders import Builder, Case, Contender, Settings, measured
 from harness.inputs import BASE, BHSD, DSN, HostArray, RotationInputs, random_rotation, shapes
-from harness.targets import BY_OFFSET, BY_POSITIONS, BY_TABLES, FUSED, PLAIN, WITH_OUT
+from harness.targets import (
+    BY_OFFSET,
+    BY_POSITIONS,
+    BY_TABLES,
+    FUSED,
+    LOOPS_WITH_OUT,
+    PLAIN,
+    WITH_OUT,
+)
 from harness.timing import Rounds, Run
 from peers import peer
 
@@ -22,6 +30,7 @@ PEERS = {
     "ONNX Runtime": "onnx.rotation",
     "rotary-embedding-torch": "rotary_embedding_torch.rotation",
     "numba by hand": "numba.rotation",
+    LOOPS_WITH_OUT: "numba.rotation_to_out",
 }
 TOKEN_PEERS = PEERS | {"ONNX Runtime, bound arrays": "onnx.bound"}
 COMPLEX_PEERS = {

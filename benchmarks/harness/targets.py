@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FUSED, PLAIN, OURS = "this library, fused", "this library, plain", "this library"
-WITH_OUT = "this library, fused, out="
+WITH_OUT, LOOPS_WITH_OUT = "this library, fused, out=", "numba by hand, out="
 BY_OFFSET, BY_POSITIONS, BY_TABLES = "offset=", "positions=", "tables made once"
 COSINES = "numpy.cos + numpy.sin, float64 angles"
 Result = dict[str, Any]
@@ -75,6 +75,7 @@ def _fused(results: list[Result]) -> Iterator[Target]:
     yield "fused, 64 MB and more: copies", 1.3, _ratios(large, FUSED, "copy")
     yield "fused: of ONNX Runtime", 0.8, _ratios(rotations, FUSED, "ONNX Runtime")
     yield "fused, out= (no target): of ONNX Runtime", 0.8, with_out
+    yield "fused, out=: of numba by hand", 1.1, _ratios(rotations, WITH_OUT, LOOPS_WITH_OUT)
     yield compiled, 1.0, _ratios(rotations, FUSED, "torch.compile", "JAX jit")
 
 

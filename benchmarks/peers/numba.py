@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from harness.timing import Run
 
 
-def features_last(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
+def features_last(x: HostArray, cos: HostArray, sin: HostArray, out: HostArray) -> HostArray:
     """Rotate (batch, heads, seq, head)."""
     batch, heads, seq, head = x.shape
     half = head // 2
-    out = np.empty_like(x)
     for row in numba.prange(batch * heads):
         b, h = row // heads, row % heads
         for s in range(seq):
@@ -28,11 +27,10 @@ def features_last(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
     return out
 
 
-def heads_third(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
+def heads_third(x: HostArray, cos: HostArray, sin: HostArray, out: HostArray) -> HostArray:
     """Rotate (batch, seq, heads, head)."""
     batch, seq, heads, head = x.shape
     half = head // 2
-    out = np.empty_like(x)
     for row in numba.prange(batch * seq):
         b, s = row // seq, row % seq
         for h in range(heads):
@@ -43,11 +41,10 @@ def heads_third(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
     return out
 
 
-def features_first(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
+def features_first(x: HostArray, cos: HostArray, sin: HostArray, out: HostArray) -> HostArray:
     """Rotate (head, seq, heads * batch)."""
     head, seq, count = x.shape
     half = head // 2
-    out = np.empty_like(x)
     for i in numba.prange(half):
         for s in range(seq):
             for n in range(count):
@@ -57,10 +54,9 @@ def features_first(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
     return out
 
 
-def interleaved(x: HostArray, cos: HostArray, sin: HostArray) -> HostArray:
+def interleaved(x: HostArray, cos: HostArray, sin: HostArray, out: HostArray) -> HostArray:
     """Rotate (batch, heads, seq, head) in the interleaved layout."""
     batch, heads, seq, head = x.shape
-    out = np.empty_like(x)
     for row in numba.prange(batch * heads):
         b, h = row // heads, row % heads
         for s in range(seq):
@@ -79,10 +75,19 @@ def compiled(loops: "Callable[..., HostArray]", *, parallel: bool) -> "Run":
 
 def rotation(inputs: RotationInputs) -> "Run":
     """Return the loops for this layout, parallel if there are threads for it."""
+    kernel, x, (cos, sin) = _kernel(inputs), inputs.x, inputs.tables
+    return lambda: kernel(x, cos, sin, np.empty_like(x))
+
+
+def rotation_to_out(inputs: RotationInputs) -> "Run":
+    """Return the same loops, which write to an array that is there already."""
+    kernel, x, (cos, sin) = _kernel(inputs), inputs.x, inputs.tables
+    out = np.empty_like(x)
+    return lambda: kernel(x, cos, sin, out)
+
+
+def _kernel(inputs: RotationInputs) -> "Run":
     loops = {DSN: features_first, BSHD: heads_third}.get(inputs.layout, features_last)
     if inputs.pairs == "interleaved":
         loops = interleaved
-    kernel = compiled(loops, parallel=inputs.threads > 1)
-    x = inputs.x
-    cos, sin = inputs.tables
-    return lambda: kernel(x, cos, sin)
+    return compiled(loops, parallel=inputs.threads > 1)

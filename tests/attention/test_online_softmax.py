@@ -6,7 +6,6 @@ import sys
 import threading
 import tracemalloc
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -421,13 +420,6 @@ def test_one_thread_where_there_are_no_more(monkeypatch, installed):
     )
     np.testing.assert_allclose(got, x, rtol=ROUNDING)
     assert names == {threading.current_thread().name}
-
-
-def test_a_pool_that_starts_no_threads():
-    pool = ThreadPoolExecutor(1)
-    assert _threads._takes_work(pool)
-    pool.shutdown()
-    assert not _threads._takes_work(pool)
 
 
 def test_without_threadpoolctl(monkeypatch):

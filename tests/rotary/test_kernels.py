@@ -1,10 +1,8 @@
 """The kernels give what the plain way gives, to the last bit."""
 
-import os
 import re
 import subprocess
 import sys
-from concurrent.futures import Future
 from types import SimpleNamespace
 
 import numpy as np
@@ -74,35 +72,47 @@ def test_positions_by_batch_and_shifts():
     np.testing.assert_array_equal(kernel.shift(BASE, 2.5), plain.shift(BASE, 2.5))
 
 
-@pytest.mark.library("numba")
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_pieces_on_several_threads(threads, monkeypatch):
-    monkeypatch.setattr(dispatch, "_TABLE_BYTES", 2**10)
-    monkeypatch.setattr(dispatch, "_THREAD_BYTES", 2**10)
+@pytest.fixture
+def numba_kernel():
+    """The module, without what it keeps of other tests."""
     from positional_embeddings.rotary.kernels import numba_kernel
 
-    monkeypatch.setattr(numba_kernel, "threads", lambda: threads)
-    dispatch._kernel_for_numpy.cache_clear()
-    try:
+    caches = numba_kernel._plan, numba_kernel.compiled, dispatch._numpy_kernel
+    for function in caches:
+        function.cache_clear()
+    yield numba_kernel
+    for function in caches:
+        function.cache_clear()
+
+
+@pytest.mark.library("numba")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_pieces_on_several_threads(numba_kernel, threads, monkeypatch):
+    monkeypatch.setattr(numba_kernel, "_THREAD_BYTES", 2**10)
+    monkeypatch.setattr(numba_kernel.numba.config, "NUMBA_NUM_THREADS", threads)
+    for layout in ("half", "interleaved"):
         for take, feature, seq in VIEWS.values():
             x = take(BASE)
-            plain, kernel = ropes(x, feature, seq)
+            plain, kernel = ropes(x, feature, seq, layout=layout)
             np.testing.assert_array_equal(kernel(x), plain(x))
             np.testing.assert_array_equal(kernel.shift(x, 3), plain.shift(x, 3))
-    finally:
-        dispatch._kernel_for_numpy.cache_clear()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="does not fork")
-def test_a_forked_process_has_threads_of_its_own():
-    """In a process of its own, where nothing else has threads."""
-    code = (
-        "import os, signal; from positional_embeddings.rotary.kernels import dispatch; "
-        "signal.alarm(60); dispatch._pool(1).submit(int).result(); child = os.fork(); "
-        "child or os._exit(dispatch._pool(1).submit(int).result(timeout=30)); "
-        "raise SystemExit(os.waitpid(child, 0)[1])"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
+@pytest.mark.library("numba")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_out_past_the_caches(layout, dtype, monkeypatch):
+    monkeypatch.setattr(dispatch, "_STREAM_BYTES", 0)
+    for size in (16, 64, 80):
+        base = RNG.standard_normal((2, 3, 20, size)).astype(dtype)
+        for x, feature, seq in ((base, -1, -2), (base.transpose(3, 2, 1, 0).copy(), 0, 1)):
+            plain, kernel = ropes(x, feature, seq, layout=layout)
+            numbers = np.zeros(x.size + 32, dtype)
+            for start in (0, 1, 8):  # aligned or not
+                out = numbers[start : start + x.size].reshape(x.shape)
+                kernel(x, out=out)
+                np.testing.assert_array_equal(out, plain(x))
+                assert not numbers[start + x.size :].any()
 
 
 @pytest.mark.library("numba")
@@ -130,19 +140,17 @@ def test_other_libraries_have_no_kernel(backend):
 
 
 @pytest.mark.library("numba")
-def test_half_precision_needs_the_processor(monkeypatch):
-    from positional_embeddings.rotary.kernels import numba_kernel
-
+def test_half_precision_needs_the_processor(numba_kernel, monkeypatch):
     monkeypatch.setattr(numba_kernel.llvm, "get_host_cpu_features", dict)
     monkeypatch.setattr(numba_kernel.platform, "machine", lambda: "x86_64")
-    assert numba_kernel.compiled(np.dtype("float16"), 2) is None
+    assert not numba_kernel.has_kernel(np.dtype("float16"))
     monkeypatch.setattr(numba_kernel.platform, "machine", lambda: "arm64")
-    assert numba_kernel._has_half_precision()
+    assert numba_kernel.has_kernel(np.dtype("float16"))
 
 
 def test_without_numba(monkeypatch):
     """As if it is not installed: plain code if it may be, or what to install."""
-    dispatch._kernel_for_numpy.cache_clear()
+    dispatch._numpy_kernel.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(
         sys.modules, "positional_embeddings.rotary.kernels.numba_kernel", raising=False
@@ -158,7 +166,7 @@ def test_without_numba(monkeypatch):
         with pytest.raises(ImportError, match="neither is installed"):
             RoPE(8, 5, fused=True)
     finally:
-        dispatch._kernel_for_numpy.cache_clear()
+        dispatch._numpy_kernel.cache_clear()
 
 
 def test_numba_is_not_imported_before_a_rotation():
@@ -170,9 +178,7 @@ def test_numba_is_not_imported_before_a_rotation():
 
 
 @pytest.mark.library("numba")
-def test_where_nothing_can_be_kept_on_disk(monkeypatch):
-    from positional_embeddings.rotary.kernels import numba_kernel
-
+def test_where_nothing_can_be_kept_on_disk(numba_kernel, monkeypatch):
     njit = numba_kernel.njit
 
     def without_place(*args, cache=False, **options):
@@ -182,18 +188,14 @@ def test_where_nothing_can_be_kept_on_disk(monkeypatch):
         return njit(*args, **options)
 
     monkeypatch.setattr(numba_kernel, "njit", without_place)
-    x = np.ones((2, 3, 8), dtype="float32")
-    out, table = np.empty_like(x), np.ones((1, 3, 4), dtype="float32")
-    numba_kernel.compiled(x.dtype, 3)(x, table, table, out, 2, False)
-    np.testing.assert_array_equal(out, [[[0.0] * 4 + [2.0] * 4] * 3] * 2)
+    plain, kernel = ropes(BASE, -1, -2)
+    np.testing.assert_array_equal(kernel(BASE), plain(BASE))
 
 
 @pytest.mark.library("numba")
-def test_where_numba_is_switched_off(monkeypatch):
-    from positional_embeddings.rotary.kernels import numba_kernel
-
+def test_where_numba_is_switched_off(numba_kernel, monkeypatch):
     monkeypatch.setattr(numba_kernel.numba.config, "DISABLE_JIT", True)
-    assert numba_kernel.compiled(np.dtype("float32"), 3) is None
+    assert dispatch.kernel_for(BASE) is None
 
 
 @pytest.mark.library("numba")
@@ -206,23 +208,3 @@ def test_out_in_another_byte_order(dtype):
     message = f"got numpy.ndarray of {out.dtype}; fused=None rotates it without one."
     with pytest.raises(TypeError, match=re.escape(message)):
         RoPE(8, 64, fused=True)(x, out=out)
-
-
-@pytest.mark.library("numba")
-def test_a_pool_that_ends_leaves_the_work_to_this_thread(monkeypatch):
-    class Pool:
-        left = 1
-
-        def submit(self, work, share):
-            if not self.left:
-                raise RuntimeError
-            self.left -= 1
-            future = Future()
-            future.set_result(work(share))
-            return future
-
-    pool = Pool()
-    monkeypatch.setattr(dispatch, "_pool", lambda _: pool)
-    done = []
-    started = dispatch._started(done.append, [1, 2, 3], 3)
-    assert (len(started), done) == (1, [1])

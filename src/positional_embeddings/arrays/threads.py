@@ -1,21 +1,73 @@
-"""A pool of as many threads as NumPy's BLAS has, each with a single thread of BLAS.
+"""A pool of threads that share pieces of work, and the limit on the threads of NumPy's BLAS."""
 
-Small matrix products gain little from the threads of BLAS, and the elementwise work
-between them nothing. Without threadpoolctl, which is optional, there is one thread.
-"""
-
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import cache, partial
 from threading import Lock
 from typing import Any, TypeVar
 
 from positional_embeddings.arrays.forks import finished_before_forks, register_at_fork
-from positional_embeddings.arrays.namespace import is_host_array
+from positional_embeddings.arrays.namespace import np
 
 Piece = TypeVar("Piece")
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="positional_embeddings")
+
+
+def share(
+    work: Callable[[Piece], None],
+    pieces: Iterable[Piece],
+    threads: int,
+    prepare: Callable[[], Any] = int,
+) -> None:
+    """Do pieces of work on this thread and others, which call `prepare` first.
+
+    What one of them raises is raised here. This thread never waits for another one to begin:
+    the pool may be busy, and starts no threads while the interpreter shuts down.
+    """
+    if threads < 2:
+        for piece in pieces:
+            work(piece)
+        return
+    left, lock = deque(pieces), Lock()
+
+    def take() -> None:
+        try:
+            while True:
+                with lock:
+                    if not left:
+                        return
+                    piece = left.popleft()
+                work(piece)
+        except BaseException:
+            with lock:
+                left.clear()
+            raise
+
+    def help_out() -> None:
+        prepare()
+        take()
+
+    helpers: list[Future[None]] = []
+    with suppress(RuntimeError):
+        for _ in range(threads - 1):
+            # numpy.errstate is part of the context, which threads do not inherit.
+            helpers.append(_pool().submit(copy_context().run, help_out))  # noqa: PERF401
+    try:
+        take()
+    finally:
+        begun = [helper for helper in helpers if not helper.cancel()]
+        wait(begun)
+    for helper in begun:
+        helper.result()
 
 
 class _Blas:
@@ -30,6 +82,7 @@ class _Blas:
 
 
 def _forget_threads() -> None:
+    _pool.cache_clear()
     _Blas.free = Lock()
     for library, threads in _Blas.limited:
         library.set_num_threads(threads)
@@ -41,32 +94,26 @@ def _forget_threads() -> None:
 register_at_fork(after_in_child=_forget_threads)
 
 
+@dataclass(frozen=True)
 class Workers:
-    """Threads that share pieces of work; only the calling one if there is no pool."""
+    """Threads that share pieces of work, only the calling one if `count` is 1."""
 
-    def __init__(self, count: int = 1, pool: ThreadPoolExecutor | None = None) -> None:
-        self.count = count
-        self._pool = pool
+    count: int = 1
+    prepare: Callable[[], Any] = int
 
     def do(self, work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
         """Do all pieces of work; an error in one of them is raised here."""
-        if self._pool is None:
-            for piece in pieces:
-                work(piece)
-            return
-        # numpy.errstate is part of the context, which threads do not inherit.
-        futures = [self._pool.submit(copy_context().run, work, piece) for piece in pieces]
-        try:
-            for future in futures:
-                future.result()
-        finally:
-            self._pool.shutdown(cancel_futures=True)
+        share(work, pieces, self.count, self.prepare)
 
 
 @contextmanager
 def workers_for(x: Any) -> Iterator[Workers]:
-    """Yield as many threads as BLAS has, for arrays like `x`, and limit BLAS to one in each."""
-    blas = _blas() if is_host_array(x) else None
+    """Yield as many threads as BLAS has, for arrays like `x`, and limit BLAS to one in each.
+
+    Small matrix products gain little from the threads of BLAS, and the elementwise work between
+    them nothing. Without threadpoolctl, which is optional, there is one thread.
+    """
+    blas = _blas() if type(x) is np.ndarray else None
     free = _Blas.free
     if blas is None or not free.acquire(blocking=False):
         yield Workers()
@@ -79,20 +126,11 @@ def workers_for(x: Any) -> Iterator[Workers]:
         # Some BLAS libraries have one limit for the process, others one for each thread: set both.
         one_thread = partial(blas.limit, limits=1)
         _Blas.limited = tuple((library, library.num_threads) for library in blas.lib_controllers)
-        with one_thread(), ThreadPoolExecutor(count, initializer=one_thread) as pool:
-            yield Workers(count, pool) if _takes_work(pool) else Workers()
+        with one_thread():
+            yield Workers(count, one_thread)
     finally:
         _Blas.limited = ()
         free.release()
-
-
-def _takes_work(pool: ThreadPoolExecutor) -> bool:
-    """Tell whether a pool can start threads: not while the interpreter shuts down."""
-    try:
-        pool.submit(int)
-    except RuntimeError:
-        return False
-    return True
 
 
 @cache

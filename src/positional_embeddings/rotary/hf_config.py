@@ -53,34 +53,31 @@ def rope_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of the `RoPE` that a configuration describes."""
     config = read_config(config)
-    model_type = config.get("model_type")
-    _check_rotates(config, model_type)
+    _check_rotates(config)
     try:
-        if layout is None:
-            layout = _layout(config, model_type)
-        return _arguments(config, model_type, seq_len, layer_type) | {"layout": layout}
+        layout = _layout(config) if layout is None else layout
+        return _arguments(config, seq_len, layer_type) | {"layout": layout}
     except ValueError as error:
         parts = {key: config[key] for key in _SHOWN if key in config}
         message = f"{error} Or build `RoPE(...)` by hand, from {shown(parts)}."
         raise ValueError(message) from None
 
 
-def _arguments(
-    config: Values, model_type: str | None, seq_len: int | None, layer_type: str | None
-) -> dict[str, Any]:
+def _arguments(config: Values, seq_len: int | None, layer_type: str | None) -> dict[str, Any]:
     """Return the arguments without the layout."""
     rotary = [key for key in config if "rope" in key or key.startswith("rotary")]
     _check_known("the rotary keys", rotary, _TOP_KEYS)
-    parameters = _parameters(config, model_type, layer_type)
+    parameters = _parameters(config, layer_type)
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     kind = _OTHER_NAMES.get(str(kind), kind)
+    name = "rope_type" if "rope_type" in parameters else "type"
     types = sorted([*_WITHOUT_SCALING, *SCALINGS])
     if kind not in types:
-        name = "rope_type" if "rope_type" in parameters else "type"
         raise wrong_value(name, f"be one of {types}", f"{kind!r}")
-    names = {field.name for field in _fields(kind)} - {"original_max_position"}
-    named = "rope_type" in parameters or "type" in parameters
-    whose = f"of {kind!r}" if named else "without a 'rope_type'"
+    # The fields of a scaling have the names of its parameters, but for one in _COMMON.
+    options = fields(SCALINGS[kind]) if kind in SCALINGS else ()
+    names = {option.name for option in options} - {"original_max_position"}
+    whose = f"of {kind!r}" if name in parameters else "without a 'rope_type'"
     _check_known(f"the rotary parameters {whose}", parameters, names | _COMMON)
     head_size = _head_size(config, layer_type)
     longest = _first(config, _LENGTHS)
@@ -90,7 +87,7 @@ def _arguments(
         message = f"`seq_len` must be given, as the configuration has no {_LENGTHS[0]!r}."
         raise ValueError(message)
     share = parameters["partial_rotary_factor"]
-    _check_share(config, model_type, kind, share)
+    _check_share(config, kind, share)
     if kind == "proportional":
         rotary_dim = head_size
     elif "rotary_dim" in config:
@@ -103,8 +100,8 @@ def _arguments(
         "seq_len": longest if seq_len is None else seq_len,
         "base": parameters["rope_theta"],
         "rotary_dim": None if rotary_dim == head_size else rotary_dim,
-        "scaling": _scaling(kind, parameters, config),
-        **_sections(parameters, model_type),
+        "scaling": _scaling(kind, options, parameters, config) if options else None,
+        **_sections(parameters, config.get("model_type")),
     }
 
 
@@ -124,18 +121,17 @@ def _sections(parameters: Values, model_type: str | None) -> dict[str, Any]:
     return {"sections": tuple(sections), "section_order": order}
 
 
-def _check_share(config: Values, model_type: str | None, kind: str, share: float) -> None:
+def _check_share(config: Values, kind: str, share: float) -> None:
     """Refuse shares of rotated features that the model's code does not read."""
-    if model_type not in hf_models.HALF | hf_models.INTERLEAVED:
-        return
-    key = None
-    if share != 1 and kind != "proportional" and model_type not in hf_models.SHARE:
-        key = "partial_rotary_factor"
-    elif "rotary_dim" in config and model_type not in hf_models.ROTARY_DIM:
-        key = "rotary_dim"
-    if key is not None:
-        message = f"`{key}` must be left out for {model_type!r}, which rotates all features."
-        raise ValueError(message)
+    model_type = config.get("model_type")
+    is_part = share != 1 and kind != "proportional"
+    for key, is_given, models in (
+        ("partial_rotary_factor", is_part, hf_models.SHARE),
+        ("rotary_dim", "rotary_dim" in config, hf_models.ROTARY_DIM),
+    ):
+        if is_given and model_type in hf_models.KNOWN - models:
+            message = f"`{key}` must be left out for {model_type!r}, which rotates all features."
+            raise ValueError(message)
 
 
 def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
@@ -176,15 +172,14 @@ def _without_none(values: Values) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _layout(config: Values, model_type: str | None) -> str:
+def _layout(config: Values) -> str:
     """Return the layout, if it is known of the model."""
+    model_type = config.get("model_type")
     flag = checks.optional_boolean("rope_interleave", config.get("rope_interleave"))
-    if flag is not None and model_type in hf_models.FLAGGED:
+    if flag is None or model_type not in hf_models.FLAGGED:
+        flag = model_type in hf_models.INTERLEAVED
+    if model_type in hf_models.KNOWN:
         return "interleaved" if flag else "half"
-    if model_type in hf_models.INTERLEAVED:
-        return "interleaved"
-    if model_type in hf_models.HALF:
-        return "half"
     advice = "pass layout='half' or layout='interleaved', whichever its code has"
     parts = [
         key for key, value in config.items() if isinstance(value, Mapping) and "model_type" in value
@@ -198,13 +193,12 @@ def _layout(config: Values, model_type: str | None) -> str:
     raise ValueError(message)
 
 
-def _check_rotates(config: Values, model_type: str | None) -> None:
+def _check_rotates(config: Values) -> None:
     """Refuse models that have no rotary embedding."""
-    kind = "rope"
-    if model_type in hf_models.ROTATE_IF_SAID:
-        kind = config.get("position_embedding_type", "absolute")
-    elif model_type not in hf_models.HALF | hf_models.INTERLEAVED:
-        # The code of models that are known does not read it, whatever it says.
+    model_type = config.get("model_type")
+    kind = "absolute" if model_type in hf_models.ROTATE_IF_SAID else "rope"
+    # The code of other models that are known does not read it, whatever it says.
+    if model_type not in hf_models.KNOWN - hf_models.ROTATE_IF_SAID:
         kind = config.get("position_embedding_type", kind)
     if checks.boolean("alibi", config.get("alibi", False)):
         kind = "alibi"
@@ -226,47 +220,39 @@ def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None
             raise ValueError(message)
 
 
-def _parameters(config: Values, model_type: str | None, layer_type: str | None) -> dict[str, Any]:
+def _parameters(config: Values, layer_type: str | None) -> dict[str, Any]:
     """Return the rotary parameters of a layer, with defaults, without None."""
     given = _read_parameters(config)
     _check_numbers(config)
     base, share = _first(config, _BASES), _first(config, _SHARES)
-    by_layer = _by_layer(config, model_type, given, base)
+    by_layer = _by_layer(config, given, base)
     if by_layer:
         if layer_type not in list(by_layer):
             raise wrong_value("layer_type", f"be one of {sorted(by_layer)}", f"{layer_type!r}")
         parameters = by_layer[layer_type]
     else:
-        _check_layer_type(config, model_type, layer_type)
+        _check_layer_type(config, layer_type)
         # Like transformers, prefer the outer value if there are two.
         key = "original_max_position_embeddings"
         parameters = {**given, key: config[key]} if key in config else given
     defaults = {"rope_theta": base, "partial_rotary_factor": share}
     parameters = _without_none(defaults) | _without_none(parameters)
     _check_numbers(parameters)
-    _check_own_defaults(config, model_type, parameters, {"rope_scaling"} if given else set())
+    present = {*config, *parameters} | ({"rope_scaling"} if given else set())
+    if "rotary_dim" in config:
+        present.add("partial_rotary_factor")
+    for key, models in hf_models.OWN.items():
+        if key not in present and config.get("model_type") in models:
+            raise _left_out(repr(key), config)
     return {"rope_theta": 10_000, "partial_rotary_factor": 1.0} | parameters
 
 
-def _check_own_defaults(
-    config: Values, model_type: str | None, parameters: Values, others: set[str]
-) -> None:
-    """Refuse to guess a number that is left out, where the model's code has one of its own."""
-    given = {*config, *parameters, *others}
-    if "rotary_dim" in config:
-        given.add("partial_rotary_factor")
-    for key, models in hf_models.OWN.items():
-        if model_type in models and key not in given:
-            raise _left_out(repr(key), model_type)
-
-
-def _left_out(what: str, model_type: str | None) -> ValueError:
+def _left_out(what: str, config: Values) -> ValueError:
     """Return the error about what the model's code has a default for."""
-    message = (
-        f"the configuration of {model_type!r} must have {what}. The model's code has a default of "
-        "its own: `to_dict()` of a configuration of transformers has it."
+    return ValueError(
+        f"the configuration of {config['model_type']!r} must have {what}. The model's code has a "
+        "default of its own: `to_dict()` of a configuration of transformers has it."
     )
-    return ValueError(message)
 
 
 def _read_parameters(config: Values) -> Values:
@@ -282,7 +268,7 @@ def _read_parameters(config: Values) -> Values:
 
 def layer_types(config: Values) -> list[str]:
     """Return the types of layers that have rotary parameters of their own, if there are such."""
-    return sorted(_by_layer(config, config.get("model_type"), _read_parameters(config), None))
+    return sorted(_by_layer(config, _read_parameters(config), None))
 
 
 def _check_numbers(values: Values) -> None:
@@ -299,13 +285,11 @@ def _first(values: Values, keys: Sequence[str]) -> Any:
     return next((values[key] for key in keys if key in values), None)
 
 
-def _by_layer(
-    config: Values, model_type: str | None, given: Values, base: Any
-) -> dict[Any, Values]:
+def _by_layer(config: Values, given: Values, base: Any) -> dict[Any, Values]:
     """Return the rotary parameters by type of layer, if there are several."""
     by_layer = {name: value for name, value in given.items() if isinstance(value, Mapping)}
     local = _first(config, _LOCAL_BASES)
-    if given and model_type in hf_models.FULL_SCALED:
+    if given and config.get("model_type") in hf_models.FULL_SCALED:
         local = base
     if local is None or by_layer:
         return by_layer
@@ -314,11 +298,12 @@ def _by_layer(
     return {"full_attention": full, "sliding_attention": {"rope_theta": local}}
 
 
-def _check_layer_type(config: Values, model_type: str | None, layer_type: str | None) -> None:
+def _check_layer_type(config: Values, layer_type: str | None) -> None:
     """Check the type of a layer in a model with one embedding for all layers."""
+    model_type = config.get("model_type")
     if model_type in hf_models.BY_LAYER:
         what = "rotary parameters for each type of layer"
-        raise _left_out(what, model_type)
+        raise _left_out(what, config)
     if layer_type is None:
         return
     in_model = config.get("layer_types", _ATTENTION_LAYERS)
@@ -352,18 +337,11 @@ def _needed(values: Values, *keys: str) -> Any:
     return found
 
 
-def _fields(kind: str) -> tuple[Any, ...]:
-    """Return the fields of a type of scaling, which have the names of its parameters."""
-    return fields(SCALINGS[kind]) if kind in SCALINGS else ()
-
-
-def _scaling(kind: str, parameters: Values, config: Values) -> Scaling | None:
-    """Return the scaling of a type, None for types without."""
-    if kind in _WITHOUT_SCALING:
-        return None
+def _scaling(kind: str, options: Any, parameters: Values, config: Values) -> Scaling:
+    """Return the scaling of a type, whose fields are the options."""
     arguments = {}
-    given = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
-    for name, default in ((field.name, field.default) for field in _fields(kind)):
+    for option in options:
+        name = option.name
         if name == "original_max_position":
             arguments[name] = _original(kind, parameters, config)
         elif name == "factor" and kind in ("yarn", "longrope"):
@@ -372,19 +350,18 @@ def _scaling(kind: str, parameters: Values, config: Values) -> Scaling | None:
             continue  # like transformers, take 0 as not given
         elif name in parameters:
             arguments[name] = parameters[name]
-        elif default is MISSING:
+        elif option.default is MISSING:
+            given = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
             message = f"the rotary parameters of {kind!r} must have {name!r}, got {given}."
             raise ValueError(message)
-    scaling: Scaling = SCALINGS[kind](**arguments)
-    return scaling
+    return SCALINGS[kind](**arguments)  # type: ignore[no-any-return]
 
 
 def _original(kind: str, parameters: Values, config: Values) -> Any:
     """Return the sequence length in training."""
-    if kind == "dynamic":  # like transformers, even if the parameters have one
-        return _needed(config, "max_position_embeddings")
     key = "original_max_position_embeddings"
-    if key in parameters:
+    # Like transformers, dynamic scaling ignores it.
+    if key in parameters and kind != "dynamic":
         return checks.position_count(key, parameters[key])
     return _needed(config, "max_position_embeddings")
 

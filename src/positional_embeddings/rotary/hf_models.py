@@ -35,6 +35,9 @@ INTERLEAVED = names("""
     openai_privacy_filter pe_audio_encoder youtu
 """)
 
+# Models with a layout that is known.
+KNOWN = HALF | INTERLEAVED
+
 # Models whose flag `rope_interleave`, if given, decides the layout; the others ignore it.
 FLAGGED = names("axk1 deepseek_v3 glm4_moe_lite youtu")
 

@@ -8,17 +8,10 @@ float64 NumPy array (dim / 2,), and the attention factor that multiplies cosine 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from math import inf, isfinite
 from typing import Annotated, Any, Protocol
 
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.checks import (
-    CheckedLayer,
-    OptionalPositiveNumber,
-    PositionCount,
-    PositiveNumber,
-)
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, host_constant, np
 
@@ -59,7 +52,7 @@ def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
 
 
 @dataclass(frozen=True)
-class LinearScaling(CheckedLayer):
+class LinearScaling(checks.CheckedLayer):
     """Position interpolation: every frequency is divided by a factor.
 
     Parameters
@@ -78,7 +71,7 @@ class LinearScaling(CheckedLayer):
     (array([0.25  , 0.0025]), 1.0)
     """
 
-    factor: PositiveNumber
+    factor: checks.PositiveNumber
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor 1."""
@@ -86,7 +79,7 @@ class LinearScaling(CheckedLayer):
 
 
 @dataclass(frozen=True)
-class NTKScaling(CheckedLayer):
+class NTKScaling(checks.CheckedLayer):
     """NTK-aware scaling: a larger base, which leaves the highest frequency as it is.
 
     Parameters
@@ -106,7 +99,7 @@ class NTKScaling(CheckedLayer):
     (1.0, 4.0)
     """
 
-    factor: PositiveNumber
+    factor: checks.PositiveNumber
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor 1."""
@@ -115,7 +108,7 @@ class NTKScaling(CheckedLayer):
 
 
 @dataclass(frozen=True)
-class DynamicNTKScaling(CheckedLayer):
+class DynamicNTKScaling(checks.CheckedLayer):
     """NTK-aware scaling that grows with the sequence, from the training length on.
 
     Parameters
@@ -137,8 +130,8 @@ class DynamicNTKScaling(CheckedLayer):
     array([1.   , 0.1  , 0.01 , 0.001])
     """
 
-    factor: PositiveNumber
-    original_max_position: PositionCount
+    factor: checks.PositiveNumber
+    original_max_position: checks.PositionCount
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor 1."""
@@ -154,13 +147,13 @@ def _enlarged_base(base: float, factor: float, dim: int) -> float:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
     with np.errstate(over="ignore", under="ignore"):
         enlarged = float(base * np.float64(factor) ** (dim / (dim - 2)))
-    if not 0 < enlarged < inf:
+    if not 0 < enlarged < math.inf:
         raise wrong_value("factor", f"keep `base` = {base} a finite number above 0", factor)
     return enlarged
 
 
 @dataclass(frozen=True)
-class ProportionalScaling(CheckedLayer):
+class ProportionalScaling(checks.CheckedLayer):
     """The highest frequencies of all features; the others are zero.
 
     Unlike a smaller `rotary_dim`, it keeps the frequencies of the whole head.
@@ -182,8 +175,8 @@ class ProportionalScaling(CheckedLayer):
     (array([1. , 0.1, 0. , 0. ]), 1.0)
     """
 
-    partial_rotary_factor: PositiveNumber
-    factor: PositiveNumber = 1.0
+    partial_rotary_factor: checks.PositiveNumber
+    factor: checks.PositiveNumber = 1.0
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -198,7 +191,7 @@ class ProportionalScaling(CheckedLayer):
 
 
 @dataclass(frozen=True)
-class YaRNScaling(CheckedLayer):
+class YaRNScaling(checks.CheckedLayer):
     """YaRN: low frequencies are divided by a factor, high ones kept.
 
     Parameters
@@ -230,11 +223,11 @@ class YaRNScaling(CheckedLayer):
     1.1386
     """
 
-    factor: PositiveNumber
-    original_max_position: PositionCount
-    beta_fast: PositiveNumber = 32.0
-    beta_slow: PositiveNumber = 1.0
-    attention_factor: OptionalPositiveNumber = None
+    factor: checks.PositiveNumber
+    original_max_position: checks.PositionCount
+    beta_fast: checks.PositiveNumber = 32.0
+    beta_slow: checks.PositiveNumber = 1.0
+    attention_factor: checks.OptionalPositiveNumber = None
     mscale: Annotated[float | None, checks.optional(_zero_or_positive)] = None
     mscale_all_dim: Annotated[float | None, checks.optional(_zero_or_positive)] = None
     truncate: Annotated[bool, checks.boolean] = True
@@ -272,7 +265,7 @@ class YaRNScaling(CheckedLayer):
 
 
 @dataclass(frozen=True)
-class Llama3Scaling(CheckedLayer):
+class Llama3Scaling(checks.CheckedLayer):
     """The scaling of Llama 3.1: low frequencies are divided by a factor, high ones kept.
 
     Parameters
@@ -297,10 +290,10 @@ class Llama3Scaling(CheckedLayer):
     (1.0, 0.125)
     """
 
-    factor: PositiveNumber
-    low_freq_factor: PositiveNumber
-    high_freq_factor: PositiveNumber
-    original_max_position: PositionCount
+    factor: checks.PositiveNumber
+    low_freq_factor: checks.PositiveNumber
+    high_freq_factor: checks.PositiveNumber
+    original_max_position: checks.PositionCount
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -321,7 +314,7 @@ class Llama3Scaling(CheckedLayer):
 
 
 @dataclass(frozen=True)
-class LongRoPEScaling(CheckedLayer):
+class LongRoPEScaling(checks.CheckedLayer):
     """LongRoPE: each frequency has a divisor of its own, for short and for long contexts.
 
     Parameters
@@ -350,9 +343,9 @@ class LongRoPEScaling(CheckedLayer):
 
     short_factor: Annotated[Sequence[float], _positive_numbers]
     long_factor: Annotated[Sequence[float], _positive_numbers]
-    original_max_position: PositionCount
-    factor: OptionalPositiveNumber = None
-    attention_factor: OptionalPositiveNumber = None
+    original_max_position: checks.PositionCount
+    factor: checks.OptionalPositiveNumber = None
+    attention_factor: checks.OptionalPositiveNumber = None
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor."""
@@ -383,7 +376,7 @@ def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
         numbers = [float(frequency) for frequency in frequencies]
     except (TypeError, ValueError):
         raise wrong_type("scaling", "return frequencies and a factor", shown(scaled)) from None
-    if len(numbers) != dim // 2 or not all(map(isfinite, numbers)):
+    if len(numbers) != dim // 2 or not all(map(math.isfinite, numbers)):
         raise wrong_value("scaling", f"return {dim // 2} finite frequencies", numbers)
     return numbers, float(checks.positive_number("attention_factor", factor))
 

@@ -4,6 +4,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.namespace import HostArray, dtype_name, np
+from positional_embeddings.rotary.kernels.loops import merged_axes
 from positional_embeddings.rotary.layouts import features_of_pairs
 
 # A product is not fused with the sum that follows: NumPy rounds it.
@@ -185,7 +186,7 @@ def _launch(
     Adjacent have to be the numbers of a row of features, or those of one feature along another
     axis, such as a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
     """
-    axes = _merged_axes(shapes, strides, axis, layout)
+    axes = merged_axes(shapes, strides, axis, layout)
     if dtypes not in SIZES or not axes:
         return None
     # Columns are x, out, cos and sin; an axis of length 1 stands for each that is not there.
@@ -219,35 +220,6 @@ def _launch(
     struct = np.asarray(plan, dtype=index)
     kinds = (*dtypes, index, side_by_side, angle_step)
     return _Launch(kinds, grid, block, struct.view(f"V{struct.nbytes}"))
-
-
-def _merged_axes(
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    strides: tuple[tuple[int, ...], ...],
-    axis: int,
-    layout: str,
-) -> list[tuple[int, ...]]:
-    """Return the axes of pairs, the innermost first; those that go on in one another are one.
-
-    Of each the length, and the steps in x, out, cos and sin.
-    """
-    axes: list[tuple[int, ...]] = []
-    for a, (length, table_length) in enumerate(zip(*shapes, strict=True)):
-        n = table_length if a == axis else length
-        apart = 2 if layout == "interleaved" and a == axis else 1
-        x, out, cos, sin = (steps[a] for steps in strides)
-        repeated = 0 if table_length == 1 else 1
-        if n > 1:
-            axes.append((n, apart * x, apart * out, repeated * cos, repeated * sin))
-    axes.sort(key=lambda a: abs(a[1]))
-    merged = axes[:1]
-    for length, *steps in axes[1:]:
-        inner, *inner_steps = merged[-1]
-        if steps == [inner * step for step in inner_steps]:
-            merged[-1] = (length * inner, *inner_steps)
-        else:
-            merged.append((length, *steps))
-    return merged
 
 
 def _order(has_angles: list[bool]) -> list[int] | None:

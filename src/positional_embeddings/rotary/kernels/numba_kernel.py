@@ -1,47 +1,49 @@
-"""Rotation of NumPy arrays of any strides by a kernel that numba compiles.
+"""Rotation of NumPy arrays of any strides by loops that numba compiles.
 
-It runs without the GIL and starts no threads: `dispatch` says why. Numba keeps the compiled
-code on disk, next to this file or in the user's cache, if it may write to either.
+Numba's own threads are not used: its OpenMP layer kills a forked child process, and its
+workqueue layer aborts the process if two threads call it at a time. The loops run on one
+thread and without the GIL, so that Python threads can share the rows of an array. Numba keeps
+the compiled code on disk, next to this file or in the user's cache, if it may write to either.
 """
 
 import platform
-from typing import Any
+from functools import cache, lru_cache, partial
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-from positional_embeddings.arrays.namespace import Dtype, np
+from positional_embeddings.arrays import threads
+from positional_embeddings.arrays.forks import finished_before_forks
+from positional_embeddings.arrays.namespace import Dtype, HostArray, np
+from positional_embeddings.rotary.kernels.loops import merged_axes
 
-# Length of the arrays that stand for rows: numba demands one. No row is as long.
-_MANY = 2**40
+# Types of the numbers and the angles, by the size of a number. Numba has no float16.
+_TYPES = {
+    2: (types.uint16, types.float32),
+    4: (types.float32, types.float32),
+    8: (types.float64, types.float64),
+}
+# Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that.
+_LANES, _FEWER_LANES = 32, 8
+# Short axes are merged up to this length. Longer ones are left to be shared by threads.
+_LONGEST_ROW = 1024
+# The part of x from which on waking up a thread pays.
+_THREAD_BYTES = 2**20
+_ALIGNED = 16  # bytes, of vectors that are stored past the caches
 
 
-def threads() -> int:
-    """Return NUMBA_NUM_THREADS, by default the number of cores."""
-    count: int = numba.config.NUMBA_NUM_THREADS
-    return count
-
-
-def compiled(dtype: Dtype, ndim: int) -> Any:
-    """Return the kernel for arrays of a dtype and a number of axes, or None."""
-    numbers, angles = {
-        "e": (types.uint16 if _has_half_precision() else None, types.float32),
-        "f": (types.float32, types.float32),
-        "d": (types.float64, types.float64),
-    }.get(dtype.char if dtype.isnative else "", (None, None))
-    if numbers is None or numba.config.DISABLE_JIT:
-        return None
-    read = types.Array(numbers, ndim, "A", readonly=True)
-    table = types.Array(angles, ndim, "A", readonly=True)
-    write = types.Array(numbers, ndim, "A")
-    signature = types.void(read, table, table, write, types.int64, types.boolean)
-    try:
-        return njit(signature, nogil=True, cache=True)(_rotate)
-    except RuntimeError:  # numba may write to neither place
-        return njit(signature, nogil=True)(_rotate)
+def has_kernel(dtype: Dtype) -> bool:
+    """Tell whether arrays of a dtype can be rotated here."""
+    if not dtype.isnative or numba.config.DISABLE_JIT:
+        return False
+    return dtype.char in "fd" or (dtype.char == "e" and _has_half_precision())
 
 
 def _has_half_precision() -> bool:
@@ -50,150 +52,185 @@ def _has_half_precision() -> bool:
     return bool(features.get("f16c")) or platform.machine().lower() in ("arm64", "aarch64")
 
 
-@intrinsic
-def _pointer(_context: Any, address: Any, array: Any) -> Any:
-    """Return an address as a pointer to elements of an array."""
-    pointer = types.CPointer(array.dtype)
-
-    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], context.get_value_type(pointer))
-
-    return pointer(address, array), code
-
-
-@intrinsic
-def _wide(_context: Any, value: Any) -> Any:
-    """Return a number to compute with: a float32 if it is the uint16 of a float16."""
-    if value != types.uint16:
-        return value(value), lambda _context, _builder, _signature, arguments: arguments[0]
-
-    def code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
-
-    return types.float32(value), code
-
-
-@intrinsic
-def _narrow(_context: Any, value: Any, like: Any) -> Any:
-    """Return a number to store in an array of `like`: the uint16 of a float16 if that is one."""
-    if like != types.uint16:
-        return value(value, like), lambda _context, _builder, _signature, arguments: arguments[0]
-
-    def code(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
-
-    return like(value, like), code
-
-
-@njit
-def _row(array: Any, offset: int) -> Any:
-    """Return the adjacent elements from an offset in bytes on, with the unit stride of vectors."""
-    return numba.carray(_pointer(array.ctypes.data + offset, array), _MANY)
-
-
-@njit
-def _rotate_row(
-    first: Any,
-    second: Any,
-    cos: Any,
-    sin: Any,
-    rotated_first: Any,
-    rotated_second: Any,
-    count: int,
-    table_step: int,
+def rotate_numpy(
+    x: HostArray,
+    cos: HostArray,
+    sin: HostArray,
+    out: HostArray,
+    axis: int,
+    layout: str,
+    *,
+    stream: bool = False,
 ) -> None:
-    for i in range(count):
-        a, b = _wide(first[i]), _wide(second[i])
-        c, s = cos[i * table_step], sin[i * table_step]
-        rotated_first[i] = _narrow(a * c - b * s, first[i])
-        rotated_second[i] = _narrow(b * c + a * s, first[i])
+    """Rotate `x` into `out`, which may be `x`; past the caches if `stream`."""
+    if x.itemsize == 2:
+        x, out = x.view(np.uint16), out.view(np.uint16)
+    plan = _plan(
+        x.itemsize,
+        (x.shape, cos.shape),
+        (x.strides, out.strides, cos.strides, sin.strides),
+        axis,
+        layout,
+        stream and out.ctypes.data % _ALIGNED == 0,
+    )
+    if len(plan.pieces) == 1:
+        plan.kernel(x, cos, sin, out, plan.loops, *plan.pieces[0])
+    else:
+        rotate = partial(plan.kernel, x, cos, sin, out, plan.loops)
+        threads.share(lambda rows: rotate(*rows), plan.pieces, len(plan.pieces))
 
 
-@njit
-def _rotate_interleaved_row(row: Any, cos: Any, sin: Any, rotated: Any, count: int) -> None:
-    for i in range(count):
-        a, b = _wide(row[2 * i]), _wide(row[2 * i + 1])
-        c, s = cos[i], sin[i]
-        rotated[2 * i] = _narrow(a * c - b * s, row[0])
-        rotated[2 * i + 1] = _narrow(b * c + a * s, row[0])
+class _Plan(NamedTuple):
+    """How to rotate arrays of certain shapes and strides."""
+
+    kernel: Any
+    loops: HostArray  # length of each axis, and its steps in x, out, cos and sin
+    pieces: list[tuple[int, int]]  # the rows of each thread, from start to stop
 
 
-@njit
-def _sort(axes: Any) -> None:
-    """Sort axes, rows of lengths and strides: of length 1 first, then by decreasing stride in x."""
-    for i in range(1, len(axes)):
-        for j in range(i, 0, -1):
-            before, after = axes[j - 1], axes[j]
-            if before[0] == 1 or (after[0] > 1 and abs(before[1]) >= abs(after[1])):
-                break
-            for k in range(axes.shape[1]):
-                before[k], after[k] = after[k], before[k]
+@lru_cache(maxsize=256)
+@finished_before_forks
+def _plan(
+    size: int,
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    strides: tuple[tuple[int, ...], ...],
+    axis: int,
+    layout: str,
+    stream: bool,  # noqa: FBT001
+) -> _Plan:
+    axes = merged_axes(shapes, strides, axis, layout, _LONGEST_ROW)
+    axes += [(1, 0, 0, 0, 0)] * (2 - len(axes))
+    # The innermost axis has the two numbers of a pair.
+    apart = 1 if layout == "interleaved" else shapes[1][axis]
+    x_second, out_second = apart * strides[0][axis], apart * strides[1][axis]
+    loops = np.asarray([*axes[::-1], (2, x_second, out_second, 0, 0)], dtype=np.int64)
+
+    # Adjacent pairs are rotated by vectors, others one by one.
+    count, x_step, out_step, *angle_steps = axes[0]
+    lanes = _FEWER_LANES if count % _LANES else _LANES
+    side_by_side = x_second == out_second == size
+    one_angle = angle_steps == [0, 0]
+    adjacent = x_step == out_step == (2 * size if side_by_side else size)
+    adjacent &= one_angle or angle_steps == [max(size, 4)] * 2
+    # Vectors that are stored past the caches begin at multiples of their size.
+    starts = [*loops[:-2, 2].tolist(), 0 if side_by_side else out_second]
+    stream &= not any(start % _ALIGNED for start in starts)
+    kind = (lanes, side_by_side, one_angle, stream) if adjacent else (1, False, False, False)
+
+    rows = prod(length for length, *_ in axes[1:])
+    most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // _THREAD_BYTES)
+    count = max(1, min(rows, most))
+    pieces = list(pairwise(rows * i // count for i in range(count + 1))) if rows else []
+    return _Plan(compiled(size, len(shapes[0]), *kind), loops, pieces)
 
 
-@njit
-def _next_row(index: Any, offsets: Any, axes: Any, outer: int) -> None:
-    """Go on to the next row: of the outer axes the last counts fastest, as in an odometer."""
-    for i in range(outer - 1, -1, -1):
-        index[i] += 1
-        steps = 1 if index[i] < axes[i, 0] else 1 - axes[i, 0]
-        for k in range(1, 5):
-            offsets[k] += steps * axes[i, k]
-        if steps == 1:
-            break
-        index[i] = 0
+@cache
+def compiled(size: int, ndim: int, *kind: Any) -> Any:
+    """Return the loops over pairs of a kind, for arrays of a number of axes."""
+    numbers, angles = _TYPES[size]
+    read = types.Array(numbers, ndim, "A", readonly=True)
+    table = types.Array(angles, ndim, "A", readonly=True)
+    write = types.Array(numbers, ndim, "A")
+    loops = types.Array(types.int64, 2, "C")
+    arguments = read, table, table, write, loops, types.int64, types.int64
+    signature, rotate = types.void(*arguments), _loops(*kind)
+    try:
+        return njit(signature, nogil=True, error_model="numpy", cache=True)(rotate)
+    except RuntimeError:  # numba may write to neither place
+        return njit(signature, nogil=True, error_model="numpy")(rotate)
 
 
-def _rotate(  # pragma: no cover - compiled
+def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any:  # noqa: FBT001
+    """Return loops over rows of pairs, which go on from vector to vector of so many lanes."""
+
+    def rotate(  # pragma: no cover - compiled
+        x: Any, cos: Any, sin: Any, out: Any, loops: Any, start: int, stop: int
+    ) -> None:
+        rows, x_row, out_row, cos_row, sin_row = loops[-3]
+        count, x_step, out_step, cos_step, sin_step = loops[-2]
+        _, x_second, out_second, _, _ = loops[-1]
+        for block in range(start // rows, -(-stop // rows)):
+            # Addresses are unsigned: with a signed number, they would become a float.
+            x_block, out_block = np.int64(x.ctypes.data), np.int64(out.ctypes.data)
+            cos_block, sin_block = np.int64(cos.ctypes.data), np.int64(sin.ctypes.data)
+            rest = block
+            for axis in range(len(loops) - 4, -1, -1):
+                index, rest = rest % loops[axis, 0], rest // loops[axis, 0]
+                x_block += index * loops[axis, 1]
+                out_block += index * loops[axis, 2]
+                cos_block += index * loops[axis, 3]
+                sin_block += index * loops[axis, 4]
+            for row in range(max(start - block * rows, 0), min(stop - block * rows, rows)):
+                a, b = x_block + row * x_row, out_block + row * out_row
+                c, s = cos_block + row * cos_row, sin_block + row * sin_row
+                for _ in range(count // lanes):
+                    places = a, a + x_second, b, b + out_second, c, s
+                    _rotate_pairs(x, cos, lanes, side_by_side, one_angle, stream, places)
+                    a, b = a + lanes * x_step, b + lanes * out_step
+                    c, s = c + lanes * cos_step, s + lanes * sin_step
+                for _ in range(count % lanes):
+                    places = a, a + x_second, b, b + out_second, c, s
+                    _rotate_pairs(x, cos, 1, side_by_side, one_angle, 0, places)
+                    a, b, c, s = a + x_step, b + out_step, c + cos_step, s + sin_step
+
+    return rotate
+
+
+@intrinsic(prefer_literal=True)
+def _rotate_pairs(
+    _context: Any,
     x: Any,
     cos: Any,
-    sin: Any,
-    out: Any,
-    axis: int,
-    interleaved: bool,  # noqa: FBT001
-) -> None:
-    """Write x, rotated, to out. The tables have the axes of x, some of length 1."""
-    pairs = cos.shape[axis]
-    to_second = 1 if interleaved else pairs
-    x_second, out_second = to_second * x.strides[axis], to_second * out.strides[axis]
+    lanes: Any,
+    side_by_side: Any,
+    one_angle: Any,
+    stream: Any,
+    places: Any,
+) -> Any:
+    """Rotate a vector of pairs: from and to first and second numbers, by cosines and sines."""
+    n = lanes.literal_value
 
-    # For each axis: its length, and its strides in bytes in x, cos, sin and out.
-    axes = np.empty((x.ndim, 5), np.int64)
-    for i in range(x.ndim):
-        step = 2 if interleaved and i == axis else 1
-        axes[i, 0] = pairs if i == axis else x.shape[i]
-        axes[i, 1] = step * x.strides[i]
-        axes[i, 2] = 0 if cos.shape[i] == 1 else cos.strides[i]
-        axes[i, 3] = 0 if sin.shape[i] == 1 else sin.strides[i]
-        axes[i, 4] = step * out.strides[i]
-    _sort(axes)
+    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        angle = context.get_value_type(cos.dtype)
+        number = ir.HalfType() if x.dtype == types.uint16 else angle
+        a, a2, b, b2, c, s = cgutils.unpack_tuple(builder, arguments[-1])
 
-    # Rows of adjacent elements are rotated by vector instructions; otherwise each element is
-    # a row of its own.
-    count, x_step, cos_step, sin_step, out_step = axes[-1]
-    size, table_size = x.itemsize, cos.itemsize
-    adjacent = x_step == size and out_step == size
-    every_other = x_step == out_step == 2 * size and x_second == out_second == size
-    one_by_one = cos_step == table_size and sin_step == table_size
-    one_for_all = cos_step == 0 and sin_step == 0
-    outer = x.ndim - 1
-    if not ((adjacent and (one_by_one or one_for_all)) or (every_other and one_by_one)):
-        count = 1
-        outer = x.ndim
+        def load(address: Any, dtype: Any, count: int) -> Any:
+            at = builder.inttoptr(address, ir.VectorType(dtype, count).as_pointer())
+            vector = builder.load(at, align=context.get_abi_sizeof(dtype))
+            return vector if dtype == angle else builder.fpext(vector, ir.VectorType(angle, count))
 
-    rows = 1
-    for i in range(outer):
-        rows *= axes[i, 0]
-    index = np.zeros(x.ndim, np.int64)
-    offsets = np.zeros(5, np.int64)
-    for _ in range(rows):
-        c, s = _row(cos, offsets[2]), _row(sin, offsets[3])
-        first, rotated_first = _row(x, offsets[1]), _row(out, offsets[4])
-        second = _row(x, offsets[1] + x_second)
-        rotated_second = _row(out, offsets[4] + out_second)
-        if every_other and count > 1:
-            _rotate_interleaved_row(first, c, s, rotated_first, count)
-        elif one_for_all:
-            _rotate_row(first, second, c, s, rotated_first, rotated_second, count, 0)
+        def store(vector: Any, address: Any) -> None:
+            narrow = ir.VectorType(number, vector.type.count)
+            vector = vector if number == angle else builder.fptrunc(vector, narrow)
+            at = builder.inttoptr(address, narrow.as_pointer())
+            align = _ALIGNED if stream.literal_value else context.get_abi_sizeof(number)
+            stored = builder.store(vector, at, align=align)
+            if stream.literal_value:
+                one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+                stored.set_metadata("nontemporal", one)
+
+        def pick(first: Any, second: Any, lanes: list[int]) -> Any:
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+            return builder.shuffle_vector(first, second, mask)
+
+        if side_by_side.literal_value:
+            both = load(a, number, 2 * n)
+            first, second = (pick(both, both, [*range(i, 2 * n, 2)]) for i in range(2))
         else:
-            _rotate_row(first, second, c, s, rotated_first, rotated_second, count, 1)
-        _next_row(index, offsets, axes, outer)
+            first, second = load(a, number, n), load(a2, number, n)
+        angles = 1 if one_angle.literal_value else n
+        cosine, sine = (load(table, angle, angles) for table in (c, s))
+        if angles < n:
+            cosine, sine = (pick(table, table, [0] * n) for table in (cosine, sine))
+        # Each product is rounded, as in NumPy.
+        left = builder.fsub(builder.fmul(first, cosine), builder.fmul(second, sine))
+        right = builder.fadd(builder.fmul(second, cosine), builder.fmul(first, sine))
+        if side_by_side.literal_value:
+            store(pick(left, right, [i + j for i in range(n) for j in (0, n)]), b)
+        else:
+            store(left, b)
+            store(right, b2)
+        return context.get_dummy_value()
+
+    return types.void(x, cos, lanes, side_by_side, one_angle, stream, places), code
