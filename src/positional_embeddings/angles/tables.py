@@ -128,11 +128,9 @@ class PositionTables:
                 tables = self._compute(positions, target.order, space)
             return _expand(tables, target, own, space)
         # The length of an array of NumPy is known, and none is computed later.
-        is_numpy = space.xp is np
-        count = (
-            target.shape[target.seq] if is_numpy else axes.length(target, target.seq, target.name)
-        )
-        checks.within_table(count, offset, self.size, self.size_name, target.seq, target.name)
+        is_numpy, seq = space.xp is np, target.seq
+        count = target.shape[seq] if is_numpy else axes.length(target, seq, target.name)
+        checks.within_table(count, offset, self.size, self.size_name, seq, target.name)
         if not is_numpy and (space.is_compiling or space.is_chunked):
             # Computed in the graph, which then serves every offset, and holds no tables.
             chunks = {"chunks": (target.seq_chunks,)} if space.is_chunked else {}
@@ -143,7 +141,7 @@ class PositionTables:
         else:
             kind = _kind(target.order, space)
             tables = self._slice(offset, offset + count, kind, space, doubled=doubled)
-        return _expand(tables, target, (target.seq,), space)
+        return _expand(tables, target, (seq,), space)
 
     def copies_at(
         self, target: Target, positions: Array | None, offset: int, space: Space
@@ -160,7 +158,7 @@ class PositionTables:
         if space.is_compiling:
             where, dtype = space, space.dtype
         kind = where.integer if isinstance(number, int) else where.widest
-        position = where.xp.asarray([number], dtype=kind, device=where.device)
+        position = where.xp.full((1,), number, dtype=kind, device=where.device)
         cos, sin = cos_sin(position, self.frequencies, dtype, where, self.factor)
         return _expand(self._stacked(cos, sin, "C", where), target, (target.seq,), space)
 

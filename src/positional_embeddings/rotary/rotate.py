@@ -12,15 +12,9 @@ from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
-from positional_embeddings.rotary.layouts import (
-    LAYOUTS,
-    Layout,
-    check_even,
-    cut_along,
-    halves,
-    join_pairs,
-)
+from positional_embeddings.rotary.layouts import Layout
 
 
 def apply_rope(
@@ -109,7 +103,7 @@ def apply_rope(
     xp = space.xp
     checks.floating(xp, x=x)
     checks.real_floating(xp, cos=cos, sin=sin)
-    checks.choice("layout", layout, LAYOUTS)
+    checks.choice("layout", layout, layouts.LAYOUTS)
     inverse = checks.boolean("inverse", inverse)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     pairs = _pairs_to_rotate(x, axis, rotary_dim)
@@ -130,7 +124,7 @@ def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
     features = axes.length(x, axis) * (2 if namespace.is_complex(x.dtype) else 1)
     if rotary_dim is None:
         if not namespace.is_complex(x.dtype):
-            check_even(x, axis)
+            layouts.check_even(x, axis)
         return features // 2
     rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if rotary_dim > features:
@@ -218,7 +212,7 @@ def rotate(
     if run is not None:
         run(x, cos, sin, result, axis, layout)
     elif is_pair:
-        part, to = (cut_along(array, axis, cos.shape[axis])[0] for array in (x, result))
+        part, to = (layouts.cut_along(array, axis, cos.shape[axis])[0] for array in (x, result))
         phasors = _phasors(cos, sin, x.dtype, space.xp)
         if space.takes_out:
             space.xp.multiply(part, phasors, out=to)
@@ -261,7 +255,7 @@ def _rotate_blocks(
 ) -> None:
     """Rotate real pairs, a block of them at a time."""
     xp, pairs, before = space.xp, cos.shape[axis], None
-    parts = *halves(x, axis, layout, pairs), *halves(out, axis, layout, pairs)
+    parts = *layouts.halves(x, axis, layout, pairs), *layouts.halves(out, axis, layout, pairs)
     for block, table_block in _blocks(x, cos, axis, space):
         first, second, to_first, to_second = [part[block] for part in parts]
         if (table_block, first.shape) != before:
@@ -342,13 +336,13 @@ def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Sp
     """Rotate everything in one expression, which JAX and dask fuse."""
     xp, pairs = space.xp, cos.shape[axis]
     is_complex = namespace.is_complex(x.dtype)
-    rotated, rest = cut_along(x, axis, pairs if is_complex else 2 * pairs)
+    rotated, rest = layouts.cut_along(x, axis, pairs if is_complex else 2 * pairs)
     if is_complex:
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
         wide = xp.astype(rotated, cos.dtype, copy=False)
-        first, second = halves(wide, axis, layout, pairs)
-        rotated = join_pairs(
+        first, second = layouts.halves(wide, axis, layout, pairs)
+        rotated = layouts.join_pairs(
             first * cos - second * sin, second * cos + first * sin, axis, layout, xp
         )
         rotated = xp.astype(rotated, x.dtype, copy=False)
