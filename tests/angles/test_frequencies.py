@@ -10,7 +10,6 @@ from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
 from positional_embeddings.angles import cos_sin as angles
 from positional_embeddings.angles import kernel, tables
 from positional_embeddings.angles.frequencies import geometric_frequencies
-from positional_embeddings.arguments import axes
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.arrays.space import space_of
 
@@ -335,13 +334,12 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
     rows = x.shape[:-1] if last else x.shape[1:]
     positions = np.random.default_rng(1).integers(-9, 2**31, (3, *rows) if sections else rows)
     positions = positions.astype(kind)
-    compute = rope._tables._compute
-    target = axes.target_of(x, rope.feature_axis % 3, rope.seq_axis, np)
-    plain = compute(positions, target)
+    compute, order, space = rope._tables._compute, "F" if last else "C", space_of(x=x)
+    plain = compute(positions, order, space)
     monkeypatch.setattr(NumPy, "compiles_kernels", True)
     try:
         for _ in range(2):  # the second time with what was kept
-            for got, wanted in zip(compute(positions, target), plain, strict=True):
+            for got, wanted in zip(compute(positions, order, space), plain, strict=True):
                 np.testing.assert_allclose(got, wanted, atol=3e-16)
                 assert got.strides == wanted.strides
         if sections is None:
@@ -358,12 +356,11 @@ def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
     rope, x = RoPE(8, 100), np.ones((8, 3))
     positions = np.asarray([0, 7, 2**31])
     angles = inverse_frequencies(8)[:, None] * positions.astype("longdouble")
-    target = axes.target_of(x, 0, 1, np)
     kept = []
     try:
         for stream in (0, 1, 2, 0):
             monkeypatch.setattr(NumPy, "_stream", lambda _, stream=stream: stream)
-            cos, sin = rope._tables._compute(positions, target)
+            cos, sin = rope._tables._compute(positions, "C", space_of(x=x))
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
             kept.append([stream for *_, stream in rope._tables._kernel_parts])

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +14,7 @@ from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
 from positional_embeddings.angles import tables
 from positional_embeddings.arguments import axes
+from positional_embeddings.arrays.space import space_of
 
 
 def test_one_layer_serves_every_backend_dtype_and_device(backend):
@@ -246,12 +248,12 @@ class DeviceWithoutHash:
 def test_a_device_needs_no_hash(monkeypatch):
     import array_api_strict as strict
 
-    with monkeypatch.context() as patch:
-        patch.setattr(axes.namespace, "device_of", lambda _: DeviceWithoutHash())
-        target = axes.target_of(strict.ones((4, 3)), 0, 1, strict)
-    monkeypatch.setattr(strict, "asarray", lambda a, **_: np.asarray(a))
-    tables = RoPE(4, 3)._tables
-    assert len(tables.tables_for(tables.check(target, None, 0))) == 2
+    rope, x = RoPE(4, 3), strict.ones((4, 3))
+    space = replace(space_of(x=x), device=DeviceWithoutHash())
+    target = axes.target_of(x, space, rope, "head_size")
+    asarray = strict.asarray
+    monkeypatch.setattr(strict, "asarray", lambda a, **_: asarray(a))
+    assert len(rope._tables.at(target, None, 0, space)) == 2
 
 
 @pytest.mark.only_on("cupy")

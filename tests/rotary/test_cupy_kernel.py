@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from backends import missing
 from positional_embeddings import RoPE
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
 from positional_embeddings.rotary.rotate import rotate
 
@@ -222,10 +223,10 @@ def test_any_arrays(library, case):
 
 def check(library, case):
     x, cos, sin = case.arrays(library)
-    options = x, cos, sin, case.axis, case.layout, library.xp
+    options = x, cos, sin, case.axis, case.layout, space_of(x=x)
     expected = rotate(*options)
     out = x if case.in_place else None
-    assert bits(rotate(*options, kernel=cupy_kernel.rotate_cupy, out=out)) == bits(expected)
+    assert bits(rotate(*options, run=cupy_kernel.rotate_cupy, out=out)) == bits(expected)
 
 
 SHAPES = {
@@ -344,7 +345,7 @@ def test_angles_of_another_precision(library):
     cos, sin = (library.array(numbers(n, "float64"))[-16:].reshape(1, 16) for n in (16, 32))
     out = library.xp.empty_like(x)
     cupy_kernel.rotate_cupy(x, cos, sin, out, 1, "half")
-    assert bits(out) == bits(rotate(x, cos, sin, 1, "half", library.xp))
+    assert bits(out) == bits(rotate(x, cos, sin, 1, "half", space_of(x=x)))
 
 
 ODD = {

@@ -10,7 +10,7 @@ import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.space import new_space
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.rotary import rotate
 
 RNG = np.random.default_rng(0)
@@ -188,9 +188,9 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
     monkeypatch.setattr(rotate, "HOST_BLOCK", 8)
     x = np.ones((8, 10))
     table = np.ones((4, 10))
-    assert len(list(rotate._blocks(x, table, 0))) > 1
+    assert len(list(rotate._blocks(x, table, 0, space_of(x=x)))) > 1
     monkeypatch.setattr(NumPy, "is_on_host", lambda *_: False)
-    assert len(list(rotate._blocks(x, table, 0))) == 1
+    assert len(list(rotate._blocks(x, table, 0, space_of(x=x)))) == 1
 
 
 def test_blocks_without_strides(monkeypatch):

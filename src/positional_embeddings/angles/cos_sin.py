@@ -21,6 +21,9 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.arrays.space import new_space
 
+# Where tables are made, whatever library asks for them; it computes in float64.
+HOST = new_space()
+
 # Steps to a cycle; an eighth on both sides is wanted, and some to spare.
 _STEPS = 8192
 _FARTHEST_STEP = _STEPS // 8 + 8
@@ -58,7 +61,7 @@ def unit_phasors(
     """
 
     def exact(positions: HostArray) -> HostArray:
-        cos, sin = cos_sin(positions, frequencies, np.float64, new_space())
+        cos, sin = cos_sin(positions, frequencies, np.float64, HOST)
         phasors: HostArray = np.ascontiguousarray((cos + 1j * sin).T)
         return phasors
 
@@ -96,8 +99,9 @@ def cos_sin(
     if coordinates is not None:
         index = xp.asarray(coordinates, dtype=space.integer, device=space.device)
     if space.compiles_kernels:
-        own = by_frequency(positions, index, xp)
-        return cos_sin_by_kernel(own, frequency_parts(frequencies, space), dtype, space, factor)
+        own, parts = by_frequency(positions, index, xp), frequency_parts(frequencies, space)
+        both = cos_sin_by_kernel(own, parts, dtype, space, factor)
+        return both[0, ...], both[1, ...]
     wide = space.computing_in(space.widest)
     parts = _phase_in_parts(positions, frequencies, wide, index)
     return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, wide, factor)
@@ -143,9 +147,8 @@ def fill_cos_sin_of_sum(
 
     Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
     """
-    space = new_space().computing_in(np.float64)
     highest = max(of_one.highest() for of_one in frequencies)
-    limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, space)
+    limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, HOST)
     of_limbs = [
         f.fractional_parts(_SUM_GRID, exponent) for _, exponent in limbs for f in frequencies
     ]
@@ -153,7 +156,7 @@ def fill_cos_sin_of_sum(
     of_rest = np.asarray([of_one.in_cycles() for of_one in frequencies]).T
     length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
-        limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, space)
+        limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, HOST)
         numbers = np.concat([limb for limb, _ in limbs])
         phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers

@@ -14,6 +14,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
+from positional_embeddings.arrays.space import new_space
 
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)
@@ -62,9 +63,9 @@ def inverse_frequencies(
     """
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
-    xp = namespace.namespace_or_numpy(xp)
-    dtype = namespace.float_dtype(dtype, namespace.widest_float(xp, device), xp, device)
-    return xp.asarray(_rounded(dim, base), dtype=dtype, device=device)
+    space = new_space(xp, device)
+    dtype = checks.float_dtype(dtype, space.widest, space)
+    return space.xp.asarray(_rounded(dim, base), dtype=dtype, device=device)
 
 
 def compute_frequencies(
@@ -114,11 +115,11 @@ def compute_frequencies(
     dim = checks.feature_count("dim", dim)
     seq_len = checks.axis_length("seq_len", seq_len)
     numbers = _rounded(dim, checks.positive_number("base", base))
-    xp = namespace.namespace_or_numpy(xp)
-    dtype = namespace.float_dtype(dtype, namespace.widest_float(xp, device), xp, device)
+    space = new_space(xp, device)
+    dtype = checks.float_dtype(dtype, space.widest, space)
     frequencies = np.asarray(numbers, dtype=np.float64)
     angles = frequencies[:, None] * np.arange(seq_len, dtype=np.float64)
-    return xp.asarray(angles, dtype=dtype, device=device)
+    return space.xp.asarray(angles, dtype=dtype, device=device)
 
 
 def geometric_frequencies(
@@ -173,7 +174,7 @@ class Frequencies:
 
     def highest(self) -> float:
         """Return the highest frequency in cycles per position, rounded."""
-        return _highest(self._digits)
+        return max(map(abs, self.in_cycles()))
 
     def fractional_parts(self, grid: int, exponent: int) -> list[list[float]]:
         """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
@@ -229,11 +230,6 @@ def _digits(radians: Sequence[Decimal], scale: float | str) -> str:
 @namespace.host_constant
 def _in_cycles(digits: str) -> list[float]:
     return [float(cycles) for cycles in digits.split()]
-
-
-@namespace.host_constant
-def _highest(digits: str) -> float:
-    return max(map(abs, _in_cycles(digits)))
 
 
 @namespace.host_constant

@@ -70,8 +70,8 @@ def frequency_parts(frequencies: Frequencies, space: Space) -> Any:
 
 def cos_sin_by_kernel(
     positions: Any, parts: Any, dtype: Dtype, space: Space, factor: float, order: Order = "C"
-) -> tuple[Any, Any]:
-    """Return cosine and sine as `cos_sin` does, in one launch, in an order in memory.
+) -> Any:
+    """Return cosine and sine as `cos_sin` does, as one array, in one launch.
 
     The first axis of the positions is the axis of frequencies, or of length 1.
     """
@@ -79,18 +79,16 @@ def cos_sin_by_kernel(
     integral = namespace.is_dtype(positions.dtype, "integral", xp)
     if not integral:
         positions = xp.astype(positions, xp.float64, copy=False)
-    count, shape, on = parts.shape[1], positions.shape[1:], space.device
-    flat = xp.reshape(positions, (positions.shape[0], prod(shape)))
-    rows = [parts[row, :, None] for row in range(3 if integral else 5)]
-    cos, sin = (
-        xp.empty((count, prod(shape)), dtype=dtype, device=on, order=order) for _ in range(2)
-    )
-    operands = [flat, *rows, cos, sin]
+    shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
+    flat = xp.reshape(positions, (positions.shape[0], rows))
+    numbers = [parts[row, :, None] for row in range(3 if integral else 5)]
     if order == "F":  # neighbouring threads write neighbours
-        operands = [array.T for array in operands]
-    *inputs, out_cos, out_sin = operands
-    kernel_of(xp, integral=integral)(*inputs, factor, out_cos, out_sin)
-    return xp.reshape(cos, (count, *shape)), xp.reshape(sin, (count, *shape))
+        flat, numbers = flat.T, [row.T for row in numbers]
+        both = xp.empty((2, rows, shape[0]), dtype=dtype, device=space.device)
+    else:
+        both = xp.empty((2, shape[0], rows), dtype=dtype, device=space.device)
+    kernel_of(xp, integral=integral)(flat, *numbers, factor, both[0, ...], both[1, ...])
+    return xp.reshape(both.mT if order == "F" else both, (2, *shape))
 
 
 @cache

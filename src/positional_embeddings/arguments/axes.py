@@ -3,14 +3,14 @@
 Axes are given by number and never guessed from a length.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, np
 
 
@@ -86,15 +86,21 @@ def position_axes(
 ) -> tuple[int, ...]:
     """Check positions against the array that they place, and return their axes in it."""
     checks.real(name, positions, xp)
-    shape = tuple(positions.shape)
-    others = tuple(axis for axis in range(len(x.shape)) if axis != feature)
+    return axes_of_positions(tuple(positions.shape), tuple(x.shape), feature, seq, name)
+
+
+def axes_of_positions(
+    shape: tuple[Any, ...], target: tuple[Any, ...], feature: int, seq: int, name: str
+) -> tuple[int, ...]:
+    """Check the shape of positions against an array's, and return their axes in it."""
+    others = (*range(feature), *range(feature + 1, len(target)))
     axes = (seq,) if len(shape) == 1 else others
-    lengths = [x.shape[axis] for axis in axes]
+    lengths = [target[axis] for axis in axes]
     too_few = shape == (1,) and lengths != [1]
     if too_few or len(shape) != len(axes) or not all(map(checks.broadcasts_to, shape, lengths)):
-        rest = tuple(x.shape[axis] for axis in others)
+        rest = tuple([target[axis] for axis in others])
         or_rest = f" or {rest}, with 1 where it broadcasts" if len(rest) > 1 else ""
-        raise wrong_value(name, f"have shape ({x.shape[seq]},){or_rest}", shape)
+        raise wrong_value(name, f"have shape ({target[seq]},){or_rest}", shape)
     return axes
 
 
@@ -122,100 +128,85 @@ Order: TypeAlias = Literal["C", "F"]
 
 
 class Target(NamedTuple):
-    """What tables have to know of the array that they are applied to."""
+    """Shape and axes of the array that tables are applied to."""
 
-    xp: Namespace
-    device: Any
-    dtype: Any  # to compute in
-    integer: Any  # dtype of positions
     shape: tuple[Any, ...]
     feature: int
     seq: int
-    is_compiling: bool
-    name: str
-    precision: str  # of tables of NumPy
     # Of tables (frequency, *position) in memory: "F" if features have a smaller stride than seq.
     order: Order
-    # Library, device and stream that tables are kept for, if these are not NumPy's.
-    keeper: tuple[Any, ...] = ()
-    # Lengths of the chunks of the sequence, None if the array is not computed chunk by chunk.
-    seq_chunks: tuple[int, ...] | None = None
-
-    def from_host(self, tables: Iterable[Any], *, copy: bool | None = None) -> tuple[Any, ...]:
-        """Return NumPy tables in the target's library."""
-        options = {"dtype": self.dtype, "device": self.device, "copy": copy}
-        return tuple(self.xp.asarray(table, **options) for table in tables)
-
-    def expand(self, tables: Sequence[Any], position_axes: tuple[int, ...]) -> tuple[Any, ...]:
-        """Return tables with axes that broadcast against the target, in its library.
-
-        They are (frequency, *position), of NumPy or of the library.
-        """
-        own, ndim = (self.feature, *position_axes), len(self.shape)
-        is_foreign = self.xp is not np and namespace.is_host_array(tables[0])
-        xp = np if is_foreign else self.xp
-        expanded = tuple([expand_to_axes(table, own, ndim, xp) for table in tables])
-        return self.from_host(expanded) if is_foreign else expanded
+    name: str
+    seq_chunks: tuple[Any, ...]  # lengths of the chunks of the sequence
 
 
-def target_of(x: Any, feature: int, seq: int, xp: Namespace, name: str = "x") -> Target:
-    """Return what tables have to know of `x`, whose axes have been checked."""
-    if xp is np:
-        return _host_target(x.dtype, x.shape, x.strides, feature, seq, name)
-    on, dtype = namespace.device_of(x), namespace.compute_dtype(x.dtype, xp)
-    # CuPy copies tables without waiting, in the order of its current stream: another stream
-    # gets tables of its own. CuPy's devices have no hash.
-    is_kept = library_of(x).keeps_tables
-    keeper = library_of(x).table_key if is_kept else ()
-    return Target(
-        xp,
-        on,
-        dtype,
-        namespace.default_integer(xp, on),
-        tuple(x.shape),
-        feature,
-        seq,
-        library_of(x).is_compiling,
-        name,
-        "float32" if dtype == xp.float32 else "float64",
-        _order(library_of(x).strides(x), feature, seq),
-        keeper,
-        library_of(x).chunks(x)[seq] if library_of(x).is_chunked else None,
-    )
+class _Form(NamedTuple):
+    """What the checks of an array ask for."""
+
+    dtype: Any
+    shape: tuple[Any, ...]
+    ndim: int
 
 
-def _order(strides: tuple[int, ...] | None, feature: int, seq: int) -> Order:
-    inner = feature > seq if strides is None else strides[feature] < strides[seq]
-    return "F" if inner else "C"
+def target_of(
+    x: Any,
+    space: Space,
+    layer: Any,
+    size_name: str,
+    name: str = "x",
+    *,
+    complex_pairs: bool = False,
+) -> Target:
+    """Check an array with the features of a layer on its axes, and return where these are.
+
+    `size_name` is the field of the layer with the number of features. With `complex_pairs` a
+    complex number is two of them.
+    """
+    options = layer.feature_axis, layer.seq_axis, getattr(layer, size_name), size_name
+    if space.xp is np:
+        return _numpy_target(x.dtype, x.shape, x.strides, None, np, name, complex_pairs, *options)
+    form = x.dtype, tuple(x.shape), space.strides(x), space.chunks(x)
+    return _target(*form, space.xp, name, complex_pairs, *options)
+
+
+def _target(
+    dtype: Any,
+    shape: tuple[Any, ...],
+    strides: tuple[int, ...] | None,
+    chunks: tuple[Any, ...] | None,
+    xp: Namespace,
+    name: str,
+    complex_pairs: bool,  # noqa: FBT001
+    feature_axis: int,
+    seq_axis: int,
+    size: int,
+    size_name: str,
+) -> Target:
+    form = _Form(dtype, shape, len(shape))
+    (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})
+    feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name)
+    if namespace.is_complex(dtype):
+        size = checks.positive_integer(size_name, size, even=True) // 2
+        size_name = f"{size_name} / 2"
+    features(form, size, size_name, feature, name)
+    is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
+    seq_chunks = (shape[seq],) if chunks is None else chunks[seq]
+    return Target(shape, feature, seq, "F" if is_inner else "C", name, seq_chunks)
+
+
+# Checks take a third of a step of one token. Lengths of other libraries may be no keys.
+_numpy_target = lru_cache(maxsize=256)(_target)
+numpy_axes_of_positions = lru_cache(maxsize=256)(axes_of_positions)
 
 
 @lru_cache(maxsize=256)
-def _host_target(
-    dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...], feature: int, seq: int, name: str
-) -> Target:
-    """Return the target of a NumPy array: it takes a third of a step of one token otherwise."""
-    order = _order(tuple(map(abs, strides)), feature, seq)
-    compute = namespace.compute_dtype(dtype, np)
-    integer = namespace.default_integer(np, "cpu")
-    precision = "float32" if compute == np.float32 else "float64"
-    where = shape, feature, seq
-    return Target(np, "cpu", compute, integer, *where, False, name, precision, order)  # noqa: FBT003
+def table_placement(
+    feature: int, position_axes: tuple[int, ...], ndim: int
+) -> tuple[tuple[int, ...] | None, tuple[slice | None, ...]]:
+    """Return what moves axes (table, frequency, *position) to those of an array, after the first.
 
-
-def positions_from(offset: int, count: int, target: Target) -> Any:
-    """Return the positions of a sequence that begins at `offset`."""
-    stop = offset + count
-    options = {"dtype": target.integer, "device": target.device}
-    if target.seq_chunks is not None:
-        options["chunks"] = (target.seq_chunks,)
-    return target.xp.arange(offset, stop, **options)
-
-
-def repeated_position(number: float, shape: tuple[int, ...], target: Target) -> Any:
-    """Return an array of one position, an integer or a real one."""
-    dtype_of = namespace.default_integer if isinstance(number, int) else namespace.widest_float
-    dtype = dtype_of(target.xp, target.device)
-    return target.xp.full(shape, number, dtype=dtype, device=target.device)
+    An order of axes, None if they are in order, and the index after it.
+    """
+    return _placement((0, feature + 1, *(axis + 1 for axis in position_axes)), ndim + 1)
 
 
 def align_axes(

@@ -177,11 +177,3 @@ def random_generator(rng: Any) -> "numpy.random.Generator":
     if seed and rng < 0:
         raise wrong_value("rng", f"be {what}", rng)
     return numpy.random.default_rng(rng)
-
-
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    from positional_embeddings.arrays import shims
-
-    return getattr(shims, name)

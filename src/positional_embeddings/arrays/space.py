@@ -78,7 +78,7 @@ def space_of(**arrays: Any) -> Space:
         kinds = ", ".join(f"{type_name(array)} for `{name}`" for name, array in arrays.items())
         message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
         raise TypeError(message) from None
-    library = _library_of_type(type(first))
+    library = _library_of(first)
     return _space(library, xp, library.device_for(first), first.dtype)
 
 
@@ -87,6 +87,8 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
 
     It computes in the default dtype of the library.
     """
+    if device is None and (xp is None or xp is np):
+        return _numpy_space(np.dtype(np.float64))
     xp = namespace_or_numpy(xp)
     return _space(_library_of_namespace(xp), xp, device, None)
 
@@ -125,7 +127,7 @@ def _check_array(name: str, array: Any) -> None:
             type_name(array),
             remedy_for(name, array),
         )
-    if _library_of_type(type(array)).needs_elements and 0 in array.shape:
+    if _library_of(array).needs_elements and 0 in array.shape:
         came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
         raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
 
@@ -152,6 +154,11 @@ def _import_wrapper(library: str) -> None:
 def adapted(xp: Namespace) -> Namespace:
     """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
     return _library_of_namespace(xp).namespace(xp)
+
+
+def _library_of(array: Any) -> type[Space]:
+    array_type: Any = type(array)
+    return _library_of_type(array_type)
 
 
 @lru_cache(maxsize=256)

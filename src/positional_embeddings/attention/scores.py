@@ -166,7 +166,7 @@ def scores_of(
         queries, _ = position_interval(*lengths, offset, space)
         first = queries[0]
         if isinstance(mask, Mask):
-            mask._check(queries, layout.k_len)
+            mask._check(queries, layout.k_len, space)
     mask = _checked("mask", mask, layout, space)
     bias = _checked("bias", bias, layout, space)
     if softcap is not None:

@@ -7,7 +7,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
 from positional_embeddings.biases.positions import Bias, subtract_positions
-from positional_embeddings.layers.weights import normal, set_weights, take_entries, weight
+from positional_embeddings.layers.weights import normal, set_weights, weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,4 +78,4 @@ class RelativePE(Bias):
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         most = self.max_distance
         rows = space.clip(subtract_positions(query, key, space), -most, most) + most
-        return take_entries(self.embeddings, rows, 0, space.xp)
+        return space.take_entries(self.embeddings, rows, 0)

@@ -11,7 +11,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.biases.positions import Bias, subtract_positions
-from positional_embeddings.layers.weights import normal, set_weights, take_entries, weight
+from positional_embeddings.layers.weights import normal, set_weights, weight
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
@@ -75,7 +75,7 @@ def relative_position_bucket(
     )
     limits = bucket_limits(num_buckets // (1 + bidirectional), max_distance)
     index, buckets = _bucket_index(relative_position, limits, space, bidirectional=bidirectional)
-    bucket: ArrayT = index if buckets is None else take_entries(buckets, index, 0, space.xp)
+    bucket: ArrayT = index if buckets is None else space.take_entries(buckets, index, 0)
     return bucket
 
 
@@ -225,4 +225,4 @@ class T5Bias(Bias):
         index, buckets = _bucket_index(relative, limits, space, bidirectional=self.bidirectional)
         if buckets is not None:
             table = space.xp.take(table, buckets, axis=0)
-        return take_entries(table, index, 0, space.xp)
+        return space.take_entries(table, index, 0)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, geometric_frequencies
-from positional_embeddings.angles.tables import PositionTables, Request
+from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
@@ -318,8 +318,10 @@ class AbsolutePE(checks.CheckedLayer):
             If `x` or `positions` has the wrong shape, the sequence reaches past the
             table, or both `positions` and `offset` are given.
         """
+        offset = checks.non_negative_integer("offset", offset)
         space = space_of(x=x, **namespace.drop_none(positions=positions))
-        (encoding,) = self._tables.tables_for(self._check(x, positions, offset, space.xp, "x"))
+        target = axes.target_of(x, space, self, "embedding_size")
+        (encoding,) = self._tables.at(target, positions, offset, space)
         encoded = add_wide(x, encoding, space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
@@ -359,20 +361,11 @@ class AbsolutePE(checks.CheckedLayer):
         >>> np.array_equal(add_positional_encoding(x, encoding), pe(x, offset=5))
         True
         """
-        space = space_of(like=like, **namespace.drop_none(positions=positions))
-        request = self._check(like, positions, offset, space.xp, "like")
-        (encoding,) = self._tables.copies_for(request)
-        return encoding  # type: ignore[no-any-return]
-
-    def _check(
-        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str
-    ) -> Request:
-        """Check the arguments of a call, and return which tables it asks for."""
-        checks.real_floating(xp, **{name: x})
         offset = checks.non_negative_integer("offset", offset)
-        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
-        axes.features(x, self.embedding_size, "embedding_size", feature, name)
-        return self._tables.check(axes.target_of(x, feature, seq, xp, name), positions, offset)
+        space = space_of(like=like, **namespace.drop_none(positions=positions))
+        target = axes.target_of(like, space, self, "embedding_size", "like")
+        (encoding,) = self._tables.copies_at(target, positions, offset, space)
+        return encoding  # type: ignore[no-any-return]
 
     @property
     def embeddings(self) -> HostArray:

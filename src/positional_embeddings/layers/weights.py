@@ -8,7 +8,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.arrays.space import new_space, space_of
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
@@ -159,11 +159,6 @@ def embedding_lookup(
     if padding_idx is None:
         return taken
     return namespace.select(indices != padding_idx, taken, 0.0, xp)
-
-
-def take_entries(table: Any, indices: Any, axis: int, xp: Namespace) -> Any:  # noqa: ARG001
-    """Return `Space.take_entries`."""
-    return space_of(table=table, indices=indices).take_entries(table, indices, axis)
 
 
 def checked_indices(name: str, indices: Any, size: int, space: Space) -> Any:

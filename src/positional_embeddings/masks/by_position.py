@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import farthest_position, length_array
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.layers.weights import array_field
 from positional_embeddings.masks import ranges
@@ -339,7 +340,7 @@ class NeighbourhoodMask(Mask):
     def _steps(self) -> tuple[int, ...]:
         return self.window if isinstance(self.window, tuple) else (self.window,) * len(self.shape)
 
-    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         tokens = prod(self.shape)
         if k_len > tokens or queries[0] < 0 or queries[1] > tokens:
             raise wrong_value(

@@ -9,17 +9,15 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import check_largest, length_array, sequence_axis
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import array_field, weight
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 Side = Literal["right", "left"]
-
-# PyTorch would compile anew for each number that is read while it compiles.
-_HOST = new_space()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,8 +35,9 @@ class _ByLength(Mask):
         if isinstance(lengths, np.ndarray) and lengths.size:
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
 
-    def _check(self, queries: tuple[int, int], k_len: int) -> None:  # noqa: ARG002
-        if isinstance(self.lengths, np.ndarray) and _HOST.is_compiling:
+    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
+        # PyTorch would compile anew for each number that is read while it compiles.
+        if isinstance(self.lengths, np.ndarray) and space.is_compiling:
             return
         if self._bounds is None or self._bounds[1] > k_len:
             check_largest("lengths", self.lengths, k_len, "the number of keys")
@@ -282,7 +281,7 @@ class SegmentMask(Mask):
         reach = self._documents.reach(own, k_len)
         return reach if own.shape[0] == stop - start else Reach(reach.seen_by_any, ())
 
-    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         first, last = self._start(), self._start() + self.ids.shape[0]
         if checks.is_known(last) and not first <= queries[0] <= queries[1] <= last:
             raise wrong_value(

@@ -315,8 +315,9 @@ def to_block_ranges(
     if not isinstance(mask, Mask):
         raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", shown(mask))
     block_size = checks.positive_integer("block_size", block_size)
-    (start, stop), k_len = position_interval(q_len, k_len, offset, new_space())
-    mask._check((start, stop), k_len)
+    space = new_space()
+    (start, stop), k_len = position_interval(q_len, k_len, offset, space)
+    mask._check((start, stop), k_len, space)
     firsts = range(start, stop, block_size)
     return [mask.key_ranges(first, min(first + block_size, stop), k_len) for first in firsts]
 

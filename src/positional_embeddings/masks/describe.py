@@ -100,7 +100,7 @@ def describe_mask(
         own = mask._device_arrays()
         space = space_of(**own) if own else new_space()
         (start, stop), k_len = position_interval(**lengths, space=space)
-        mask._check((start, stop), k_len)
+        mask._check((start, stop), k_len, space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
         at_queries, at_keys = span_of(*rows).shifted(start), span_of(*columns)

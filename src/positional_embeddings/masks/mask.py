@@ -19,7 +19,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Device, Namespace, np
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
-from positional_embeddings.layers.weights import WeightedLayer, part, take_entries
+from positional_embeddings.layers.weights import WeightedLayer, part
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
@@ -67,7 +67,7 @@ class Points(NamedTuple):
         table = self.in_library(table)
         index = self.values[..., 0] - start
         inside = (index >= 0) & (index < table.shape[0])
-        taken = take_entries(table, xp.where(inside, index, 0), 0, xp)
+        taken = self.space.take_entries(table, xp.where(inside, index, 0), 0)
         return xp.where(inside[..., None], taken, outside)
 
 
@@ -184,7 +184,7 @@ class Mask(WeightedLayer, ABC):
             raise TypeError(message)
         space = space_of(**own) if own else new_space(xp, device)
         queries, keys = positions.position_interval(q_len, k_len, offset, space)
-        self._check(queries, keys)
+        self._check(queries, keys, space)
         hidden = self._between(span_of(queries), span_of((0, keys)), keys, space)
         shape = (queries[1] - queries[0], keys)
         if tuple(hidden.shape[:2]) != shape:
@@ -267,7 +267,7 @@ class Mask(WeightedLayer, ABC):
         """Return queries that see many more keys than those beside them, if there are such."""
         return ()
 
-    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
         """Check that the mask fits the positions of queries and the number of keys."""
 
     def _batch(self) -> int | None:
@@ -304,9 +304,9 @@ class _Combined(Mask):
             message = f"Masks must have one batch to be combined, got {listed} sequences."
             raise ValueError(message)
 
-    def _check(self, queries: tuple[int, int], k_len: int) -> None:
+    def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:
         for mask in self.masks:
-            mask._check(queries, k_len)
+            mask._check(queries, k_len, space)
 
     def _arrays(self) -> dict[str, Any]:
         return {

@@ -6,6 +6,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace
+from positional_embeddings.arrays.space import space_of
 
 Layout = Literal["half", "interleaved"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
@@ -26,28 +27,25 @@ def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
     return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
 
 
-def halves(x: Any, axis: int, layout: str) -> tuple[Any, Any]:
-    """Return the first and the second features of all pairs."""
-    before, half = (slice(None),) * axis, x.shape[axis] // 2
-    first, second = features_of_pairs(0, half, half, layout)
+def halves(x: Any, axis: int, layout: str, pairs: int) -> tuple[Any, Any]:
+    """Return the first and the second features of the first pairs."""
+    before = (slice(None),) * axis
+    first, second = features_of_pairs(0, pairs, pairs, layout)
     return x[(*before, first, ...)], x[(*before, second, ...)]
 
 
 def join_pairs(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
     """Put the first and the second features of all pairs together; undoes `halves`."""
     half, is_half = first.shape[axis], layout == "half"
-    known = all(checks.is_known(n) for n in first.shape)
-    if known and is_half:
+    is_known = all(map(checks.is_known, first.shape))
+    if is_known and (is_half or 0 in first.shape):
         return xp.concat([first, second], axis=axis)
-    if known and 0 not in first.shape:
+    if is_known:
         shape = (*first.shape[:axis], 2 * half, *first.shape[axis + 1 :])
         return xp.reshape(xp.stack([first, second], axis=axis + 1), shape)
-    # dask can neither concatenate nor reshape arrays of unknown lengths, nor reshape empty ones.
-    on, features = namespace.device_of(first), range(2 * half)
-    pairs = [i % half if is_half else i // 2 for i in features]
-    pairs = xp.asarray(pairs, dtype=namespace.default_integer(xp, on), device=on)
-    is_first = [i < half if is_half else i % 2 == 0 for i in features]
-    is_first = xp.asarray(is_first, dtype=xp.bool, device=on)
+    # dask can neither concatenate nor reshape arrays of unknown lengths.
+    pairs = xp.asarray([i % half if is_half else i // 2 for i in range(2 * half)])
+    is_first = xp.asarray([i < half if is_half else i % 2 == 0 for i in range(2 * half)])
     is_first = is_first[(..., *(None,) * (first.ndim - axis - 1))]
     return xp.where(is_first, xp.take(first, pairs, axis=axis), xp.take(second, pairs, axis=axis))
 
@@ -86,11 +84,11 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> neg_half(np.asarray([1, 2, 3, 4]))
     array([-3, -4,  1,  2])
     """
-    xp = namespace.namespace_of(x=x)
+    xp = space_of(x=x).xp
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
     check_even(x, axis)
-    first, second = halves(x, axis, "half")
+    first, second = halves(x, axis, "half", x.shape[axis] // 2)
     negated: ArrayT = join_pairs(-second, first, axis, "half", xp)
     return negated
 
@@ -128,14 +126,14 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> rotate_pairs(np.asarray([1, 2, 3, 4, 5]))
     array([-2,  1, -4,  3,  5])
     """
-    xp = namespace.namespace_of(x=x)
+    xp = space_of(x=x).xp
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
-    even = axes.length(x, axis) // 2 * 2
-    if even == 0:
+    pairs = axes.length(x, axis) // 2
+    if pairs == 0:
         return x
-    pairs, rest = cut_along(x, axis, even)
-    first, second = halves(pairs, axis, "interleaved")
+    _, rest = cut_along(x, axis, 2 * pairs)
+    first, second = halves(x, axis, "interleaved", pairs)
     rotated: ArrayT = join_pairs(-second, first, axis, "interleaved", xp)
     if rest is not None:
         rotated = xp.concat([rotated, rest], axis=axis)
@@ -205,7 +203,7 @@ def convert_layout(
     >>> convert_layout(np.asarray([0, 2, 1, 3]), "half", "interleaved", axis=0)
     array([0, 1, 2, 3])
     """
-    xp = namespace.namespace_of(array=array)
+    space = space_of(array=array)
     checks.choice("source", source, LAYOUTS)
     checks.choice("target", target, LAYOUTS)
     axis = axes.axis_of("axis", axis, array.ndim, "array")
@@ -223,9 +221,8 @@ def convert_layout(
     if source == target:
         return array
     order = [h * head_size + i for h in range(heads) for i in _order(head_size, rotated, target)]
-    on = namespace.device_of(array)
-    index: Any = xp.asarray(order, dtype=namespace.default_integer(xp, on), device=on)
-    converted: ArrayT = xp.take(array, index, axis=axis)
+    index: Any = space.xp.asarray(order, dtype=space.integer, device=space.device)
+    converted: ArrayT = space.xp.take(array, index, axis=axis)
     return converted
 
 

@@ -13,21 +13,16 @@ from typing import Annotated, Any
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.axes import Target
 from positional_embeddings.arguments.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.memory import read_only
-from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.hf_config import rope_arguments
-from positional_embeddings.rotary.kernels.dispatch import check_installed, kernel_for
+from positional_embeddings.rotary.kernels.dispatch import check_installed
 from positional_embeddings.rotary.layouts import Layout
-from positional_embeddings.rotary.rotate import (
-    rotate,
-    rotate_with_doubled,
-    use_doubled_tables,
-)
+from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.sections import (
     SectionFrequencies,
@@ -241,22 +236,19 @@ class RoPE(CheckedLayer):
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
-        xp = namespace.namespace_of(x=x, **namespace.drop_none(positions=positions, out=out))
-        target = self._check(x, xp)
-        request = self._tables.check(target, positions, offset)
+        space = space_of(x=x, **namespace.drop_none(positions=positions, out=out))
+        target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
         if out is not None:
-            checks.output(out, x, space_of(x=x))
-        kernel = kernel_for(x, out, fused=self.fused)
-        doubled = kernel is None and out is None and not inverse and xp is np
-        doubled = doubled and use_doubled_tables(x, target.feature, self.rotary_dim, self.layout)
-        cos, sin = self._tables.tables_for(request, doubled=doubled)
-        if doubled:
-            return rotate_with_doubled(x, cos, sin, target.feature, xp)
+            checks.output(out, x, space)
+        axis, pairs = target.feature, (self.rotary_dim or self.head_size) // 2
+        run = run_for(x, axis, pairs, self.layout, space, fused=self.fused, out=out)
+        doubled = run is rotate_doubled
+        cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
         if inverse:
             # The tables hold the attention factor once, and rotating back divides by it.
             cos, sin = self._without_factor(cos, sin, 2)
             sin = -sin
-        return rotate(x, cos, sin, target.feature, self.layout, xp, kernel=kernel, out=out)
+        return rotate(x, cos, sin, axis, self.layout, space, run=run, out=out)
 
     def cos_sin(
         self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
@@ -304,10 +296,9 @@ class RoPE(CheckedLayer):
         ``apply_rope(k, cos, sin, layout=rope.layout, rotary_dim=rope.rotary_dim)``.
         """
         offset = checks.non_negative_integer("offset", offset)
-        xp = namespace.namespace_of(like=like, **namespace.drop_none(positions=positions))
-        target = self._check(like, xp, "like")
-        request = self._tables.check(target, positions, offset)
-        cos, sin = self._tables.copies_for(request)
+        space = space_of(like=like, **namespace.drop_none(positions=positions))
+        target = axes.target_of(like, space, self, "head_size", "like", complex_pairs=True)
+        cos, sin = self._tables.copies_at(target, positions, offset, space)
         return cos, sin
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
@@ -334,33 +325,20 @@ class RoPE(CheckedLayer):
         ValueError
             If `x` or `delta` has the wrong shape, or a number is beyond 2**60 positions.
         """
-        number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
-        xp = namespace.namespace_of(x=x, **({} if number else {"delta": delta}))
-        target = self._check(x, xp)
-        if number:
-            cos, sin = self._tables.tables_of_number(_shift_number(delta), target)
+        is_number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
+        space = space_of(x=x, **({} if is_number else {"delta": delta}))
+        target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
+        if is_number:
+            cos, sin = self._tables.at_number(_shift_number(delta), target, space)
         else:
             if delta.ndim == 0:
                 seq_len = axes.length(x, target.seq)
-                delta = xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
-            request = self._tables.check(target, delta, 0, "delta")
-            cos, sin = self._tables.tables_for(request)
+                delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
+            cos, sin = self._tables.at(target, delta, 0, space, name="delta")
         cos, sin = self._without_factor(cos, sin, 1)
-        kernel = kernel_for(x, fused=self.fused)
-        return rotate(x, cos, sin, target.feature, self.layout, xp, kernel=kernel)
-
-    def _check(self, x: Any, xp: Namespace, name: str = "x") -> Target:
-        """Check what is to be rotated, and return what its tables have to know of it."""
-        checks.floating(xp, **{name: x})
-        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
-        size, size_name = self.head_size, "head_size"
-        if namespace.is_complex(x.dtype):
-            size, size_name = (
-                checks.positive_integer("head_size", size, even=True) // 2,
-                "head_size / 2",
-            )
-        axes.features(x, size, size_name, feature, name)
-        return axes.target_of(x, feature, seq, xp, name)
+        axis = target.feature
+        run = run_for(x, axis, cos.shape[axis], self.layout, space, fused=self.fused)
+        return rotate(x, cos, sin, axis, self.layout, space, run=run)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""

@@ -1,28 +1,20 @@
 """Rotation of pairs of features: traced in one expression, in blocks, or by a compiled kernel."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
 
-from positional_embeddings.angles.tables import double_tables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.library import library_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
-from positional_embeddings.rotary.layouts import (
-    LAYOUTS,
-    Layout,
-    check_even,
-    cut_along,
-    features_of_pairs,
-    halves,
-    join_pairs,
-)
+from positional_embeddings.rotary.layouts import Layout
 
 
 def apply_rope(
@@ -107,22 +99,24 @@ def apply_rope(
     >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1, out=x) is x
     True
     """
-    xp = namespace.namespace_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
+    space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
+    xp = space.xp
     checks.floating(xp, x=x)
     checks.real_floating(xp, cos=cos, sin=sin)
-    checks.choice("layout", layout, LAYOUTS)
+    checks.choice("layout", layout, layouts.LAYOUTS)
     inverse = checks.boolean("inverse", inverse)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     pairs = _pairs_to_rotate(x, axis, rotary_dim)
-    checks.output(out, x, space_of(x=x))
-    dtype = namespace.compute_dtype(x.dtype, xp)
-    cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), dtype, copy=False)
-    sine = xp.astype(_align_table("sin", sin, x, axis, pairs), dtype, copy=False)
+    if out is not None:
+        checks.output(out, x, space)
+    cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), space.dtype, copy=False)
+    sine = xp.astype(_align_table("sin", sin, x, axis, pairs), space.dtype, copy=False)
     if cosine.shape != sine.shape and any(map(checks.known_to_differ, cosine.shape, sine.shape)):
         shape = tuple(m if n == 1 else n for n, m in zip(cosine.shape, sine.shape, strict=True))
         cosine, sine = xp.broadcast_to(cosine, shape), xp.broadcast_to(sine, shape)
-    kernel = kernel_for(x, out)
-    return rotate(x, cosine, -sine if inverse else sine, axis, layout, xp, kernel=kernel, out=out)
+    sine = -sine if inverse else sine
+    run = run_for(x, axis, pairs, layout, space, out=out)
+    return rotate(x, cosine, sine, axis, layout, space, run=run, out=out)
 
 
 def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
@@ -130,7 +124,7 @@ def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
     features = axes.length(x, axis) * (2 if namespace.is_complex(x.dtype) else 1)
     if rotary_dim is None:
         if not namespace.is_complex(x.dtype):
-            check_even(x, axis)
+            layouts.check_even(x, axis)
         return features // 2
     rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     if rotary_dim > features:
@@ -169,7 +163,27 @@ ACCELERATOR_BLOCK = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
 _MAX_DOUBLED = 2**16
 
-Block = tuple[slice, ...]
+Block = tuple[Any, ...]
+# Called with x, cos, sin, out, axis and layout: a kernel, or `rotate_doubled`.
+Run = Callable[[Any, Any, Any, Any, int, str], None]
+
+
+def run_for(
+    x: Any,
+    axis: int,
+    pairs: int,
+    layout: str,
+    space: Space,
+    *,
+    fused: bool | None = None,
+    out: Any = None,
+) -> Run | None:
+    """Return what rotates an array faster than plain code does, None if nothing does."""
+    kernel = kernel_for(x, out, fused=fused)
+    if kernel is not None or space.xp is not np or layout != "half" or 2 * pairs != x.shape[axis]:
+        return kernel
+    is_small = 0 < x.size <= _MAX_DOUBLED and x.dtype in (np.float32, np.float64)
+    return rotate_doubled if is_small else None
 
 
 def rotate(
@@ -178,60 +192,39 @@ def rotate(
     sin: Any,
     axis: int,
     layout: str,
-    xp: Namespace,
+    space: Space,
     *,
-    kernel: Any = None,
+    run: Run | None = None,
     out: Any = None,
 ) -> ArrayT:
     """Rotate as many pairs as the tables have, which broadcast against them.
 
-    `out` has been checked; it may be `x`.
+    `out` has been checked; it may be `x`. Doubled tables are for `rotate_doubled` alone.
     """
-    if not library_of(x).supports_inplace(x, cos, sin):
-        rotated_whole = _rotate_chunks if library_of(x).is_chunked else _rotate_traced
-        whole: ArrayT = rotated_whole(x, cos, sin, axis, layout, xp)
+    if run is None and not space.supports_inplace(x, cos, sin):
+        rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
+        whole: ArrayT = rotate_whole(x, cos, sin, axis, layout, space)
         return whole if out is None else _write_to(out, whole)
-    if out is not None and any(
-        library_of(out).shares_memory(out, array) for array in (x, cos, sin)
-    ):
-        return _write_to(out, rotate(x, cos, sin, axis, layout, xp, kernel=kernel))
+    if out is not None and any(space.shares_memory(out, array) for array in (x, cos, sin)):
+        return _write_to(out, rotate(x, cos, sin, axis, layout, space, run=run))
+    result = space.xp.empty_like(x) if out is None else out
     is_pair = namespace.is_complex(x.dtype)
-    rotated = cos.shape[axis] * (1 if is_pair else 2)
-    if out is None and kernel is None and rotated == x.shape[axis]:
-        if is_pair and 8 * prod(cos.shape) <= prod(x.shape):
-            return xp.astype(x * _phasors(cos, sin, x.dtype, xp), x.dtype, copy=False)  # type: ignore[no-any-return]
-        if namespace.is_host_array(x) and use_doubled_tables(x, axis, rotated, layout):
-            return rotate_with_doubled(x, *double_tables(cos, sin, xp, axis), axis, xp)
-    target = xp.empty_like(x) if out is None else out
-    if kernel is not None:
-        kernel(x, cos, sin, target, axis, layout)
+    if run is not None:
+        run(x, cos, sin, result, axis, layout)
     elif is_pair:
-        _rotate_complex_blocks(x, cos, sin, target, axis, xp)
+        part, to = (layouts.cut_along(array, axis, cos.shape[axis])[0] for array in (x, result))
+        phasors = _phasors(cos, sin, x.dtype, space.xp)
+        if space.takes_out:
+            space.xp.multiply(part, phasors, out=to)
+        else:
+            to[...] = part * phasors
     else:
-        _rotate_blocks(x, cos, sin, target, axis, layout, xp)
-    if target is not x and rotated < x.shape[axis]:
+        _rotate_blocks(x, cos, sin, result, axis, layout, space)
+    rotated = cos.shape[axis] * (1 if is_pair else 2)
+    if result is not x and rotated < x.shape[axis]:
         others = (*(slice(None),) * axis, slice(rotated, None), ...)
-        target[others] = x[others]
-    return target  # type: ignore[no-any-return]
-
-
-def use_doubled_tables(x: Any, axis: int, rotary_dim: int | None, layout: str) -> bool:
-    """Tell whether doubled tables rotate a NumPy array fastest, if no kernel does."""
-    if layout != "half" or rotary_dim not in (None, x.shape[axis]):
-        return False
-    return 0 < x.size <= _MAX_DOUBLED and x.dtype in (np.float32, np.float64)
-
-
-def rotate_with_doubled(x: ArrayT, cos: Any, sin: Any, axis: int, xp: Namespace) -> ArrayT:
-    """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin]."""
-    before, half = (slice(None),) * axis, x.shape[axis] // 2
-    first, second = (*before, slice(None, half)), (*before, slice(half, None))
-    rotated = xp.empty_like(x)
-    rotated[first] = x[second]
-    rotated[second] = x[first]
-    rotated *= sin
-    rotated += x * cos
-    return rotated  # type: ignore[no-any-return]
+        result[others] = x[others]
+    return result  # type: ignore[no-any-return]
 
 
 def _write_to(out: Any, values: ArrayT) -> ArrayT:
@@ -239,16 +232,34 @@ def _write_to(out: Any, values: ArrayT) -> ArrayT:
     return out  # type: ignore[no-any-return]
 
 
+def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str) -> None:
+    """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
+
+    Products of whole arrays of NumPy are faster than of halves. Tables that are not doubled yet are
+    doubled here.
+    """
+    if cos.shape[axis] < x.shape[axis]:
+        cos, sin = np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
+    before, half = (slice(None),) * axis, x.shape[axis] // 2
+    first, second = (*before, slice(None, half)), (*before, slice(half, None))
+    swapped = np.empty_like(x)
+    swapped[first] = x[second]
+    swapped[second] = x[first]
+    swapped *= sin
+    np.multiply(x, cos, out=out)
+    out += swapped
+
+
 def _rotate_blocks(
-    x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, xp: Namespace
+    x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, space: Space
 ) -> None:
     """Rotate real pairs, a block of them at a time."""
-    before: Any = None
-    for block, table_block in _blocks(x, cos, axis):
-        at_first, at_second = _features(block, axis, cos.shape[axis], layout)
-        first, second = x[at_first], x[at_second]
+    xp, pairs, before = space.xp, cos.shape[axis], None
+    parts = *layouts.halves(x, axis, layout, pairs), *layouts.halves(out, axis, layout, pairs)
+    for block, table_block in _blocks(x, cos, axis, space):
+        first, second, to_first, to_second = [part[block] for part in parts]
         if (table_block, first.shape) != before:
-            c, s = (_repeated(table[table_block], first, xp) for table in (cos, sin))
+            c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
             before = table_block, first.shape
         if first.dtype != c.dtype:
             first, second = xp.astype(first, c.dtype), xp.astype(second, c.dtype)
@@ -256,34 +267,24 @@ def _rotate_blocks(
         rotated_first -= second * s
         rotated_second = second * c
         rotated_second += first * s
-        out[at_first] = rotated_first
-        out[at_second] = rotated_second
+        to_first[...] = rotated_first
+        to_second[...] = rotated_second
 
 
-def _repeated(table: Any, block: Any, xp: Namespace) -> Any:
+def _repeated(table: Any, block: Any, space: Space) -> Any:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
-    if table.shape == block.shape or not namespace.is_host_array(block):
+    if table.shape == block.shape or space.xp is not np:
         return table
-    repeated = xp.empty_like(block, dtype=table.dtype)
+    repeated = np.empty_like(block, dtype=table.dtype)
     repeated[...] = table
     return repeated
-
-
-def _rotate_complex_blocks(x: Any, cos: Any, sin: Any, out: Any, axis: int, xp: Namespace) -> None:
-    """Rotate complex numbers, a block of them at a time."""
-    before: Any = None
-    for block, table_block in _blocks(x, cos, axis):
-        if table_block != before:
-            phasors = _phasors(cos[table_block], sin[table_block], x.dtype, xp)
-            before = table_block
-        out[block] = x[block] * phasors
 
 
 def _phasors(cos: Any, sin: Any, dtype: Any, xp: Namespace) -> Any:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
-def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
+def _blocks(x: Any, table: Any, axis: int, space: Space) -> Iterator[tuple[Block, Any]]:
     """Yield where the blocks of pairs of `x` are, and where the table has their angles.
 
     Within a block they follow the order of memory, and blocks that need the same part
@@ -291,12 +292,12 @@ def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
     """
     shape = (*x.shape[:axis], table.shape[axis], *x.shape[axis + 1 :])
     most = HOST_BLOCK
-    if prod(shape) > most and not library_of(x).is_on_host(x):
+    if prod(shape) > most and not space.is_on_host(x):
         most = ACCELERATOR_BLOCK
     if prod(shape) <= most:
-        yield tuple([slice(0, n) for n in shape]), ...
+        yield (...,), ...
         return
-    strides = library_of(x).strides(x)
+    strides = space.strides(x)
     order = list(range(x.ndim))
     if strides is not None:
         order.sort(key=lambda a: -strides[a])
@@ -309,47 +310,39 @@ def _blocks(x: Any, table: Any, axis: int) -> Iterator[tuple[Block, Any]]:
         yield block, tuple(slice(0, 1) if o else b for o, b in zip(ones, block, strict=True))
 
 
-def _features(
-    block: Block, axis: int, pairs: int, layout: str
-) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-    """Return where the first and the second features of a block of pairs are."""
-    first, second = features_of_pairs(block[axis].start, block[axis].stop, pairs, layout)
-    before, after = block[:axis], block[axis + 1 :]
-    return (*before, first, *after), (*before, second, *after)
-
-
-def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
+def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Space) -> Any:
     """Rotate each chunk in one task; the features become one chunk."""
-    chunks = library_of(x).chunks(x)
+    chunks = space.chunks(x)
     others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
     if not all(checks.is_known(n) for lengths in others.values() for n in lengths):
-        return _rotate_traced(x, cos, sin, axis, layout, xp)
-    x = library_of(x).rechunk(x, {axis: (x.shape[axis],)})
-    chunks = library_of(x).chunks(x)
+        return _rotate_traced(x, cos, sin, axis, layout, space)
+    x = space.rechunk(x, {axis: (x.shape[axis],)})
     others[axis] = (cos.shape[axis],)
-    tables = (library_of(table).rechunk(table, others) for table in (cos, sin))
+    tables = [space.rechunk(table, others) for table in (cos, sin)]
     rotate_chunk = partial(_rotate_chunk, axis=axis, layout=layout)
-    return library_of(x).map_chunks(rotate_chunk, x, *tables, chunks=chunks, dtype=x.dtype)
+    return space.map_chunks(rotate_chunk, x, *tables, chunks=space.chunks(x), dtype=x.dtype)
 
 
 def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
     """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
-    xp = namespace.namespace_of(x=x)
-    on, dtype = namespace.device_of(x), namespace.compute_dtype(x.dtype, xp)
-    cos, sin = (xp.asarray(table, dtype=dtype, device=on) for table in (cos, sin))
-    return rotate(x, cos, sin, axis, layout, xp, kernel=kernel_for(x))
+    space = space_of(x=x)
+    options = {"dtype": space.dtype, "device": space.device}
+    cos, sin = (space.xp.asarray(table, **options) for table in (cos, sin))
+    run = run_for(x, axis, cos.shape[axis], layout, space)
+    return rotate(x, cos, sin, axis, layout, space, run=run)
 
 
-def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, xp: Namespace) -> Any:
+def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Space) -> Any:
     """Rotate everything in one expression, which JAX and dask fuse."""
-    pairs = cos.shape[axis]
-    rotated, rest = cut_along(x, axis, pairs if namespace.is_complex(x.dtype) else 2 * pairs)
-    if namespace.is_complex(x.dtype):
+    xp, pairs = space.xp, cos.shape[axis]
+    is_complex = namespace.is_complex(x.dtype)
+    rotated, rest = layouts.cut_along(x, axis, pairs if is_complex else 2 * pairs)
+    if is_complex:
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
         wide = xp.astype(rotated, cos.dtype, copy=False)
-        first, second = halves(wide, axis, layout)
-        rotated = join_pairs(
+        first, second = layouts.halves(wide, axis, layout, pairs)
+        rotated = layouts.join_pairs(
             first * cos - second * sin, second * cos + first * sin, axis, layout, xp
         )
         rotated = xp.astype(rotated, x.dtype, copy=False)

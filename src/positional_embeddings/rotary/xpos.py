@@ -3,8 +3,8 @@
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.namespace import Array, Dtype
+from positional_embeddings.arrays.space import space_of
 
 
 def xpos_scale(
@@ -62,16 +62,16 @@ def xpos_scale(
     array([[1.   , 0.286],
            [1.   , 0.643]])
     """
-    xp = namespace.namespace_of(positions=positions)
+    space = space_of(positions=positions)
+    xp, wide = space.xp, space.widest
     checks.real("positions", positions, xp)
     dim = checks.feature_count("dim", dim, even=True)
     scale_base = checks.positive_number("scale_base", scale_base)
     gamma = checks.positive_number("gamma", gamma)
     center = checks.finite_number("center", center)
-    on = namespace.device_of(positions)
-    dtype = namespace.feature_dtype(positions, dtype, xp)
-    work = namespace.widest_float(xp, on)
+    dtype = checks.feature_dtype(positions, dtype, space)
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
-    zeta = xp.asarray(zetas, dtype=work, device=on)[(slice(None), *(None,) * positions.ndim)]
-    power = (xp.astype(positions, work, copy=False) - center) / scale_base
-    return xp.astype(zeta ** power[None, ...], dtype, copy=False)
+    zeta = xp.asarray(zetas, dtype=wide, device=space.device)
+    power = (xp.astype(positions, wide, copy=False) - center) / scale_base
+    factors = zeta[(slice(None), *(None,) * positions.ndim)] ** power[None, ...]
+    return xp.astype(factors, dtype, copy=False)
