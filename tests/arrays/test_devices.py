@@ -156,7 +156,7 @@ def test_streams_are_told_apart():
     assert of_threads[0] != of_threads[1]
     assert own[0] == own[1]
     assert len({*of_all, *of_threads, *own}) == 4
-    assert new_space().table_key == (np, "None", None)
+    assert new_space().table_key == (np, "cpu", None)
 
 
 @pytest.mark.parametrize("xp", [np, None, 3, []])
