@@ -16,6 +16,7 @@ For example:
 import argparse
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -111,10 +112,6 @@ def _add_attention(parser: Parser) -> None:
     add("--index", type=int, default=0, metavar="I", help=what)
 
 
-def _read_attention(arguments: argparse.Namespace) -> Any:
-    return arguments.weights
-
-
 def _add_rope(parser: Parser) -> None:
     of = parser.add_mutually_exclusive_group(required=True)
     of.add_argument("config", nargs="?", metavar="CONFIG", help=rope.CONFIG_HELP)
@@ -173,7 +170,7 @@ def _load(name: str) -> Any:
 _ENCODING = (_add_encoding, _read_encoding, "")
 _MASK = (mask.add_arguments, _read_mask, "q_len k_len offset batch")
 _BIAS = (_add_bias, _read_bias, "q_len k_len offset head")
-_ATTENTION = (_add_attention, _read_attention, "index key_axis")
+_ATTENTION = (_add_attention, attrgetter("weights"), "index key_axis")
 _ROPES = (_add_rope, _read_ropes, "")
 _KINDS: dict[str, tuple[Any, ...]] = {
     "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),

@@ -1,5 +1,6 @@
 """Masks drawn in characters."""
 
+from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings.arguments import checks
@@ -145,14 +146,8 @@ def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
 
 def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
     """Return the (query, key) mask of one sequence, and the number of sequences."""
-    if mask.ndim < 2:
-        raise wrong_value("mask", "have axes of queries and keys", f"shape {tuple(mask.shape)}")
-    if key_axis is None:
-        if mask.ndim > 3:
-            raise axis_missing("mask", mask)
-        key_axis = 1
-    checks.choice("key_axis", key_axis, (1, -1))
-    size, *others = (mask.shape[2:] if key_axis == 1 else mask.shape[:-2]) or (1,)
+    lengths, at = other_axes("mask", mask, key_axis)
+    size, *others = lengths or (1,)
     if set(others) - {1}:
         raise wrong_value(
             "mask",
@@ -161,13 +156,21 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
         )
     if size != 1 and batch >= size:
         raise wrong_value("batch", f"be below {size}, the batch of `mask`", batch)
-    rest = (0,) * len(others)
-    chosen = (0 if size == 1 else batch, *rest) if mask.ndim > 2 else ()
-    return mask[(..., *chosen) if key_axis == 1 else (*chosen, ...)], size
+    index = (0 if size == 1 else batch, *(0,) * len(others))
+    return at(index[: len(lengths)]), size
 
 
-def axis_missing(name: str, array: Any) -> ValueError:
-    """Return the error about an array whose axes of queries and keys could be the first or last."""
-    what = f"be given for `{name}` of {array.ndim} axes"
-    what += ", 1 for (query, key, ...), -1 for (..., query, key)"
-    return wrong_value("key_axis", what, f"shape {tuple(array.shape)}")
+def other_axes(
+    name: str, array: Any, key_axis: int | None
+) -> tuple[tuple[int, ...], Callable[[tuple[int, ...]], Any]]:
+    """Return the lengths of the axes beside queries and keys, and what takes an index on them."""
+    came = f"shape {tuple(array.shape)}"
+    if array.ndim < 2:
+        raise wrong_value(name, "have axes of queries and keys", came)
+    if key_axis is None and array.ndim > 3:
+        what = f"be given for `{name}` of {array.ndim} axes"
+        what += ", 1 for (query, key, ...), -1 for (..., query, key)"
+        raise wrong_value("key_axis", what, came)
+    if checks.choice("key_axis", 1 if key_axis is None else key_axis, (1, -1)) == 1:
+        return array.shape[2:], lambda index: array[(..., *index)]
+    return array.shape[:-2], lambda index: array[(*index, ...)]

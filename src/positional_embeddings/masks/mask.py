@@ -409,7 +409,6 @@ class FunctionMask(Mask):
         function: Any = self.function
         if not callable(function) or isinstance(function, type | Mask):
             raise wrong_type("function", "be a function of positions", shown(function))
-        checks.set_fields(self, function=function)
 
     def _hides(self, q: Points, k: Points) -> Any:
         hidden = self.function(q.values[..., 0], k.values[..., 0])
