@@ -5,7 +5,7 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import position_interval, span_of
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.masks.convert import check_lengths_of
@@ -94,10 +94,8 @@ def describe_mask(
         raise wrong_value("most", f"be {_FEWEST_DRAWN} or more", most)
     batch = checks.non_negative_integer("batch", batch)
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, **lengths)
+    check_lengths_of(mask, key_axis, **lengths)
     if isinstance(mask, Mask):
-        if key_axis is not None:
-            raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
         own = mask._device_arrays()
         space = space_of(**own) if own else new_space()
         (start, stop), k_len = position_interval(**lengths, space=space)

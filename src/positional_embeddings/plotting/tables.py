@@ -166,9 +166,7 @@ def plot_mask(
     """
     number = checks.non_negative_integer("batch", batch)
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, **lengths)
-    if isinstance(mask, Mask) and key_axis is not None:
-        raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
+    check_lengths_of(mask, key_axis, **lengths)
 
     def pick(table: Any) -> HostArray:
         return axes.on_host("mask", one_mask(table, number, key_axis)[0], checks.mask)
