@@ -6,7 +6,7 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import position_interval, span_of
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
@@ -96,16 +96,14 @@ def describe_mask(
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
     check_lengths_of(mask, key_axis, **lengths)
     if isinstance(mask, Mask):
-        own = mask._device_arrays()
+        own = mask._arrays()
         space = space_of(**own) if own else new_space()
         (start, stop), k_len = position_interval(**lengths, space=space)
         mask._check((start, stop), k_len, space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        at_queries, at_keys = span_of(*rows).shifted(start), span_of(*columns)
-        hidden = mask._between(at_queries, at_keys, k_len, space)
-        drawn = (at_queries.size, at_keys.size, hidden.shape[2])
-        picture, sequences = one_mask(space.xp.broadcast_to(hidden, drawn), batch, 1)
+        hidden = mask._between(span_of(*rows).shifted(start), span_of(*columns), k_len, space)
+        picture, sequences = one_mask(hidden, batch, 1)
     else:
         space = space_of(mask=mask)
         checks.mask("mask", mask, space.xp)
@@ -116,13 +114,13 @@ def describe_mask(
         picture = span_of(*columns).take(picture, -1, space)
     width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
-    key_numbers = [str(j) for part in columns for j in range(*part)]
-    digits = max(map(len, key_numbers), default=0)
-    key_numbers = _with_gap([j.rjust(digits) for j in key_numbers], columns, ":" * digits)
+    keys = [str(j) for part in columns for j in range(*part)]
+    digits = max(map(len, keys), default=0)
+    key_numbers = _with_gap([j.rjust(digits) for j in keys], columns, ":" * digits)
     lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
-    hidden_keys = space.to_numpy(picture).tolist()
-    cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     queries = [i for part in rows for i in range(*part)]
+    hidden_keys = np.broadcast_to(space.to_numpy(picture), (len(queries), len(keys))).tolist()
+    cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
     lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
     which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
