@@ -80,10 +80,6 @@ def _read_encoding(arguments: argparse.Namespace) -> Any:
     return pe.sinusoidal_encoding(np.arange(positions), encoding, base=base)
 
 
-def _read_mask(arguments: argparse.Namespace) -> pe.Mask:
-    return mask.read_mask(arguments.mask)[0]
-
-
 def _add_bias(parser: Parser) -> None:
     add = parser.add_argument
     bias = partial(_array_or, f"one of {', '.join(_BIASES)}", _BIASES.__getitem__)
@@ -168,7 +164,8 @@ def _load(name: str) -> Any:
 # What adds the arguments of a kind, what reads the first argument of the function that draws it,
 # and the names of the other ones.
 _ENCODING = (_add_encoding, _read_encoding, "")
-_MASK = (mask.add_arguments, _read_mask, "q_len k_len offset batch")
+_MASK_OPTIONS = "q_len k_len offset batch"
+_MASK = (mask.add_arguments, lambda given: mask.read_mask(given.mask)[0], _MASK_OPTIONS)
 _BIAS = (_add_bias, _read_bias, "q_len k_len offset head")
 _ATTENTION = (_add_attention, attrgetter("weights"), "index key_axis")
 _ROPES = (_add_rope, _read_ropes, "")
