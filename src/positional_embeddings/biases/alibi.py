@@ -150,9 +150,6 @@ class ALiBiBias(positions.Bias):
     num_heads: checks.FeatureCount
     causal: Annotated[bool, checks.boolean] = True
 
-    def _heads(self) -> int:
-        return self.num_heads
-
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         relative = positions.real_relative_positions(query, key, space)
         slopes = _slopes(self.num_heads)

@@ -216,9 +216,6 @@ class T5Bias(Bias):
         shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
-    def _heads(self) -> int:
-        return self.num_heads
-
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         relative, table = subtract_positions(query, key, space), self.embeddings
         limits = bucket_limits(self.num_buckets // (1 + self.bidirectional), self.max_distance)
