@@ -258,8 +258,12 @@ class GlobalMask(Mask):
 
     def _is_global(self, points: Points) -> Any:
         """Tell which positions have global tokens."""
-        is_token = points.values == points.in_library(self.indices)
-        return points.space.xp.any(is_token, axis=-1, keepdims=True)
+        xp, tokens = points.space.xp, points.in_library(self.indices)
+        if self._ranges is None or points.ranges is None or points.space.is_compiling:
+            return xp.any(points.values == tokens, axis=-1, keepdims=True)
+        positions = np.concat([np.arange(*own) for own in points.ranges])
+        found = np.isin(positions, self.indices).reshape(points.values.shape)
+        return xp.asarray(found, device=points.space.device)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         whole = ((0, k_len),)
