@@ -93,6 +93,7 @@ NO_LINE = {
     "data set": xarray.Dataset({"a": ("x", DAYS)}),
     "number": 64,
     "word": "mask",
+    "mask": pe.CausalMask(),
 }
 
 

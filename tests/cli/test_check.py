@@ -84,11 +84,11 @@ def replace_laws(monkeypatch, **laws):
 
 
 def test_errors_and_numbers_that_are_none(monkeypatch, call):
-    def fail(*_):
+    def fail(**_):
         message = "out of\nmemory"
         raise RuntimeError(message)
 
-    replace_laws(monkeypatch, one=lambda *_: math.nan, two=fail, three=lambda *_: 0.0)
+    replace_laws(monkeypatch, one=lambda **_: math.nan, two=fail, three=lambda **_: 0.0)
     status, out, _ = call("check --library numpy")
     assert status == 1
     assert "one: an error of nan; two: RuntimeError: out of memory" in " ".join(out.split())
@@ -112,7 +112,7 @@ def here(monkeypatch):
     }
     monkeypatch.setattr(check, "find_library", found.__getitem__)
     monkeypatch.setattr(check, "LIBRARIES", found)
-    replace_laws(monkeypatch, zero=lambda *_: 0.0)
+    replace_laws(monkeypatch, zero=lambda **_: 0.0)
 
 
 @pytest.mark.usefixtures("here")

@@ -86,7 +86,7 @@ def test_rule_and_array_agree(backend, data, n):
     start = n - q_len if offset is None else offset
     expected = element_by_element(hides, q_len, n, start)
 
-    own = {} if mask._device_arrays() else {"xp": backend.xp, "device": backend.device}
+    own = {} if mask._arrays() else {"xp": backend.xp, "device": backend.device}
     dense = backend.numpy(mask.dense(q_len, n, offset=offset, **own))
     assert dense.dtype == bool
     assert dense.shape == (q_len, n, BATCH if dense.shape[2] == BATCH else 1)

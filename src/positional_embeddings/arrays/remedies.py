@@ -16,7 +16,8 @@ def remedy_for(name: str, value: Any) -> str:
         (of_xarray, f"{name}.data"),
         (hasattr(value, "to_numpy"), f"{name}.to_numpy()"),
         (hasattr(value, "toarray"), f"{name}.toarray()"),  # a sparse matrix of SciPy
-        (hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),  # a `Mask`
+        # A `Mask` is refused where a boolean one is wanted, or as something else.
+        (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
         (isinstance(value, list | tuple), f"numpy.asarray({name})"),
     )
     return next((f" Pass {line}." for is_one, line in lines if is_one), "")

@@ -78,9 +78,7 @@ def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
 
 def _is_evaluated_in_tasks(given: Any) -> bool:
     """Tell whether a mask or a bias holds neither arrays of the library nor functions for them."""
-    if isinstance(given, Bias):
-        return not given._arrays()
-    if not isinstance(given, Mask) or isinstance(given, FunctionMask) or given._device_arrays():
+    if not isinstance(given, Mask | Bias) or isinstance(given, FunctionMask) or given._arrays():
         return False
     return all(map(_is_evaluated_in_tasks, getattr(given, "masks", ())))
 

@@ -272,8 +272,7 @@ def given_arrays(**given: Any) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, Mask | Bias):
-            own = value._device_arrays() if isinstance(value, Mask) else value._arrays()
-            arrays |= {f"{name}.{key}": array for key, array in own.items()}
+            arrays |= {f"{name}.{key}": array for key, array in value._arrays().items()}
         elif value is not None and not callable(value):
             arrays[name] = value
     return arrays

@@ -168,9 +168,9 @@ class Bias(WeightedLayer, ABC):
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
 
-    @abstractmethod
     def _heads(self) -> int:
         """Return the number of heads."""
+        return self.num_heads  # type: ignore[attr-defined,no-any-return]
 
     def _in_dtype(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""

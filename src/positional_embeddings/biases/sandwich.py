@@ -50,9 +50,6 @@ class SandwichBias(Bias):
     dim: Annotated[int, partial(checks.feature_count, even=True)] = 128
     base: checks.PositiveNumber = 10_000
 
-    def _heads(self) -> int:
-        return self.num_heads
-
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         xp, wide = space.xp, space.widest
         encodings = (

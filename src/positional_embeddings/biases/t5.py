@@ -1,5 +1,6 @@
 """The relative position buckets and the bias of T5."""
 
+from bisect import bisect_left
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import lru_cache
 from math import exp, log, prod
@@ -142,10 +143,9 @@ def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
         about = exact * exp(step / wide * log(max_distance / exact))
         low = max(limits[-1], min(int(about * (1 - _ROUNDING)), 2**64))
         high = min(int(about * (1 + _ROUNDING)) + 1, max_distance, 2**64)
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if middle**wide < power else (low, middle)
-        limits.append(low)
+        limits.append(
+            low + bisect_left(range(low, high), power, key=lambda distance: distance**wide)
+        )
     return tuple(limits)
 
 
@@ -215,9 +215,6 @@ class T5Bias(Bias):
         checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)
         shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
-
-    def _heads(self) -> int:
-        return self.num_heads
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         relative, table = subtract_positions(query, key, space), self.embeddings

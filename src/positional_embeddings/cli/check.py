@@ -21,7 +21,7 @@ from positional_embeddings.arrays.space import on_given_device, space_of
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
 
-Law: TypeAlias = Callable[[Namespace, Device], float]
+Law: TypeAlias = Callable[..., float]
 
 # Results are of the size of 1, and computed in float32.
 _TOLERANCE = 5e-6
@@ -83,18 +83,13 @@ def _error(law: Law, place: Place) -> Any:
     """Return the error of a result, or why there is none."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            return _computed(law, xp=place.xp, device=place.device)
+            return on_given_device(law)(xp=place.xp, device=place.device)
     except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything
         return reason_of(error)
 
 
-@on_given_device
-def _computed(law: Law, *, xp: Namespace, device: Device) -> Any:
-    return law(xp, device)
-
-
-def _array(values: HostArray, xp: Namespace, on: Device) -> Any:
-    return xp.asarray(values.astype(np.float32), device=on)
+def _array(values: HostArray, xp: Namespace, device: Device) -> Any:
+    return xp.asarray(values.astype(np.float32), device=device)
 
 
 def _difference(found: Any, expected: HostArray) -> float:
@@ -111,47 +106,47 @@ def _sample(seed: int) -> Any:
     return np.sin(seed + 3 * feature + 7 * position)
 
 
-def _check_rotation(xp: Namespace, on: Device) -> float:
+def _check_rotation(xp: Namespace, device: Device) -> float:
     """Compare a rotation, and the rotation back, where float32 angles are off by a hundredth."""
     x, first = _sample(0), 2**20 - 3
     half = _FEATURES // 2
     angles = np.outer(_FREQUENCIES, first + np.arange(_SEQ))
     pairs = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)
     rope = pe.RoPE(_FEATURES, first + _SEQ, _BASE)
-    found = rope(_array(x, xp, on), offset=first)
+    found = rope(_array(x, xp, device), offset=first)
     back = rope(found, offset=first, inverse=True)
     expected = np.stack([np.concat([pairs.real, pairs.imag]), x])
     return _difference(xp.stack([found, back]), expected)
 
 
-def _check_attention(xp: Namespace, on: Device) -> float:
+def _check_attention(xp: Namespace, device: Device) -> float:
     """Compare causal attention in a window of 2 keys."""
     q, k, v = (_sample(seed) for seed in (3, 4, 5))
     weights = np.exp(q.T @ k / np.sqrt(_FEATURES)) * _SEEN
     expected = v @ (weights / np.sum(weights, axis=1, keepdims=True)).T
     mask = pe.CausalMask() | pe.SlidingWindowMask(1, 0)
-    arrays = (_array(x, xp, on) for x in (q, k, v))
+    arrays = (_array(x, xp, device) for x in (q, k, v))
     return _difference(pe.scaled_dot_product_attention(*arrays, mask=mask), expected)
 
 
-def _check_mask(xp: Namespace, on: Device) -> float:
+def _check_mask(xp: Namespace, device: Device) -> float:
     mask = pe.CausalMask() | pe.SlidingWindowMask(1, 0)
-    found = xp.astype(mask.dense(_SEQ, xp=xp, device=on), xp.float32)
+    found = xp.astype(mask.dense(_SEQ, xp=xp, device=device), xp.float32)
     return _difference(found, ~_SEEN[:, :, None])
 
 
-def _check_alibi(xp: Namespace, on: Device) -> float:
+def _check_alibi(xp: Namespace, device: Device) -> float:
     query, key = np.ogrid[:_SEQ, :_SEQ]
     expected = (key - query)[:, :, None] * np.asarray([2.0**-4, 2.0**-8])
-    found = pe.alibi_bias(2, _SEQ, xp=xp, dtype=xp.float32, device=on)
+    found = pe.alibi_bias(2, _SEQ, xp=xp, dtype=xp.float32, device=device)
     return _difference(found, expected)
 
 
-def _check_sinusoidal(xp: Namespace, on: Device) -> float:
+def _check_sinusoidal(xp: Namespace, device: Device) -> float:
     positions = np.asarray([0, 1, 1000, 2**20 - 3])
     angles = np.outer(_FREQUENCIES, positions)
     expected = np.stack([np.sin(angles), np.cos(angles)], axis=1).reshape(_FEATURES, -1)
-    found = pe.sinusoidal_encoding(_array(positions, xp, on), _FEATURES)
+    found = pe.sinusoidal_encoding(_array(positions, xp, device), _FEATURES)
     return _difference(found, expected)
 
 

@@ -16,6 +16,7 @@ For example:
 import argparse
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +80,6 @@ def _read_encoding(arguments: argparse.Namespace) -> Any:
     return pe.sinusoidal_encoding(np.arange(positions), encoding, base=base)
 
 
-def _read_mask(arguments: argparse.Namespace) -> pe.Mask:
-    return mask.read_mask(arguments.mask)[0]
-
-
 def _add_bias(parser: Parser) -> None:
     add = parser.add_argument
     bias = partial(_array_or, f"one of {', '.join(_BIASES)}", _BIASES.__getitem__)
@@ -109,10 +106,6 @@ def _add_attention(parser: Parser) -> None:
     add("--key-axis", type=int, metavar="N", help=what)
     what = "which head and sequence (default 0)"
     add("--index", type=int, default=0, metavar="I", help=what)
-
-
-def _read_attention(arguments: argparse.Namespace) -> Any:
-    return arguments.weights
 
 
 def _add_rope(parser: Parser) -> None:
@@ -171,9 +164,10 @@ def _load(name: str) -> Any:
 # What adds the arguments of a kind, what reads the first argument of the function that draws it,
 # and the names of the other ones.
 _ENCODING = (_add_encoding, _read_encoding, "")
-_MASK = (mask.add_arguments, _read_mask, "q_len k_len offset batch")
+_MASK_OPTIONS = "q_len k_len offset batch"
+_MASK = (mask.add_arguments, lambda given: mask.read_mask(given.mask)[0], _MASK_OPTIONS)
 _BIAS = (_add_bias, _read_bias, "q_len k_len offset head")
-_ATTENTION = (_add_attention, _read_attention, "index key_axis")
+_ATTENTION = (_add_attention, attrgetter("weights"), "index key_axis")
 _ROPES = (_add_rope, _read_ropes, "")
 _KINDS: dict[str, tuple[Any, ...]] = {
     "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),

@@ -108,13 +108,11 @@ class SlidingWindowMask(Mask):
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
-
-        def between(first: int, last: int) -> Ranges:
-            begin = 0 if self.left is None else first - self.left
-            end = k_len if self.right is None else last + self.right + 1
-            return clip(begin, end, k_len)
-
-        return Reach(between(start, stop - 1), between(stop - 1, start))
+        # Beyond all keys if there is no bound.
+        left = stop if self.left is None else self.left
+        right = k_len - start if self.right is None else self.right
+        some = clip(start - left, stop + right, k_len)
+        return Reach(some, clip(stop - 1 - left, start + right + 1, k_len))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

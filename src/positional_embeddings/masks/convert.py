@@ -363,11 +363,13 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     return mask
 
 
-def check_lengths_of(mask: Any, **lengths: int | None) -> None:
-    """Check that a `Mask` comes with `q_len`, and an array without lengths and offset."""
+def check_lengths_of(mask: Any, key_axis: int | None = None, **lengths: int | None) -> None:
+    """Check the options that are for a `Mask` alone, or for an array alone."""
     if isinstance(mask, Mask):
         if lengths["q_len"] is None:
             raise wrong_type("q_len", "be given for a `Mask`", "None")
+        if key_axis is not None:
+            raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
         return
     if not hasattr(mask, "shape"):
         raise wrong_type("mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", shown(mask))

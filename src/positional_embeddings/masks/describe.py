@@ -1,11 +1,12 @@
 """Masks drawn in characters."""
 
+from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import position_interval, span_of
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.masks.convert import check_lengths_of
 from positional_embeddings.masks.mask import Mask
@@ -93,20 +94,16 @@ def describe_mask(
         raise wrong_value("most", f"be {_FEWEST_DRAWN} or more", most)
     batch = checks.non_negative_integer("batch", batch)
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, **lengths)
+    check_lengths_of(mask, key_axis, **lengths)
     if isinstance(mask, Mask):
-        if key_axis is not None:
-            raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-        own = mask._device_arrays()
+        own = mask._arrays()
         space = space_of(**own) if own else new_space()
         (start, stop), k_len = position_interval(**lengths, space=space)
         mask._check((start, stop), k_len, space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
-        at_queries, at_keys = span_of(*rows).shifted(start), span_of(*columns)
-        hidden = mask._between(at_queries, at_keys, k_len, space)
-        drawn = (at_queries.size, at_keys.size, hidden.shape[2])
-        picture, sequences = one_mask(space.xp.broadcast_to(hidden, drawn), batch, 1)
+        hidden = mask._between(span_of(*rows).shifted(start), span_of(*columns), k_len, space)
+        picture, sequences = one_mask(hidden, batch, 1)
     else:
         space = space_of(mask=mask)
         checks.mask("mask", mask, space.xp)
@@ -117,13 +114,13 @@ def describe_mask(
         picture = span_of(*columns).take(picture, -1, space)
     width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
-    key_numbers = [str(j) for part in columns for j in range(*part)]
-    digits = max(map(len, key_numbers), default=0)
-    key_numbers = _with_gap([j.rjust(digits) for j in key_numbers], columns, ":" * digits)
+    keys = [str(j) for part in columns for j in range(*part)]
+    digits = max(map(len, keys), default=0)
+    key_numbers = _with_gap([j.rjust(digits) for j in keys], columns, ":" * digits)
     lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
-    hidden_keys = space.to_numpy(picture).tolist()
-    cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     queries = [i for part in rows for i in range(*part)]
+    hidden_keys = np.broadcast_to(space.to_numpy(picture), (len(queries), len(keys))).tolist()
+    cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
     lines += ["query", *_with_gap(drawn_rows, rows, ":".rjust(width))]
     which = "" if sequences == 1 else f"; sequence {batch} of {sequences}"
@@ -145,14 +142,8 @@ def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
 
 def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
     """Return the (query, key) mask of one sequence, and the number of sequences."""
-    if mask.ndim < 2:
-        raise wrong_value("mask", "have axes of queries and keys", f"shape {tuple(mask.shape)}")
-    if key_axis is None:
-        if mask.ndim > 3:
-            raise axis_missing("mask", mask)
-        key_axis = 1
-    checks.choice("key_axis", key_axis, (1, -1))
-    size, *others = (mask.shape[2:] if key_axis == 1 else mask.shape[:-2]) or (1,)
+    lengths, at = other_axes("mask", mask, key_axis)
+    size, *others = lengths or (1,)
     if set(others) - {1}:
         raise wrong_value(
             "mask",
@@ -161,13 +152,21 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
         )
     if size != 1 and batch >= size:
         raise wrong_value("batch", f"be below {size}, the batch of `mask`", batch)
-    rest = (0,) * len(others)
-    chosen = (0 if size == 1 else batch, *rest) if mask.ndim > 2 else ()
-    return mask[(..., *chosen) if key_axis == 1 else (*chosen, ...)], size
+    index = (0 if size == 1 else batch, *(0,) * len(others))
+    return at(index[: len(lengths)]), size
 
 
-def axis_missing(name: str, array: Any) -> ValueError:
-    """Return the error about an array whose axes of queries and keys could be the first or last."""
-    what = f"be given for `{name}` of {array.ndim} axes"
-    what += ", 1 for (query, key, ...), -1 for (..., query, key)"
-    return wrong_value("key_axis", what, f"shape {tuple(array.shape)}")
+def other_axes(
+    name: str, array: Any, key_axis: int | None
+) -> tuple[tuple[int, ...], Callable[[tuple[int, ...]], Any]]:
+    """Return the lengths of the axes beside queries and keys, and what takes an index on them."""
+    came = f"shape {tuple(array.shape)}"
+    if array.ndim < 2:
+        raise wrong_value(name, "have axes of queries and keys", came)
+    if key_axis is None and array.ndim > 3:
+        what = f"be given for `{name}` of {array.ndim} axes"
+        what += ", 1 for (query, key, ...), -1 for (..., query, key)"
+        raise wrong_value("key_axis", what, came)
+    if checks.choice("key_axis", 1 if key_axis is None else key_axis, (1, -1)) == 1:
+        return array.shape[2:], lambda index: array[(..., *index)]
+    return array.shape[:-2], lambda index: array[(*index, ...)]

@@ -129,7 +129,7 @@ class Mask(WeightedLayer, ABC):
             if namespace.is_real_number(pos) or (isinstance(pos, np.ndarray) and pos.ndim == 0):
                 given[name] = checks.integer(name, pos)
         arrays = {name: pos for name, pos in given.items() if type(pos) is not int}
-        own = self._device_arrays()
+        own = self._arrays()
         space = space_of(**own, **arrays) if own or arrays else new_space()
         for name, pos in arrays.items():
             checks.integral(name, pos, space.xp)
@@ -178,7 +178,7 @@ class Mask(WeightedLayer, ABC):
         ValueError
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
-        own = self._device_arrays()
+        own = self._arrays()
         if own and (xp is not None or device is not None):
             message = f"`xp` and `device` must be left out where `{next(iter(own))}` is an array."
             raise TypeError(message)
@@ -276,10 +276,10 @@ class Mask(WeightedLayer, ABC):
 
     # How it is evaluated.
 
-    def _device_arrays(self) -> dict[str, Any]:
+    def _arrays(self) -> dict[str, Any]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
-        arrays = self._arrays().items()
-        return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
+        arrays = super()._arrays().items()
+        return {name: a for name, a in arrays if not isinstance(a, np.ndarray | None)}
 
     def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
         """Return the mask between positions, (query, key, batch), or 1 on an axis."""
@@ -409,7 +409,6 @@ class FunctionMask(Mask):
         function: Any = self.function
         if not callable(function) or isinstance(function, type | Mask):
             raise wrong_type("function", "be a function of positions", shown(function))
-        checks.set_fields(self, function=function)
 
     def _hides(self, q: Points, k: Points) -> Any:
         hidden = self.function(q.values[..., 0], k.values[..., 0])

@@ -11,7 +11,7 @@ from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, 
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.convert import check_lengths_of
-from positional_embeddings.masks.describe import axis_missing, one_mask
+from positional_embeddings.masks.describe import one_mask, other_axes
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.plotting import axes
 
@@ -166,9 +166,7 @@ def plot_mask(
     """
     number = checks.non_negative_integer("batch", batch)
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, **lengths)
-    if isinstance(mask, Mask) and key_axis is not None:
-        raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
+    check_lengths_of(mask, key_axis, **lengths)
 
     def pick(table: Any) -> HostArray:
         return axes.on_host("mask", one_mask(table, number, key_axis)[0], checks.mask)
@@ -310,15 +308,8 @@ def plot_attention(
     'attention weight'
     """
     checks.real("weights", weights, space_of(weights=weights).xp)
-    if weights.ndim < 2:
-        shape = f"shape {tuple(weights.shape)}"
-        raise wrong_value("weights", "have axes of queries and keys", shape)
-    if key_axis is None and weights.ndim > 3:
-        raise axis_missing("weights", weights)
-    axis = checks.choice("key_axis", 1 if key_axis is None else key_axis, (1, -1))
-    given: Any = weights
-    chosen = _indices(index, given.shape[2:] if axis == 1 else given.shape[:-2])
-    table = axes.on_host("weights", given[(..., *chosen) if axis == 1 else (*chosen, ...)])
+    lengths, at = other_axes("weights", weights, key_axis)
+    table = axes.on_host("weights", at(_indices(index, lengths)))
     if not np.all((table >= 0) & (table <= 1 + _ROUNDING)):
         came = f"numbers from {np.min(table):g} to {np.max(table):g}"
         raise wrong_value("weights", "be from 0 to 1", came)
