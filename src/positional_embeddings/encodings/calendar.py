@@ -3,7 +3,6 @@
 On the host, by NumPy's datetime64: the Array API standard has no dates.
 """
 
-from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from math import gcd
 from typing import Any
@@ -55,10 +54,10 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     Raises
     ------
     TypeError
-        If `times` is not an array of datetime64, or `period` is of the wrong kind.
+        If `times` is not an array of datetime64.
     ValueError
-        If `period` is another text, not above zero or of no fixed length, `times` have no unit, or
-        their years are beyond what datetime64 holds in days.
+        If `period` is not above zero or of no fixed length, `times` have no unit, or their years
+        are beyond what datetime64 holds in days.
 
     Examples
     --------
@@ -72,11 +71,11 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     array([0.5, 0. ])
     """
     ticks, length, missing = _ticks_of("times", times)
-    if isinstance(period, str) and period in _MONTHS:
+    if period in _MONTHS:
         phase = _phase_of_months(ticks, length, _MONTHS[period])
     else:
-        shift = _DAYS_SINCE_MONDAY * DAY if isinstance(period, str) else 0
-        divisor = _length_by_name("period", period, _PARTS, CALENDAR)
+        shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
+        divisor = _PARTS[period] if period in _PARTS else length_of("period", period)
         _, rest, divisor = _divided(ticks, length, divisor, shift)
         phase = rest / divisor
     return _with_gaps(np.minimum(phase, _BELOW_ONE), missing)
@@ -119,7 +118,10 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     start, start_length, no_start = _ticks_of("origin", origin)
     if no_start.ndim or no_start:
         raise wrong_value("origin", "be one date", shown(origin))
-    unit_length = _length_by_name("unit", unit, LENGTHS, LENGTHS)
+    if not (is_timedelta(unit) or (isinstance(unit, str) and unit in LENGTHS)):
+        wrong = wrong_value if isinstance(unit, str) else wrong_type
+        raise wrong("unit", f"be {', '.join(map(repr, LENGTHS))} or a timedelta", shown(unit))
+    unit_length = LENGTHS[unit] if isinstance(unit, str) else length_of("unit", unit)
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start[0]) * start_length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
     before = (whole < 0) & (rest > 0)
@@ -212,15 +214,3 @@ def length_of(name: str, span: Any) -> int:
     if length <= 0:
         raise wrong_value(name, "be above zero", shown(span))
     return length
-
-
-def _length_by_name(name: str, span: Any, lengths: Mapping[str, int], names: Iterable[str]) -> int:
-    """Return the attoseconds of a timedelta, or of a name; errors list the `names`."""
-    what = f"be {', '.join(map(repr, names))} or a timedelta"
-    if isinstance(span, str):
-        if span not in lengths:
-            raise wrong_value(name, what, shown(span))
-        return lengths[span]
-    if not is_timedelta(span):
-        raise wrong_type(name, what, shown(span))
-    return length_of(name, span)
