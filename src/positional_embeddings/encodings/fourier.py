@@ -8,7 +8,6 @@ from typing import Any, Literal
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
@@ -93,7 +92,7 @@ def fourier_encoding(
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
-    space, frequencies = space.computing_in(dtype), Frequencies(_cycles(*lengths))
+    space, frequencies = space.computing_in(dtype), Frequencies(features.cycles("1", *lengths))
 
     def at(part: Any) -> tuple[Any, Any]:
         cos, sin = cos_sin(part, frequencies, space.dtype, space)
@@ -195,10 +194,3 @@ def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
         message = "`wavelengths` or `preset` must be given, got neither."
         raise TypeError(message)
     return features.one_or_each("wavelengths", wavelengths, wavelength)
-
-
-@namespace.host_constant
-def _cycles(*wavelengths: float) -> str:
-    """Return the digits of the cycles to a unit."""
-    with localcontext(DIGITS):
-        return " ".join(str(1 / Decimal(length)) for length in wavelengths)
