@@ -11,7 +11,7 @@ from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
-from positional_embeddings.arguments.pytrees import register_waiting, register_when_jax_loads
+from positional_embeddings.arguments import pytrees
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
@@ -334,7 +334,7 @@ class CheckedLayer:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        register_when_jax_loads(cls)
+        pytrees.waiting.append(cls)
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
         own = {name: kind.__metadata__[0] for name, kind in annotated.items()}
         cls._field_checks = cls._field_checks | own
@@ -353,7 +353,7 @@ class CheckedLayer:
 
 def set_fields(layer: Any, **values: Any) -> None:
     """Set fields of a frozen dataclass while it is made."""
-    register_waiting()
+    pytrees.register_waiting()
     for name, value in values.items():
         object.__setattr__(layer, name, value)
 
