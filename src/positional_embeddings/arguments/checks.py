@@ -254,11 +254,8 @@ def within_table(
 ) -> None:
     """Check that the positions `offset` to `offset + size` lie within a table."""
     if offset + size > limit:
-        raise wrong_value(
-            name,
-            f"have at most {limit} positions (`{limit_name}`) on axis {seq}",
-            f"{size} at offset {shown(offset)}",
-        )
+        what = f"have at most {limit} positions (`{limit_name}`) on axis {seq}"
+        raise wrong_value(name, what, f"{size} at offset {shown(offset)}")
 
 
 def no_positions_and_offset(positions: Any, offset: int) -> None:
@@ -276,11 +273,8 @@ def broadcasts(
 ) -> None:
     """Check that each axis of `shape` is as long as in `target`, or 1; `given` is what came."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
-        raise wrong_value(
-            name,
-            f"have shape {target} ({meaning}), with 1 where it broadcasts",
-            shape if given is None else given,
-        )
+        what = f"have shape {target} ({meaning}), with 1 where it broadcasts"
+        raise wrong_value(name, what, shape if given is None else given)
 
 
 def is_known(size: Any) -> bool:
