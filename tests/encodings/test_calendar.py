@@ -205,9 +205,9 @@ VALUE_ERRORS = {
     "elapsed(DATES, DATES[0], 'Y')": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 'Y'.",
 }
 TYPE_ERRORS = {
-    "cycles_of(ones(3), 'day')": "`times` must be NumPy datetime64, got numpy.ndarray of dtype float64.",
-    "cycles_of('2024', 'day')": "`times` must be NumPy datetime64, got str.",
-    "elapsed(DATES, 0, 'D')": "`origin` must be NumPy datetime64, got int.",
+    "cycles_of(ones(3), 'day')": "`times` must be NumPy datetime64, got numpy.ndarray of shape (3,).",
+    "cycles_of('2024', 'day')": "`times` must be NumPy datetime64, got '2024'.",
+    "elapsed(DATES, 0, 'D')": "`origin` must be NumPy datetime64, got 0.",
     "elapsed(DATES, DATES[0], 1)": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 1.",
 }
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from math import gcd
 from typing import Any
 
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.
@@ -177,10 +177,8 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
 
     The integers have one axis, as NumPy makes a Python integer of an object without axes.
     """
-    dtype = getattr(times, "dtype", None)
     if not isinstance(times, np.ndarray | np.generic) or times.dtype.kind != "M":
-        of_dtype = "" if dtype is None else f" of dtype {dtype}"
-        raise wrong_type(name, "be NumPy datetime64", f"{type_name(times)}{of_dtype}")
+        raise wrong_type(name, "be NumPy datetime64", shown(times))
     times = np.asarray(times)
     missing = np.isnat(times)
     unit, count = np.datetime_data(times.dtype)
