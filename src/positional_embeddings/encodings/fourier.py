@@ -88,7 +88,15 @@ def fourier_encoding(
     """
     space = space_of(x=x)
     checks.real("x", x, space.xp)
-    lengths = _wavelengths(wavelengths, preset)
+    if preset is not None:
+        checks.choice("preset", preset, tuple(OCTAVES))
+        if wavelengths is not None:
+            raise wrong_value("preset", "be left out with `wavelengths`", shown(preset))
+        wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
+    if wavelengths is None:
+        message = "`wavelengths` or `preset` must be given, got neither."
+        raise TypeError(message)
+    lengths = features.one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
@@ -181,16 +189,3 @@ def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
         lengths = [float(Decimal(shortest) * step) for step in steps]
     wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
     return wavelengths
-
-
-def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
-    """Return the wavelengths that are given, or the wavelengths of a preset."""
-    if preset is not None:
-        checks.choice("preset", preset, tuple(OCTAVES))
-        if wavelengths is not None:
-            raise wrong_value("preset", "be left out with `wavelengths`", shown(preset))
-        wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
-    if wavelengths is None:
-        message = "`wavelengths` or `preset` must be given, got neither."
-        raise TypeError(message)
-    return features.one_or_each("wavelengths", wavelengths, wavelength)
