@@ -25,11 +25,6 @@ def array_field() -> Any:
     return field(repr=False, metadata={"weight": True})
 
 
-def part() -> Any:
-    """Return the dataclass field of layers that a layer is made of."""
-    return field(metadata={"part": True})
-
-
 class WeightedLayer(checks.CheckedLayer):
     """Base of frozen dataclasses that are equal if their options and their arrays are."""
 
