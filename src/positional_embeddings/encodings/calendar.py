@@ -130,9 +130,10 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
 
 
 def extent_of(times: HostArray) -> int:
-    """Return the attoseconds from the first to the last of times; none may be missing."""
-    ticks, length, _ = _ticks_of("times", times)
-    return (int(np.max(ticks)) - int(np.min(ticks))) * length
+    """Return the attoseconds from the first to the last of times, 0 if all are missing."""
+    ticks, length, missing = _ticks_of("times", times)
+    known = ticks[~missing.reshape(-1)]
+    return (int(np.max(known)) - int(np.min(known))) * length if known.size else 0
 
 
 def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
@@ -142,7 +143,7 @@ def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
     return values
 
 
-def _phase_of_months(ticks: HostArray, length: int, months: int) -> HostArray:
+def _phase_of_months(ticks: HostArray, length: int, months: int) -> Any:
     """Return the time since the start of a month, quarter or year by the length of that one."""
     day, rest, day_length = _divided(ticks, length, DAY)
     day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
@@ -152,8 +153,7 @@ def _phase_of_months(ticks: HostArray, length: int, months: int) -> HostArray:
     since, days = (day - start).astype(np.int64), (end - start).astype(np.int64)
     if 366 * day_length > _LARGEST_INTEGER:
         since, days = since.astype(object), days.astype(object)
-    phase: HostArray = (since * day_length + rest) / (days * day_length)
-    return phase
+    return (since * day_length + rest) / (days * day_length)
 
 
 def _divided(

@@ -13,8 +13,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings import features, sinusoidal, spans
-from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
+from positional_embeddings.encodings import calendar, features, sinusoidal, spans
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
@@ -41,7 +40,6 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 
 # Wavelengths of a coordinate if none are given, each half of the one before.
 _OCTAVES = 4
-_EPOCH = np.datetime64(0, "s")
 
 
 class Cyclic:
@@ -179,18 +177,19 @@ class RandomFourier:
             for coordinate, length in zip(coordinates, lengths, strict=True)
         ]
         self.origins = [_first_time(c.values) for c in coordinates]
+        # Times are counted in their lengths.
+        self.scales = [1.0 if calendar.is_timedelta(span) else span for span in self.spans]
         self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block."""
-        numbers, lengths = [], []
-        for column, span, origin in zip(columns, self.spans, self.origins, strict=True):
-            is_times = isinstance(column, Times)
-            numbers.append(elapsed(column.utc, origin, span) if is_times else column)
-            lengths.append(1.0 if is_times else span)
+        numbers = [
+            column if origin is None else calendar.elapsed(column.utc, origin, span)
+            for column, origin, span in zip(columns, self.origins, self.spans, strict=True)
+        ]
         xp = space_of(X=numbers[0]).xp
         x = xp.stack(xp.broadcast_arrays(*numbers), axis=0)
-        options = {"kernel": self.kernel, "length_scale": lengths, "rng": self.seed}
+        options = {"kernel": self.kernel, "length_scale": self.scales, "rng": self.seed}
         return [random_fourier_encoding(x, self.dim, **options, dtype=dtype)]
 
     def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
@@ -218,7 +217,7 @@ def _waves(column: Any, period: Any, harmonics: int, dtype: Any) -> Any:
     """Return the waves of a period: by the clock on the wall, or of a span of time in UTC."""
     if isinstance(column, Times):
         times = column.wall if isinstance(period, str) else column.utc
-        column, period = cycles_of(times, period), 1.0
+        column, period = calendar.cycles_of(times, period), 1.0
     return cyclic_encoding(column, period, harmonics, dtype=dtype)
 
 
@@ -227,7 +226,7 @@ def _first_time(column: Any) -> Any:
     if not isinstance(column, Times):
         return None
     times = column.utc[~np.isnat(column.utc)]
-    return times.min() if times.size else _EPOCH
+    return times.min() if times.size else np.datetime64(0, "s")
 
 
 def _octaves(column: Any) -> list[Any]:
@@ -240,9 +239,8 @@ def _octaves(column: Any) -> list[Any]:
         longest = 2 * extent if extent > 0 else 1.0
         return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
     # What timedelta64 holds, in the finest unit that holds the longest.
-    times = column.utc[~np.isnat(column.utc)]
-    longest = max(2 * extent_of(times) or DAY, 2 ** (_OCTAVES - 1)) if times.size else DAY
-    longest = min(longest, 2**62 * LENGTHS["W"])
-    unit = next(unit for unit, length in LENGTHS.items() if longest <= 2**62 * length)
-    ticks = longest // LENGTHS[unit]
+    longest = max(2 * calendar.extent_of(column.utc) or calendar.DAY, 2 ** (_OCTAVES - 1))
+    longest = min(longest, 2**62 * calendar.LENGTHS["W"])
+    unit = next(unit for unit, length in calendar.LENGTHS.items() if longest <= 2**62 * length)
+    ticks = longest // calendar.LENGTHS[unit]
     return [np.timedelta64(ticks >> i, unit) for i in range(_OCTAVES)]
