@@ -35,22 +35,18 @@ def feature_and_seq_axis(
     feature = axis_of("feature_axis", feature_axis, array.ndim, name)
     seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:
-        message = (
-            f"`feature_axis` and `seq_axis` must be two axes, got {feature_axis} and {seq_axis} "
-            f"for the {array.ndim}-dimensional `{name}`."
-        )
-        raise ValueError(message)
+        what = f"be another axis of the {array.ndim}-dimensional `{name}` than `feature_axis`"
+        raise wrong_value("seq_axis", f"{what} = {feature_axis}", shown(seq_axis))
     return feature, seq
 
 
-def distinct_axes(feature_axis: SupportsIndex, seq_axis: SupportsIndex) -> tuple[int, int]:
-    """Return both axes as ints, before there is an array to count them on."""
-    feature = checks.integer("feature_axis", feature_axis)
-    seq = checks.integer("seq_axis", seq_axis)
+def set_axes(layer: Any) -> None:
+    """Set both axes of a layer as ints that differ, before there is an array to count them on."""
+    feature = checks.integer("feature_axis", layer.feature_axis)
+    seq = checks.integer("seq_axis", layer.seq_axis)
     if feature == seq:
-        message = f"`feature_axis` and `seq_axis` must be two axes, got {feature} for both."
-        raise ValueError(message)
-    return feature, seq
+        raise wrong_value("seq_axis", f"be another axis than `feature_axis` = {feature}", seq)
+    checks.set_fields(layer, feature_axis=feature, seq_axis=seq)
 
 
 def length(array: Any, axis: int, name: str = "x") -> int:

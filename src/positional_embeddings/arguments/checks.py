@@ -7,6 +7,7 @@ kind of thing is a TypeError; the wrong value or shape is a ValueError.
 import operator
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
@@ -19,15 +20,6 @@ from positional_embeddings.arrays.namespace import Dtype, Namespace
 from positional_embeddings.arrays.remedies import remedy_for_times
 
 _LARGEST = sys.float_info.max
-
-# Features, heads and other things that Python's own lists are made of.
-_MOST_FEATURES = 2**20
-
-# Positions: 64-bit integers count no further.
-_MOST_POSITIONS = 2**63
-
-# Rows, columns or positions of an array: more than any memory holds.
-_MOST_IN_MEMORY = 2**48
 
 
 def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
@@ -65,9 +57,14 @@ def positive_integer(
     return number
 
 
-def feature_count(name: str, value: SupportsIndex, *, even: bool = False) -> int:
-    """Return a number of features, heads or channels as an int."""
-    return positive_integer(name, value, even=even, most=_MOST_FEATURES)
+# Features, heads and other things that Python's own lists are made of.
+feature_count = partial(positive_integer, most=2**20)
+
+# Positions: 64-bit integers count no further.
+position_count = partial(positive_integer, most=2**63)
+
+# The length of an axis: more than any memory holds.
+axis_length = partial(positive_integer, most=2**48)
 
 
 def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | None:
@@ -115,11 +112,10 @@ def finite_number(name: str, value: Any, what: str = "a finite number") -> float
 
 def rate(name: str, value: Any) -> float:
     """Return a rate, 0 or more and below 1."""
-    if not namespace.is_real_number(value):
-        raise _wrong_kind(name, value, "a number")
-    if not 0 <= value < 1:
+    number = finite_number(name, value, "0 or more and below 1")
+    if not 0 <= number < 1:
         raise wrong_value(name, "be 0 or more and below 1", shown(value))
-    return float(value)
+    return float(number)
 
 
 def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
@@ -300,16 +296,6 @@ def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 def one_of(literal: Any) -> Callable[[str, Any], Any]:
     """Return the check of a choice among the values of a `Literal` type."""
     return lambda name, value: choice(name, value, get_args(literal))
-
-
-def position_count(name: str, value: SupportsIndex) -> int:
-    """Return a number of positions as an int."""
-    return positive_integer(name, value, most=_MOST_POSITIONS)
-
-
-def axis_length(name: str, value: SupportsIndex) -> int:
-    """Return the length of an axis of an array as an int."""
-    return positive_integer(name, value, most=_MOST_IN_MEMORY)
 
 
 # Types of fields of a `CheckedLayer`.

@@ -87,8 +87,7 @@ class LearnedPE(weights.WeightedLayer):
 
     def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
-        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
-        checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis)
+        axes.set_axes(self)
         shape = (self.embedding_size, self.max_len)
         draw = weights.truncated_normal(self.init_std)
         weights.set_padded_table(self, shape, draw, xp, dtype, device)
