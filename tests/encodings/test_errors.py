@@ -60,7 +60,7 @@ TYPE_ERRORS = {
     "days_since(week, week[1] - week[0])": "`origin` must be NumPy datetime64, got array(1, dtype='timedelta64[D]').",
     "fourier_encoding([1.0], [2.0])": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(x).",
     "fourier_encoding(week, [2.0])": "`x` must have an integer or real dtype, got datetime64[D]. Pass days_since(x).",
-    "fourier_encoding(zeros(3))": "`wavelengths` or `preset` must be given, got neither.",
+    "fourier_encoding(zeros(3))": "`wavelengths` must be given without a `preset`, got None.",
     "fourier_encoding(zeros(3), foreign('pandas', 'Series'))": "`wavelengths` must be a list, a tuple or a 1-D NumPy array of numbers, got pandas.Series of shape (3, 2). Pass wavelengths.to_numpy().",
     "fourier_encoding(zeros(3), week - week[0])": "`wavelengths[0]` must be a positive finite number, got np.timedelta64(0,'D') of type timedelta64. Pass days_since(wavelengths[0]).",
     "cyclic_encoding(zeros(3), np.timedelta64(1, 'D'))": "`period` must be a positive finite number, got np.timedelta64(1,'D') of type timedelta64. Pass days_since(period).",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import features
@@ -94,8 +94,7 @@ def fourier_encoding(
             raise wrong_value("preset", "be left out with `wavelengths`", shown(preset))
         wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
     if wavelengths is None:
-        message = "`wavelengths` or `preset` must be given, got neither."
-        raise TypeError(message)
+        raise wrong_type("wavelengths", "be given without a `preset`", "None")
     lengths = features.one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
