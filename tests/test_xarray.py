@@ -852,7 +852,7 @@ TYPE_ERRORS = {
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1)': "`rng` must be given for 'random_fourier', got no such option.",
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1, rng=None)': "`rng` must be a non-negative integer, got None of type NoneType.",
     'encode(da, "time", "fourier", wavelengths=np.timedelta64(1, "D"), unit="D")': "`options` must be among wavelengths, arrangement and dtype for 'fourier', got 'unit'.",
-    'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got str.",
+    'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got '2000-01-01'.",
     'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",
     'encode(ds, ("time", "rad"), "spherical", degree=3)': "`da['time']` must hold numbers, got datetime64[ns].",
     'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1.",

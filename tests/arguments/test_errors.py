@@ -49,7 +49,7 @@ TYPE_ERRORS = {
     "LearnedPE(4, 3, rng=np.timedelta64(1, 'D'))": "`rng` must be a non-negative integer seed or a numpy.random.Generator, got np.timedelta64(1,'D').",
     "fourier_encoding(None, 2.0)": "`x` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got None.",
     "compute_frequencies(4, 2, xp='numpy')": "`xp` must be an array namespace such as numpy or cupy, got 'numpy'.",
-    "dropout(zeros(2), 'a')": "`rate` must be a number, got 'a' of type str.",
+    "dropout(zeros(2), 'a')": "`rate` must be 0 or more and below 1, got 'a' of type str.",
     "dropout(zeros(2), 0.5, rng=lambda _: [0.5, 0.5])": "`rng` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(rng).",
     "TokenEmbedding(4, 3, padding_idx=1.0)": "`padding_idx` must be an integer or None, got 1.0 of type float.",
     "create_causal_mask(np.timedelta64(5, 'D'))": "`q_len` must be a positive integer, got np.timedelta64(5,'D') of type timedelta64.",

@@ -195,7 +195,6 @@ def test_utc_time_stamps():
 
 DATES = np.asarray(["2024-01-01"], dtype="datetime64[D]")
 VALUE_ERRORS = {
-    "cycles_of(DATES, 'fortnight')": "`period` must be 'day', 'week', 'month', 'quarter', 'year' or a timedelta, got 'fortnight'.",
     "cycles_of(DATES, timedelta(0))": "`period` must be above zero, got datetime.timedelta(0).",
     "cycles_of(DATES, np.timedelta64(1, 'M'))": "`period` must be a span of time of fixed length, got np.timedelta64(1,'M').",
     "cycles_of(DATES, np.timedelta64('NaT', 's'))": "`period` must be a span of time of fixed length, got np.timedelta64('NaT','s').",
@@ -206,10 +205,9 @@ VALUE_ERRORS = {
     "elapsed(DATES, DATES[0], 'Y')": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 'Y'.",
 }
 TYPE_ERRORS = {
-    "cycles_of(ones(3), 'day')": "`times` must be NumPy datetime64, got numpy.ndarray of dtype float64.",
-    "cycles_of('2024', 'day')": "`times` must be NumPy datetime64, got str.",
-    "cycles_of(DATES, 365.25)": "`period` must be 'day', 'week', 'month', 'quarter', 'year' or a timedelta, got 365.25.",
-    "elapsed(DATES, 0, 'D')": "`origin` must be NumPy datetime64, got int.",
+    "cycles_of(ones(3), 'day')": "`times` must be NumPy datetime64, got numpy.ndarray of shape (3,).",
+    "cycles_of('2024', 'day')": "`times` must be NumPy datetime64, got '2024'.",
+    "elapsed(DATES, 0, 'D')": "`origin` must be NumPy datetime64, got 0.",
     "elapsed(DATES, DATES[0], 1)": "`unit` must be 'as', 'fs', 'ps', 'ns', 'us', 'ms', 's', 'm', 'h', 'D', 'W' or a timedelta, got 1.",
 }
 

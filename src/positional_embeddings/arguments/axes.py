@@ -18,13 +18,10 @@ def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
     """Return an axis counted from 0, of an array with `ndim` of them."""
     number = checks.integer(name, axis)
     if not -ndim <= number < ndim:
-        message = (
-            f"`{name}` must be an axis of the {ndim}-dimensional `{array}` "
-            f"({-ndim} to {ndim - 1}), got {shown(number)}."
-            if ndim
-            else f"`{array}` must have at least one axis, got a 0-dimensional array."
-        )
-        raise ValueError(message)
+        if ndim == 0:
+            raise wrong_value(array, "have at least one axis", "a 0-dimensional array")
+        what = f"be an axis of the {ndim}-dimensional `{array}` ({-ndim} to {ndim - 1})"
+        raise wrong_value(name, what, shown(number))
     return number % ndim
 
 
@@ -35,41 +32,21 @@ def feature_and_seq_axis(
     if array.ndim < 2:
         what = "have at least 2 axes, one of features and one of the sequence"
         raise wrong_value(name, what, f"shape {tuple(array.shape)}")
-    if not type(feature_axis) is type(seq_axis) is int:
-        feature_axis = checks.integer("feature_axis", feature_axis)
-        seq_axis = checks.integer("seq_axis", seq_axis)
-    return _counted_from_0(feature_axis, seq_axis, array.ndim, name)
-
-
-@lru_cache(maxsize=256)
-def _counted_from_0(feature_axis: int, seq_axis: int, ndim: int, name: str) -> tuple[int, int]:
-    feature = axis_of("feature_axis", feature_axis, ndim, name)
-    seq = axis_of("seq_axis", seq_axis, ndim, name)
+    feature = axis_of("feature_axis", feature_axis, array.ndim, name)
+    seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:
-        message = (
-            f"`feature_axis` and `seq_axis` must be two axes, got {feature_axis} and {seq_axis} "
-            f"for the {ndim}-dimensional `{name}`."
-        )
-        raise ValueError(message)
+        what = f"be another axis of the {array.ndim}-dimensional `{name}` than `feature_axis`"
+        raise wrong_value("seq_axis", f"{what} = {feature_axis}", shown(seq_axis))
     return feature, seq
 
 
-def distinct_axes(feature_axis: SupportsIndex, seq_axis: SupportsIndex) -> tuple[int, int]:
-    """Return both axes as ints, before there is an array to count them on."""
-    feature = checks.integer("feature_axis", feature_axis)
-    seq = checks.integer("seq_axis", seq_axis)
+def set_axes(layer: Any) -> None:
+    """Set both axes of a layer as ints that differ, before there is an array to count them on."""
+    feature = checks.integer("feature_axis", layer.feature_axis)
+    seq = checks.integer("seq_axis", layer.seq_axis)
     if feature == seq:
-        message = f"`feature_axis` and `seq_axis` must be two axes, got {feature} for both."
-        raise ValueError(message)
-    return feature, seq
-
-
-def features(array: Any, size: int, size_name: str, feature: int, name: str = "x") -> None:
-    """Check the length of the feature axis."""
-    shape = tuple(array.shape)
-    if shape[feature] != size:
-        what = f"have {size} features (`{size_name}`) on axis {feature}"
-        raise wrong_value(name, what, f"shape {shape}")
+        raise wrong_value("seq_axis", f"be another axis than `feature_axis` = {feature}", seq)
+    checks.set_fields(layer, feature_axis=feature, seq_axis=seq)
 
 
 def length(array: Any, axis: int, name: str = "x") -> int:
@@ -79,14 +56,6 @@ def length(array: Any, axis: int, name: str = "x") -> int:
         what = f"have a known length on axis {axis}"
         raise wrong_value(name, what, f"shape {tuple(array.shape)}")
     return size
-
-
-def position_axes(
-    positions: Any, x: Any, feature: int, seq: int, xp: Namespace, name: str = "positions"
-) -> tuple[int, ...]:
-    """Check positions against the array that they place, and return their axes in it."""
-    checks.real(name, positions, xp)
-    return axes_of_positions(tuple(positions.shape), tuple(x.shape), feature, seq, name)
 
 
 def axes_of_positions(
@@ -187,7 +156,9 @@ def _target(
     if namespace.is_complex(dtype):
         size = checks.positive_integer(size_name, size, even=True) // 2
         size_name = f"{size_name} / 2"
-    features(form, size, size_name, feature, name)
+    if shape[feature] != size:
+        what = f"have {size} features (`{size_name}`) on axis {feature}"
+        raise wrong_value(name, what, f"shape {shape}")
     is_inner = feature > seq if strides is None else abs(strides[feature]) < abs(strides[seq])
     seq_chunks = (shape[seq],) if chunks is None else chunks[seq]
     return Target(shape, feature, seq, "F" if is_inner else "C", name, seq_chunks)

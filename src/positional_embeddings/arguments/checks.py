@@ -7,11 +7,12 @@ kind of thing is a TypeError; the wrong value or shape is a ValueError.
 import operator
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
-from positional_embeddings.arguments.pytrees import register_waiting, register_when_jax_loads
+from positional_embeddings.arguments import pytrees
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
@@ -19,15 +20,6 @@ from positional_embeddings.arrays.namespace import Dtype, Namespace
 from positional_embeddings.arrays.remedies import remedy_for_times
 
 _LARGEST = sys.float_info.max
-
-# Features, heads and other things that Python's own lists are made of.
-_MOST_FEATURES = 2**20
-
-# Positions: 64-bit integers count no further.
-_MOST_POSITIONS = 2**63
-
-# Rows, columns or positions of an array: more than any memory holds.
-_MOST_IN_MEMORY = 2**48
 
 
 def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
@@ -65,9 +57,14 @@ def positive_integer(
     return number
 
 
-def feature_count(name: str, value: SupportsIndex, *, even: bool = False) -> int:
-    """Return a number of features, heads or channels as an int."""
-    return positive_integer(name, value, even=even, most=_MOST_FEATURES)
+# Features, heads and other things that Python's own lists are made of.
+feature_count = partial(positive_integer, most=2**20)
+
+# Positions: 64-bit integers count no further.
+position_count = partial(positive_integer, most=2**63)
+
+# The length of an axis: more than any memory holds.
+axis_length = partial(positive_integer, most=2**48)
 
 
 def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | None:
@@ -115,11 +112,10 @@ def finite_number(name: str, value: Any, what: str = "a finite number") -> float
 
 def rate(name: str, value: Any) -> float:
     """Return a rate, 0 or more and below 1."""
-    if not namespace.is_real_number(value):
-        raise _wrong_kind(name, value, "a number")
-    if not 0 <= value < 1:
+    number = finite_number(name, value, "0 or more and below 1")
+    if not 0 <= number < 1:
         raise wrong_value(name, "be 0 or more and below 1", shown(value))
-    return float(value)
+    return float(number)
 
 
 def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value that is checked
@@ -254,11 +250,8 @@ def within_table(
 ) -> None:
     """Check that the positions `offset` to `offset + size` lie within a table."""
     if offset + size > limit:
-        raise wrong_value(
-            name,
-            f"have at most {limit} positions (`{limit_name}`) on axis {seq}",
-            f"{size} at offset {shown(offset)}",
-        )
+        what = f"have at most {limit} positions (`{limit_name}`) on axis {seq}"
+        raise wrong_value(name, what, f"{size} at offset {shown(offset)}")
 
 
 def no_positions_and_offset(positions: Any, offset: int) -> None:
@@ -276,11 +269,8 @@ def broadcasts(
 ) -> None:
     """Check that each axis of `shape` is as long as in `target`, or 1; `given` is what came."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
-        raise wrong_value(
-            name,
-            f"have shape {target} ({meaning}), with 1 where it broadcasts",
-            shape if given is None else given,
-        )
+        what = f"have shape {target} ({meaning}), with 1 where it broadcasts"
+        raise wrong_value(name, what, shape if given is None else given)
 
 
 def is_known(size: Any) -> bool:
@@ -308,16 +298,6 @@ def one_of(literal: Any) -> Callable[[str, Any], Any]:
     return lambda name, value: choice(name, value, get_args(literal))
 
 
-def position_count(name: str, value: SupportsIndex) -> int:
-    """Return a number of positions as an int."""
-    return positive_integer(name, value, most=_MOST_POSITIONS)
-
-
-def axis_length(name: str, value: SupportsIndex) -> int:
-    """Return the length of an axis of an array as an int."""
-    return positive_integer(name, value, most=_MOST_IN_MEMORY)
-
-
 # Types of fields of a `CheckedLayer`.
 FeatureCount: TypeAlias = Annotated[int, feature_count]
 PositionCount: TypeAlias = Annotated[int, position_count]
@@ -334,7 +314,7 @@ class CheckedLayer:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        register_when_jax_loads(cls)
+        pytrees.waiting.append(cls)
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
         own = {name: kind.__metadata__[0] for name, kind in annotated.items()}
         cls._field_checks = cls._field_checks | own
@@ -353,7 +333,7 @@ class CheckedLayer:
 
 def set_fields(layer: Any, **values: Any) -> None:
     """Set fields of a frozen dataclass while it is made."""
-    register_waiting()
+    pytrees.register_waiting()
     for name, value in values.items():
         object.__setattr__(layer, name, value)
 

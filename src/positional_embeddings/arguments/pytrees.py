@@ -10,21 +10,17 @@ from dataclasses import MISSING, fields
 from functools import partial
 from typing import Any
 
-_waiting: list[type] = []
-
-
-def register_when_jax_loads(layer_type: type) -> None:
-    """Register a class of layers as soon as a layer of any class is made while JAX is there."""
-    _waiting.append(layer_type)
+# Classes of layers that are registered once a layer is made while JAX is there.
+waiting: list[type] = []
 
 
 def register_waiting() -> None:
     """Register the classes that wait, if JAX has been imported."""
-    tree = sys.modules.get("jax.tree_util") if _waiting else None
+    tree = sys.modules.get("jax.tree_util") if waiting else None
     register = getattr(tree, "register_pytree_with_keys", None)
-    while register is not None and _waiting:
+    while register is not None and waiting:
         flatten = partial(_flatten, tree.GetAttrKey)  # type: ignore[union-attr]
-        register(_waiting.pop(), flatten, _unflatten)
+        register(waiting.pop(), flatten, _unflatten)
 
 
 def _flatten(key: Any, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:

@@ -3,12 +3,11 @@
 On the host, by NumPy's datetime64: the Array API standard has no dates.
 """
 
-from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from math import gcd
 from typing import Any
 
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.
@@ -55,10 +54,10 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     Raises
     ------
     TypeError
-        If `times` is not an array of datetime64, or `period` is of the wrong kind.
+        If `times` is not an array of datetime64.
     ValueError
-        If `period` is another text, not above zero or of no fixed length, `times` have no unit, or
-        their years are beyond what datetime64 holds in days.
+        If `period` is not above zero or of no fixed length, `times` have no unit, or their years
+        are beyond what datetime64 holds in days.
 
     Examples
     --------
@@ -72,11 +71,11 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     array([0.5, 0. ])
     """
     ticks, length, missing = _ticks_of("times", times)
-    if isinstance(period, str) and period in _MONTHS:
+    if period in _MONTHS:
         phase = _phase_of_months(ticks, length, _MONTHS[period])
     else:
-        shift = _DAYS_SINCE_MONDAY * DAY if isinstance(period, str) else 0
-        divisor = _length_by_name("period", period, _PARTS, CALENDAR)
+        shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
+        divisor = _PARTS[period] if period in _PARTS else length_of("period", period)
         _, rest, divisor = _divided(ticks, length, divisor, shift)
         phase = rest / divisor
     return _with_gaps(np.minimum(phase, _BELOW_ONE), missing)
@@ -119,7 +118,10 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     start, start_length, no_start = _ticks_of("origin", origin)
     if no_start.ndim or no_start:
         raise wrong_value("origin", "be one date", shown(origin))
-    unit_length = _length_by_name("unit", unit, LENGTHS, LENGTHS)
+    if not (is_timedelta(unit) or (isinstance(unit, str) and unit in LENGTHS)):
+        wrong = wrong_value if isinstance(unit, str) else wrong_type
+        raise wrong("unit", f"be {', '.join(map(repr, LENGTHS))} or a timedelta", shown(unit))
+    unit_length = LENGTHS[unit] if isinstance(unit, str) else length_of("unit", unit)
     whole, rest, divisor = _divided(ticks, length, unit_length, -int(start[0]) * start_length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
     before = (whole < 0) & (rest > 0)
@@ -128,9 +130,10 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
 
 
 def extent_of(times: HostArray) -> int:
-    """Return the attoseconds from the first to the last of times; none may be missing."""
-    ticks, length, _ = _ticks_of("times", times)
-    return (int(np.max(ticks)) - int(np.min(ticks))) * length
+    """Return the attoseconds from the first to the last of times, 0 if all are missing."""
+    ticks, length, missing = _ticks_of("times", times)
+    known = ticks[~missing.reshape(-1)]
+    return (int(np.max(known)) - int(np.min(known))) * length if known.size else 0
 
 
 def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
@@ -140,7 +143,7 @@ def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
     return values
 
 
-def _phase_of_months(ticks: HostArray, length: int, months: int) -> HostArray:
+def _phase_of_months(ticks: HostArray, length: int, months: int) -> Any:
     """Return the time since the start of a month, quarter or year by the length of that one."""
     day, rest, day_length = _divided(ticks, length, DAY)
     day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
@@ -150,8 +153,7 @@ def _phase_of_months(ticks: HostArray, length: int, months: int) -> HostArray:
     since, days = (day - start).astype(np.int64), (end - start).astype(np.int64)
     if 366 * day_length > _LARGEST_INTEGER:
         since, days = since.astype(object), days.astype(object)
-    phase: HostArray = (since * day_length + rest) / (days * day_length)
-    return phase
+    return (since * day_length + rest) / (days * day_length)
 
 
 def _divided(
@@ -175,10 +177,8 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
 
     The integers have one axis, as NumPy makes a Python integer of an object without axes.
     """
-    dtype = getattr(times, "dtype", None)
     if not isinstance(times, np.ndarray | np.generic) or times.dtype.kind != "M":
-        of_dtype = "" if dtype is None else f" of dtype {dtype}"
-        raise wrong_type(name, "be NumPy datetime64", f"{type_name(times)}{of_dtype}")
+        raise wrong_type(name, "be NumPy datetime64", shown(times))
     times = np.asarray(times)
     missing = np.isnat(times)
     unit, count = np.datetime_data(times.dtype)
@@ -212,15 +212,3 @@ def length_of(name: str, span: Any) -> int:
     if length <= 0:
         raise wrong_value(name, "be above zero", shown(span))
     return length
-
-
-def _length_by_name(name: str, span: Any, lengths: Mapping[str, int], names: Iterable[str]) -> int:
-    """Return the attoseconds of a timedelta, or of a name; errors list the `names`."""
-    what = f"be {', '.join(map(repr, names))} or a timedelta"
-    if isinstance(span, str):
-        if span not in lengths:
-            raise wrong_value(name, what, shown(span))
-        return lengths[span]
-    if not is_timedelta(span):
-        raise wrong_type(name, what, shown(span))
-    return length_of(name, span)

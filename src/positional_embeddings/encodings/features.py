@@ -1,9 +1,12 @@
 """Features that are cosines and sines: their arrangement, their blocks, their wavelengths."""
 
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from typing import Any, Literal, get_args
 
+from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
@@ -55,6 +58,13 @@ def wavelength(name: str, value: Any) -> float:
     if not SHORTEST <= number <= LONGEST:
         raise wrong_value(name, "be between 2**-64 and 2**100", number)
     return number
+
+
+@namespace.host_constant
+def cycles(part: str, *wavelengths: float) -> str:
+    """Return the digits of frequencies: a part of a cycle in each wavelength."""
+    with localcontext(DIGITS):
+        return " ".join(str(Decimal(part) / Decimal(length)) for length in wavelengths)
 
 
 def one_or_each(

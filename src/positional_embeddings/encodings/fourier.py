@@ -8,8 +8,7 @@ from typing import Any, Literal
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import features
@@ -89,11 +88,18 @@ def fourier_encoding(
     """
     space = space_of(x=x)
     checks.real("x", x, space.xp)
-    lengths = _wavelengths(wavelengths, preset)
+    if preset is not None:
+        checks.choice("preset", preset, tuple(OCTAVES))
+        if wavelengths is not None:
+            raise wrong_value("preset", "be left out with `wavelengths`", shown(preset))
+        wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
+    if wavelengths is None:
+        raise wrong_type("wavelengths", "be given without a `preset`", "None")
+    lengths = features.one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
-    space, frequencies = space.computing_in(dtype), Frequencies(_cycles(*lengths))
+    space, frequencies = space.computing_in(dtype), Frequencies(features.cycles("1", *lengths))
 
     def at(part: Any) -> tuple[Any, Any]:
         cos, sin = cos_sin(part, frequencies, space.dtype, space)
@@ -182,23 +188,3 @@ def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
         lengths = [float(Decimal(shortest) * step) for step in steps]
     wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
     return wavelengths
-
-
-def _wavelengths(wavelengths: Any, preset: Preset | None) -> list[float]:
-    """Return the wavelengths that are given, or the wavelengths of a preset."""
-    if preset is not None:
-        checks.choice("preset", preset, tuple(OCTAVES))
-        if wavelengths is not None:
-            raise wrong_value("preset", "be left out with `wavelengths`", shown(preset))
-        wavelengths = [2.0 / 2**octave for octave in range(OCTAVES[preset])]
-    if wavelengths is None:
-        message = "`wavelengths` or `preset` must be given, got neither."
-        raise TypeError(message)
-    return features.one_or_each("wavelengths", wavelengths, wavelength)
-
-
-@namespace.host_constant
-def _cycles(*wavelengths: float) -> str:
-    """Return the digits of the cycles to a unit."""
-    with localcontext(DIGITS):
-        return " ".join(str(1 / Decimal(length)) for length in wavelengths)

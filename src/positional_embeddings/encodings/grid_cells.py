@@ -1,17 +1,15 @@
 """Grid-cell encodings of points of a plane (Space2Vec)."""
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal, localcontext
 from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.angles.frequencies import Frequencies
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.features import one_or_each, wavelength
+from positional_embeddings.encodings.features import cycles, one_or_each, wavelength
 
 Kind = Literal["theory", "grid"]
 # From a coordinate and a part of its frequencies to cosines and sines, each (scale, *S).
@@ -104,7 +102,7 @@ def grid_cell_encoding(
     dtype = checks.feature_dtype(points, dtype, space)
 
     def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
-        frequencies = Frequencies(_frequencies(part, *lengths))
+        frequencies = Frequencies(cycles(part, *lengths))
         return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 
     by_scale = space.xp.stack(waves(cos_sin_of), axis=1)
@@ -132,10 +130,3 @@ def _grid(cos_sin_of: CosSin) -> list[Any]:
     """Return sines and cosines along both coordinates."""
     (x_cos, x_sin), (y_cos, y_sin) = cos_sin_of(0, "1"), cos_sin_of(1, "1")
     return [x_sin, x_cos, y_sin, y_cos]
-
-
-@namespace.host_constant
-def _frequencies(part: str, *lengths: float) -> str:
-    """Return the digits of frequencies: a part of a cycle in each length."""
-    with localcontext(DIGITS):
-        return " ".join(str(Decimal(part) / Decimal(length)) for length in lengths)

@@ -5,7 +5,6 @@ Each class is one encoding, made from coordinates and its options, which it chec
 the same order.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
@@ -14,8 +13,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings import features, sinusoidal, spans
-from positional_embeddings.encodings.calendar import DAY, LENGTHS, cycles_of, elapsed, extent_of
+from positional_embeddings.encodings import calendar, features, sinusoidal, spans
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.dates import Times
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
@@ -35,7 +33,6 @@ class Coordinate(NamedTuple):
         """Return an option as a list, after a check that it suits numbers or times."""
         of_times = isinstance(self.values, Times)
         whose = f"the {'times' if of_times else 'numbers'} of {self.place}"
-        given = spans.listed(option, given)
         return spans.check_spans(option, given, whose, of_times=of_times, **options)
 
 
@@ -43,30 +40,9 @@ Coordinates: TypeAlias = Sequence[Coordinate]
 
 # Wavelengths of a coordinate if none are given, each half of the one before.
 _OCTAVES = 4
-_EPOCH = np.datetime64(0, "s")
 
 
-class _OfEachCoordinate(ABC):
-    """Base of encodings that encode each coordinate on its own."""
-
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
-        """Return the blocks of the coordinates."""
-        return [block for i, x in enumerate(columns) for block in self._blocks(i, x, dtype)]
-
-    def names(self, names: Sequence[Any]) -> list[str]:
-        """Return the names of the features of coordinates with names."""
-        return [feature for i, name in enumerate(names) for feature in self._names(i, name)]
-
-    @abstractmethod
-    def _blocks(self, index: int, column: Any, dtype: Any) -> list[Any]:
-        """Return the blocks of one coordinate."""
-
-    @abstractmethod
-    def _names(self, index: int, name: Any) -> list[str]:
-        """Return the names of the features of one coordinate."""
-
-
-class Cyclic(_OfEachCoordinate):
+class Cyclic:
     """Sines and cosines of the harmonics of periods, the same for each coordinate."""
 
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
@@ -75,16 +51,18 @@ class Cyclic(_OfEachCoordinate):
         self.labels = spans.labels_of("periods", self.periods)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
 
-    def _blocks(self, _: int, column: Any, dtype: Any) -> list[Any]:
-        waves = zip(self.periods, self.harmonics, strict=True)
-        return [_waves(column, period, count, dtype) for period, count in waves]
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return a block for each period of each coordinate."""
+        waves = list(zip(self.periods, self.harmonics, strict=True))
+        return [_waves(x, period, count, dtype) for x in columns for period, count in waves]
 
-    def _names(self, _: int, name: Any) -> list[str]:
+    def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        return spans.names_of_harmonics(name, self.labels, self.harmonics)
+        labels, counts = self.labels, self.harmonics
+        return [wave for name in names for wave in spans.names_of_harmonics(name, labels, counts)]
 
 
-class Fourier(_OfEachCoordinate):
+class Fourier:
     """Sines and cosines of wavelengths, by default octaves from twice the range of a coordinate."""
 
     def __init__(
@@ -101,23 +79,27 @@ class Fourier(_OfEachCoordinate):
         self.labels = [spans.labels_of("wavelengths", own) for own in self.wavelengths]
         self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
 
-    def _blocks(self, index: int, column: Any, dtype: Any) -> list[Any]:
-        """Return one block, or one for each wave of times."""
-        wavelengths = self.wavelengths[index]
-        if not isinstance(column, Times):
-            options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
-            return [fourier_encoding(column, wavelengths, **options)]
-        waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
-        if self.arrangement == "concatenated":
-            waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
-        return waves
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return one block for each coordinate of numbers, and for each wave of times."""
+        options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
+        blocks = []
+        for column, wavelengths in zip(columns, self.wavelengths, strict=True):
+            if not isinstance(column, Times):
+                blocks.append(fourier_encoding(column, wavelengths, **options))
+                continue
+            waves = [_waves(column, wavelength, 1, dtype) for wavelength in wavelengths]
+            if self.arrangement == "concatenated":
+                waves = [wave[i : i + 1, ...] for i in (0, 1) for wave in waves]
+            blocks += waves
+        return blocks
 
-    def _names(self, index: int, name: Any) -> list[str]:
+    def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
-        return spans.names_of_waves(name, self.labels[index], self.arrangement)
+        each = zip(names, self.labels, strict=True)
+        return [wave for own in each for wave in spans.names_of_waves(*own, self.arrangement)]
 
 
-class Sinusoidal(_OfEachCoordinate):
+class Sinusoidal:
     """Sinusoidal encoding of positions."""
 
     def __init__(
@@ -132,14 +114,17 @@ class Sinusoidal(_OfEachCoordinate):
         self.dim = dim
         self.options: dict[str, Any] = {"base": base, "arrangement": arrangement}
 
-    def _blocks(self, _: int, column: Any, dtype: Any) -> list[Any]:
-        return [sinusoidal.sinusoidal_encoding(column, self.dim, **self.options, dtype=dtype)]
+    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+        """Return one block for each coordinate."""
+        options = {**self.options, "dtype": dtype}
+        return [sinusoidal.sinusoidal_encoding(x, self.dim, **options) for x in columns]
 
-    def _names(self, _: int, name: Any) -> list[str]:
+    def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "position_sin_0", by the index of the frequency."""
+        labels = [str(i) for i in range((self.dim + 1) // 2)]
+        each = [spans.names_of_waves(name, labels, self.options["arrangement"]) for name in names]
         # An odd size leaves out the last cosine.
-        frequencies = [str(i) for i in range((self.dim + 1) // 2)]
-        return spans.names_of_waves(name, frequencies, self.options["arrangement"])[: self.dim]
+        return [wave for waves in each for wave in waves[: self.dim]]
 
 
 class Spherical:
@@ -192,18 +177,19 @@ class RandomFourier:
             for coordinate, length in zip(coordinates, lengths, strict=True)
         ]
         self.origins = [_first_time(c.values) for c in coordinates]
+        # Times are counted in their lengths.
+        self.scales = [1.0 if calendar.is_timedelta(span) else span for span in self.spans]
         self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block."""
-        numbers, lengths = [], []
-        for column, span, origin in zip(columns, self.spans, self.origins, strict=True):
-            is_times = isinstance(column, Times)
-            numbers.append(elapsed(column.utc, origin, span) if is_times else column)
-            lengths.append(1.0 if is_times else span)
+        numbers = [
+            column if origin is None else calendar.elapsed(column.utc, origin, span)
+            for column, origin, span in zip(columns, self.origins, self.spans, strict=True)
+        ]
         xp = space_of(X=numbers[0]).xp
         x = xp.stack(xp.broadcast_arrays(*numbers), axis=0)
-        options = {"kernel": self.kernel, "length_scale": lengths, "rng": self.seed}
+        options = {"kernel": self.kernel, "length_scale": self.scales, "rng": self.seed}
         return [random_fourier_encoding(x, self.dim, **options, dtype=dtype)]
 
     def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
@@ -231,7 +217,7 @@ def _waves(column: Any, period: Any, harmonics: int, dtype: Any) -> Any:
     """Return the waves of a period: by the clock on the wall, or of a span of time in UTC."""
     if isinstance(column, Times):
         times = column.wall if isinstance(period, str) else column.utc
-        column, period = cycles_of(times, period), 1.0
+        column, period = calendar.cycles_of(times, period), 1.0
     return cyclic_encoding(column, period, harmonics, dtype=dtype)
 
 
@@ -240,7 +226,7 @@ def _first_time(column: Any) -> Any:
     if not isinstance(column, Times):
         return None
     times = column.utc[~np.isnat(column.utc)]
-    return times.min() if times.size else _EPOCH
+    return times.min() if times.size else np.datetime64(0, "s")
 
 
 def _octaves(column: Any) -> list[Any]:
@@ -253,9 +239,8 @@ def _octaves(column: Any) -> list[Any]:
         longest = 2 * extent if extent > 0 else 1.0
         return [float(wave) for wave in octave_wavelengths(_OCTAVES, longest=longest)]
     # What timedelta64 holds, in the finest unit that holds the longest.
-    times = column.utc[~np.isnat(column.utc)]
-    longest = max(2 * extent_of(times) or DAY, 2 ** (_OCTAVES - 1)) if times.size else DAY
-    longest = min(longest, 2**62 * LENGTHS["W"])
-    unit = next(unit for unit, length in LENGTHS.items() if longest <= 2**62 * length)
-    ticks = longest // LENGTHS[unit]
+    longest = max(2 * calendar.extent_of(column.utc) or calendar.DAY, 2 ** (_OCTAVES - 1))
+    longest = min(longest, 2**62 * calendar.LENGTHS["W"])
+    unit = next(unit for unit, length in calendar.LENGTHS.items() if longest <= 2**62 * length)
+    ticks = longest // calendar.LENGTHS[unit]
     return [np.timedelta64(ticks >> i, unit) for i in range(_OCTAVES)]

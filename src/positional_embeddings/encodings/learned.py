@@ -87,8 +87,7 @@ class LearnedPE(weights.WeightedLayer):
 
     def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
         self.check_fields()
-        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
-        checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis)
+        axes.set_axes(self)
         shape = (self.embedding_size, self.max_len)
         draw = weights.truncated_normal(self.init_std)
         weights.set_padded_table(self, shape, draw, xp, dtype, device)
@@ -200,7 +199,7 @@ class LearnedPE(weights.WeightedLayer):
         given = namespace.drop_none(grad=grad, positions=positions)
         space = space_of(**given, embeddings=self.embeddings)
         xp = space.xp
-        columns, own = self._columns(grad, positions, offset, xp, "grad")
+        columns, own = self._columns(grad, positions, offset, space, "grad")
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in own)
         wide = xp.astype(grad, space.dtype, copy=False)
@@ -275,7 +274,7 @@ class LearnedPE(weights.WeightedLayer):
         self, x: Any, positions: Array | None, offset: int, space: Space, name: str = "x"
     ) -> Any:
         """Return the vectors of the positions of `x`, on its axes."""
-        columns, own = self._columns(x, positions, offset, space.xp, name)
+        columns, own = self._columns(x, positions, offset, space, name)
         table, padding_idx = self.embeddings, self.padding_idx
         if positions is None:
             vectors = table[:, columns]
@@ -285,17 +284,17 @@ class LearnedPE(weights.WeightedLayer):
         return axes.expand_to_axes(vectors, own, x.ndim, space.xp)
 
     def _columns(
-        self, x: Any, positions: Array | None, offset: int, xp: Namespace, name: str = "x"
+        self, x: Any, positions: Array | None, offset: int, space: Space, name: str
     ) -> tuple[slice, list[int]]:
         """Check an input; return the columns at its offset, and its axes that the table has."""
-        checks.real_floating(xp, **{name: x})
+        target = axes.target_of(x, space, self, "embedding_size", name)
+        feature, seq = target.feature, target.seq
         offset = checks.non_negative_integer("offset", offset)
         checks.no_positions_and_offset(positions, offset)
-        feature, seq = axes.feature_and_seq_axis(self.feature_axis, self.seq_axis, x, name)
-        axes.features(x, self.embedding_size, "embedding_size", feature, name)
         if positions is not None:
-            own = [feature, *axes.position_axes(positions, x, feature, seq, xp)]
-            return slice(0, self.max_len), own
+            shape = tuple(positions.shape)
+            own = axes.axes_of_positions(shape, target.shape, feature, seq, "positions")
+            return slice(0, self.max_len), [feature, *own]
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
         return slice(offset, offset + size), [feature, seq]

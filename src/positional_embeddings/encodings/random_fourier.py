@@ -215,17 +215,15 @@ def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
 _digits_of_seed = namespace.host_constant(_drawn_digits)
 
 
-def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
+def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> Any:
     """Draw frequencies, (frequency, coordinate), in cycles per period or per unit of `x`."""
     length_scales = np.asarray(spectrum.length_scales, dtype=np.float64)
     shape = (count, len(length_scales))
-    drawn: HostArray
     if spectrum.kernel == "periodic":
         # The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
         # function: Skellam's distribution, of the difference of Poisson variates of mean a / 2.
         mean = (1 / length_scales) ** 2 / 2
-        drawn = generator.poisson(mean, shape) - generator.poisson(mean, shape)
-        return drawn
+        return generator.poisson(mean, shape) - generator.poisson(mean, shape)
     if spectrum.kernel == "laplace":
         drawn = generator.standard_cauchy(shape)
     elif spectrum.orthogonal:
@@ -235,11 +233,10 @@ def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> HostArray:
     if spectrum.nu is not None:
         # A multivariate t of 2 nu degrees of freedom: chi-squared over them is gamma over nu.
         drawn = drawn / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
-    drawn = np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
-    return drawn
+    return np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
 
 
-def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> HostArray:
+def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> Any:
     """Draw normal vectors; as many as there are coordinates are orthogonal at a time."""
     blocks = -(-count // coordinates)
     square = (blocks, coordinates, coordinates)
@@ -248,5 +245,4 @@ def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> HostArr
     signs = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
     lengths = np.sqrt(generator.chisquare(coordinates, (blocks, coordinates, 1)))
     vectors = (lengths * q * signs[:, None, :]).reshape(-1, coordinates)
-    chosen: HostArray = vectors[:count]
-    return chosen
+    return vectors[:count]

@@ -270,11 +270,11 @@ class AbsolutePE(checks.CheckedLayer):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
+        axes.set_axes(self)
         arrange = partial(_arranged_tables, dim=self.embedding_size, arrangement=self.arrangement)
         frequencies = geometric_frequencies(self.embedding_size, self.base)
         tables = PositionTables(frequencies, self.max_len, "max_len", arrange)
-        checks.set_fields(self, feature_axis=feature_axis, seq_axis=seq_axis, _tables=tables)
+        checks.set_fields(self, _tables=tables)
 
     def __call__(
         self,

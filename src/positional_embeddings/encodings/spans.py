@@ -54,9 +54,8 @@ def span_of(span: Any, *, by_calendar: bool = True) -> Any:
     if match is None:
         return span
     count, unit = match.groups()
-    if (
-        text is not span and count is None and by_calendar
-    ):  # "MS", "BQE-DEC" and the like are pandas' own
+    # "MS", "BQE-DEC" and the like are pandas' own.
+    if text is not span and count is None and by_calendar:
         part = unit.removesuffix("E").removesuffix("S").removeprefix("B")
         if part in _OFFSETS:
             return _OFFSETS[part]
@@ -67,20 +66,24 @@ def span_of(span: Any, *, by_calendar: bool = True) -> Any:
 
 def check_spans(
     name: str,
-    spans: Sequence[Any],
+    values: Any,
     whose: str,
     *,
     of_times: bool,
     by_calendar: bool = False,
     in_range: Callable[[str, Any], Any] = wavelength,
 ) -> list[Any]:
-    """Return spans after a check that they suit numbers or times; errors name `whose` they are.
+    """Return one span or several as a list, after a check that they suit numbers or times.
+
+    Errors name `whose` they are.
 
     Spans of times may be texts and offsets, as `span_of` takes them, and with `by_calendar` the
     names of parts of the calendar. Numbers are checked by `in_range`.
     """
-    checked = [span_of(s, by_calendar=by_calendar) if of_times else s for s in spans]
-    for span in checked:
+    spans = listed(name, values)
+    if of_times:
+        spans = [span_of(span, by_calendar=by_calendar) for span in spans]
+    for span in spans:
         if not of_times:
             if not is_real_number(span):
                 hint = remedy_for_times(name, span)
@@ -93,7 +96,7 @@ def check_spans(
             what = f"be {parts}spans such as '36h' or timedeltas for {whose}"
             wrong = wrong_value if isinstance(span, str) else wrong_type
             raise wrong(name, what, shown(span))
-    return checked
+    return spans
 
 
 def labels_of(name: str, spans: Sequence[Any]) -> list[str]:

@@ -25,24 +25,14 @@ def array_field() -> Any:
     return field(repr=False, metadata={"weight": True})
 
 
-def part() -> Any:
-    """Return the dataclass field of layers that a layer is made of."""
-    return field(metadata={"part": True})
-
-
 class WeightedLayer(checks.CheckedLayer):
     """Base of frozen dataclasses that are equal if their options and their arrays are."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(
-            _same(getattr(self, f.name), getattr(other, f.name))
-            if "weight" in f.metadata
-            else getattr(self, f.name) == getattr(other, f.name)
-            for f in fields(self)  # type: ignore[arg-type]
-            if f.compare
-        )
+        names = [f.name for f in fields(self) if f.compare]  # type: ignore[arg-type]
+        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
 
     def _arrays(self) -> dict[str, Any]:
         """Return the arrays that the layer holds, by name."""

@@ -6,7 +6,7 @@ is evaluated for single positions, for all of them as one array, or block by blo
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import and_, or_
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Device, Namespace, np
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
-from positional_embeddings.layers.weights import WeightedLayer, part
+from positional_embeddings.layers.weights import WeightedLayer
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
@@ -295,7 +295,7 @@ class Mask(WeightedLayer, ABC):
 class _Combined(Mask):
     """Base of masks that are made of others."""
 
-    masks: tuple[Mask, ...] = part()
+    masks: tuple[Mask, ...] = field(metadata={"part": True})  # leaves of JAX's pytrees
 
     def __post_init__(self) -> None:
         sizes: Any = {mask._batch() for mask in self.masks} - {1, None}

@@ -140,7 +140,7 @@ class RoPE(CheckedLayer):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        feature_axis, seq_axis = axes.distinct_axes(self.feature_axis, self.seq_axis)
+        axes.set_axes(self)
         whole = self.rotary_dim is None
         head_size = checks.feature_count("head_size", self.head_size, even=whole)
         rotary_dim = self.rotary_dim
@@ -153,8 +153,6 @@ class RoPE(CheckedLayer):
             head_size=head_size,
             rotary_dim=rotary_dim,
             sections=checked_sections(self.sections, rotary_dim or head_size),
-            feature_axis=feature_axis,
-            seq_axis=seq_axis,
         )
         if self.fused:
             check_installed()
