@@ -95,16 +95,14 @@ def cos_sin(
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
-    xp, index = space.xp, None
-    if coordinates is not None:
-        index = xp.asarray(coordinates, dtype=space.integer, device=space.device)
-    if space.compiles_kernels:
-        own, parts = by_frequency(positions, index, xp), frequency_parts(frequencies, space)
-        both = cos_sin_by_kernel(own, parts, dtype, space, factor)
+    if space.compiles_kernels and coordinates is None:
+        parts = frequency_parts(frequencies, space)
+        both = cos_sin_by_kernel(positions[None, ...], parts, dtype, space, factor)
         return both[0, ...], both[1, ...]
-    wide = space.computing_in(space.widest)
-    parts = _phase_in_parts(positions, frequencies, wide, index)
-    return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, wide, factor)
+    index = None
+    if coordinates is not None:
+        index = space.xp.asarray(coordinates, dtype=space.integer, device=space.device)
+    return cos_sin_of_sum([positions], [frequencies], dtype, space, factor, index)
 
 
 def cos_sin_of_sum(
@@ -113,27 +111,46 @@ def cos_sin_of_sum(
     dtype: Dtype,
     space: Space,
     factor: float = 1.0,
+    index: Any = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of a sum of coordinates times frequencies, each (frequency, *shape).
 
     The coordinates have one dtype and shape, and `frequencies` holds as many for each of them.
-    The exact parts of their phases add up without rounding, so that the error grows neither
-    with the coordinates nor with their number.
+    `index` is as in `by_frequency`. The exact parts of their phases add up without rounding, so
+    that the error grows neither with the coordinates nor with their number.
+
+    Frequencies on a grid of 2**-21 times limbs of 31 bits are products of 52 bits, exact in
+    float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
+    dropped as soon as they come.
     """
     xp, space = space.xp, space.computing_in(space.widest)
-    grid = grid_and_bits(space)[0]
+    grid, bits = grid_and_bits(space)
+
+    def columns(rows: Sequence[Sequence[float]], like: Any) -> list[Any]:
+        arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
+        return [array[(slice(None), *(None,) * (like.ndim - 1))] for array in arrays]
+
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
     for positions, of_positions in zip(coordinates, frequencies, strict=True):
-        further = _phase_in_parts(positions, of_positions, space)
-        fine = fine + further[2]
-        carry = xp.round(grid * fine) / grid
-        fine = fine - carry
-        coarse = _fractional(_fractional(coarse + further[0], xp) + carry, xp)
-        medium = _fractional(medium + further[1], xp)
-    phase = _from_quadrant(coarse, medium, fine, xp)
-    return cos_sin_of_phase(*phase, dtype, space, factor)
+        limbs, rest = _limbs(positions, of_positions.highest(), bits, space)
+        for numbers, exponent in limbs:
+            limb = by_frequency(numbers, index, xp)
+            upper, middle, lower = columns(of_positions.fractional_parts(grid, exponent), limb)
+            coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
+            medium = _fractional(medium + _fractional(limb * middle, xp), xp)
+            fine = fine + limb * lower
+        if rest is not None:
+            limb = by_frequency(rest, index, xp)
+            (whole_frequency,) = columns([of_positions.in_cycles()], limb)
+            fine = fine + limb * whole_frequency
+        if len(coordinates) > 1:  # many small parts are not small
+            carry = xp.round(grid * fine) / grid
+            coarse, fine = _fractional(coarse + carry, xp), fine - carry
+    quadrant = xp.round(4 * (coarse + medium + fine))
+    phase = (coarse - quadrant / 4) + medium
+    return cos_sin_of_phase(phase, fine, quadrant, dtype, space, factor)
 
 
 def fill_cos_sin_of_sum(
@@ -167,12 +184,6 @@ def fill_cos_sin_of_sum(
         signed = factor - 2 * factor * np.abs(half)
         np.multiply(np.cos(angle), signed, out=cos[:, block], casting="same_kind")
         np.multiply(np.sin(angle), signed, out=sin[:, block], casting="same_kind")
-
-
-def _from_quadrant(coarse: Any, medium: Any, fine: Any, xp: Namespace) -> tuple[Any, Any, Any]:
-    """Return a phase in parts as an exact and a small one from the nearest quadrant, and that."""
-    quadrant = xp.round(4 * (coarse + medium + fine))
-    return (coarse - quadrant / 4) + medium, fine, quadrant
 
 
 def cos_sin_of_phase(
@@ -255,41 +266,6 @@ def _steps() -> tuple[HostArray, ...]:
         rounded = exact.astype(np.float32)
         rows += [rounded, (exact - rounded).astype(np.float32)]
     return tuple(rows)
-
-
-def _phase_in_parts(
-    positions: Any,
-    frequencies: Frequencies,
-    space: Space,
-    index: Any = None,
-) -> tuple[Any, Any, Any]:
-    """Return the phase in cycles, without whole ones, in two exact parts and a small one.
-
-    Frequencies on a grid of 2**-21 times limbs of 31 bits are products of 52 bits, exact in
-    float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
-    dropped as soon as they come.
-    """
-    xp, (grid, bits) = space.xp, grid_and_bits(space)
-    others = (None,) * (positions.ndim if index is None else positions.ndim - 1)
-
-    def of_frequencies(rows: Sequence[Sequence[float]]) -> list[Any]:
-        arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
-        return [array[(slice(None), *others)] for array in arrays]
-
-    limbs, rest = _limbs(positions, frequencies.highest(), bits, space)
-    coarse: Any = 0.0
-    medium: Any = 0.0
-    fine: Any = 0.0
-    for numbers, exponent in limbs:
-        limb = by_frequency(numbers, index, xp)
-        upper, middle, lower = of_frequencies(frequencies.fractional_parts(grid, exponent))
-        coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
-        medium = _fractional(medium + _fractional(limb * middle, xp), xp)
-        fine = fine + limb * lower
-    if rest is not None:
-        (whole_frequency,) = of_frequencies([frequencies.in_cycles()])
-        fine = fine + by_frequency(rest, index, xp) * whole_frequency
-    return coarse, medium, fine
 
 
 def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
