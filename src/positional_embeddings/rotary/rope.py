@@ -29,7 +29,6 @@ from positional_embeddings.rotary.sections import (
     SectionOrder,
     checked_sections,
     coordinates_of_pairs,
-    restarting_frequencies,
 )
 
 
@@ -158,22 +157,21 @@ class RoPE(CheckedLayer):
         )
         if self.fused:
             check_installed()
-        frequencies, factor = self._frequencies()
         coordinates = None
         if self.sections is not None:
             coordinates = coordinates_of_pairs(self.sections, self.section_order)
+        frequencies, factor = self._frequencies(coordinates)
         tables = PositionTables(frequencies, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
 
-    def _frequencies(self) -> tuple[Frequencies, float]:
+    def _frequencies(self, coordinates: Sequence[int] | None) -> tuple[Frequencies, float]:
         """Return the frequencies of the pairs, and the factor on cosine and sine."""
-        if self.sections is not None and self.section_frequencies == "restart":
+        if self.sections and coordinates and self.section_frequencies == "restart":
             if self.scaling is not None:
                 message = "`scaling` must be None with section_frequencies='restart'."
                 raise ValueError(message)
-            return restarting_frequencies(
-                self.sections, self.section_order, self.base, self.scale
-            ), 1.0
+            parts = [geometric_frequencies(2 * n, self.base, self.scale) for n in self.sections]
+            return Frequencies.merge(parts, coordinates), 1.0
         rotary_dim, scaling = self.rotary_dim or self.head_size, self.scaling
         if scaling is None:
             return geometric_frequencies(rotary_dim, self.base, self.scale), 1.0
