@@ -220,16 +220,14 @@ def convert_layout(
         raise wrong_value("rotary_dim", f"be at most {head_size}, the head size", shown(rotated))
     if source == target:
         return array
-    order = [h * head_size + i for h in range(heads) for i in _order(head_size, rotated, target)]
-    index: Any = space.xp.asarray(order, dtype=space.integer, device=space.device)
+    pairs, order = rotated // 2, list(range(head_size))
+    places = [features_of_pairs(0, pairs, pairs, layout) for layout in (source, target)]
+    for old, new in zip(*places, strict=True):
+        order[new] = range(head_size)[old]
+    index: Any = space.xp.asarray(
+        [start + i for start in range(0, length, head_size) for i in order],
+        dtype=space.integer,
+        device=space.device,
+    )
     converted: ArrayT = space.xp.take(array, index, axis=axis)
     return converted
-
-
-def _order(head_size: int, rotary_dim: int, target: str) -> list[int]:
-    """Return the old index of each feature of a head."""
-    if target == "half":
-        rotated = [*range(0, rotary_dim, 2), *range(1, rotary_dim, 2)]
-    else:
-        rotated = [i // 2 + (i % 2) * (rotary_dim // 2) for i in range(rotary_dim)]
-    return [*rotated, *range(rotary_dim, head_size)]
