@@ -145,10 +145,8 @@ def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
             f"as {name}[:, None]",
         )
     aligned = table
-    if lacking and table.ndim > 0 and axis == 0:
-        aligned = table[(..., *lacking)]
-    elif lacking and table.ndim > 0 and axis == x.ndim - 1:
-        aligned = table[(*lacking, ...)]
+    if lacking and table.ndim > 0 and axis in (0, x.ndim - 1):
+        aligned = table[(..., *lacking) if axis == 0 else (*lacking, ...)]
     shape = (*x.shape[:axis], pairs, *x.shape[axis + 1 :])
     meaning = f"as `x`, with {pairs} pairs on axis {axis}"
     checks.broadcasts(name, tuple(aligned.shape), shape, meaning, tuple(table.shape))
@@ -201,12 +199,13 @@ def rotate(
 
     `out` has been checked; it may be `x`. Doubled tables are for `rotate_doubled` alone.
     """
-    if run is None and not space.supports_inplace(x, cos, sin):
+    is_whole = run is None and not space.supports_inplace(x, cos, sin)
+    if out is not None and (is_whole or any(space.shares_memory(out, a) for a in (x, cos, sin))):
+        out[...] = rotate(x, cos, sin, axis, layout, space, run=run)
+        return out  # type: ignore[no-any-return]
+    if is_whole:
         rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
-        whole: ArrayT = rotate_whole(x, cos, sin, axis, layout, space)
-        return whole if out is None else _write_to(out, whole)
-    if out is not None and any(space.shares_memory(out, array) for array in (x, cos, sin)):
-        return _write_to(out, rotate(x, cos, sin, axis, layout, space, run=run))
+        return rotate_whole(x, cos, sin, axis, layout, space)  # type: ignore[no-any-return]
     result = space.xp.empty_like(x) if out is None else out
     is_pair = namespace.is_complex(x.dtype)
     if run is not None:
@@ -225,11 +224,6 @@ def rotate(
         others = (*(slice(None),) * axis, slice(rotated, None), ...)
         result[others] = x[others]
     return result  # type: ignore[no-any-return]
-
-
-def _write_to(out: Any, values: ArrayT) -> ArrayT:
-    out[...] = values
-    return out  # type: ignore[no-any-return]
 
 
 def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str) -> None:
