@@ -65,9 +65,8 @@ def unit_phasors(
         phasors: HostArray = np.ascontiguousarray((cos + 1j * sin).T)
         return phasors
 
-    dtype = np.int32 if stop < 2**31 else np.int64
-    within = exact(np.arange(min(BLOCK, stop - start), dtype=dtype))
-    blocks = factor * exact(np.arange(start, stop, BLOCK, dtype=dtype))
+    within = exact(np.arange(min(BLOCK, stop - start)))
+    blocks = factor * exact(np.arange(start, stop, BLOCK))
     for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
         yield (whole * within[: stop - begin]).T
 

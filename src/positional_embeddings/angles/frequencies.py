@@ -150,7 +150,7 @@ class Frequencies:
     @classmethod
     def from_radians(cls, radians: Sequence[float], scale: float | str = 1.0) -> "Frequencies":
         """Return frequencies given in radians per position, times `scale`."""
-        return cls(_digits_of(tuple(radians), scale))
+        return cls(_digits(tuple(radians), scale))
 
     @classmethod
     def merge(cls, parts: "Sequence[Frequencies]", sources: Sequence[int]) -> "Frequencies":
@@ -204,11 +204,6 @@ def _geometric_digits(dim: int, base: float, scale: float | str, endpoint: bool)
     return _digits(_radians(dim, base, endpoint=endpoint), scale)
 
 
-@namespace.host_constant
-def _digits_of(radians: tuple[float, ...], scale: float | str) -> str:
-    return _digits([Decimal(frequency) for frequency in radians], scale)
-
-
 @lru_cache(maxsize=64)
 def _radians(dim: int, base: float, *, endpoint: bool = False) -> tuple[Decimal, ...]:
     count = dim // 2 if endpoint else (dim + 1) // 2
@@ -221,10 +216,11 @@ def _radians(dim: int, base: float, *, endpoint: bool = False) -> tuple[Decimal,
     return frequencies
 
 
-def _digits(radians: Sequence[Decimal], scale: float | str) -> str:
+@namespace.host_constant
+def _digits(radians: tuple[float | Decimal, ...], scale: float | str) -> str:
     with localcontext(DIGITS):
         factor = Decimal(scale) / TWO_PI
-        return " ".join(str(frequency * factor) for frequency in radians)
+        return " ".join(str(Decimal(frequency) * factor) for frequency in radians)
 
 
 @namespace.host_constant
