@@ -145,7 +145,7 @@ class Frequencies:
     """
 
     def __init__(self, digits: str) -> None:
-        self._digits = digits
+        self.digits = digits
 
     @classmethod
     def from_radians(cls, radians: Sequence[float], scale: float | str = 1.0) -> "Frequencies":
@@ -155,22 +155,22 @@ class Frequencies:
     @classmethod
     def merge(cls, parts: "Sequence[Frequencies]", sources: Sequence[int]) -> "Frequencies":
         """Merge several `Frequencies`, each next one from the part of the number in `sources`."""
-        digits = [iter(part._digits.split()) for part in parts]  # noqa: SLF001
+        digits = [iter(part.digits.split()) for part in parts]
         return cls(" ".join(next(digits[source]) for source in sources))
 
     def in_radians(self) -> list[float]:
         """Return the frequencies in radians per position, rounded."""
         with localcontext(DIGITS):
-            return [float(Decimal(cycles) * TWO_PI) for cycles in self._digits.split()]
+            return [float(Decimal(cycles) * TWO_PI) for cycles in self.digits.split()]
 
     def in_cycles(self) -> list[float]:
         """Return the frequencies in cycles per position, rounded."""
-        return _in_cycles(self._digits)
+        return _in_cycles(self.digits)
 
     @property
     def count(self) -> int:
         """Number of frequencies."""
-        return self._digits.count(" ") + 1
+        return self.digits.count(" ") + 1
 
     def highest(self) -> float:
         """Return the highest frequency in cycles per position, rounded."""
@@ -182,16 +182,7 @@ class Frequencies:
         Each part has a number for each frequency: multiples of 1 / grid, multiples of
         1 / grid**2, and the rounded remainder.
         """
-        return _fractional_parts(self._digits, grid, exponent)
-
-    def in_fixed_point(self) -> list[list[float]]:
-        """Return the frequencies in cycles per position, for `kernel`, in five parts.
-
-        The first three are without whole cycles: 32 bits behind the point and 32 more, as
-        whole numbers, and the rounded remainder. Then come the rounded frequency and what it
-        leaves over.
-        """
-        return _in_fixed_point(self._digits)
+        return _fractional_parts(self.digits, grid, exponent)
 
 
 @namespace.host_constant
@@ -238,18 +229,3 @@ def _fractional_parts(digits: str, grid: int, exponent: int) -> list[list[float]
         medium = [round(r) for r in remainders]
         fine = [float(r - m) / grid**2 for r, m in zip(remainders, medium, strict=True)]
     return [[c / grid for c in coarse], [m / grid**2 for m in medium], fine]
-
-
-@namespace.host_constant
-def _in_fixed_point(digits: str) -> list[list[float]]:
-    parts = []
-    with localcontext(DIGITS):
-        for cycles in map(Decimal, digits.split()):
-            scaled = cycles * 2**64
-            bits = round(scaled)
-            upper, lower = divmod(bits % 2**64, 2**32)
-            rest = float(scaled - bits) / 2**64
-            parts.append(
-                (upper, lower, rest, float(cycles), float(cycles - Decimal(float(cycles))))
-            )
-    return [list(map(float, row)) for row in zip(*parts, strict=True)]
