@@ -8,17 +8,10 @@ from typing import Any
 
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import (
-    ArrayT,
-    Dtype,
-    HostArray,
-    Namespace,
-    dtype_name,
-    is_dtype,
-    np,
-)
+from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import new_space
 
 # Where tables are made, whatever library asks for them; it computes in float64.
@@ -65,8 +58,9 @@ def unit_phasors(
         phasors: HostArray = np.ascontiguousarray((cos + 1j * sin).T)
         return phasors
 
-    within = exact(np.arange(min(BLOCK, stop - start)))
-    blocks = factor * exact(np.arange(start, stop, BLOCK))
+    dtype = np.int32 if stop < 2**31 else np.int64  # a part less to compute
+    within = exact(np.arange(min(BLOCK, stop - start), dtype=dtype))
+    blocks = factor * exact(np.arange(start, stop, BLOCK, dtype=dtype))
     for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
         yield (whole * within[: stop - begin]).T
 
@@ -284,7 +278,7 @@ def _limbs(
     positions leave none.
     """
     xp = space.xp
-    if is_dtype(positions.dtype, "integral", xp):
+    if namespace.is_dtype(positions.dtype, "integral", xp):
         return integer_limbs(positions, bits, space), None
     real = xp.astype(positions, space.dtype, copy=False)
     real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
@@ -303,7 +297,7 @@ def _limbs(
 
 def integer_limbs(positions: Any, bits: int, space: Space) -> list[tuple[Any, int]]:
     """Split integer positions into integers of few bits, each with the exponent of its unit."""
-    xp, name = space.xp, dtype_name(positions.dtype)
+    xp, name = space.xp, namespace.dtype_name(positions.dtype)
     narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
     is_narrow = name in narrow
     whole = positions if is_narrow else xp.astype(positions, space.integer, copy=False)

@@ -122,7 +122,12 @@ class PositionTables:
         if positions is not None:
             checks.no_positions_and_offset(positions, offset)
             checks.real(name, positions, space.xp)
-            own = self._position_axes(tuple(positions.shape), target, space, name)
+            leading, shape = self.coordinates, tuple(positions.shape)
+            if leading and (shape[:1] != leading or len(shape) < 2):
+                what = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
+                raise wrong_value(name, what, f"shape {shape}")
+            check = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
+            own = check(shape[len(leading) :], target.shape, target.feature, target.seq, name)
             tables = self._look_up(positions, target.order, space, doubled=doubled)
             if tables is None:
                 tables = self._compute(positions, target.order, space)
@@ -154,26 +159,13 @@ class PositionTables:
 
     def at_number(self, number: float, target: Target, space: Space) -> tuple[Any, ...]:
         """Return the tables of one position for all of an array."""
-        where, dtype = HOST, getattr(np, _precision(space))
-        if space.is_compiling:
-            where, dtype = space, space.dtype
+        on_host = HOST.computing_in(getattr(np, _precision(space)))
+        where = space if space.is_compiling else on_host
         kind = where.integer if isinstance(number, int) else where.widest
-        position = where.xp.full((1,), number, dtype=kind, device=where.device)
-        cos, sin = cos_sin(position, self.frequencies, dtype, where, self.factor)
-        return _expand(self._stacked(cos, sin, "C", where), target, (target.seq,), space)
-
-    def _position_axes(
-        self, shape: tuple[Any, ...], target: Target, space: Space, name: str
-    ) -> tuple[int, ...]:
-        """Check the shape of positions, and return the axes of the target that they belong to."""
-        if self.sections is not None:
-            (count,) = self.coordinates
-            if len(shape) < 2 or shape[0] != count:
-                what = f"have a leading axis of {count} coordinates, as `sections` has"
-                raise wrong_value(name, what, f"shape {shape}")
-            shape = shape[1:]
-        check = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
-        return check(shape, target.shape, target.feature, target.seq, name)
+        options = {"dtype": kind, "device": where.device}
+        position = where.xp.full((*self.coordinates, 1), number, **options)
+        tables = self._stacked(*self._cos_sin(position, where), "C", where)
+        return _expand(tables, target, (target.seq,), space)
 
     def _slice(
         self, start: int, stop: int, kind: Kind, space: Space, *, doubled: bool = False
