@@ -76,26 +76,18 @@ def cos_sin(
     dtype: Dtype,
     space: Space,
     factor: float = 1.0,
-    *,
-    coordinates: Sequence[int] | None = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
-
-    `coordinates` names the coordinate of each frequency; the first axis of the positions then holds
-    the coordinates.
 
     Position times frequency is computed in exact parts and reduced to within an eighth of a
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
-    if space.compiles_kernels and coordinates is None:
+    if space.compiles_kernels:
         parts = frequency_parts(frequencies, space)
         both = cos_sin_by_kernel(positions[None, ...], parts, dtype, space, factor)
         return both[0, ...], both[1, ...]
-    index = None
-    if coordinates is not None:
-        index = space.xp.asarray(coordinates, dtype=space.integer, device=space.device)
-    return cos_sin_of_sum([positions], [frequencies], dtype, space, factor, index)
+    return cos_sin_of_sum([positions], [frequencies], dtype, space, factor)
 
 
 def cos_sin_of_sum(

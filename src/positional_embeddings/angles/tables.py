@@ -12,7 +12,7 @@ from itertools import accumulate
 from math import prod
 from typing import Any, TypeAlias
 
-from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin, unit_phasors
+from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
 from positional_embeddings.angles.frequencies import Frequencies
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.arguments import axes, checks
@@ -144,7 +144,9 @@ class PositionTables:
             counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
             tables = self._compute(counted, target.order, space)
         else:
-            kind = _kind(target.order, space)
+            # On its device, if tables may be kept there.
+            on_device = () if is_numpy else space.table_key or ()
+            kind = _precision(space), target.order, *on_device
             tables = self._slice(offset, offset + count, kind, space, doubled=doubled)
         return _expand(tables, target, (seq,), space)
 
@@ -296,32 +298,30 @@ class PositionTables:
     def _cos_sin(self, positions: Any, space: Space) -> tuple[Any, Any]:
         """Return cosine and sine of positions; each coordinate rotates the pairs of its section."""
         where = space.dtype, space, self.factor
-        return cos_sin(positions, self.frequencies, *where, coordinates=self.sections)
+        return cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
+
+    def _index(self, space: Space) -> Any:
+        """Return the coordinate of each frequency as an array, None if there are no sections."""
+        if self.sections is None:
+            return None
+        return space.xp.asarray(self.sections, dtype=space.integer, device=space.device)
 
     def _by_kernel(self, positions: Any, order: Order, space: Space) -> Any:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
-        xp, kind = space.xp, space.table_key
+        kind = space.table_key
         kept = self._kernel_parts.get(kind)
         if kept is None:
-            index = None
-            if self.sections is not None:
-                index = xp.asarray(self.sections, dtype=space.integer, device=space.device)
-            kept = self._kernel_parts[kind] = frequency_parts(self.frequencies, space), index
+            kept = frequency_parts(self.frequencies, space), self._index(space)
+            self._kernel_parts[kind] = kept
             _evict(self._kernel_parts)
         parts, index = kept
-        own = by_frequency(positions, index, xp)
+        own = by_frequency(positions, index, space.xp)
         return cos_sin_by_kernel(own, parts, space.dtype, space, self.factor, order)
 
 
 def _precision(space: Space) -> str:
     """Return the dtype of NumPy's tables that a space computes with."""
     return "float32" if space.dtype == space.xp.float32 else "float64"
-
-
-def _kind(order: Order, space: Space) -> Kind:
-    """Return the kind of pages for a space, on its device if tables may be kept there."""
-    on_device = () if space.xp is np else space.table_key or ()
-    return (_precision(space), order, *on_device)
 
 
 def _expand(
