@@ -15,7 +15,7 @@ from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
 from positional_embeddings.arrays.space import space_of
@@ -175,10 +175,6 @@ class RoPE(CheckedLayer):
         rotary_dim, scaling = self.rotary_dim or self.head_size, self.scaling
         if scaling is None:
             return geometric_frequencies(rotary_dim, self.base, self.scale), 1.0
-        given: Any = scaling
-        if not callable(given) or isinstance(given, type):
-            what = "be a function such as LinearScaling(4.0), or None"
-            raise wrong_type("scaling", what, shown(scaling))
         frequencies, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
         return Frequencies.from_radians(frequencies, self.scale), factor
 

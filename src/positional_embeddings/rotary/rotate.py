@@ -161,7 +161,6 @@ ACCELERATOR_BLOCK = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
 _MAX_DOUBLED = 2**16
 
-Block = tuple[Any, ...]
 # Called with x, cos, sin, out, axis and layout: a kernel, or `rotate_doubled`.
 Run = Callable[[Any, Any, Any, Any, int, str], None]
 
@@ -255,8 +254,7 @@ def _rotate_blocks(
         if (table_block, first.shape) != before:
             c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
             before = table_block, first.shape
-        if first.dtype != c.dtype:
-            first, second = xp.astype(first, c.dtype), xp.astype(second, c.dtype)
+        first, second = (xp.astype(part, c.dtype, copy=False) for part in (first, second))
         rotated_first = first * c
         rotated_first -= second * s
         rotated_second = second * c
@@ -278,7 +276,7 @@ def _phasors(cos: Any, sin: Any, dtype: Any, xp: Namespace) -> Any:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
-def _blocks(x: Any, table: Any, axis: int, space: Space) -> Iterator[tuple[Block, Any]]:
+def _blocks(x: Any, table: Any, axis: int, space: Space) -> Iterator[tuple[Any, Any]]:
     """Yield where the blocks of pairs of `x` are, and where the table has their angles.
 
     Within a block they follow the order of memory, and blocks that need the same part
