@@ -101,11 +101,10 @@ def cos_sin_by_kernel(
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
     flat = xp.reshape(positions, (positions.shape[0], rows))
     numbers = [parts[row, :, None] for row in range(3 if integral else 5)]
+    table = (shape[0], rows)
     if order == "F":  # neighbouring threads write neighbours
-        flat, numbers = flat.T, [row.T for row in numbers]
-        both = xp.empty((2, rows, shape[0]), dtype=dtype, device=space.device)
-    else:
-        both = xp.empty((2, shape[0], rows), dtype=dtype, device=space.device)
+        flat, numbers, table = flat.T, [row.T for row in numbers], (rows, shape[0])
+    both = xp.empty((2, *table), dtype=dtype, device=space.device)
     kernel_of(xp, integral=integral)(flat, *numbers, factor, both[0, ...], both[1, ...])
     return xp.reshape(both.mT if order == "F" else both, (2, *shape))
 

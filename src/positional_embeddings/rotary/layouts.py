@@ -140,6 +140,14 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     return rotated
 
 
+def rotated_features(rotary_dim: Any, features: int, most: str) -> int:
+    """Return the number of rotated features after checking it; `most` says what bounds it."""
+    rotated = checks.positive_integer("rotary_dim", rotary_dim, even=True)
+    if rotated > features:
+        raise wrong_value("rotary_dim", f"be at most {most}", shown(rotated))
+    return rotated
+
+
 def check_even(x: Array, axis: int) -> None:
     """Check that the features on an axis make pairs."""
     if x.shape[axis] % 2:
@@ -215,9 +223,7 @@ def convert_layout(
         )
     head_size = length // heads
     rotated = head_size if rotary_dim is None else rotary_dim
-    rotated = checks.positive_integer("rotary_dim", rotated, even=True)
-    if rotated > head_size:
-        raise wrong_value("rotary_dim", f"be at most {head_size}, the head size", shown(rotated))
+    rotated = rotated_features(rotated, head_size, f"{head_size}, the head size")
     if source == target:
         return array
     pairs, order = rotated // 2, list(range(head_size))

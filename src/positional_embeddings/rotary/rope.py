@@ -21,7 +21,7 @@ from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.kernels.dispatch import check_installed
-from positional_embeddings.rotary.layouts import Layout
+from positional_embeddings.rotary.layouts import Layout, rotated_features
 from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.sections import (
@@ -144,9 +144,7 @@ class RoPE(CheckedLayer):
         head_size = checks.feature_count("head_size", self.head_size, even=whole)
         rotary_dim = self.rotary_dim
         if rotary_dim is not None:
-            rotary_dim = checks.feature_count("rotary_dim", rotary_dim, even=True)
-            if rotary_dim > head_size:
-                raise wrong_value("rotary_dim", f"be at most `head_size` = {head_size}", rotary_dim)
+            rotary_dim = rotated_features(rotary_dim, head_size, f"`head_size` = {head_size}")
         checks.set_fields(
             self,
             head_size=head_size,

@@ -8,7 +8,7 @@ from typing import Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
-from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.arrays.space import space_of
@@ -126,11 +126,8 @@ def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
         if not namespace.is_complex(x.dtype):
             layouts.check_even(x, axis)
         return features // 2
-    rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    if rotary_dim > features:
-        came = shown(rotary_dim)
-        raise wrong_value("rotary_dim", f"be at most {features}, the features of `x`", came)
-    return rotary_dim // 2
+    most = f"{features}, the features of `x`"
+    return layouts.rotated_features(rotary_dim, features, most) // 2
 
 
 def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
