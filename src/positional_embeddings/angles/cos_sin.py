@@ -6,7 +6,7 @@ from functools import cache
 from math import pi, prod
 from typing import Any
 
-from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
+from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.libraries.base import Space
@@ -119,16 +119,17 @@ def cos_sin_of_sum(
     medium: Any = 0.0
     fine: Any = 0.0
     for positions, of_positions in zip(coordinates, frequencies, strict=True):
-        limbs, rest = _limbs(positions, of_positions.highest(), bits, space)
+        cycles = in_cycles(of_positions)
+        limbs, rest = _limbs(positions, max(map(abs, cycles)), bits, space)
         for numbers, exponent in limbs:
             limb = by_frequency(numbers, index, xp)
-            upper, middle, lower = columns(of_positions.fractional_parts(grid, exponent), limb)
+            upper, middle, lower = columns(exact_parts(of_positions, grid, exponent), limb)
             coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
             medium = _fractional(medium + _fractional(limb * middle, xp), xp)
             fine = fine + limb * lower
         if rest is not None:
             limb = by_frequency(rest, index, xp)
-            (whole_frequency,) = columns([of_positions.in_cycles()], limb)
+            (whole_frequency,) = columns([cycles], limb)
             fine = fine + limb * whole_frequency
         if len(coordinates) > 1:  # many small parts are not small
             carry = xp.round(grid * fine) / grid
@@ -149,13 +150,11 @@ def fill_cos_sin_of_sum(
 
     Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
     """
-    highest = max(of_one.highest() for of_one in frequencies)
+    highest = max(abs(c) for of_one in frequencies for c in in_cycles(of_one))
     limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, HOST)
-    of_limbs = [
-        f.fractional_parts(_SUM_GRID, exponent) for _, exponent in limbs for f in frequencies
-    ]
+    of_limbs = [exact_parts(f, _SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
     coarse, medium, fine = np.asarray(of_limbs).transpose(1, 2, 0)
-    of_rest = np.asarray([of_one.in_cycles() for of_one in frequencies]).T
+    of_rest = np.asarray([in_cycles(of_one) for of_one in frequencies]).T
     length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
         limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, HOST)

@@ -64,12 +64,12 @@ const unsigned long long frequency = (modulo_2_64(bits) << 32) + modulo_2_64(mor
 
 def frequency_parts(frequencies: Frequencies, space: Space) -> Any:
     """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
-    parts = np.asarray(_in_fixed_point(frequencies.digits))
+    parts = np.asarray(_in_fixed_point(frequencies))
     return space.xp.asarray(parts, dtype=space.xp.float64, device=space.device)
 
 
 @namespace.host_constant
-def _in_fixed_point(digits: str) -> list[list[float]]:
+def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
     """Return frequencies in cycles per position in five parts.
 
     The first three are without whole cycles: 32 bits behind the point and 32 more, as
@@ -77,7 +77,7 @@ def _in_fixed_point(digits: str) -> list[list[float]]:
     leaves over.
     """
     with localcontext(DIGITS):
-        cycles = [Decimal(text) for text in digits.split()]
+        cycles = [Decimal(text) for text in frequencies.split()]
         bits = [round(c * 2**64) for c in cycles]
         upper = [float(b % 2**64 >> 32) for b in bits]
         lower = [float(b % 2**32) for b in bits]

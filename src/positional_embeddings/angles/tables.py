@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
-from positional_embeddings.angles.frequencies import Frequencies
+from positional_embeddings.angles.frequencies import Frequencies, in_cycles
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import Order, Target
@@ -263,7 +263,7 @@ class PositionTables:
         # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
         flat = xp.reshape(positions, (*self.coordinates, count))
-        cut = cuts(count, max(1, _BLOCK // self.frequencies.count))
+        cut = cuts(count, max(1, _BLOCK // len(in_cycles(self.frequencies))))
         blocks = (self._stacked(*self._cos_sin(flat[..., c], space), "C", space) for c in cut)
         tables = _join(blocks, count, order, space.dtype)
         return xp.reshape(tables, (*tables.shape[:2], *shape))

@@ -5,7 +5,7 @@ from decimal import Decimal, localcontext
 from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
@@ -104,7 +104,7 @@ def grid_cell_encoding(
     dtype = checks.feature_dtype(points, dtype, space)
 
     def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
-        frequencies = Frequencies(_frequencies(part, *lengths))
+        frequencies = _frequencies(part, *lengths)
         return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 
     by_scale = space.xp.stack(waves(cos_sin_of), axis=1)

@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 from typing import Annotated, Any
 
+from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
@@ -158,8 +159,8 @@ class RoPE(CheckedLayer):
         coordinates = None
         if self.sections is not None:
             coordinates = coordinates_of_pairs(self.sections, self.section_order)
-        frequencies, factor = self._frequencies(coordinates)
-        tables = PositionTables(frequencies, self.seq_len, "seq_len", None, coordinates, factor)
+        of_pairs, factor = self._frequencies(coordinates)
+        tables = PositionTables(of_pairs, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
 
     def _frequencies(self, coordinates: Sequence[int] | None) -> tuple[Frequencies, float]:
@@ -169,12 +170,12 @@ class RoPE(CheckedLayer):
                 message = "`scaling` must be None with section_frequencies='restart'."
                 raise ValueError(message)
             parts = [geometric_frequencies(2 * n, self.base, self.scale) for n in self.sections]
-            return Frequencies.merge(parts, coordinates), 1.0
+            return frequencies.merge(parts, coordinates), 1.0
         rotary_dim, scaling = self.rotary_dim or self.head_size, self.scaling
         if scaling is None:
             return geometric_frequencies(rotary_dim, self.base, self.scale), 1.0
-        frequencies, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
-        return Frequencies.from_radians(frequencies, self.scale), factor
+        radians, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
+        return frequencies.from_radians(tuple(radians), self.scale), factor
 
     def __call__(
         self,
@@ -403,7 +404,8 @@ class RoPE(CheckedLayer):
     @property
     def inv_freq(self) -> HostArray:
         """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
-        return read_only(np.asarray(self._tables.frequencies.in_radians(), dtype=np.float64))
+        radians = frequencies.in_radians(self._tables.frequencies)
+        return read_only(np.asarray(radians, dtype=np.float64))
 
     @property
     def attention_factor(self) -> float:
