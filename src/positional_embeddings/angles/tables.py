@@ -161,8 +161,9 @@ class PositionTables:
 
     def at_number(self, number: float, target: Target, space: Space) -> tuple[Any, ...]:
         """Return the tables of one position for all of an array."""
-        on_host = HOST.computing_in(getattr(np, _precision(space)))
-        where = space if space.is_compiling else on_host
+        where = space
+        if not space.is_compiling:
+            where = HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
         options = {"dtype": kind, "device": where.device}
         position = where.xp.full((*self.coordinates, 1), number, **options)
