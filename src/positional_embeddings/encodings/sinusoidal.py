@@ -7,12 +7,7 @@ from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import (
-    DIGITS,
-    TWO_PI,
-    geometric_frequencies,
-    in_cycles,
-)
+from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
@@ -165,7 +160,7 @@ def sinusoidal_encoding(
             cos, sin = family.amplitude * cos, family.amplitude * sin
         return (sin, cos) if family.cos_first else (cos, sin)
 
-    options = len(in_cycles(frequencies)), dtype, space, family.arrangement
+    options = len(frequencies.split()), dtype, space, family.arrangement
     encoding = features.encode(positions, family_cos_sin, *options)
     if dim > encoding.shape[0]:
         encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
