@@ -268,7 +268,7 @@ KERNEL_POSITIONS = [
 
 
 def assert_exact(cos, sin, positions, frequencies, scale=1.0):
-    turns = [mpmath.mpf(digits) * 2 * mpmath.pi for digits in frequencies._digits.split()]
+    turns = [mpmath.mpf(digits) * 2 * mpmath.pi for digits in frequencies.split()]
     for i, turn in enumerate(turns):
         for j, position in enumerate(positions.tolist()):
             exact = mpmath.mpf(position) * turn

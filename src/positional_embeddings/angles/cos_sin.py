@@ -6,19 +6,12 @@ from functools import cache
 from math import pi, prod
 from typing import Any
 
-from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
+from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import (
-    ArrayT,
-    Dtype,
-    HostArray,
-    Namespace,
-    dtype_name,
-    is_dtype,
-    np,
-)
+from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import new_space
 
 # Where tables are made, whatever library asks for them; it computes in float64.
@@ -65,7 +58,7 @@ def unit_phasors(
         phasors: HostArray = np.ascontiguousarray((cos + 1j * sin).T)
         return phasors
 
-    dtype = np.int32 if stop < 2**31 else np.int64
+    dtype = np.int32 if stop < 2**31 else np.int64  # a part less to compute
     within = exact(np.arange(min(BLOCK, stop - start), dtype=dtype))
     blocks = factor * exact(np.arange(start, stop, BLOCK, dtype=dtype))
     for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
@@ -83,28 +76,18 @@ def cos_sin(
     dtype: Dtype,
     space: Space,
     factor: float = 1.0,
-    *,
-    coordinates: Sequence[int] | None = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
-
-    `coordinates` names the coordinate of each frequency; the first axis of the positions then holds
-    the coordinates.
 
     Position times frequency is computed in exact parts and reduced to within an eighth of a
     cycle before the one rounding that counts, so that the error does not grow with the
     position.
     """
-    xp, index = space.xp, None
-    if coordinates is not None:
-        index = xp.asarray(coordinates, dtype=space.integer, device=space.device)
     if space.compiles_kernels:
-        own, parts = by_frequency(positions, index, xp), frequency_parts(frequencies, space)
-        both = cos_sin_by_kernel(own, parts, dtype, space, factor)
+        parts = frequency_parts(frequencies, space)
+        both = cos_sin_by_kernel(positions[None, ...], parts, dtype, space, factor)
         return both[0, ...], both[1, ...]
-    wide = space.computing_in(space.widest)
-    parts = _phase_in_parts(positions, frequencies, wide, index)
-    return cos_sin_of_phase(*_from_quadrant(*parts, xp), dtype, wide, factor)
+    return cos_sin_of_sum([positions], [frequencies], dtype, space, factor)
 
 
 def cos_sin_of_sum(
@@ -113,27 +96,47 @@ def cos_sin_of_sum(
     dtype: Dtype,
     space: Space,
     factor: float = 1.0,
+    index: Any = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of a sum of coordinates times frequencies, each (frequency, *shape).
 
     The coordinates have one dtype and shape, and `frequencies` holds as many for each of them.
-    The exact parts of their phases add up without rounding, so that the error grows neither
-    with the coordinates nor with their number.
+    `index` is as in `by_frequency`. The exact parts of their phases add up without rounding, so
+    that the error grows neither with the coordinates nor with their number.
+
+    Frequencies on a grid of 2**-21 times limbs of 31 bits are products of 52 bits, exact in
+    float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
+    dropped as soon as they come.
     """
     xp, space = space.xp, space.computing_in(space.widest)
-    grid = grid_and_bits(space)[0]
+    grid, bits = grid_and_bits(space)
+
+    def columns(rows: Sequence[Sequence[float]], like: Any) -> list[Any]:
+        arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
+        return [array[(slice(None), *(None,) * (like.ndim - 1))] for array in arrays]
+
     coarse: Any = 0.0
     medium: Any = 0.0
     fine: Any = 0.0
     for positions, of_positions in zip(coordinates, frequencies, strict=True):
-        further = _phase_in_parts(positions, of_positions, space)
-        fine = fine + further[2]
-        carry = xp.round(grid * fine) / grid
-        fine = fine - carry
-        coarse = _fractional(_fractional(coarse + further[0], xp) + carry, xp)
-        medium = _fractional(medium + further[1], xp)
-    phase = _from_quadrant(coarse, medium, fine, xp)
-    return cos_sin_of_phase(*phase, dtype, space, factor)
+        cycles = in_cycles(of_positions)
+        limbs, rest = _limbs(positions, max(map(abs, cycles)), bits, space)
+        for numbers, exponent in limbs:
+            limb = by_frequency(numbers, index, xp)
+            upper, middle, lower = columns(exact_parts(of_positions, grid, exponent), limb)
+            coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
+            medium = _fractional(medium + _fractional(limb * middle, xp), xp)
+            fine = fine + limb * lower
+        if rest is not None:
+            limb = by_frequency(rest, index, xp)
+            (whole_frequency,) = columns([cycles], limb)
+            fine = fine + limb * whole_frequency
+        if len(coordinates) > 1:  # many small parts are not small
+            carry = xp.round(grid * fine) / grid
+            coarse, fine = _fractional(coarse + carry, xp), fine - carry
+    quadrant = xp.round(4 * (coarse + medium + fine))
+    phase = (coarse - quadrant / 4) + medium
+    return cos_sin_of_phase(phase, fine, quadrant, dtype, space, factor)
 
 
 def fill_cos_sin_of_sum(
@@ -147,13 +150,11 @@ def fill_cos_sin_of_sum(
 
     Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
     """
-    highest = max(of_one.highest() for of_one in frequencies)
+    highest = max(abs(c) for of_one in frequencies for c in in_cycles(of_one))
     limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, HOST)
-    of_limbs = [
-        f.fractional_parts(_SUM_GRID, exponent) for _, exponent in limbs for f in frequencies
-    ]
+    of_limbs = [exact_parts(f, _SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
     coarse, medium, fine = np.asarray(of_limbs).transpose(1, 2, 0)
-    of_rest = np.asarray([of_one.in_cycles() for of_one in frequencies]).T
+    of_rest = np.asarray([in_cycles(of_one) for of_one in frequencies]).T
     length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
         limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, HOST)
@@ -167,12 +168,6 @@ def fill_cos_sin_of_sum(
         signed = factor - 2 * factor * np.abs(half)
         np.multiply(np.cos(angle), signed, out=cos[:, block], casting="same_kind")
         np.multiply(np.sin(angle), signed, out=sin[:, block], casting="same_kind")
-
-
-def _from_quadrant(coarse: Any, medium: Any, fine: Any, xp: Namespace) -> tuple[Any, Any, Any]:
-    """Return a phase in parts as an exact and a small one from the nearest quadrant, and that."""
-    quadrant = xp.round(4 * (coarse + medium + fine))
-    return (coarse - quadrant / 4) + medium, fine, quadrant
 
 
 def cos_sin_of_phase(
@@ -257,41 +252,6 @@ def _steps() -> tuple[HostArray, ...]:
     return tuple(rows)
 
 
-def _phase_in_parts(
-    positions: Any,
-    frequencies: Frequencies,
-    space: Space,
-    index: Any = None,
-) -> tuple[Any, Any, Any]:
-    """Return the phase in cycles, without whole ones, in two exact parts and a small one.
-
-    Frequencies on a grid of 2**-21 times limbs of 31 bits are products of 52 bits, exact in
-    float64; a grid of 2**-12 and limbs of 11 bits do the same in float32. Whole cycles are
-    dropped as soon as they come.
-    """
-    xp, (grid, bits) = space.xp, grid_and_bits(space)
-    others = (None,) * (positions.ndim if index is None else positions.ndim - 1)
-
-    def of_frequencies(rows: Sequence[Sequence[float]]) -> list[Any]:
-        arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
-        return [array[(slice(None), *others)] for array in arrays]
-
-    limbs, rest = _limbs(positions, frequencies.highest(), bits, space)
-    coarse: Any = 0.0
-    medium: Any = 0.0
-    fine: Any = 0.0
-    for numbers, exponent in limbs:
-        limb = by_frequency(numbers, index, xp)
-        upper, middle, lower = of_frequencies(frequencies.fractional_parts(grid, exponent))
-        coarse = _fractional(coarse + _fractional(limb * upper, xp), xp)
-        medium = _fractional(medium + _fractional(limb * middle, xp), xp)
-        fine = fine + limb * lower
-    if rest is not None:
-        (whole_frequency,) = of_frequencies([frequencies.in_cycles()])
-        fine = fine + by_frequency(rest, index, xp) * whole_frequency
-    return coarse, medium, fine
-
-
 def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
     """Return numbers of positions with a first axis of frequencies, of length 1 without index.
 
@@ -309,7 +269,7 @@ def _limbs(
     positions leave none.
     """
     xp = space.xp
-    if is_dtype(positions.dtype, "integral", xp):
+    if namespace.is_dtype(positions.dtype, "integral", xp):
         return integer_limbs(positions, bits, space), None
     real = xp.astype(positions, space.dtype, copy=False)
     real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
@@ -328,7 +288,7 @@ def _limbs(
 
 def integer_limbs(positions: Any, bits: int, space: Space) -> list[tuple[Any, int]]:
     """Split integer positions into integers of few bits, each with the exponent of its unit."""
-    xp, name = space.xp, dtype_name(positions.dtype)
+    xp, name = space.xp, namespace.dtype_name(positions.dtype)
     narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
     is_narrow = name in narrow
     whole = positions if is_narrow else xp.astype(positions, space.integer, copy=False)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
 from functools import lru_cache
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
@@ -19,6 +19,10 @@ from positional_embeddings.arrays.space import new_space
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)
 TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750211641949889")
+
+# Frequencies in cycles per position, with 60 digits, separated by blanks. Text, which
+# `torch.compile` can compare to find out whether a graph made for one serves another.
+Frequencies: TypeAlias = str
 
 
 def inverse_frequencies(
@@ -124,74 +128,24 @@ def compute_frequencies(
 
 def geometric_frequencies(
     dim: int, base: float, scale: float | str = 1.0, *, endpoint: bool = False
-) -> "Frequencies":
+) -> Frequencies:
     """Return the frequencies of `dim` features, times `scale`.
 
     With `endpoint` they are dim // 2 frequencies from 1 to ``1 / base``, both included.
     """
-    return Frequencies(_geometric_digits(dim, base, scale, endpoint))
+    return _geometric(dim, base, scale, endpoint)
 
 
-class Frequencies:
-    """Frequencies in cycles per position, with 60 digits.
+def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
+    """Merge several `Frequencies`, each next one from the part of the number in `sources`."""
+    digits = [iter(part.split()) for part in parts]
+    return " ".join(next(digits[source]) for source in sources)
 
-    Kept as text, which `torch.compile` can compare to find out whether a graph made for
-    one `Frequencies` serves another.
 
-    Parameters
-    ----------
-    digits : str
-        The frequencies, separated by blanks.
-    """
-
-    def __init__(self, digits: str) -> None:
-        self._digits = digits
-
-    @classmethod
-    def from_radians(cls, radians: Sequence[float], scale: float | str = 1.0) -> "Frequencies":
-        """Return frequencies given in radians per position, times `scale`."""
-        return cls(_digits_of(tuple(radians), scale))
-
-    @classmethod
-    def merge(cls, parts: "Sequence[Frequencies]", sources: Sequence[int]) -> "Frequencies":
-        """Merge several `Frequencies`, each next one from the part of the number in `sources`."""
-        digits = [iter(part._digits.split()) for part in parts]  # noqa: SLF001
-        return cls(" ".join(next(digits[source]) for source in sources))
-
-    def in_radians(self) -> list[float]:
-        """Return the frequencies in radians per position, rounded."""
-        with localcontext(DIGITS):
-            return [float(Decimal(cycles) * TWO_PI) for cycles in self._digits.split()]
-
-    def in_cycles(self) -> list[float]:
-        """Return the frequencies in cycles per position, rounded."""
-        return _in_cycles(self._digits)
-
-    @property
-    def count(self) -> int:
-        """Number of frequencies."""
-        return self._digits.count(" ") + 1
-
-    def highest(self) -> float:
-        """Return the highest frequency in cycles per position, rounded."""
-        return max(map(abs, self.in_cycles()))
-
-    def fractional_parts(self, grid: int, exponent: int) -> list[list[float]]:
-        """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
-
-        Each part has a number for each frequency: multiples of 1 / grid, multiples of
-        1 / grid**2, and the rounded remainder.
-        """
-        return _fractional_parts(self._digits, grid, exponent)
-
-    def in_fixed_point(self) -> list[list[float]]:
-        """Return the frequencies in cycles per position, for `kernel`, in five parts.
-
-        The first three are without whole cycles: 32 bits behind the point and 32 more, as
-        whole numbers, and the rounded remainder. Then come the rounded frequency and what it
-        leaves over.
-        """
-        return _in_fixed_point(self._digits)
+def in_radians(frequencies: Frequencies) -> list[float]:
+    """Return frequencies in radians per position, rounded."""
+    with localcontext(DIGITS):
+        return [float(Decimal(cycles) * TWO_PI) for cycles in frequencies.split()]
 
 
 @namespace.host_constant
@@ -200,13 +154,8 @@ def _rounded(dim: int, base: float) -> list[float]:
 
 
 @namespace.host_constant
-def _geometric_digits(dim: int, base: float, scale: float | str, endpoint: bool) -> str:  # noqa: FBT001
-    return _digits(_radians(dim, base, endpoint=endpoint), scale)
-
-
-@namespace.host_constant
-def _digits_of(radians: tuple[float, ...], scale: float | str) -> str:
-    return _digits([Decimal(frequency) for frequency in radians], scale)
+def _geometric(dim: int, base: float, scale: float | str, endpoint: bool) -> Frequencies:  # noqa: FBT001
+    return from_radians(_radians(dim, base, endpoint=endpoint), scale)
 
 
 @lru_cache(maxsize=64)
@@ -221,39 +170,32 @@ def _radians(dim: int, base: float, *, endpoint: bool = False) -> tuple[Decimal,
     return frequencies
 
 
-def _digits(radians: Sequence[Decimal], scale: float | str) -> str:
+@namespace.host_constant
+def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Frequencies:
+    """Return frequencies given in radians per position, times `scale`."""
     with localcontext(DIGITS):
         factor = Decimal(scale) / TWO_PI
-        return " ".join(str(frequency * factor) for frequency in radians)
+        return " ".join(str(Decimal(frequency) * factor) for frequency in radians)
 
 
 @namespace.host_constant
-def _in_cycles(digits: str) -> list[float]:
-    return [float(cycles) for cycles in digits.split()]
+def in_cycles(frequencies: Frequencies) -> list[float]:
+    """Return frequencies in cycles per position, rounded."""
+    return [float(cycles) for cycles in frequencies.split()]
 
 
 @namespace.host_constant
-def _fractional_parts(digits: str, grid: int, exponent: int) -> list[list[float]]:
+def exact_parts(frequencies: Frequencies, grid: int, exponent: int) -> list[list[float]]:
+    """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
+
+    Each part has a number for each frequency: multiples of 1 / grid, multiples of
+    1 / grid**2, and the rounded remainder.
+    """
     with localcontext(DIGITS):
-        cycles = [Decimal(cycles) * Decimal(2) ** exponent for cycles in digits.split()]
+        cycles = [Decimal(cycles) * Decimal(2) ** exponent for cycles in frequencies.split()]
         remainders = [grid * (c - round(c)) for c in cycles]
         coarse = [round(r) for r in remainders]
         remainders = [grid * (r - c) for r, c in zip(remainders, coarse, strict=True)]
         medium = [round(r) for r in remainders]
         fine = [float(r - m) / grid**2 for r, m in zip(remainders, medium, strict=True)]
     return [[c / grid for c in coarse], [m / grid**2 for m in medium], fine]
-
-
-@namespace.host_constant
-def _in_fixed_point(digits: str) -> list[list[float]]:
-    parts = []
-    with localcontext(DIGITS):
-        for cycles in map(Decimal, digits.split()):
-            scaled = cycles * 2**64
-            bits = round(scaled)
-            upper, lower = divmod(bits % 2**64, 2**32)
-            rest = float(scaled - bits) / 2**64
-            parts.append(
-                (upper, lower, rest, float(cycles), float(cycles - Decimal(float(cycles))))
-            )
-    return [list(map(float, row)) for row in zip(*parts, strict=True)]

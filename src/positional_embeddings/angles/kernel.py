@@ -5,12 +5,12 @@ upper 64 bits with a whole position, modulo 2**64, is the phase without whole cy
 lower ones is small, and rounding it costs nothing. So positions are exact over all of 64 bits.
 """
 
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from functools import cache
 from math import pi, prod
 from typing import Any
 
-from positional_embeddings.angles.frequencies import TWO_PI, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, Frequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.libraries.base import Space
@@ -64,8 +64,27 @@ const unsigned long long frequency = (modulo_2_64(bits) << 32) + modulo_2_64(mor
 
 def frequency_parts(frequencies: Frequencies, space: Space) -> Any:
     """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
-    parts = np.asarray(frequencies.in_fixed_point())
+    parts = np.asarray(_in_fixed_point(frequencies))
     return space.xp.asarray(parts, dtype=space.xp.float64, device=space.device)
+
+
+@namespace.host_constant
+def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
+    """Return frequencies in cycles per position in five parts.
+
+    The first three are without whole cycles: 32 bits behind the point and 32 more, as
+    whole numbers, and the rounded remainder. Then come the rounded frequency and what it
+    leaves over.
+    """
+    with localcontext(DIGITS):
+        cycles = [Decimal(text) for text in frequencies.split()]
+        bits = [round(c * 2**64) for c in cycles]
+        upper = [float(b % 2**64 >> 32) for b in bits]
+        lower = [float(b % 2**32) for b in bits]
+        rests = [float(c * 2**64 - b) / 2**64 for c, b in zip(cycles, bits, strict=True)]
+        rounded = [float(c) for c in cycles]
+        left = [float(c - Decimal(r)) for c, r in zip(cycles, rounded, strict=True)]
+    return [upper, lower, rests, rounded, left]
 
 
 def cos_sin_by_kernel(
@@ -82,11 +101,10 @@ def cos_sin_by_kernel(
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
     flat = xp.reshape(positions, (positions.shape[0], rows))
     numbers = [parts[row, :, None] for row in range(3 if integral else 5)]
+    table = (shape[0], rows)
     if order == "F":  # neighbouring threads write neighbours
-        flat, numbers = flat.T, [row.T for row in numbers]
-        both = xp.empty((2, rows, shape[0]), dtype=dtype, device=space.device)
-    else:
-        both = xp.empty((2, shape[0], rows), dtype=dtype, device=space.device)
+        flat, numbers, table = flat.T, [row.T for row in numbers], (rows, shape[0])
+    both = xp.empty((2, *table), dtype=dtype, device=space.device)
     kernel_of(xp, integral=integral)(flat, *numbers, factor, both[0, ...], both[1, ...])
     return xp.reshape(both.mT if order == "F" else both, (2, *shape))
 

@@ -12,8 +12,8 @@ from itertools import accumulate
 from math import prod
 from typing import Any, TypeAlias
 
-from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin, unit_phasors
-from positional_embeddings.angles.frequencies import Frequencies
+from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
+from positional_embeddings.angles.frequencies import Frequencies, in_cycles
 from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import Order, Target
@@ -122,7 +122,12 @@ class PositionTables:
         if positions is not None:
             checks.no_positions_and_offset(positions, offset)
             checks.real(name, positions, space.xp)
-            own = self._position_axes(tuple(positions.shape), target, space, name)
+            leading, shape = self.coordinates, tuple(positions.shape)
+            if leading and (shape[:1] != leading or len(shape) < 2):
+                what = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
+                raise wrong_value(name, what, f"shape {shape}")
+            check = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
+            own = check(shape[len(leading) :], target.shape, target.feature, target.seq, name)
             tables = self._look_up(positions, target.order, space, doubled=doubled)
             if tables is None:
                 tables = self._compute(positions, target.order, space)
@@ -139,7 +144,9 @@ class PositionTables:
             counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
             tables = self._compute(counted, target.order, space)
         else:
-            kind = _kind(target.order, space)
+            # On its device, if tables may be kept there.
+            on_device = () if is_numpy else space.table_key or ()
+            kind = _precision(space), target.order, *on_device
             tables = self._slice(offset, offset + count, kind, space, doubled=doubled)
         return _expand(tables, target, (seq,), space)
 
@@ -154,26 +161,14 @@ class PositionTables:
 
     def at_number(self, number: float, target: Target, space: Space) -> tuple[Any, ...]:
         """Return the tables of one position for all of an array."""
-        where, dtype = HOST, getattr(np, _precision(space))
-        if space.is_compiling:
-            where, dtype = space, space.dtype
+        where = space
+        if not space.is_compiling:
+            where = HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
-        position = where.xp.full((1,), number, dtype=kind, device=where.device)
-        cos, sin = cos_sin(position, self.frequencies, dtype, where, self.factor)
-        return _expand(self._stacked(cos, sin, "C", where), target, (target.seq,), space)
-
-    def _position_axes(
-        self, shape: tuple[Any, ...], target: Target, space: Space, name: str
-    ) -> tuple[int, ...]:
-        """Check the shape of positions, and return the axes of the target that they belong to."""
-        if self.sections is not None:
-            (count,) = self.coordinates
-            if len(shape) < 2 or shape[0] != count:
-                what = f"have a leading axis of {count} coordinates, as `sections` has"
-                raise wrong_value(name, what, f"shape {shape}")
-            shape = shape[1:]
-        check = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
-        return check(shape, target.shape, target.feature, target.seq, name)
+        options = {"dtype": kind, "device": where.device}
+        position = where.xp.full((*self.coordinates, 1), number, **options)
+        tables = self._stacked(*self._cos_sin(position, where), "C", where)
+        return _expand(tables, target, (target.seq,), space)
 
     def _slice(
         self, start: int, stop: int, kind: Kind, space: Space, *, doubled: bool = False
@@ -269,7 +264,7 @@ class PositionTables:
         # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
         flat = xp.reshape(positions, (*self.coordinates, count))
-        cut = cuts(count, max(1, _BLOCK // self.frequencies.count))
+        cut = cuts(count, max(1, _BLOCK // len(in_cycles(self.frequencies))))
         blocks = (self._stacked(*self._cos_sin(flat[..., c], space), "C", space) for c in cut)
         tables = _join(blocks, count, order, space.dtype)
         return xp.reshape(tables, (*tables.shape[:2], *shape))
@@ -304,32 +299,30 @@ class PositionTables:
     def _cos_sin(self, positions: Any, space: Space) -> tuple[Any, Any]:
         """Return cosine and sine of positions; each coordinate rotates the pairs of its section."""
         where = space.dtype, space, self.factor
-        return cos_sin(positions, self.frequencies, *where, coordinates=self.sections)
+        return cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
+
+    def _index(self, space: Space) -> Any:
+        """Return the coordinate of each frequency as an array, None if there are no sections."""
+        if self.sections is None:
+            return None
+        return space.xp.asarray(self.sections, dtype=space.integer, device=space.device)
 
     def _by_kernel(self, positions: Any, order: Order, space: Space) -> Any:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
-        xp, kind = space.xp, space.table_key
+        kind = space.table_key
         kept = self._kernel_parts.get(kind)
         if kept is None:
-            index = None
-            if self.sections is not None:
-                index = xp.asarray(self.sections, dtype=space.integer, device=space.device)
-            kept = self._kernel_parts[kind] = frequency_parts(self.frequencies, space), index
+            kept = frequency_parts(self.frequencies, space), self._index(space)
+            self._kernel_parts[kind] = kept
             _evict(self._kernel_parts)
         parts, index = kept
-        own = by_frequency(positions, index, xp)
+        own = by_frequency(positions, index, space.xp)
         return cos_sin_by_kernel(own, parts, space.dtype, space, self.factor, order)
 
 
 def _precision(space: Space) -> str:
     """Return the dtype of NumPy's tables that a space computes with."""
     return "float32" if space.dtype == space.xp.float32 else "float64"
-
-
-def _kind(order: Order, space: Space) -> Kind:
-    """Return the kind of pages for a space, on its device if tables may be kept there."""
-    on_device = () if space.xp is np else space.table_key or ()
-    return (_precision(space), order, *on_device)
 
 
 def _expand(

@@ -6,7 +6,7 @@ from math import ldexp
 from typing import Any, Literal
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
@@ -99,7 +99,7 @@ def fourier_encoding(
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
-    space, frequencies = space.computing_in(dtype), Frequencies(features.cycles("1", *lengths))
+    space, frequencies = space.computing_in(dtype), features.cycles("1", *lengths)
 
     def at(part: Any) -> tuple[Any, Any]:
         cos, sin = cos_sin(part, frequencies, space.dtype, space)

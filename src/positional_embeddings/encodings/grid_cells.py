@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import Frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray
@@ -102,7 +101,7 @@ def grid_cell_encoding(
     dtype = checks.feature_dtype(points, dtype, space)
 
     def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
-        frequencies = Frequencies(cycles(part, *lengths))
+        frequencies = cycles(part, *lengths)
         return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 
     by_scale = space.xp.stack(waves(cos_sin_of), axis=1)

@@ -8,7 +8,7 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.angles import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
@@ -143,7 +143,7 @@ def random_fourier_encoding(
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
-    frequencies = [Frequencies(digits) for digits in _digits(spectrum, dim // 2, rng)]
+    frequencies = _digits(spectrum, dim // 2, rng)
     dtype = checks.feature_dtype(x, dtype, space)
     space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
     if space.xp is np and count <= cos_sin.MOST_COORDINATES:
@@ -191,7 +191,7 @@ def _at_least(name: str, value: Any, least: float, text: str) -> float:
 
 
 def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
-    """Return `count` frequencies of each coordinate as the text that `Frequencies` keeps."""
+    """Return `count` frequencies of each coordinate as `Frequencies`."""
     if rng is None:
         what = "be a non-negative integer seed or a numpy.random.Generator"
         hint = " Pass one seed for all points that are compared, such as queries and keys."

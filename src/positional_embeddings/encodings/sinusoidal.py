@@ -160,7 +160,7 @@ def sinusoidal_encoding(
             cos, sin = family.amplitude * cos, family.amplitude * sin
         return (sin, cos) if family.cos_first else (cos, sin)
 
-    options = frequencies.count, dtype, space, family.arrangement
+    options = len(frequencies.split()), dtype, space, family.arrangement
     encoding = features.encode(positions, family_cos_sin, *options)
     if dim > encoding.shape[0]:
         encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)

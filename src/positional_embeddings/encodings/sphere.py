@@ -7,7 +7,7 @@ from math import pi, sqrt
 from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
@@ -236,7 +236,7 @@ def _weights(degree: int) -> list[list[float]]:
 def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, space: Space) -> tuple[Any, Any]:
     """Return cosine and sine of 0 to `highest` times an angle, exact at whole quadrants."""
     xp, wide = space.xp, space.widest
-    frequencies = Frequencies(_multiples(highest, unit))
+    frequencies = _multiples(highest, unit)
     if unit == "radians":
         return cos_sin(angle, frequencies, wide, space)
     # Farther off a float has no whole degrees.

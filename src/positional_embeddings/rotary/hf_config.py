@@ -137,7 +137,9 @@ def _check_share(config: Values, kind: str, share: float) -> None:
 def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     """Return a configuration, or its text model's, as a dict without None."""
     if isinstance(config, str | PathLike):
-        config = from_file(config)
+        path = Path(config)
+        path = path / "config.json" if path.is_dir() else path
+        config = from_json(path.read_bytes(), repr(str(path)))
     if not isinstance(config, Mapping):
         what = f"an object of type {type(config).__name__}"
         if hasattr(config, "to_dict"):
@@ -150,13 +152,6 @@ def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, An
     if not isinstance(config.get("model_type", ""), str):
         raise wrong_type("model_type", "be a string", f"{config['model_type']!r}")
     return config
-
-
-def from_file(name: str | PathLike[str]) -> Any:
-    """Return what a JSON file, or the config.json of a folder, holds."""
-    path = Path(name)
-    path = path / "config.json" if path.is_dir() else path
-    return from_json(path.read_bytes(), repr(str(path)))
 
 
 def from_json(text: bytes, where: str) -> Any:
@@ -339,36 +334,24 @@ def _needed(values: Values, *keys: str) -> Any:
 
 def _scaling(kind: str, options: Any, parameters: Values, config: Values) -> Scaling:
     """Return the scaling of a type, whose fields are the options."""
-    arguments = {}
+    names = [option.name for option in options]
+    given = {name: parameters[name] for name in names if name in parameters}
+    if "original_max_position" in names:
+        key = "original_max_position_embeddings"
+        # Like transformers, dynamic scaling ignores it.
+        if key in parameters and kind != "dynamic":
+            original = checks.position_count(key, parameters[key])
+        else:
+            original = _needed(config, _LENGTHS[0])
+        given["original_max_position"] = original
+        if kind in ("yarn", "longrope") and "factor" not in given:
+            given["factor"] = _needed(config, _LENGTHS[0]) / original
     for option in options:
         name = option.name
-        if name == "original_max_position":
-            arguments[name] = _original(kind, parameters, config)
-        elif name == "factor" and kind in ("yarn", "longrope"):
-            arguments[name] = _extension(kind, parameters, config)
-        elif name.startswith("beta") and not parameters.get(name):
-            continue  # like transformers, take 0 as not given
-        elif name in parameters:
-            arguments[name] = parameters[name]
-        elif option.default is MISSING:
-            given = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
-            message = f"the rotary parameters of {kind!r} must have {name!r}, got {given}."
+        if name.startswith("beta") and not given.get(name):
+            given.pop(name, None)  # like transformers, take 0 as not given
+        elif option.default is MISSING and name not in given:
+            came = sorted(parameters.keys() - {"rope_theta", "partial_rotary_factor"})
+            message = f"the rotary parameters of {kind!r} must have {name!r}, got {came}."
             raise ValueError(message)
-    return SCALINGS[kind](**arguments)  # type: ignore[no-any-return]
-
-
-def _original(kind: str, parameters: Values, config: Values) -> Any:
-    """Return the sequence length in training."""
-    key = "original_max_position_embeddings"
-    # Like transformers, dynamic scaling ignores it.
-    if key in parameters and kind != "dynamic":
-        return checks.position_count(key, parameters[key])
-    return _needed(config, "max_position_embeddings")
-
-
-def _extension(kind: str, parameters: Values, config: Values) -> Any:
-    """Return the ratio of the new context length to the old one."""
-    if "factor" in parameters:
-        return parameters["factor"]
-    longest: int = _needed(config, "max_position_embeddings")
-    return longest / _original(kind, parameters, config)
+    return SCALINGS[kind](**given)  # type: ignore[no-any-return]

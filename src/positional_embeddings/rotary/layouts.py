@@ -140,6 +140,14 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     return rotated
 
 
+def rotated_features(rotary_dim: Any, features: int, most: str) -> int:
+    """Return the number of rotated features after checking it; `most` says what bounds it."""
+    rotated = checks.positive_integer("rotary_dim", rotary_dim, even=True)
+    if rotated > features:
+        raise wrong_value("rotary_dim", f"be at most {most}", shown(rotated))
+    return rotated
+
+
 def check_even(x: Array, axis: int) -> None:
     """Check that the features on an axis make pairs."""
     if x.shape[axis] % 2:
@@ -215,21 +223,17 @@ def convert_layout(
         )
     head_size = length // heads
     rotated = head_size if rotary_dim is None else rotary_dim
-    rotated = checks.positive_integer("rotary_dim", rotated, even=True)
-    if rotated > head_size:
-        raise wrong_value("rotary_dim", f"be at most {head_size}, the head size", shown(rotated))
+    rotated = rotated_features(rotated, head_size, f"{head_size}, the head size")
     if source == target:
         return array
-    order = [h * head_size + i for h in range(heads) for i in _order(head_size, rotated, target)]
-    index: Any = space.xp.asarray(order, dtype=space.integer, device=space.device)
+    pairs, order = rotated // 2, list(range(head_size))
+    places = [features_of_pairs(0, pairs, pairs, layout) for layout in (source, target)]
+    for old, new in zip(*places, strict=True):
+        order[new] = range(head_size)[old]
+    index: Any = space.xp.asarray(
+        [start + i for start in range(0, length, head_size) for i in order],
+        dtype=space.integer,
+        device=space.device,
+    )
     converted: ArrayT = space.xp.take(array, index, axis=axis)
     return converted
-
-
-def _order(head_size: int, rotary_dim: int, target: str) -> list[int]:
-    """Return the old index of each feature of a head."""
-    if target == "half":
-        rotated = [*range(0, rotary_dim, 2), *range(1, rotary_dim, 2)]
-    else:
-        rotated = [i // 2 + (i % 2) * (rotary_dim // 2) for i in range(rotary_dim)]
-    return [*rotated, *range(rotary_dim, head_size)]

@@ -10,18 +10,19 @@ from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
 from typing import Annotated, Any
 
+from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.kernels.dispatch import check_installed
-from positional_embeddings.rotary.layouts import Layout
+from positional_embeddings.rotary.layouts import Layout, rotated_features
 from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.sections import (
@@ -29,7 +30,6 @@ from positional_embeddings.rotary.sections import (
     SectionOrder,
     checked_sections,
     coordinates_of_pairs,
-    restarting_frequencies,
 )
 
 
@@ -145,9 +145,7 @@ class RoPE(CheckedLayer):
         head_size = checks.feature_count("head_size", self.head_size, even=whole)
         rotary_dim = self.rotary_dim
         if rotary_dim is not None:
-            rotary_dim = checks.feature_count("rotary_dim", rotary_dim, even=True)
-            if rotary_dim > head_size:
-                raise wrong_value("rotary_dim", f"be at most `head_size` = {head_size}", rotary_dim)
+            rotary_dim = rotated_features(rotary_dim, head_size, f"`head_size` = {head_size}")
         checks.set_fields(
             self,
             head_size=head_size,
@@ -156,31 +154,26 @@ class RoPE(CheckedLayer):
         )
         if self.fused:
             check_installed()
-        frequencies, factor = self._frequencies()
         coordinates = None
         if self.sections is not None:
             coordinates = coordinates_of_pairs(self.sections, self.section_order)
-        tables = PositionTables(frequencies, self.seq_len, "seq_len", None, coordinates, factor)
+        of_pairs, factor = self._frequencies(coordinates)
+        tables = PositionTables(of_pairs, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
 
-    def _frequencies(self) -> tuple[Frequencies, float]:
+    def _frequencies(self, coordinates: Sequence[int] | None) -> tuple[Frequencies, float]:
         """Return the frequencies of the pairs, and the factor on cosine and sine."""
-        if self.sections is not None and self.section_frequencies == "restart":
+        if self.sections and coordinates and self.section_frequencies == "restart":
             if self.scaling is not None:
                 message = "`scaling` must be None with section_frequencies='restart'."
                 raise ValueError(message)
-            return restarting_frequencies(
-                self.sections, self.section_order, self.base, self.scale
-            ), 1.0
+            parts = [geometric_frequencies(2 * n, self.base, self.scale) for n in self.sections]
+            return frequencies.merge(parts, coordinates), 1.0
         rotary_dim, scaling = self.rotary_dim or self.head_size, self.scaling
         if scaling is None:
             return geometric_frequencies(rotary_dim, self.base, self.scale), 1.0
-        given: Any = scaling
-        if not callable(given) or isinstance(given, type):
-            what = "be a function such as LinearScaling(4.0), or None"
-            raise wrong_type("scaling", what, shown(scaling))
-        frequencies, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
-        return Frequencies.from_radians(frequencies, self.scale), factor
+        radians, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
+        return frequencies.from_radians(tuple(radians), self.scale), factor
 
     def __call__(
         self,
@@ -409,7 +402,8 @@ class RoPE(CheckedLayer):
     @property
     def inv_freq(self) -> HostArray:
         """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
-        return read_only(np.asarray(self._tables.frequencies.in_radians(), dtype=np.float64))
+        radians = frequencies.in_radians(self._tables.frequencies)
+        return read_only(np.asarray(radians, dtype=np.float64))
 
     @property
     def attention_factor(self) -> float:

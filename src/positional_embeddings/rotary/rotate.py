@@ -8,7 +8,7 @@ from typing import Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
-from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.arrays.space import space_of
@@ -126,11 +126,8 @@ def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
         if not namespace.is_complex(x.dtype):
             layouts.check_even(x, axis)
         return features // 2
-    rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    if rotary_dim > features:
-        came = shown(rotary_dim)
-        raise wrong_value("rotary_dim", f"be at most {features}, the features of `x`", came)
-    return rotary_dim // 2
+    most = f"{features}, the features of `x`"
+    return layouts.rotated_features(rotary_dim, features, most) // 2
 
 
 def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
@@ -145,10 +142,8 @@ def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
             f"as {name}[:, None]",
         )
     aligned = table
-    if lacking and table.ndim > 0 and axis == 0:
-        aligned = table[(..., *lacking)]
-    elif lacking and table.ndim > 0 and axis == x.ndim - 1:
-        aligned = table[(*lacking, ...)]
+    if lacking and table.ndim > 0 and axis in (0, x.ndim - 1):
+        aligned = table[(..., *lacking) if axis == 0 else (*lacking, ...)]
     shape = (*x.shape[:axis], pairs, *x.shape[axis + 1 :])
     meaning = f"as `x`, with {pairs} pairs on axis {axis}"
     checks.broadcasts(name, tuple(aligned.shape), shape, meaning, tuple(table.shape))
@@ -163,7 +158,6 @@ ACCELERATOR_BLOCK = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
 _MAX_DOUBLED = 2**16
 
-Block = tuple[Any, ...]
 # Called with x, cos, sin, out, axis and layout: a kernel, or `rotate_doubled`.
 Run = Callable[[Any, Any, Any, Any, int, str], None]
 
@@ -201,12 +195,13 @@ def rotate(
 
     `out` has been checked; it may be `x`. Doubled tables are for `rotate_doubled` alone.
     """
-    if run is None and not space.supports_inplace(x, cos, sin):
+    is_whole = run is None and not space.supports_inplace(x, cos, sin)
+    if out is not None and (is_whole or any(space.shares_memory(out, a) for a in (x, cos, sin))):
+        out[...] = rotate(x, cos, sin, axis, layout, space, run=run)
+        return out  # type: ignore[no-any-return]
+    if is_whole:
         rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
-        whole: ArrayT = rotate_whole(x, cos, sin, axis, layout, space)
-        return whole if out is None else _write_to(out, whole)
-    if out is not None and any(space.shares_memory(out, array) for array in (x, cos, sin)):
-        return _write_to(out, rotate(x, cos, sin, axis, layout, space, run=run))
+        return rotate_whole(x, cos, sin, axis, layout, space)  # type: ignore[no-any-return]
     result = space.xp.empty_like(x) if out is None else out
     is_pair = namespace.is_complex(x.dtype)
     if run is not None:
@@ -225,11 +220,6 @@ def rotate(
         others = (*(slice(None),) * axis, slice(rotated, None), ...)
         result[others] = x[others]
     return result  # type: ignore[no-any-return]
-
-
-def _write_to(out: Any, values: ArrayT) -> ArrayT:
-    out[...] = values
-    return out  # type: ignore[no-any-return]
 
 
 def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str) -> None:
@@ -261,8 +251,7 @@ def _rotate_blocks(
         if (table_block, first.shape) != before:
             c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
             before = table_block, first.shape
-        if first.dtype != c.dtype:
-            first, second = xp.astype(first, c.dtype), xp.astype(second, c.dtype)
+        first, second = (xp.astype(part, c.dtype, copy=False) for part in (first, second))
         rotated_first = first * c
         rotated_first -= second * s
         rotated_second = second * c
@@ -284,7 +273,7 @@ def _phasors(cos: Any, sin: Any, dtype: Any, xp: Namespace) -> Any:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
-def _blocks(x: Any, table: Any, axis: int, space: Space) -> Iterator[tuple[Block, Any]]:
+def _blocks(x: Any, table: Any, axis: int, space: Space) -> Iterator[tuple[Any, Any]]:
     """Yield where the blocks of pairs of `x` are, and where the table has their angles.
 
     Within a block they follow the order of memory, and blocks that need the same part

@@ -386,6 +386,9 @@ def scaled_frequencies(
 ) -> tuple[list[float], float]:
     """Return the checked frequencies and the attention factor of a scaling."""
     given: Any = scaling
+    if not callable(given) or isinstance(given, type):
+        what = "be a function such as LinearScaling(4.0), or None"
+        raise wrong_type("scaling", what, shown(scaling))
     for name, kind in SCALINGS.items():
         if type(given) is kind:
             options = tuple(getattr(given, field.name) for field in fields(given))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 
@@ -39,11 +38,3 @@ def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]
         )
     # The first coordinate has what the others, one pair of each at a time, leave.
     return tuple(i % count if i // count < sections[i % count] else 0 for i in range(total))
-
-
-def restarting_frequencies(
-    sections: Sequence[int], order: str, base: float, scale: float
-) -> Frequencies:
-    """Return frequencies with a full range for each coordinate."""
-    parts = [geometric_frequencies(2 * n, base, scale) for n in sections]
-    return Frequencies.merge(parts, coordinates_of_pairs(sections, order))
