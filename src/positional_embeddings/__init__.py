@@ -56,10 +56,7 @@ from positional_embeddings.masks.convert import (
     to_block_ranges,
     to_keras,
 )
-from positional_embeddings.masks.create import (
-    create_causal_mask,
-    create_padding_mask,
-)
+from positional_embeddings.masks.create import create_causal_mask, create_padding_mask
 from positional_embeddings.masks.describe import describe_mask
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.packing import (

@@ -40,10 +40,7 @@ _SUM_BLOCK, _SUM_PRODUCTS = 2**15, 2**18
 
 
 def unit_phasors(
-    frequencies: Frequencies,
-    start: int,
-    stop: int,
-    factor: float = 1.0,
+    frequencies: Frequencies, start: int, stop: int, factor: float = 1.0
 ) -> Iterator[HostArray]:
     """Yield cosine + i sine of the positions `start` to `stop` - 1, block after block.
 
@@ -71,11 +68,7 @@ def grid_and_bits(space: Space) -> tuple[int, int]:
 
 
 def cos_sin(
-    positions: ArrayT,
-    frequencies: Frequencies,
-    dtype: Dtype,
-    space: Space,
-    factor: float = 1.0,
+    positions: ArrayT, frequencies: Frequencies, dtype: Dtype, space: Space, factor: float = 1.0
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of integer or real positions, each (frequency, *positions.shape).
 

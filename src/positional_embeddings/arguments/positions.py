@@ -166,11 +166,7 @@ def resolve_positions(
 
 
 def length_array(
-    name: str,
-    lengths: Any,
-    xp: Namespace | None,
-    device: Device | None,
-    axis: str = "batch",
+    name: str, lengths: Any, xp: Namespace | None, device: Device | None, axis: str = "batch"
 ) -> tuple[Space, Any]:
     """Check lengths, 0 or more; return their space, and them as default integers."""
     if isinstance(lengths, list | tuple | range):

@@ -23,9 +23,7 @@ _busy = RLock()
 register_at_fork(before=_busy.acquire, after_in_parent=_busy.release, after_in_child=_busy.release)
 
 
-def finished_before_forks(
-    function: Callable[Parameters, Result],
-) -> Callable[Parameters, Result]:
+def finished_before_forks(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Let the process fork before or after a call of a function, not during one."""
 
     @wraps(function)

@@ -10,13 +10,7 @@ from typing import NamedTuple
 
 from positional_embeddings.arguments.positions import Span, span_of
 from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.masks.ranges import (
-    Ranges,
-    Reach,
-    complement,
-    count_positions,
-    intersect,
-)
+from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
 # Fixed cost of a block, in scores.
 _BLOCK_COST = 2**15

@@ -18,12 +18,7 @@ _TIE = 2.0**-10
 
 
 def graph_laplacian_encoding(
-    adjacency: Array,
-    /,
-    k: int,
-    *,
-    laplacian: Laplacian = "normalized",
-    dtype: Dtype | None = None,
+    adjacency: Array, /, k: int, *, laplacian: Laplacian = "normalized", dtype: Dtype | None = None
 ) -> Any:
     r"""Return for each node of a graph its entries of eigenvectors of the graph's Laplacian.
 

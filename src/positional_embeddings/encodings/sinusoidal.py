@@ -277,13 +277,7 @@ class AbsolutePE(checks.CheckedLayer):
         checks.set_fields(self, _tables=tables)
 
     def __call__(
-        self,
-        x: ArrayT,
-        /,
-        *,
-        positions: Array | None = None,
-        offset: int = 0,
-        rng: Any = None,
+        self, x: ArrayT, /, *, positions: Array | None = None, offset: int = 0, rng: Any = None
     ) -> ArrayT:
         """Add the encoding of each position to its features.
 

@@ -41,11 +41,7 @@ class Cubed(Chunked):
 
 
 def _without_first(
-    function: Callable[..., Any],
-    _: Any,
-    *chunks: Any,
-    numbered: bool,
-    block_id: tuple[int, ...],
+    function: Callable[..., Any], _: Any, *chunks: Any, numbered: bool, block_id: tuple[int, ...]
 ) -> Any:
     return function(*chunks, block_id=block_id) if numbered else function(*chunks)
 
