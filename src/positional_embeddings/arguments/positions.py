@@ -7,7 +7,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Device, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import new_space, space_of
 
 
@@ -82,21 +82,23 @@ class Span(NamedTuple):
             return self._replace(start=self.start + by)
         return self._replace(ranges=tuple([(a + by, b + by) for a, b in self.ranges]))
 
-    def positions(self, space: Space, numbers: int = 1) -> Any:
-        """Return all positions as one array of default integers.
+    def positions(self, space: Space, numbers: int = 1, dtype: Dtype | None = None) -> Any:
+        """Return all positions as one array.
 
-        What is made of pairs of them has this many numbers for each, such as heads.
+        What is made of pairs of them has this many numbers for each, such as heads. The dtype is
+        the default integer unless the positions are known and another one is given.
         """
         if self.ranges is None:
             return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
+        dtype = space.integer if dtype is None else dtype
         if len(self.ranges) == 1:
-            return space.arange_for_pairs(*self.ranges[0], numbers)
+            return space.arange_for_pairs(*self.ranges[0], numbers, dtype)
         starts, stops = np.asarray(self.ranges, dtype=np.int64).T
         lengths = stops - starts
         ends = np.cumulative_sum(lengths)
         # Each range is shifted from where it is among all of them.
         positions = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
-        return space.xp.asarray(positions, dtype=space.integer, device=space.device)
+        return space.xp.asarray(positions, dtype=dtype, device=space.device)
 
     def take(self, array: Any, axis: int, space: Space) -> Any:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""

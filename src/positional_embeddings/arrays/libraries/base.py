@@ -218,12 +218,12 @@ class Space:
         """
         return function(*arrays, **({"block_id": (0,) * len(chunks)} if numbered else {}))
 
-    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int) -> Any:  # noqa: ARG002
+    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:  # noqa: ARG002
         """Return integers for one axis of an array of pairs, in chunks of it if the library has.
 
         `values_per_pair` is the number of values of each pair, such as the number of heads.
         """
-        return self.xp.arange(start, stop, dtype=self.integer, device=self.device)
+        return self.xp.arange(start, stop, dtype=dtype, device=self.device)
 
     # Contexts.
 

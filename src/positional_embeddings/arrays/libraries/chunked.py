@@ -33,13 +33,12 @@ class Chunked(Space):
         """Return the lengths of chunks on an axis, as `rechunk` of the library takes them."""
         return lengths
 
-    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int) -> Any:
+    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:
         # One chunk on each axis would make one chunk of all pairs.
         shape = (_MANY, _MANY, max(1, values_per_pair))
-        many = self.xp.empty(shape, dtype=self.integer, chunks=("auto", "auto", -1))
+        many = self.xp.empty(shape, dtype=dtype, chunks=("auto", "auto", -1))
         chunks = many.chunks[0][0]
-        options = {"dtype": self.integer, "device": self.device, "chunks": chunks}
-        return self.xp.arange(start, stop, **options)
+        return self.xp.arange(start, stop, dtype=dtype, device=self.device, chunks=chunks)
 
     def take_entries(self, table: Any, indices: Any, axis: int) -> Any:
         # To reshape the indices would join their chunks.
