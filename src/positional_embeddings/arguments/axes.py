@@ -16,7 +16,7 @@ from positional_embeddings.arrays.namespace import Namespace, np
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
     """Return an axis counted from 0, of an array with `ndim` of them."""
-    number = checks.integer(name, axis)
+    number = axis if type(axis) is int else checks.integer(name, axis)
     if not -ndim <= number < ndim:
         if ndim == 0:
             raise wrong_value(array, "have at least one axis", "a 0-dimensional array")

@@ -152,7 +152,9 @@ class ALiBiBias(positions.Bias):
     causal: Annotated[bool, checks.boolean] = True
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative = positions.real_relative_positions(query, key, space)
+        return self._sloped(positions.real_relative_positions(query, key, space), space)
+
+    def _sloped(self, relative: Any, space: Space) -> Any:
         slopes = _slopes(self.num_heads)
         if not self.causal:
             relative, slopes = space.xp.abs(relative), [-slope for slope in slopes]
@@ -166,6 +168,10 @@ class ALiBiBias(positions.Bias):
             # What a real dtype holds exactly is subtracted in it, which saves converting pairs.
             if max(map(abs, ends)) < 1 / float(space.xp.finfo(space.dtype).eps):
                 dtype = space.dtype
+            if queries.size == 1:  # a token, whose keys are counted from its position
+                relative = keys.shifted(-queries.ranges[0][0]).positions(space, dtype=dtype)
+                relative = space.xp.astype(relative, space.dtype, copy=False)
+                return self._sloped(relative[None, :], space)
         query, key = (span.positions(space, dtype=dtype) for span in (queries, keys))
         return self._formula(query, key, space)
 
