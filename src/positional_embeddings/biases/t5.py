@@ -1,6 +1,5 @@
 """The relative position buckets and the bias of T5."""
 
-from bisect import bisect_left
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import lru_cache
 from math import exp, log, prod
@@ -143,9 +142,10 @@ def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
         about = exact * exp(step / wide * log(max_distance / exact))
         low = max(limits[-1], min(int(about * (1 - _ROUNDING)), 2**64))
         high = min(int(about * (1 + _ROUNDING)) + 1, max_distance, 2**64)
-        limits.append(
-            low + bisect_left(range(low, high), power, key=lambda distance: distance**wide)
-        )
+        while low < high:  # PyTorch compiles no `bisect_left`
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if middle**wide < power else (low, middle)
+        limits.append(low)
     return tuple(limits)
 
 

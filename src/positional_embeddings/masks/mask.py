@@ -279,7 +279,7 @@ class Mask(WeightedLayer, ABC):
     def _arrays(self) -> dict[str, Any]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
         arrays = super()._arrays().items()
-        return {name: a for name, a in arrays if not isinstance(a, np.ndarray | None)}
+        return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
     def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
         """Return the mask between positions, (query, key, batch), or 1 on an axis."""
