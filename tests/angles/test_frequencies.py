@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from positional_embeddings import RoPE, compute_frequencies, inverse_frequencies
+from positional_embeddings import AbsolutePE, RoPE, compute_frequencies, inverse_frequencies
 from positional_embeddings.angles import cos_sin as angles
 from positional_embeddings.angles import kernel, tables
 from positional_embeddings.angles.frequencies import geometric_frequencies
@@ -345,6 +345,18 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
         if sections is None:
             got = cos_sin(positions, rope._tables.frequencies, np.float64)
             np.testing.assert_allclose(got[0], plain[0])
+    finally:
+        kernel.kernel_of.cache_clear()
+
+
+def test_kernels_make_tables_that_are_arranged(monkeypatch):
+    monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
+    encode, x = AbsolutePE(6, 10), np.zeros((6, 4))
+    positions = np.asarray([0.5, 3.0, -2.25, 1e6])
+    wanted = encode(x, positions=positions)
+    monkeypatch.setattr(NumPy, "compiles_kernels", True)
+    try:
+        np.testing.assert_allclose(encode(x, positions=positions), wanted, atol=3e-16)
     finally:
         kernel.kernel_of.cache_clear()
 

@@ -39,6 +39,7 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
+from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
 
@@ -424,6 +425,15 @@ def test_ranges_are_sets_of_numbers(first, second):
     np.testing.assert_array_equal(shown(intersect(a, b), 9), of_a & of_b)
     np.testing.assert_array_equal(shown(complement(a, 9), 9), ~of_a)
     assert count_positions(a) == of_a.sum()
+
+
+def test_lengths_are_not_read_while_pytorch_compiles(monkeypatch):
+    """It would compile anew for each number."""
+    mask = PaddingMask([3, 9])
+    with pytest.raises(ValueError, match="`lengths` must be between 0 and the number of keys = 4"):
+        mask.dense(4)
+    monkeypatch.setattr(NumPy, "is_compiling", True)
+    assert mask.dense(4).shape == (4, 4, 2)
 
 
 def test_the_namespace_of_a_dense_mask(backend):

@@ -196,9 +196,7 @@ def real(name: str, array: Any, xp: Namespace) -> None:
 
 
 def output(out: Any, x: Any, space: Space) -> None:
-    """Check that a result like `x` can be written to `out`, where it is given."""
-    if out is None:
-        return
+    """Check that a result like `x` can be written to `out`."""
     writable = "be an array that can be written to"
     if not space.can_write:
         raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
