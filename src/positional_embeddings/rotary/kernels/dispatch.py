@@ -1,6 +1,6 @@
 """Which compiled kernel, if any, rotates an array in one pass over memory.
 
-The kernels are the only modules that know a library by name, other than `arrays.namespace`
+The kernels are the only modules that know a library by name, other than `arrays.space`
 and `arrays.libraries`. Numba is imported on first use.
 """
 
