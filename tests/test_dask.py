@@ -19,7 +19,13 @@ from positional_embeddings import (
     T5Bias,
     alibi_bias,
     create_causal_mask,
+    cyclic_encoding,
+    fourier_encoding,
+    grid_cell_encoding,
+    random_fourier_encoding,
     scaled_dot_product_attention,
+    sinusoidal_encoding,
+    spherical_encoding,
 )
 
 
@@ -85,6 +91,39 @@ def test_few_tasks_for_each_chunk(layer):
         made = layer(x)
         assert made.chunks == x.chunks
         assert tasks(made) <= 2 * x.npartitions + 14 * sequence
+
+
+ENCODINGS = {
+    "cyclic_encoding": lambda x: cyclic_encoding(x, [24, 365.25], [3, 1]),
+    "fourier_encoding": lambda x: fourier_encoding(x, [4, 8.0], arrangement="concatenated"),
+    "sinusoidal_encoding": lambda x: sinusoidal_encoding(x, 7, dtype=x.dtype),
+    "spherical_encoding": lambda x: spherical_encoding(x[:, :1], x[0, :], 3),
+    "random_fourier_encoding": lambda x: random_fourier_encoding(
+        x, 6, rng=np.random.default_rng(0)
+    ),
+    "grid_cell_encoding": lambda x: grid_cell_encoding(x[:2, :], [4, 8]),
+}
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("chunks", [(2, 4), (4, 10), (1, 3)])
+def test_encodings_are_one_task_a_chunk_by_the_code_of_numpy(name, chunks, forbid_computing):
+    del forbid_computing
+    values = np.random.default_rng(0).uniform(-90, 90, (4, 10)).astype(np.float32)
+    made = ENCODINGS[name](da.from_array(values, chunks=chunks))
+    tasks_of = [key[0].rsplit("-", 1)[0] for key in made.__dask_graph__() if len(key) > 1]
+    assert tasks_of.count(name) == made.npartitions
+    assert {*tasks_of} <= {name, "array", "getitem", "rechunk-merge", "rechunk-split"}
+    expected = ENCODINGS[name](values)
+    assert made.dtype == expected.dtype
+    np.testing.assert_array_equal(made.compute(scheduler="sync"), expected)
+
+
+def test_encodings_of_chunks_of_unknown_length():
+    values = np.random.default_rng(0).standard_normal(10)
+    x = da.from_array(values, chunks=3)
+    made = cyclic_encoding(x[x > 0], 24)
+    np.testing.assert_array_equal(made.compute(), cyclic_encoding(values[values > 0], 24))
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])

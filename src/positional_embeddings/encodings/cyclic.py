@@ -99,15 +99,21 @@ def cyclic_encoding(
     counts = harmonic_counts(harmonics, len(periods))
     checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
     dtype = checks.feature_dtype(x, dtype, space)
-    work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
-    at = partial(_cos_sin, periods=periods, counts=counts, dtype=work, space=space)
-    return features.encode(x, at, sum(counts), dtype, space)
+    encode = partial(_encode, periods=periods, counts=counts, dtype=dtype)
+    options = {"dtype": dtype, "space": space, "name": "cyclic_encoding"}
+    return features.by_chunks(encode, x, count=2 * sum(counts), **options)
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
     check = partial(checks.positive_integer, most=_MOST_HARMONICS)
     return features.one_or_each("harmonics", harmonics, check, periods, "period")
+
+
+def _encode(x: Any, *, periods: list[float], counts: list[int], dtype: Dtype, space: Space) -> Any:
+    work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
+    at = partial(_cos_sin, periods=periods, counts=counts, dtype=work, space=space)
+    return features.encode(x, at, sum(counts), dtype, space)
 
 
 def _cos_sin(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from decimal import Decimal, localcontext
+from functools import partial
 from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.frequencies import DIGITS
@@ -12,6 +13,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Dtype, np
 from positional_embeddings.arrays.remedies import remedy_for
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.layouts import features_of_pairs, join_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
@@ -24,6 +26,45 @@ SHORTEST, LONGEST = 2.0**-64, 2.0**100
 
 # Features of NumPy's arrays that are computed at a time, few enough for the cache.
 _BLOCK = 2**15
+
+
+def by_chunks(
+    encode: Callable[..., Any],
+    *coordinates: Any,
+    count: int,
+    dtype: Dtype,
+    space: Space,
+    name: str,
+    is_stacked: bool = False,
+) -> Any:
+    """Return `encode(*coordinates, space=space)`, an array (count, *shape) of features.
+
+    On a chunked library each chunk is encoded in one task, called `name`, as an array of NumPy is.
+    The coordinates broadcast to the shape; if `is_stacked`, there is one array of them, which has
+    a first axis in place of the features.
+    """
+    if not space.is_chunked:
+        return encode(*coordinates, space=space)
+    rank = max(x.ndim for x in coordinates)
+    known: dict[int, tuple[Any, ...]] = {}
+    for x in coordinates:
+        lengths = space.chunks(x)
+        known |= {axis - x.ndim: lengths[axis] for axis, n in enumerate(x.shape) if n != 1}
+    if is_stacked:
+        known[-rank] = (coordinates[0].shape[0],)
+    chunked = [
+        space.rechunk(x, {axis: known.get(axis - x.ndim, (1,)) for axis in range(x.ndim)})
+        for x in coordinates
+    ]
+    chunks = [known.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:]
+    encode_chunk = partial(_encode_chunk, encode)
+    return space.map_chunks(
+        encode_chunk, *chunked, chunks=((count,), *chunks), dtype=dtype, name=name
+    )
+
+
+def _encode_chunk(encode: Callable[..., Any], *coordinates: Any) -> Any:
+    return encode(*coordinates, space=space_of(x=coordinates[0]))
 
 
 def encode(

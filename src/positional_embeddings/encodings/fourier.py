@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
+from functools import partial
 from math import ldexp
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import features
@@ -99,13 +101,21 @@ def fourier_encoding(
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
-    space, frequencies = space.computing_in(dtype), features.cycles("1", *lengths)
+    encode = partial(_encode, wavelengths=lengths, arrangement=arrangement, dtype=dtype)
+    options = {"dtype": dtype, "space": space, "name": "fourier_encoding"}
+    return features.by_chunks(encode, x, count=2 * len(lengths), **options)
+
+
+def _encode(
+    x: Any, *, wavelengths: list[float], arrangement: Arrangement, dtype: Dtype, space: Space
+) -> Any:
+    space, frequencies = space.computing_in(dtype), features.cycles("1", *wavelengths)
 
     def at(part: Any) -> tuple[Any, Any]:
         cos, sin = cos_sin(part, frequencies, space.dtype, space)
         return cos + 0.0, sin + 0.0  # no negative zeros
 
-    return features.encode(x, at, len(lengths), dtype, space, arrangement)
+    return features.encode(x, at, len(wavelengths), dtype, space, arrangement)
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:

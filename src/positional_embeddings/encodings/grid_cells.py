@@ -1,14 +1,16 @@
 """Grid-cell encodings of points of a plane (Space2Vec)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.features import cycles, one_or_each, wavelength
+from positional_embeddings.encodings import features
 
 Kind = Literal["theory", "grid"]
 # From a coordinate and a part of its frequencies to cosines and sines, each (scale, *S).
@@ -94,18 +96,31 @@ def grid_cell_encoding(
     shape = tuple(points.shape)
     if not shape or checks.known_to_differ(shape[0], 2):
         raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
-    lengths = one_or_each("wavelengths", wavelengths, wavelength)
+    lengths = features.one_or_each("wavelengths", wavelengths, features.wavelength)
     checks.choice("kind", kind, get_args(Kind))
-    waves, features = (_theory, 6) if kind == "theory" else (_grid, 4)
-    checks.feature_count(f"{features} * len(wavelengths)", features * len(lengths))
+    waves, size = (_theory, 6) if kind == "theory" else (_grid, 4)
+    checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
     dtype = checks.feature_dtype(points, dtype, space)
+    encode = partial(_encode, wavelengths=lengths, waves=waves, dtype=dtype)
+    options = {"dtype": dtype, "space": space, "name": "grid_cell_encoding", "is_stacked": True}
+    return features.by_chunks(encode, points, count=size * len(lengths), **options)
 
+
+def _encode(
+    points: Any,
+    *,
+    wavelengths: list[float],
+    waves: Callable[[CosSin], list[Any]],
+    dtype: Dtype,
+    space: Space,
+) -> Any:
     def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
-        frequencies = cycles(part, *lengths)
+        frequencies = features.cycles(part, *wavelengths)
         return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 
     by_scale = space.xp.stack(waves(cos_sin_of), axis=1)
-    encoding = space.xp.reshape(by_scale, (features * len(lengths), *shape[1:]))
+    count = by_scale.shape[0] * by_scale.shape[1]
+    encoding = space.xp.reshape(by_scale, (count, *points.shape[1:]))
     return space.xp.astype(encoding, dtype, copy=False)
 
 

@@ -8,13 +8,14 @@ from numbers import Integral
 from typing import Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.angles import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS
+from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.features import one_or_each
+from positional_embeddings.encodings.features import by_chunks, one_or_each
 from positional_embeddings.rotary.layouts import join_pairs
 
 Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
@@ -145,6 +146,13 @@ def random_fourier_encoding(
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
     frequencies = _digits(spectrum, dim // 2, rng)
     dtype = checks.feature_dtype(x, dtype, space)
+    encode = partial(_encode, frequencies=frequencies, dtype=dtype)
+    options = {"dtype": dtype, "space": space, "name": "random_fourier_encoding"}
+    return by_chunks(encode, x, count=dim, is_stacked=True, **options)
+
+
+def _encode(x: Any, *, frequencies: tuple[Frequencies, ...], dtype: Dtype, space: Space) -> Any:
+    count, dim = x.shape[0], 2 * len(frequencies[0].split())
     space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
     if space.xp is np and count <= cos_sin.MOST_COORDINATES:
         features = np.empty((dim, x[0].size), dtype=dtype)

@@ -7,11 +7,17 @@ from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, geometric_frequencies
+from positional_embeddings.angles.frequencies import (
+    DIGITS,
+    TWO_PI,
+    Frequencies,
+    geometric_frequencies,
+)
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import features
@@ -147,8 +153,22 @@ def sinusoidal_encoding(
     family = _family(preset, dim, given)
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
-    space = space.computing_in(dtype)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
+    encode = partial(_encode, dim=dim, frequencies=frequencies, family=family, dtype=dtype)
+    options = {"dtype": dtype, "space": space, "name": "sinusoidal_encoding"}
+    return features.by_chunks(encode, positions, count=dim, **options)
+
+
+def _encode(
+    positions: Any,
+    *,
+    dim: int,
+    frequencies: Frequencies,
+    family: _Family,
+    dtype: Dtype,
+    space: Space,
+) -> Any:
+    space = space.computing_in(dtype)
 
     def family_cos_sin(part: Any) -> tuple[Any, Any]:
         if family.start:

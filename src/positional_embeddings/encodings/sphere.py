@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from functools import partial
 from itertools import product
 from math import pi, sqrt
 from typing import Any, Literal, get_args
@@ -15,6 +16,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import block_lengths, cuts
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.encodings.features import by_chunks
 
 Unit = Literal["degrees", "radians"]
 
@@ -136,32 +138,35 @@ def spherical_encoding(
     reals = {a.dtype for a in (latitude, longitude) if namespace.is_real_floating(a.dtype, xp)}
     default = xp.result_type(*reals) if len(reals) == 2 else next(iter(reals), space.default_float)
     dtype = checks.float_dtype(dtype, default, space)
-    latitude = _checked_latitude(latitude, unit, space)
-    longitude = xp.astype(longitude, space.widest, copy=False)
-    return _encoding(latitude, longitude, degree, unit, dtype, space)
+    if not space.is_chunked:
+        beyond = _is_beyond_pole(latitude, unit, space)
+        if space.is_true(xp.any(beyond)):
+            outside = xp.where(beyond, xp.astype(latitude, space.widest, copy=False), 0.0)
+            farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
+            bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
+            raise wrong_value("latitude", f"be from {bounds}", farthest)
+    encode = partial(_encode, degree=degree, unit=unit, dtype=dtype)
+    options = {"dtype": dtype, "space": space, "name": "spherical_encoding"}
+    return by_chunks(encode, latitude, longitude, count=(degree + 1) ** 2, **options)
 
 
-def _checked_latitude(latitude: Any, unit: str, space: Space) -> Any:
-    """Return latitudes in the widest float, NaN for those beyond a pole that cannot be read."""
+def _is_beyond_pole(latitude: Any, unit: str, space: Space) -> Any:
     xp, wide = space.xp, space.widest
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
     own = latitude.dtype if namespace.is_real_floating(latitude.dtype, xp) else wide
     pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=space.device)
     latitude, pole = (xp.astype(a, wide, copy=False) for a in (latitude, pole))
-    beyond = xp.abs(latitude) > pole
-    if space.is_true(xp.any(beyond)):
-        outside = xp.where(beyond, latitude, 0.0)
-        farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
-        bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
-        raise wrong_value("latitude", f"be from {bounds}", farthest)
-    return xp.where(beyond, float("nan"), latitude)
+    return xp.abs(latitude) > pole
 
 
-def _encoding(
-    latitude: Any, longitude: Any, degree: int, unit: str, dtype: Dtype, space: Space
+def _encode(
+    latitude: Any, longitude: Any, *, degree: int, unit: str, dtype: Dtype, space: Space
 ) -> Any:
     """Return the harmonics, written block by block into one array if the library can."""
     xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
+    beyond = _is_beyond_pole(latitude, unit, space)
+    latitude, longitude = (xp.astype(a, space.widest, copy=False) for a in (latitude, longitude))
+    latitude = xp.where(beyond, float("nan"), latitude)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
     if not space.supports_inplace(latitude, longitude):
         degrees = _harmonics(latitude, longitude, degree, unit, space)

@@ -208,13 +208,14 @@ class Space:
         chunks: tuple[tuple[Any, ...], ...],
         dtype: Any,  # noqa: ARG002
         numbered: bool = False,
+        name: str = "",  # noqa: ARG002
     ) -> Any:
         """Return what a function makes of the chunks in the same place of arrays.
 
-        The arrays have as many axes as `chunks`, the chunks of the result. On each axis they have
-        as many chunks as it, or one. The function gets the chunks, arrays of NumPy or CuPy or
-        whatever they are, in one task for each; if `numbered`, also the numbers of the chunk on all
-        axes, as its parameter `block_id`.
+        The arrays have as many axes as `chunks`, the chunks of the result, or lack the first ones.
+        On each axis they have as many chunks as it, or one. The function gets the chunks, arrays of
+        NumPy or CuPy or whatever they are, in one task for each, called `name`; if `numbered`, also
+        the numbers of the chunk on all axes, as its parameter `block_id`.
         """
         return function(*arrays, **({"block_id": (0,) * len(chunks)} if numbered else {}))
 

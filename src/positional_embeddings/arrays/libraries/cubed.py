@@ -31,18 +31,27 @@ class Cubed(Chunked):
         chunks: tuple[tuple[Any, ...], ...],
         dtype: Any,
         numbered: bool = False,
+        name: str = "",  # noqa: ARG002
     ) -> Any:
         # It counts the chunks of the first array.
         library = sys.modules["cubed"]
         numbers = tuple(map(len, chunks))
         counted = library.empty(numbers, dtype=library.bool, chunks=1, spec=arrays[0].spec)
-        applied = partial(_without_first, function, numbered=numbered)
+        ranks = [x.ndim for x in arrays]
+        applied = partial(_without_first, function, ranks, numbered=numbered)
+        arrays = tuple(x[(*(None,) * (len(chunks) - x.ndim), ...)] for x in arrays)
         return library.map_blocks(applied, counted, *arrays, chunks=chunks, dtype=dtype)
 
 
 def _without_first(
-    function: Callable[..., Any], _: Any, *chunks: Any, numbered: bool, block_id: tuple[int, ...]
+    function: Callable[..., Any],
+    ranks: list[int],
+    _: Any,
+    *chunks: Any,
+    numbered: bool,
+    block_id: tuple[int, ...],
 ) -> Any:
+    chunks = tuple(x[(0,) * (x.ndim - rank)] for x, rank in zip(chunks, ranks, strict=True))
     return function(*chunks, block_id=block_id) if numbered else function(*chunks)
 
 

@@ -20,11 +20,13 @@ class Dask(Chunked):
         chunks: tuple[tuple[Any, ...], ...],
         dtype: Any,
         numbered: bool = False,  # noqa: ARG002 - it looks at the function's parameters
+        name: str = "",
     ) -> Any:
         library = sys.modules["dask.array"]
         # Else dask would call the function with empty arrays.
         meta = library.utils.meta_from_array(arrays[0], ndim=len(chunks), dtype=dtype)
-        return library.map_blocks(function, *arrays, chunks=chunks, dtype=dtype, meta=meta)
+        options = {"chunks": chunks, "dtype": dtype, "meta": meta, "token": name or None}
+        return library.map_blocks(function, *arrays, **options)
 
     def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
         # It fails for an array without elements.
