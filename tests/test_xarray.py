@@ -612,6 +612,39 @@ def test_coordinates_of_dask_stay_lazy(dim, forbid_computing):
 
 
 @pytest.mark.library("dask")
+@pytest.mark.parametrize("is_given", [True, False])
+def test_index_coordinates_are_encoded_in_chunks(is_given, forbid_computing):
+    """Those that are given, or those of the data; an index of pandas has none."""
+    ds = xr.Dataset(coords={"lat": np.linspace(-80, 80, 9), "lon": np.arange(0.0, 360, 30)})
+    calls = {
+        ("lat", "lon"): {"encoding": "spherical", "degree": 3},
+        "lon": {"periods": 360, "dtype": np.float32},
+    }
+    wanted = {"lat": (4, 4, 1), "lon": (5, 5, 2)}
+    for dim, options in calls.items():
+        dims = dim if isinstance(dim, tuple) else (dim,)
+        chunks = {d: wanted[d] for d in dims}
+        data, option = ds, {"chunks": {d: max(lengths) for d, lengths in chunks.items()}}
+        if not is_given:
+            field = xr.DataArray(np.zeros((9, 12)), ds.coords, ("lat", "lon"))
+            data, option = field.chunk(wanted), {}
+        with forbid_computing():
+            got = pex.encode(data, dim, **options, **option)
+        expected = pex.encode(ds, dim, **options)
+        assert got.chunks == ((expected.sizes["feature"],), *chunks.values())
+        assert got.dtype == expected.dtype
+        xr.testing.assert_identical(got.compute(), expected)
+
+
+@pytest.mark.library("dask")
+def test_chunks_of_a_lazy_coordinate_are_kept_unless_others_are_given():
+    ds = xr.Dataset(coords={"seen": ("x", np.arange(6.0))})
+    lazy = ds.assign_coords(seen=ds.seen.chunk(x=2)).assign(v=ds.seen.chunk(x=3))
+    assert pex.encode(lazy, "seen", periods=4).chunks[1] == (2, 2, 2)
+    assert pex.encode(lazy, "seen", periods=4, chunks={"x": 4}).chunks[1] == (4, 2)
+
+
+@pytest.mark.library("dask")
 @pytest.mark.parametrize("chunks", [{"lat": 2}, {"lat": 2, "time": 3}, {"time": 2, "head": 1}])
 def test_attention_on_dask_stays_lazy(chunks, forbid_computing):
     rng = np.random.default_rng(6)
@@ -789,6 +822,7 @@ VALUE_ERRORS = {
     'encode(da, "time", periods="fortnight")': "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of da['time'], got 'fortnight'.",
     'encode(da, "time", "fourier", wavelengths=["day"])': "`wavelengths` must be spans such as '36h' or timedeltas for the times of da['time'], got 'day'.",
     'encode(da, "day", "random_fourier", embedding_size=3, length_scale=1, rng=0)': "`embedding_size` must be a positive even integer, got 3.",
+    'encode(da, "time", periods="day", chunks={"y": 3})': "`chunks` must be for dimensions among ('time',), got 'y'.",
     'encode(da, "time", periods=[])': "`periods` must have one value or more, got [].",
     'encode(da, "time", periods=np.timedelta64(0, "D"))': "`periods` must be above zero, got np.timedelta64(0,'D').",
     'encode(da, "day", periods=-7)': "`periods` must be a positive finite number, got -7.",
@@ -835,6 +869,7 @@ VALUE_ERRORS = {
     "attention(q, k, v, block_size=0, **pair)": "`block_size` must be a positive integer, got 0.",
 }
 TYPE_ERRORS = {
+    'encode(da, "time", periods="day", chunks=3)': "`chunks` must be a mapping from dimensions to lengths, got 3.",
     'encode(np.zeros(3), "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got numpy.ndarray.",
     'encode([da], "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got list.",
     'encode(da, ("time", "day"), periods=3)': "`dim` must be one name for 'cyclic', got ('time', 'day').",

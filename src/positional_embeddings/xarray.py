@@ -3,7 +3,7 @@
 Optional: no other module imports this one, which needs xarray, the extra "xarray".
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import nan, prod
 from typing import Any, Literal
@@ -48,6 +48,7 @@ def encode(
     encoding: Encoding = "cyclic",
     *,
     feature_dim: Hashable = "feature",
+    chunks: Mapping[Hashable, Any] | None = None,
     **options: Any,
 ) -> Any:
     """Return features of the position along a coordinate, with readable labels.
@@ -68,6 +69,11 @@ def encode(
         or "random_fourier", random Fourier features, whose scalar products approach a kernel.
     feature_dim : str, default "feature"
         Name of the new dimension.
+    chunks : mapping, optional
+        Lengths of the chunks on dimensions of the coordinate, as ``da.chunk`` takes them: the
+        features are arrays of dask, computed chunk by chunk, whole on `feature_dim`. If None, an
+        array of dask keeps its chunks, and any other coordinate gets those of `da`, if `da` has
+        any.
     **options
         Those of the encoding:
 
@@ -95,8 +101,7 @@ def encode(
         Features along `feature_dim`, first, and the dimensions of the coordinate after it,
         with all coordinates that these have. Labels such as ``"time_sin_24h_2"`` tell
         coordinate, function, period (or wavelength, or number of the frequency) and harmonic,
-        which is left out if a period has only one; labels of "spherical" are degree and order. A
-        coordinate of dask stays lazy.
+        which is left out if a period has only one; labels of "spherical" are degree and order.
 
     Raises
     ------
@@ -130,6 +135,8 @@ def encode(
     >>> ds = xr.Dataset(coords={"lat": [-45.0, 45.0], "lon": [0.0, 120.0, 240.0]})
     >>> encode(ds, ("lat", "lon"), "spherical", degree=4).sizes
     Frozen({'feature': 25, 'lat': 2, 'lon': 3})
+    >>> encode(ds, ("lat", "lon"), "spherical", degree=4, chunks={"lon": 2}).chunks
+    ((25,), (2,), (2, 1))
     """
     checks.choice("encoding", encoding, tuple(ENCODINGS))
     coordinates = _coordinates(da, dim, encoding)
@@ -138,7 +145,7 @@ def encode(
     features, labels, dtype = _plan(encoding, coordinates, options)
     encoded = xr.apply_ufunc(
         features,
-        *coordinates,
+        *_chunked(coordinates, da, chunks),
         output_core_dims=[[feature_dim]],
         dask="parallelized",
         output_dtypes=[dtype],
@@ -325,6 +332,30 @@ def attention(
     attended = attended.rename({rows: q_dim} | ({outputs: feature_dim} if has_features else {}))
     attended.name, attended.attrs = value.name, dict(value.attrs)
     return attended
+
+
+def _chunked(coordinates: list[Any], da: Any, chunks: Any) -> list[Any]:
+    """Return coordinates in the chunks that are given, or in those of `da`."""
+    dims = {d: None for c in coordinates for d in c.dims}
+    is_given = chunks is not None
+    if not is_given:
+        known = da.unify_chunks().chunksizes
+        chunks = {d: known[d] for d in dims if d in known}
+    elif not isinstance(chunks, Mapping):
+        raise wrong_type("chunks", "be a mapping from dimensions to lengths", shown(chunks))
+    elif unknown := next((d for d in chunks if d not in dims), None):
+        raise wrong_value("chunks", f"be for dimensions among {tuple(dims)}", shown(unknown))
+    if not chunks:
+        return coordinates
+    chunked = []
+    for c in coordinates:
+        if is_given or c.chunks is None:
+            # An index of pandas has no chunks: its values are one chunk first.
+            own = {d: chunks.get(d, -1) for d in c.dims}
+            data = c.variable.to_base_variable().chunk(own).data
+            c = xr.DataArray(data, c.coords, c.dims, c.name, c.attrs)  # noqa: PLW2901
+        chunked.append(c)
+    return chunked
 
 
 def _plan(
