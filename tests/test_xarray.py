@@ -6,6 +6,7 @@ import datetime as dt
 import importlib
 import itertools
 import sys
+import tracemalloc
 from fractions import Fraction
 from math import cos, pi, sin
 
@@ -463,6 +464,46 @@ def test_attention_is_that_of_each_combination_of_the_further_dimensions(seed):
     own = [{"time": "new"}.get(d, d) for d in value.dims]
     assert list(got.dims[len(got.dims) - len(own) :]) == own
     np.testing.assert_allclose(got.transpose(*expected.dims).values, expected.values, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_places_that_hide_other_keys(dtype, has_bias):
+    """Some see nothing, some only keys of weights that are too small for a float."""
+    rng = np.random.default_rng(1)
+    query, key = (sample(rng, {n: SIZES[n], "f": 3}, dtype) for n in ("new", "time"))
+    value = sample(rng, {"lat": 3, "g": 2, "time": 5}, dtype)
+    key[4] = -30 * query[0]
+    mask = sample(rng, {"g": 2, "time": 5, "lat": 3}) > 0.5
+    mask[0, :, 0] = True
+    mask[0, :, 1] = [True, True, True, True, False]
+    value = value.where(~mask, np.nan)
+    mask[1, 0, 2], value[2, 1, 0] = False, np.inf
+    bias = sample(rng, {"new": 4, "time": 5}, dtype) if has_bias else None
+    options = {"mask": mask, "bias": bias, "scale": 20.0}
+    got = pex.attention(query, key, value, dim=("new", "time"), feature_dim="f", **options)
+    expected = reference(query, key, value, **options)
+    hidden = mask.all("time")
+    assert got.dtype == dtype
+    assert bool(got.where(hidden, np.nan).isnull().all())
+    assert bool(got.isel(g=0, lat=1).notnull().all())
+    assert bool(got.isel(g=1, lat=2).isnull().all())
+    places = (~hidden).broadcast_like(expected)
+    expected = expected.where(places)
+    tolerance = 2e-5 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(got.transpose(*expected.dims), expected, rtol=0, atol=tolerance)
+
+
+def test_places_that_hide_keys_cost_no_scores_of_their_own():
+    n, places = 200, 400
+    times = xr.DataArray(np.random.default_rng(0).standard_normal((n, 8)), dims=("time", "f"))
+    value = xr.DataArray(np.ones((places, n)), dims=("place", "time"))
+    mask = xr.DataArray(np.eye(places, n, dtype=bool), dims=("place", "time"))
+    tracemalloc.start()
+    pex.attention(times, times, value, dim="time", feature_dim="f", mask=mask)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * value.nbytes  # scores of each place would be 200 times as much
 
 
 def test_names_coordinates_and_attributes_of_attention():

@@ -498,33 +498,82 @@ def _attend(
 
     Further axes are aligned at the last one, and broadcast. `terms` are mask and bias, if `given`.
     """
-    xp = space_of(query=query, key=key, value=value).xp
-    dtype, wide = value.dtype, xp.result_type(query, key, value)
+    space = space_of(query=query, key=key, value=value)
+    xp, dtype, wide = space.xp, value.dtype, space.xp.result_type(query, key, value)
     rank = max(array.ndim for array in (query, key, value, *given))
     query, key, value, *others = (
         array[(*(None,) * (rank - array.ndim), ...)] for array in (query, key, value, *given)
     )
-    shape = np.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others)))
-    # Along an axis that only the values have, the weights are the same: it is one of features.
-    own = tuple(axis for axis, n in enumerate(shape) if n == 1 and value.shape[axis] != 1)
-    ends = tuple(range(-1 - len(own), -1))
-    value = xp.moveaxis(value, own, ends)
-    features = value.shape[rank - 1 - len(own) :]
-    value = xp.reshape(value, (*value.shape[: rank - 1 - len(own)], prod(features)))
-    query, key, *others = (xp.squeeze(array, axis=own) for array in (query, key, *others))
-    # A column of ones is their sum of weights: 0 for a query without keys.
-    value = xp.concat([value, xp.ones_like(value[..., :1])], axis=-1)
-    shape = tuple(n for axis, n in enumerate(shape) if axis not in own)
     query, key, value = (xp.astype(array, wide, copy=False) for array in (query, key, value))
+    arrays = dict(zip(terms, others, strict=True))
+    attend = partial(_attend_aligned, query, key, options=options)
+
+    def attend_to_each(value: Any, **arrays: Any) -> Any:
+        # Ones become the sum of the weights: 0 for a query without keys.
+        ones = xp.ones_like(value[(*(slice(0, 1),) * (rank - 2), slice(None), slice(0, 1))])
+        mean, weight = attend(value, ones, **arrays)
+        return xp.where(weight == 0, fill_value, mean)
+
+    places: list[int] = []
+    if "mask" in arrays and arrays["mask"].shape[-2] == 1 and space.supports_inplace(value):
+        of_all = [query, key, *others[1:]]
+        lacking = (axis for axis in range(rank - 2) if all(a.shape[axis] == 1 for a in of_all))
+        places = [axis for axis in lacking if arrays["mask"].shape[axis] != 1]
+    if not places:
+        return xp.astype(attend_to_each(value, **arrays), dtype, copy=False)
+
+    # Places that hide other keys, but have queries and keys in common, have the weights in common,
+    # too: the mean is the weighted sum of the values that a place sees by its part of the weights.
+    is_seen = ~xp.matrix_transpose(arrays["mask"])
+    bias = {name: array for name, array in arrays.items() if name == "bias"}
+    total, part = attend(xp.where(is_seen, value, 0.0), xp.astype(is_seen, wide), **bias)
+    mean = xp.where(xp.isinf(total), nan, total) / xp.where(part == 0, 1.0, part)
+    attended = xp.where(part == 0, fill_value, mean)
+    # A place whose part is so small that it lacks digits has weights of its own.
+    is_poor = ~(part >= xp.finfo(wide).smallest_normal ** 0.5)
+    is_poor &= xp.any(is_seen, axis=-2, keepdims=True)
+    is_poor = xp.any(is_poor, axis=tuple(a for a in range(rank) if a not in places), keepdims=True)
+    for index in np.argwhere(space.to_numpy(is_poor)).tolist():
+        at = {axis: slice(index[axis], index[axis] + 1) for axis in places}
+        own = {"value": value, **arrays}
+        for name, array in own.items():
+            n_at = (at[a] if a in at and n > 1 else slice(None) for a, n in enumerate(array.shape))
+            own[name] = array[tuple(n_at)]
+        attended[tuple(at.get(axis, slice(None)) for axis in range(rank))] = attend_to_each(**own)
+    return xp.astype(attended, dtype, copy=False)
+
+
+def _attend_aligned(
+    query: Any, key: Any, *values: Any, options: dict[str, Any], **others: Any
+) -> list[Any]:
+    """Return the means of several arrays of values; all arrays have as many axes."""
+    xp = space_of(query=query, key=key).xp
+    shape = np.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others.values())))
+    # Along an axis that only values have, the weights are the same: it is one of features.
+    lacking = (axis for axis, n in enumerate(shape) if n == 1)
+    own = tuple(axis for axis in lacking if any(value.shape[axis] != 1 for value in values))
+    ends = tuple(range(-1 - len(own), -1))
+    shape = tuple(n for axis, n in enumerate(shape) if axis not in own)
+    columns, features = [], []
+    for value in values:
+        column = xp.moveaxis(value, own, ends)
+        features.append(column.shape[len(shape) + 1 :])
+        column = xp.reshape(column, (*column.shape[: len(shape) + 1], prod(features[-1])))
+        columns.append(xp.broadcast_to(column, (*shape, *column.shape[-2:])))
+    query, key = (xp.squeeze(array, axis=own) for array in (query, key))
     attended = scaled_dot_product_attention(
         query,
         xp.broadcast_to(key, (*shape, *key.shape[-2:])),
-        xp.broadcast_to(value, (*shape, *value.shape[-2:])),
-        **dict(zip(terms, others, strict=True)),
+        xp.concat(columns, axis=-1),
+        **{name: xp.squeeze(array, axis=own) for name, array in others.items()},
         **options,
         feature_axis=-1,
         seq_axis=-2,
     )
-    attended = xp.where(attended[..., -1:] == 0, fill_value, attended[..., :-1])
-    attended = xp.reshape(attended, (*attended.shape[:-1], *features))
-    return xp.astype(xp.moveaxis(attended, ends, own), dtype, copy=False)
+    means, start = [], 0
+    for lengths in features:
+        mean = attended[..., start : start + prod(lengths)]
+        mean = xp.reshape(mean, (*mean.shape[:-1], *lengths))
+        means.append(xp.moveaxis(mean, ends, own))
+        start += prod(lengths)
+    return means
