@@ -1,7 +1,8 @@
-"""Rotate and attend over arrays that are several times as large as the memory of the workers.
+"""Encode, rotate and attend over arrays several times as large as the memory of the workers.
 
-dask: two worker processes, restarted if they take more than their limit. cubed: each task tells
-what memory it needs before anything runs.
+dask: two worker processes, restarted if they take more than their limit. With `--kill` one worker
+is killed in the middle, and the result is still right. cubed: each task tells what memory it needs
+before anything runs.
 
     pip install "dask[array]" distributed cubed zarr tqdm
     python examples/larger_than_memory.py
@@ -9,10 +10,15 @@ what memory it needs before anything runs.
 
 import argparse
 import logging
+import os
 import resource
+import signal
+import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,18 +26,36 @@ from positional_embeddings import (
     CausalMask,
     RoPE,
     SlidingWindowMask,
+    cyclic_encoding,
+    fourier_encoding,
+    octave_wavelengths,
     scaled_dot_product_attention,
+    spherical_encoding,
 )
 
 HEAD_SIZE, HEADS, CHUNK, WINDOW = 64, 8, 2048, 512
 CHUNK_SHAPE = (HEAD_SIZE, CHUNK, HEADS)  # features and heads whole, the sequence cut
 MASK = CausalMask() | SlidingWindowMask(WINDOW - 1, 0)
+CHUNK_NUMBERS = HEAD_SIZE * CHUNK * HEADS  # of each result
 
 
 def attend(q: Any, k: Any, v: Any, seq_len: int) -> Any:
     """Rotate queries and keys, and attend; the same lines for NumPy, dask and cubed."""
     rope = RoPE(HEAD_SIZE, seq_len)
     return scaled_dot_product_attention(rope(q), rope(k), v, mask=MASK)
+
+
+def places(x: Any) -> Any:
+    """Return the spherical harmonics of places on a spiral."""
+    return spherical_encoding(x % 180 - 90, x, 7, dtype=np.float32)
+
+
+# The encodings of coordinates, and their features.
+ENCODINGS: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "cyclic": (lambda x: cyclic_encoding(x, [24, 168, 8766], 4, dtype=np.float32), 24),
+    "fourier": (lambda x: fourier_encoding(x, octave_wavelengths(12), dtype=np.float32), 24),
+    "spherical": (places, 64),
+}
 
 
 def numbers(chunk: int, seed: int) -> np.ndarray:
@@ -46,41 +70,69 @@ def one_chunk(block: np.ndarray, block_id: tuple[int, ...], seed: int) -> np.nda
     return numbers(block_id[1], seed)
 
 
-def compare(got: np.ndarray, seq_len: int) -> float:
-    """Return the largest difference from NumPy in the last chunk, which sees the one before."""
-    last = seq_len // CHUNK - 1
-    q, k, v = (
-        np.concatenate([numbers(i, seed) for i in (last - 1, last)], axis=1) for seed in range(3)
-    )
+class Work(NamedTuple):
+    """A lazy result, and the last of its chunks as NumPy computes it."""
+
+    result: Any
+    last: np.ndarray
+
+
+def attention_on(map_blocks: Callable[..., Any], empty: Any) -> Work:
+    """Return the attention over as many queries, keys and values as `empty` has."""
+    chunks, seq_len = empty.shape[1] // CHUNK, empty.shape[1]
+    result = attend(*(map_blocks(one_chunk, empty, seed=seed) for seed in range(3)), seq_len)
+    # The last chunk sees the one before.
+    pair = [(numbers(chunks - 2, seed), numbers(chunks - 1, seed)) for seed in range(3)]
+    q, k, v = (np.concatenate(both, axis=1) for both in pair)
     rope = RoPE(HEAD_SIZE, seq_len)
     rotated = (rope(x, offset=seq_len - 2 * CHUNK) for x in (q, k))
-    expected = scaled_dot_product_attention(*rotated, v, mask=MASK)
-    return float(np.abs(got - expected[:, CHUNK:]).max())
+    return Work(result, scaled_dot_product_attention(*rotated, v, mask=MASK)[:, CHUNK:])
+
+
+def encoding_on_dask(name: str, chunks: int) -> Work:
+    """Return an encoding in chunks of 4 MB: those of `x` are shorter by the features."""
+    import dask.array as da
+
+    encode, features = ENCODINGS[name]
+    length = CHUNK_NUMBERS // features
+    x = da.arange(chunks * length, dtype=np.float64, chunks=length)
+    return Work(
+        encode(x), encode(np.arange((chunks - 1) * length, chunks * length, dtype=np.float64))
+    )
 
 
 def peak(dask_worker: Any = None) -> float:
-    """Return the most memory that this process ever held, in MB."""
+    """Return the most memory that this process held, in MB."""
     del dask_worker
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    status = Path("/proc/self/status")
+    if status.exists():  # `getrusage` starts from the peak of the parent
+        (line,) = (s for s in status.read_text().splitlines() if s.startswith("VmHWM"))
+        return int(line.split()[1]) / 1000
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        1e6 if sys.platform == "darwin" else 1000
+    )
 
 
-def on_dask(seq_len: int, limit: str, path: Path) -> None:
+def on_dask(name: str, chunks: int, limit: str, path: Path, *, kill: bool) -> None:
     """Compute on two local workers with a limit, and show their peaks."""
     import dask
     import dask.array as da
-    from distributed import Client, LocalCluster, progress
+    from distributed import Client, LocalCluster, progress, wait
 
-    shape = (HEAD_SIZE, seq_len, HEADS)
-    empty = da.empty(shape, chunks=CHUNK_SHAPE, dtype=np.float32)
-    q, k, v = (
-        empty.map_blocks(
-            one_chunk, seed=seed, dtype=np.float32, meta=np.empty((0, 0, 0), np.float32)
+    if name == "attention":
+        shape = (HEAD_SIZE, chunks * CHUNK, HEADS)
+        empty = da.empty(shape, chunks=CHUNK_SHAPE, dtype=np.float32)
+        meta = np.empty((0, 0, 0), np.float32)
+        work = attention_on(
+            lambda *args, **kw: da.map_blocks(*args, **kw, dtype=np.float32, meta=meta), empty
         )
-        for seed in range(3)
+    else:
+        work = encoding_on_dask(name, chunks)
+    tasks = len(dict(work.result.__dask_graph__()))
+    print(
+        f"dask, {name}: {work.result.nbytes / 1e9:.2f} GB out, {tasks} tasks, "
+        f"two workers of {limit}"
     )
-    output = attend(q, k, v, seq_len)
-    tasks = len(dict(output.__dask_graph__()))
-    print(f"dask: {4 * q.nbytes / 1e9:.2f} GB in {tasks} tasks, two workers of {limit}")
     with (
         dask.config.set({"temporary-directory": str(path)}),
         LocalCluster(
@@ -88,56 +140,71 @@ def on_dask(seq_len: int, limit: str, path: Path) -> None:
             threads_per_worker=1,
             memory_limit=limit,
             dashboard_address=None,
-            silence_logs=logging.ERROR,
+            silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster) as client,
     ):
-        stored = output.to_zarr(str(path / "dask.zarr"), compute=False).persist()
+        store, start = path / "dask.zarr", time.perf_counter()
+        stored = client.compute(work.result.to_zarr(str(store), compute=False))
+        if kill:
+            while not any(store.glob("c/**/*")):  # until a chunk is stored
+                time.sleep(0.01)
+            os.kill(cluster.workers[0].pid, signal.SIGKILL)
+            print("Worker 0 is killed")
         progress(stored, notebook=False)
-        stored.compute()
-        print()
+        wait(stored)
+        stored.result()
+        print(f"\n{time.perf_counter() - start:.0f} s")
         for worker, megabytes in enumerate(client.run(peak).values()):
             print(f"Worker {worker}: peak of {megabytes:.0f} MB")
-    last = da.from_zarr(str(path / "dask.zarr"))[:, -CHUNK:].compute()
-    print(f"Largest difference from NumPy: {compare(last, seq_len):.1e}")
+    got = da.from_zarr(str(store)).blocks[(0, -1, 0)[: work.result.ndim]].compute()
+    print(f"Largest difference from NumPy: {np.abs(got - work.last).max():.1e}")
 
 
-def on_cubed(seq_len: int, limit: str, path: Path) -> None:
+def on_cubed(chunks: int, limit: str, path: Path) -> None:
     """Compute in this process, each task within the memory allowed."""
     import cubed
     from cubed.diagnostics.tqdm import TqdmProgressBar
 
     setting = {"spec.work_dir": str(path), "spec.allowed_mem": limit, "spec.reserved_mem": "0"}
     with cubed.config.set(setting):
-        empty = cubed.empty((HEAD_SIZE, seq_len, HEADS), dtype=cubed.float32, chunks=CHUNK_SHAPE)
-        q, k, v = (
-            cubed.map_blocks(one_chunk, empty, seed=seed, dtype=np.float32) for seed in range(3)
+        shape = (HEAD_SIZE, chunks * CHUNK, HEADS)
+        empty = cubed.empty(shape, dtype=cubed.float32, chunks=CHUNK_SHAPE)
+        work = attention_on(
+            lambda *args, **kw: cubed.map_blocks(*args, **kw, dtype=np.float32), empty
         )
-        output = attend(q, k, v, seq_len)
-        needed = output.plan().max_projected_mem / 1e6
-        print(f"cubed: {4 * q.nbytes / 1e9:.2f} GB, {limit} allowed, {needed:.0f} MB needed")
+        needed = work.result.plan().max_projected_mem / 1e6
+        print(
+            f"cubed, attention: {work.result.nbytes / 1e9:.2f} GB out, "
+            f"{limit} allowed, {needed:.0f} MB needed"
+        )
         before = peak()
         store = str(path / "cubed.zarr")
-        cubed.to_zarr(output, store, callbacks=[TqdmProgressBar()])
+        cubed.to_zarr(work.result, store, callbacks=[TqdmProgressBar()])
         print(f"This process: peak of {peak():.0f} MB, {before:.0f} MB before")
         last = np.asarray(cubed.from_zarr(store)[:, -CHUNK:].compute())
-        print(f"Largest difference from NumPy: {compare(last, seq_len):.1e}")
+        print(f"Largest difference from NumPy: {np.abs(last - work.last).max():.1e}")
 
 
 def main() -> None:
-    """Run both."""
+    """Run what is chosen."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--chunks", type=int, default=128, help="chunks of 2,048 positions, 4 MB")
+    parser.add_argument("--chunks", type=int, default=128, help="chunks of 4 MB of the result")
     parser.add_argument("--limit", default="600MB", help="memory of a worker")
     parser.add_argument("--only", choices=("dask", "cubed"), help="one library, both if left out")
+    parser.add_argument(
+        "--work", choices=("attention", *ENCODINGS), default="attention", help="what dask computes"
+    )
+    parser.add_argument("--kill", action="store_true", help="kill a worker of dask in the middle")
     options = parser.parse_args()
-    # cubed counts a buffer for each chunk that is joined: half as many.
     chunks = max(3, options.chunks)
-    runs = {"dask": (on_dask, chunks), "cubed": (on_cubed, max(3, chunks // 2))}
-    for name, (run, count) in runs.items():
-        if options.only in (None, name):
-            with tempfile.TemporaryDirectory() as folder:
-                run(count * CHUNK, options.limit, Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        if options.only in (None, "dask"):
+            on_dask(options.work, chunks, options.limit, path, kill=options.kill)
+        if options.only in (None, "cubed"):
+            # It counts a buffer for each chunk that is joined: half as many.
+            on_cubed(max(3, chunks // 2), options.limit, path)
 
 
 if __name__ == "__main__":

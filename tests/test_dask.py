@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import dask.array as da
+import dask.dataframe as dask_frame
 import numpy as np
+import pandas as pd
 import pytest
 
 from positional_embeddings import (
@@ -27,6 +29,7 @@ from positional_embeddings import (
     sinusoidal_encoding,
     spherical_encoding,
 )
+from positional_embeddings.sklearn import AttentionRegressor, GapFiller, PositionalEncoder
 
 
 def tasks(array):
@@ -272,7 +275,29 @@ def test_all_pairs_are_many_chunks(make):
 
 
 @pytest.mark.usefixtures("forbid_computing")
-def test_the_how_to_runs_and_computes_nothing():
+@pytest.mark.parametrize("number", range(3))
+def test_the_how_to_runs_and_computes_nothing(number):
     page = Path(__file__).parents[1] / "docs" / "larger_than_memory.md"
-    first, *_ = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    exec(first, {})  # noqa: S102 - a page of this repository
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 4  # the last one is of cubed
+    exec(blocks[number], {})  # noqa: S102 - a page of this repository
+
+
+ESTIMATORS = {
+    "PositionalEncoder": lambda x: PositionalEncoder().fit(x),
+    "AttentionRegressor": lambda x: AttentionRegressor().fit(x, np.arange(4.0)),
+    "GapFiller": lambda x: GapFiller().fit(x),
+}
+
+
+@pytest.mark.usefixtures("forbid_computing")
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_dataframe_of_dask_is_refused(name):
+    frame = dask_frame.from_pandas(pd.DataFrame({"x": np.arange(4.0)}), npartitions=2)
+    expected = (
+        "`X` must be a table in memory, got dask.dataframe.dask_expr.DataFrame. "
+        "Pass X.compute(), or call a fitted estimator by X.map_partitions."
+    )
+    with pytest.raises(TypeError) as raised:
+        ESTIMATORS[name](frame)
+    assert str(raised.value) == expected

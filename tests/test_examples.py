@@ -318,14 +318,24 @@ def test_pytorch_trains_layers():
 
 @pytest.mark.library("distributed", "zarr")
 @pytest.mark.parametrize(
-    "library", [pytest.param(name, marks=pytest.mark.library(name)) for name in ("dask", "cubed")]
+    "options",
+    [
+        pytest.param(("dask", "--chunks", "12", "--kill"), marks=pytest.mark.library("dask")),
+        pytest.param(
+            ("dask", "--chunks", "12", "--kill", "--work", "spherical"),
+            marks=pytest.mark.library("dask"),
+        ),
+        pytest.param(("cubed", "--chunks", "3"), marks=pytest.mark.library("cubed")),
+    ],
+    ids=" ".join,
 )
-def test_arrays_larger_than_memory_give_what_numpy_gives(library):
+def test_arrays_larger_than_memory_give_what_numpy_gives(options):
     script = str(EXAMPLES / "larger_than_memory.py")
-    command = [sys.executable, script, "--chunks", "3", "--limit", "1GB", "--only", library]
+    command = [sys.executable, script, "--limit", "1GB", "--only", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "peak of" in done.stdout
+    assert ("is killed" in done.stdout) == ("--kill" in options)
     (largest,) = re.findall(r"^Largest difference from NumPy: (\S+)$", done.stdout, re.MULTILINE)
     assert float(largest) < 1e-5
 

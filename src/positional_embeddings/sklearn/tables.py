@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import dates
@@ -21,8 +21,11 @@ class Column(NamedTuple):
     zone: tzinfo | None  # in which its dates were
 
 
-def as_table(x: Any) -> Any:
+def as_table(x: Any, name: str = "X") -> Any:
     """Return a series, and times or text along one axis, as a table of one column."""
+    if hasattr(x, "map_partitions"):  # of dask
+        hint = f" Pass {name}.compute(), or call a fitted estimator by {name}.map_partitions."
+        raise wrong_type(name, "be a table in memory", type_name(x), hint)
     if isinstance(x, list | tuple):
         x = np.asarray(x, dtype=object)
     if hasattr(x, "to_frame"):  # an index of pandas, too, which would be its own index
@@ -91,7 +94,7 @@ def with_days(x: Any, name: str = "X") -> tuple[Any, list[Column]]:
 
     Spans of time become days; anything else is returned as it came. Text is refused.
     """
-    table, days, columns = as_table(x), {}, []
+    table, days, columns = as_table(x, name), {}, []
     for j, (place, kind) in enumerate(kinds_of(name, table)):
         column, zone = column_of(table, j), None
         if kind != "numbers":
