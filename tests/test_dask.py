@@ -122,6 +122,16 @@ def test_encodings_are_one_task_a_chunk_by_the_code_of_numpy(name, chunks, forbi
     np.testing.assert_array_equal(made.compute(scheduler="sync"), expected)
 
 
+@pytest.mark.usefixtures("forbid_computing")
+def test_chunks_that_are_far_too_small_are_warned_of():
+    x = da.ones((4, 150, 1), chunks=(4, 1, 1))
+    text = r"22,500 chunks of 48 bytes each .*: rechunk the arrays"
+    with pytest.warns(da.PerformanceWarning, match=text):
+        scaled_dot_product_attention(x, x, x)
+    with pytest.warns(da.PerformanceWarning, match="20,000 chunks of 16 bytes"):
+        cyclic_encoding(da.ones(20_000, chunks=1), 24)
+
+
 def test_encodings_of_chunks_of_unknown_length():
     values = np.random.default_rng(0).standard_normal(10)
     x = da.from_array(values, chunks=3)

@@ -2,10 +2,15 @@
 
 import sys
 from collections.abc import Callable
+from math import prod
 from typing import Any
-from warnings import catch_warnings
+from warnings import catch_warnings, warn
 
 from positional_embeddings.arrays.libraries.chunked import Chunked
+
+
+# A task takes dask about 0.2 ms, in which it copies a MB.
+_MANY_CHUNKS, _SMALL_CHUNK = 10_000, 2**16
 
 
 class Dask(Chunked):
@@ -25,6 +30,13 @@ class Dask(Chunked):
         library = sys.modules["dask.array"]
         # Else dask would call the function with empty arrays.
         meta = library.utils.meta_from_array(arrays[0], ndim=len(chunks), dtype=dtype)
+        count, size = prod(map(len, chunks)), prod(map(sum, chunks)) * meta.dtype.itemsize
+        if count > _MANY_CHUNKS and size / count < _SMALL_CHUNK:
+            message = (
+                f"{count:,} chunks of {size // count:,} bytes each take longer to schedule than to "
+                "compute: rechunk the arrays, so that each has megabytes."
+            )
+            warn(message, library.PerformanceWarning, stacklevel=2)
         options = {"chunks": chunks, "dtype": dtype, "meta": meta, "token": name or None}
         return library.map_blocks(function, *arrays, **options)
 
