@@ -8,7 +8,6 @@ from warnings import catch_warnings, warn
 
 from positional_embeddings.arrays.libraries.chunked import Chunked
 
-
 # A task takes dask about 0.2 ms, in which it copies a MB.
 _MANY_CHUNKS, _SMALL_CHUNK = 10_000, 2**16
 
