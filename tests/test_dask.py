@@ -24,6 +24,7 @@ from positional_embeddings import (
     cyclic_encoding,
     fourier_encoding,
     grid_cell_encoding,
+    grid_encoding,
     random_fourier_encoding,
     scaled_dot_product_attention,
     sinusoidal_encoding,
@@ -119,6 +120,19 @@ def test_encodings_are_one_task_a_chunk_by_the_code_of_numpy(name, chunks, forbi
     assert {*tasks_of} <= {name, "array", "getitem", "rechunk-merge", "rechunk-split"}
     expected = ENCODINGS[name](values)
     assert made.dtype == expected.dtype
+    np.testing.assert_array_equal(made.compute(scheduler="sync"), expected)
+
+
+def test_a_grid_is_cut_by_its_features(forbid_computing):
+    from dask import config
+
+    del forbid_computing
+    with config.set({"array.chunk-size": "64 kiB"}):
+        made = grid_encoding((40, 50), 16, xp=da, dtype=np.float32)
+    assert made.chunks[0] == (16,)
+    assert 16 * made.chunksize[1] * made.chunksize[2] <= 2**14
+    assert tasks(made) <= 3 * made.npartitions
+    expected = grid_encoding((40, 50), 16, dtype=np.float32)
     np.testing.assert_array_equal(made.compute(scheduler="sync"), expected)
 
 

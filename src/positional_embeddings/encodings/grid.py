@@ -1,14 +1,17 @@
 """Coordinates of the points of a grid, and their sinusoidal encoding."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
-from positional_embeddings.arguments import checks
+from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import new_space, on_given_device
+from positional_embeddings.encodings.features import by_chunks
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
 # So many coordinates have an encoding that others know.
@@ -129,17 +132,20 @@ def grid_encoding(
         raise wrong_value("shape", f"have 1 to {_MOST_COORDINATES} coordinates", tuple(sizes))
     dim = checks.feature_count("dim", dim)
     space = new_space(xp, device)
-    xp = space.xp
     dtype = checks.float_dtype(dtype, space.default_float, space)
     channels = 2 * -(-dim // (2 * len(sizes)))
-    parts = []
-    for axis, size in enumerate(sizes):
-        index = xp.arange(size, dtype=space.integer, device=device)
-        encoding = sinusoidal_encoding(index, channels, base=base, dtype=dtype)
-        along = (size if i == axis else 1 for i in range(len(sizes)))
-        encoding = xp.reshape(encoding, (channels, *along))
-        parts.append(xp.broadcast_to(encoding, (channels, *sizes)))
-    return xp.concat(parts, axis=0)[:dim, ...]
+    encode = partial(_encode, channels=channels, dim=dim, base=base, dtype=dtype)
+    options = {"dtype": dtype, "space": space, "name": "grid_encoding"}
+    ranges = space.aranges(tuple(sizes), dim, dtype)
+    indices = (axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges))
+    return by_chunks(encode, *indices, count=dim, **options)
+
+
+def _encode(*indices: Any, channels: int, dim: int, base: float, dtype: Dtype, space: Space) -> Any:
+    shape = np.broadcast_shapes(*(index.shape for index in indices))
+    parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
+    parts = [space.xp.broadcast_to(part, (channels, *shape)) for part in parts]
+    return space.xp.concat(parts, axis=0)[:dim, ...]
 
 
 def _sizes(shape: Any) -> list[int]:

@@ -226,6 +226,13 @@ class Space:
         """
         return self.xp.arange(start, stop, dtype=dtype, device=self.device)
 
+    def aranges(self, shape: tuple[int, ...], values: int, dtype: Any) -> list[Any]:  # noqa: ARG002
+        """Return the indices along each axis of an array, in its chunks if the library has them.
+
+        At each place there is a number of `values` of a dtype.
+        """
+        return [self.xp.arange(n, dtype=self.integer, device=self.device) for n in shape]
+
     # Contexts.
 
     def without_chunk_warnings(self) -> Any:

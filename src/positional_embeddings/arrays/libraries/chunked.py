@@ -35,10 +35,19 @@ class Chunked(Space):
 
     def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:
         # One chunk on each axis would make one chunk of all pairs.
-        shape = (_MANY, _MANY, max(1, values_per_pair))
-        many = self.xp.empty(shape, dtype=dtype, chunks=("auto", "auto", -1))
-        chunks = many.chunks[0][0]
+        chunks, _ = self._chunk_shape((_MANY, _MANY), values_per_pair, dtype)
         return self.xp.arange(start, stop, dtype=dtype, device=self.device, chunks=chunks)
+
+    def aranges(self, shape: tuple[int, ...], values: int, dtype: Any) -> list[Any]:
+        chunks = self._chunk_shape(shape, values, dtype)
+        options = {"dtype": self.integer, "device": self.device}
+        return [self.xp.arange(n, chunks=c, **options) for n, c in zip(shape, chunks, strict=True)]
+
+    def _chunk_shape(self, shape: tuple[int, ...], values: int, dtype: Any) -> tuple[int, ...]:
+        """Return the shape of a chunk of an array that has a number of values at each index."""
+        auto = (*("auto",) * len(shape), -1)
+        many = self.xp.empty((*shape, max(1, values)), dtype=dtype, chunks=auto)
+        return tuple(lengths[0] for lengths in many.chunks[:-1])
 
     def take_entries(self, table: Any, indices: Any, axis: int) -> Any:
         # To reshape the indices would join their chunks.
