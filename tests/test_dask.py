@@ -1,5 +1,6 @@
 """dask arrays stay lazy, and keep their chunks."""
 
+import pickle
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from positional_embeddings import (
     GlobalMask,
     PaddingMask,
     RoPE,
+    SegmentMask,
     SlidingWindowMask,
     T5Bias,
     alibi_bias,
@@ -268,6 +270,16 @@ def test_graphs_grow_with_the_pairs_of_chunks_that_are_seen():
         made = scaled_dot_product_attention(x, x, x, mask=mask)
         assert made.chunks == x.chunks
         assert tasks(made) < 3 * pairs + 20 * n
+
+
+@pytest.mark.usefixtures("forbid_computing")
+def test_tasks_share_a_mask_that_holds_an_array():
+    n = 2**20
+    x = da.ones((4, n, 1), chunks=(4, 2048, 1), dtype=np.float32)
+    made = scaled_dot_product_attention(x, x, x, mask=SegmentMask(np.arange(n) // 2048))
+    # Each task is sent on its own.
+    assert sum(len(pickle.dumps(task)) for task in dict(made.__dask_graph__()).values()) < 60e6
+    assert tasks(made) < 12 * x.numblocks[1]
 
 
 def largest_chunk(array):

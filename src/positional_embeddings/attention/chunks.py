@@ -47,13 +47,13 @@ def attend_by_chunks(
     # What all tasks share: the scores without arrays.
     without_arrays: dict[str, Any] = dict.fromkeys(given)
     nowhere: Any = None  # a task computes where its chunks are
-    shared = scores._replace(space=nowhere, **without_arrays)
-    task = partial(_attend_chunk, shared, tuple(given), block_size)
+    shared = space.shared(scores._replace(space=nowhere, **without_arrays))
+    task = partial(_attend_chunk, tuple(given), block_size)
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(c, initial=0))) for c in own)
     outputs = []
     for queries, runs in _pairs(scores, q_bounds, k_bounds):
         places = ([*row_bounds, queries, keys] for keys in runs)
-        parts = [_partial_outputs(task, arrays, bounds, space) for bounds in places]
+        parts = [_partial_outputs(task, arrays, bounds, shared, space) for bounds in places]
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
         outputs.append(_merged(part, space)[..., 0, : value.shape[-1]])
     return outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
@@ -103,7 +103,9 @@ def _pairs(
         yield list(queries), runs
 
 
-def _partial_outputs(task: Any, arrays: list[Any], bounds: list[Bounds], space: Space) -> Any:
+def _partial_outputs(
+    task: Any, arrays: list[Any], bounds: list[Bounds], shared: Any, space: Space
+) -> Any:
     """Return the partial outputs of some chunks, (..., query, chunk of keys, feature + 2)."""
     index = [slice(own[0][0], own[-1][1]) for own in bounds]
 
@@ -118,16 +120,17 @@ def _partial_outputs(task: Any, arrays: list[Any], bounds: list[Bounds], space: 
         chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
         dtype=space.dtype,
         numbered=True,
+        shared=shared,
     )
 
 
 def _attend_chunk(
-    shared: Scores,
     names: tuple[str, ...],
     block_size: int | None,
     bounds: list[Bounds],
     *arrays: Any,
     block_id: tuple[int, ...],
+    shared: Scores,
 ) -> Any:
     """Return the partial output of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
     *rows, queries, keys = (own[i] for own, i in zip(bounds, block_id, strict=False))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from array_api_compat import device as _device
 
-from positional_embeddings.arrays.namespace import HostArray, compute_dtype, np
+from positional_embeddings.arrays.namespace import HostArray, compute_dtype, drop_none, np
 
 
 class Loops(NamedTuple):
@@ -209,15 +209,22 @@ class Space:
         dtype: Any,  # noqa: ARG002
         numbered: bool = False,
         name: str = "",  # noqa: ARG002
+        shared: Any = None,
     ) -> Any:
         """Return what a function makes of the chunks in the same place of arrays.
 
         The arrays have as many axes as `chunks`, the chunks of the result, or lack the first ones.
         On each axis they have as many chunks as it, or one. The function gets the chunks, arrays of
         NumPy or CuPy or whatever they are, in one task for each, called `name`; if `numbered`, also
-        the numbers of the chunk on all axes, as its parameter `block_id`.
+        the numbers of the chunk on all axes, as its parameter `block_id`, and what `Space.shared`
+        returned as `shared`.
         """
-        return function(*arrays, **({"block_id": (0,) * len(chunks)} if numbered else {}))
+        options = {"block_id": (0,) * len(chunks)} if numbered else {}
+        return function(*arrays, **options, **drop_none(shared=shared))
+
+    def shared(self, value: Any) -> Any:
+        """Return a value as all tasks of `map_chunks` may have it in common."""
+        return value
 
     def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:  # noqa: ARG002
         """Return integers for one axis of an array of pairs, in chunks of it if the library has.

@@ -10,6 +10,7 @@ from array_api_compat import array_namespace
 
 from positional_embeddings.arrays.libraries.base import Forwarding
 from positional_embeddings.arrays.libraries.chunked import Chunked
+from positional_embeddings.arrays.namespace import drop_none
 
 
 class Cubed(Chunked):
@@ -32,12 +33,14 @@ class Cubed(Chunked):
         dtype: Any,
         numbered: bool = False,
         name: str = "",  # noqa: ARG002
+        shared: Any = None,
     ) -> Any:
         # It counts the chunks of the first array.
         library = sys.modules["cubed"]
         numbers = tuple(map(len, chunks))
         counted = library.empty(numbers, dtype=library.bool, chunks=1, spec=arrays[0].spec)
         ranks = [x.ndim for x in arrays]
+        function = partial(function, **drop_none(shared=shared))
         applied = partial(_without_first, function, ranks, numbered=numbered)
         arrays = tuple(x[(*(None,) * (len(chunks) - x.ndim), ...)] for x in arrays)
         return library.map_blocks(applied, counted, *arrays, chunks=chunks, dtype=dtype)

@@ -7,6 +7,7 @@ from typing import Any
 from warnings import catch_warnings, warn
 
 from positional_embeddings.arrays.libraries.chunked import Chunked
+from positional_embeddings.arrays.namespace import drop_none
 
 # A task takes dask about 0.2 ms, in which it copies a MB.
 _MANY_CHUNKS, _SMALL_CHUNK = 10_000, 2**16
@@ -25,6 +26,7 @@ class Dask(Chunked):
         dtype: Any,
         numbered: bool = False,  # noqa: ARG002 - it looks at the function's parameters
         name: str = "",
+        shared: Any = None,
     ) -> Any:
         library = sys.modules["dask.array"]
         # Else dask would call the function with empty arrays.
@@ -37,7 +39,11 @@ class Dask(Chunked):
             )
             warn(message, library.PerformanceWarning, stacklevel=2)
         options = {"chunks": chunks, "dtype": dtype, "meta": meta, "token": name or None}
-        return library.map_blocks(function, *arrays, **options)
+        return library.map_blocks(function, *arrays, **options, **drop_none(shared=shared))
+
+    def shared(self, value: Any) -> Any:
+        # One node of the graph, which each worker gets once.
+        return sys.modules["dask"].delayed(value, traverse=False)
 
     def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
         # It fails for an array without elements.
