@@ -48,6 +48,20 @@ class Page:
     start: int
     stop: int
     tables: Any
+    # Of NumPy, by the axes that they broadcast against.
+    _views: dict[tuple[int | bool, ...], tuple[HostArray, ...]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def views(self, target: Target, doubled: bool) -> tuple[HostArray, ...]:  # noqa: FBT001
+        """Return each table of NumPy, with axes that broadcast against the target."""
+        kind = target.feature, target.seq, len(target.shape), doubled
+        views = self._views.get(kind)
+        if views is None:
+            tables = self.doubled if doubled else self.tables
+            views = self._views[kind] = tuple(_with_axes_of(target, (target.seq,), tables, np))
+            _evict(self._views)
+        return views
 
     @cached_property
     def doubled(self) -> HostArray:
@@ -143,11 +157,15 @@ class PositionTables:
             counted = space.xp.arange(offset, offset + count, **options)
             counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
             tables = self._compute(counted, target.order, space)
+        elif is_numpy:
+            kind, stop = (_precision(space), target.order), offset + count
+            page = self._find(kind, offset, stop) or self._add(kind, offset, stop, space)
+            index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start))
+            return tuple([view[index] for view in page.views(target, doubled)])
         else:
             # On its device, if tables may be kept there.
-            on_device = () if is_numpy else space.table_key or ()
-            kind = _precision(space), target.order, *on_device
-            tables = self._slice(offset, offset + count, kind, space, doubled=doubled)
+            kind = _precision(space), target.order, *(space.table_key or ())
+            tables = self._slice(offset, offset + count, kind, space)
         return _expand(tables, target, (seq,), space)
 
     def copies_at(
@@ -330,15 +348,21 @@ def _expand(
 ) -> tuple[Any, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""
     is_numpy = type(tables) is np.ndarray
-    xp = np if is_numpy else space.xp
-    order, index = axes.table_placement(target.feature, position_axes, len(target.shape))
-    expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
+    expanded = _with_axes_of(target, position_axes, tables, np if is_numpy else space.xp)
     if not is_numpy:
         return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
     if space.xp is np:
         return tuple(expanded)
     options = {"dtype": space.dtype, "device": space.device}
     return tuple([space.xp.asarray(table, **options) for table in expanded])
+
+
+def _with_axes_of(
+    target: Target, position_axes: tuple[int, ...], tables: Any, xp: Namespace
+) -> Any:
+    """Return tables (table, frequency, *position) with the axes of the target after the first."""
+    order, index = axes.table_placement(target.feature, position_axes, len(target.shape))
+    return (tables if order is None else xp.permute_dims(tables, order))[index]
 
 
 def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positions: Any) -> Any:
