@@ -1,17 +1,16 @@
 """Rotation of pairs of features: traced in one expression, in blocks, or by a compiled kernel."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.axes import Form
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
+from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
@@ -20,8 +19,8 @@ from positional_embeddings.rotary.layouts import Layout
 
 def apply_rope(
     x: ArrayT,
-    cos: Array,
-    sin: Array,
+    cos: Any,
+    sin: Any,
     /,
     *,
     layout: Layout = "half",
@@ -100,19 +99,28 @@ def apply_rope(
     >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1, out=x) is x
     True
     """
-    space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
-    checks.choice("layout", layout, layouts.LAYOUTS)
     inverse = checks.boolean("inverse", inverse)
-    axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
+    checks.choice("layout", layout, layouts.LAYOUTS)
+    feature_axis = checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    fit = _fit_numpy_tables if space.xp is np else _fit_tables
-    dtypes, shapes = (x.dtype, cos.dtype, sin.dtype), (x.shape, cos.shape, sin.shape)
-    pairs, cos_index, sin_index, shape = fit(space.xp, dtypes, shapes, axis, rotary_dim)
-    if out is not None:
-        checks.output(out, x, space)
+    key = memory.numpy_key(x, out) if type(cos) is type(sin) is np.ndarray else None
+    if key is not None:
+        options = layout, rotary_dim, feature_axis
+        key = *key, cos.dtype, cos.shape, sin.dtype, sin.shape, *options
+    known = _known.get(key)
+    if known is None:
+        space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
+        axis, pairs, *fit = _fit_tables(x, cos, sin, feature_axis, rotary_dim, space)
+        if out is not None:
+            checks.output(out, x, space)
+        run = run_for(x, axis, pairs, layout, space, out=out)
+        known = space, axis, run, *fit
+        if key is not None:
+            memory.keep(_known, key, known, MAX_KNOWN)
+    space, axis, run, cos_index, sin_index, shape = known
     # What is written to `out` must not change what is still to be read of them.
-    copy = out is not None and any([space.shares_memory(out, table) for table in (cos, sin)])
+    copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
     cos = cos if cos_index is None else cos[cos_index]
     sin = sin if sin_index is None else sin[sin_index]
     if copy or not cos.dtype == sin.dtype == space.dtype:
@@ -120,44 +128,45 @@ def apply_rope(
     if shape is not None:
         cos, sin = (space.xp.broadcast_to(table, shape) for table in (cos, sin))
     sin = -sin if inverse else sin
-    run = run_for(x, axis, pairs, layout, space, out=out)
     return rotate(x, cos, sin, axis, layout, space, run=run, out=out)
 
 
-def _fit_tables(
-    xp: Namespace, dtypes: Sequence[Any], shapes: Sequence[Any], axis: int, rotary_dim: int | None
-) -> tuple[int, Any, Any, Any]:
-    """Return the number of pairs, and what fits the tables to `x`, the first of these arrays.
+# What is known of arrays of NumPy by dtypes, shapes, strides and options: finding it out takes
+# longer than rotating a few vectors.
+MAX_KNOWN = 64
+_known: dict[Any, Any] = {}
 
-    These are an index for each table, None if it has all axes, and the shape to which both
+
+def _fit_tables(
+    x: Any, cos: Any, sin: Any, feature_axis: int, rotary_dim: int | None, space: Space
+) -> tuple[int, int, Any, Any, Any]:
+    """Check dtypes and shapes, and return the axis, the number of pairs, and how the tables fit.
+
+    They fit by an index for each, None if it has all axes, and by the shape to which both
     broadcast, None if they have one shape.
     """
-    x, cos, sin = (Form(d, tuple(s), len(s)) for d, s in zip(dtypes, shapes, strict=True))
-    checks.floating(xp, x=x)
-    checks.real_floating(xp, cos=cos, sin=sin)
+    checks.floating(space.xp, x=x)
+    checks.real_floating(space.xp, cos=cos, sin=sin)
+    axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     is_complex = namespace.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
-    if rotary_dim is None:
-        if not is_complex:
-            layouts.check_even(x, axis)
-        rotary_dim = features
-    most = f"{features}, the features of `x`"
-    pairs = layouts.rotated_features(rotary_dim, features, most) // 2 if features else 0
-    cos_index, cos_shape = _align_table("cos", cos.shape, x.shape, axis, pairs)
-    sin_index, sin_shape = _align_table("sin", sin.shape, x.shape, axis, pairs)
+    if rotary_dim is not None:
+        most = f"{features}, the features of `x`"
+        features = layouts.rotated_features(rotary_dim, features, most)
+    elif not is_complex:
+        layouts.check_even(x, axis)
+    shape = (*x.shape[:axis], features // 2, *x.shape[axis + 1 :])
+    cos_index, cos_shape = _align_table("cos", tuple(cos.shape), shape, axis)
+    sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
     differ = any(map(checks.known_to_differ, cos_shape, sin_shape))
     both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
-    return pairs, cos_index, sin_index, both if differ else None
-
-
-# Checks of small arrays take longer than their rotation. Lengths of other libraries may be no keys.
-_fit_numpy_tables = lru_cache(maxsize=256)(_fit_tables)
+    return axis, features // 2, cos_index, sin_index, both if differ else None
 
 
 def _align_table(
-    name: str, shape: tuple[Any, ...], target: tuple[Any, ...], axis: int, pairs: int
+    name: str, shape: tuple[Any, ...], target: tuple[Any, ...], axis: int
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return the index that gives a table the axes that it lacks, and its shape after it.
+    """Return the index that gives a table the axes of the pairs that it lacks, and its shape then.
 
     They are put on the side away from the features. The index is None if no axis is lacking.
     """
@@ -173,9 +182,8 @@ def _align_table(
         aligned, index = (*shape, *[1] * lacking), (..., *[None] * lacking)
     elif lacking > 0 and shape and axis == len(target) - 1:
         aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
-    expected = (*target[:axis], pairs, *target[axis + 1 :])
-    meaning = f"as `x`, with {pairs} pairs on axis {axis}"
-    checks.broadcasts(name, aligned, expected, meaning, shape)
+    pairs = target[axis]
+    checks.broadcasts(name, aligned, target, f"as `x`, with {pairs} pairs on axis {axis}", shape)
     if aligned[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
     return index, aligned
@@ -202,7 +210,7 @@ def run_for(
     out: Any = None,
 ) -> Run | None:
     """Return what rotates an array faster than plain code does, None if nothing does."""
-    kernel = kernel_for(x, out, fused=fused)
+    kernel = kernel_for(x, space, out, fused=fused)
     if kernel is not None or space.xp is not np or layout != "half" or 2 * pairs != x.shape[axis]:
         return kernel
     is_small = 0 < x.size <= _MAX_DOUBLED and x.dtype in (np.float32, np.float64)

@@ -166,19 +166,15 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
             # Addresses are unsigned: with a signed number, they would become a float.
             x_block, out_block = np.int64(x.ctypes.data), np.int64(out.ctypes.data)
             cos_block, sin_block = np.int64(cos.ctypes.data), np.int64(sin.ctypes.data)
-            part = block
-            for axis in range(len(loops) - 4, 0, -1):
-                index, part = part % loops[axis, 0], part // loops[axis, 0]
+            rest, index = block, 0
+            for axis in range(len(loops) - 4, -1, -1):
+                index, rest = rest % loops[axis, 0], rest // loops[axis, 0]
                 x_block += index * loops[axis, 1]
                 out_block += index * loops[axis, 2]
                 cos_block += index * loops[axis, 3]
                 sin_block += index * loops[axis, 4]
-            x_block += part * loops[0, 1]
-            out_block += part * loops[0, 2]
-            cos_block += part * loops[0, 3]
-            sin_block += part * loops[0, 4]
-            # The last part may be shorter.
-            last = min(stop - block * rows, rows, loops[0, 0] - part * rows)
+            # The last part of the rows may be shorter.
+            last = min(stop - block * rows, rows, loops[0, 0] - index * rows)
             for row in range(max(start - block * rows, 0), last):
                 a, b = x_block + row * x_row, out_block + row * out_row
                 c, s = cos_block + row * cos_row, sin_block + row * sin_row
@@ -229,23 +225,24 @@ def _rotate_pairs(
                 one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
                 stored.set_metadata("nontemporal", one)
 
-        def fetch(address: Any) -> None:
+        def fetch(address: Any, length: int) -> None:
             byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
             function = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
             prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
-            options = [ir.Constant(word, option) for option in (0, 3, 1)]  # read data, keep it
-            vector = n * context.get_abi_sizeof(number) * (2 if side_by_side.literal_value else 1)
-            for ahead in range(_AHEAD, _AHEAD + vector, _LINE):
-                at = builder.add(address, ir.Constant(address.type, ahead))
-                builder.call(prefetch, [builder.inttoptr(at, byte), *options])
+            to_read_data = [word(0), word(3), word(1)]
+            for ahead in range(_AHEAD, _AHEAD + length, _LINE):
+                at = builder.inttoptr(builder.add(address, address.type(ahead)), byte)
+                builder.call(prefetch, [at, *to_read_data])
 
         def pick(first: Any, second: Any, lanes: list[int]) -> Any:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
             return builder.shuffle_vector(first, second, mask)
 
-        if stream.literal_value:
-            for address in (a,) if side_by_side.literal_value else (a, a2):
-                fetch(address)
+        length = n * context.get_abi_sizeof(number)
+        second = builder.add(a, a.type(length)) if side_by_side.literal_value else a2
+        for address in (a, second):
+            if stream.literal_value:
+                fetch(address, length)
         if side_by_side.literal_value:
             both = load(a, number, 2 * n)
             first, second = (pick(both, both, [*range(i, 2 * n, 2)]) for i in range(2))
