@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 FUSED, PLAIN, OURS = "this library, fused", "this library, plain", "this library"
-WITH_OUT, LOOPS, LOOPS_WITH_OUT = "this library, fused, out=", "numba by hand", "numba by hand, out="
+WITH_OUT, LOOPS, LOOPS_WITH_OUT = (
+    "this library, fused, out=",
+    "numba by hand",
+    "numba by hand, out=",
+)
 COPY_TO, TEXTBOOK_HALVES = "copy to an array", "textbook NumPy, halves"
 APPLY, APPLY_WITH_OUT = "this library, apply_rope", "this library, apply_rope, out="
 TOKEN_FORMS = FUSED, WITH_OUT, APPLY, APPLY_WITH_OUT
@@ -74,7 +78,6 @@ def _fused(results: list[Result]) -> Iterator[Target]:
     rotations = _of_topic(results, "rotation")
     large, small = [r for r in rotations if r["large"]], [r for r in rotations if not r["large"]]
     compiled = "fused: of the better of torch.compile, JAX jit"
-    small = [r for r in rotations if not r["large"]]
     with_out = _ratios(rotations, WITH_OUT, "ONNX Runtime")
     yield "fused, 16 MB and more: copies", 1.25, _ratios(rotations, FUSED, "copy")
     yield "fused: of ONNX Runtime", 0.8, _ratios(rotations, FUSED, "ONNX Runtime")

@@ -7,7 +7,9 @@ from positional_embeddings.arrays.namespace import HostArray, np
 
 
 def keep(kept: dict[Any, Any], key: Any, value: Any, most: int) -> None:
-    """Keep a value for later calls, and drop those that were added first, if there are too many."""
+    """Keep a value for later calls, and drop the first ones if there are too many; not for None."""
+    if key is None:
+        return
     kept[key] = value
     for old in list(kept)[:-most]:
         kept.pop(old, None)

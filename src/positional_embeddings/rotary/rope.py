@@ -236,11 +236,9 @@ class RoPE(CheckedLayer):
             if out is not None:
                 checks.output(out, x, space)
             pairs = (self.rotary_dim or self.head_size) // 2
-            fused = self.fused
-            run = run_for(x, target.feature, pairs, self.layout, space, fused=fused, out=out)
-            known = space, target, run
-            if key is not None:
-                memory.keep(self._tables.known, key, known, MAX_KNOWN)
+            options = {"fused": self.fused, "out": out}
+            known = space, target, run_for(x, target.feature, pairs, self.layout, space, **options)
+            memory.keep(self._tables.known, key, known, MAX_KNOWN)
         space, target, run = known
         doubled = run is rotate_doubled
         cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)

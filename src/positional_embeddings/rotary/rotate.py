@@ -116,8 +116,7 @@ def apply_rope(
             checks.output(out, x, space)
         run = run_for(x, axis, pairs, layout, space, out=out)
         known = space, axis, run, *fit
-        if key is not None:
-            memory.keep(_known, key, known, MAX_KNOWN)
+        memory.keep(_known, key, known, MAX_KNOWN)
     space, axis, run, cos_index, sin_index, shape = known
     # What is written to `out` must not change what is still to be read of them.
     copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
