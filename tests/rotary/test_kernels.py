@@ -87,8 +87,10 @@ def numba_kernel():
 
 
 @pytest.mark.library("numba")
+@pytest.mark.parametrize("table_bytes", [0, 2**10, 2**17])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_pieces_on_several_threads(numba_kernel, threads, monkeypatch):
+def test_pieces_on_several_threads(numba_kernel, threads, table_bytes, monkeypatch):
+    monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", table_bytes)
     monkeypatch.setattr(numba_kernel, "_THREAD_BYTES", 2**10)
     monkeypatch.setattr(numba_kernel.numba.config, "NUMBA_NUM_THREADS", threads)
     for layout in ("half", "interleaved"):
@@ -102,8 +104,9 @@ def test_pieces_on_several_threads(numba_kernel, threads, monkeypatch):
 @pytest.mark.library("numba")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_out_past_the_caches(layout, dtype, monkeypatch):
+def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
     monkeypatch.setattr(dispatch, "_STREAM_BYTES", 0)
+    monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", 2**10)
     for size in (16, 64, 80):
         base = RNG.standard_normal((2, 3, 20, size)).astype(dtype)
         for x, feature, seq in ((base, -1, -2), (base.transpose(3, 2, 1, 0).copy(), 0, 1)):

@@ -56,7 +56,7 @@ class Page:
         views: tuple[HostArray, ...] | None = self._views.get(kind)
         if views is None:
             tables = self.doubled if doubled else self.tables
-            views = tuple(_with_axes_of(target, (target.seq,), tables, np))
+            views = _expand(tables, target, (target.seq,), HOST)
             keep(self._views, kind, views, MAX_KINDS)
         return views
 
@@ -345,21 +345,15 @@ def _expand(
 ) -> tuple[Any, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""
     is_numpy = type(tables) is np.ndarray
-    expanded = _with_axes_of(target, position_axes, tables, np if is_numpy else space.xp)
+    xp = np if is_numpy else space.xp
+    order, index = axes.table_placement(target.feature, position_axes, len(target.shape))
+    expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
     if not is_numpy:
         return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
     if space.xp is np:
         return tuple(expanded)
     options = {"dtype": space.dtype, "device": space.device}
     return tuple([space.xp.asarray(table, **options) for table in expanded])
-
-
-def _with_axes_of(
-    target: Target, position_axes: tuple[int, ...], tables: Any, xp: Namespace
-) -> Any:
-    """Return tables (table, frequency, *position) with the axes of the target after the first."""
-    order, index = axes.table_placement(target.feature, position_axes, len(target.shape))
-    return (tables if order is None else xp.permute_dims(tables, order))[index]
 
 
 def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positions: Any) -> Any:

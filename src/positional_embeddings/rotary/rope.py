@@ -235,9 +235,9 @@ class RoPE(CheckedLayer):
             target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
             if out is not None:
                 checks.output(out, x, space)
-            pairs = (self.rotary_dim or self.head_size) // 2
-            options = {"fused": self.fused, "out": out}
-            known = space, target, run_for(x, target.feature, pairs, self.layout, space, **options)
+            axis, pairs = target.feature, (self.rotary_dim or self.head_size) // 2
+            run = run_for(x, axis, pairs, self.layout, space, fused=self.fused, out=out)
+            known = space, target, run
             memory.keep(self._tables.known, key, known, MAX_KNOWN)
         space, target, run = known
         doubled = run is rotate_doubled
