@@ -9,12 +9,17 @@ import numpy as np
 from harness.contenders import Builder, Case, Contender, Settings, measured
 from harness.inputs import BASE, BHSD, DSN, HostArray, RotationInputs, random_rotation, shapes
 from harness.targets import (
+    APPLY,
+    APPLY_WITH_OUT,
     BY_OFFSET,
     BY_POSITIONS,
     BY_TABLES,
+    COPY_TO,
     FUSED,
+    LOOPS,
     LOOPS_WITH_OUT,
     PLAIN,
+    TEXTBOOK_HALVES,
     WITH_OUT,
 )
 from harness.timing import Rounds, Run
@@ -29,16 +34,19 @@ PEERS = {
     "JAX jit": "jax.rotation",
     "ONNX Runtime": "onnx.rotation",
     "rotary-embedding-torch": "rotary_embedding_torch.rotation",
-    "numba by hand": "numba.rotation",
+    LOOPS: "numba.rotation",
     LOOPS_WITH_OUT: "numba.rotation_to_out",
 }
-TOKEN_PEERS = PEERS | {"ONNX Runtime, bound arrays": "onnx.bound"}
+TOKEN_PEERS = PEERS | {
+    TEXTBOOK_HALVES: "numpy.rotation_by_halves",
+    "ONNX Runtime, bound arrays": "onnx.bound",
+}
 COMPLEX_PEERS = {
     "textbook NumPy": "numpy.complex_product",
     "torch eager": "torch.complex_product",
     "JAX jit": "jax.complex_product",
 }
-TRACKED = ("textbook NumPy", "numba by hand")
+TRACKED = ("textbook NumPy", LOOPS)
 # These take no features first: they get as many bytes in BHSD.
 FEATURES_LAST = ("ONNX Runtime", "rotary-embedding-torch")
 # Its angles are of float32, off by 1e-4 at position 2,000.
@@ -93,12 +101,17 @@ def _builder(
 def _case(topic: str, name: str, inputs: RotationInputs, labels: dict[str, Any]) -> Case:
     """Return a rotation with its contenders, the copy first."""
     x, expected = inputs.x, inputs.expected()
-    forms = {FUSED: {"fused": True}}
-    if topic == "rotation":
+    forms: dict[str, dict[str, Any]] = {FUSED: {"fused": True}}
+    if topic != "complex":
         # Most of a copy's time goes into new memory, which some libraries reuse by themselves.
         forms[WITH_OUT] = {"fused": True, "with_out": True}
+    if topic == "decoding":
+        forms[APPLY] = {"by_tables": True}
+        forms[APPLY_WITH_OUT] = {"by_tables": True, "with_out": True}
     forms[PLAIN] = {"fused": False}
     contenders = [Contender("copy", lambda: x.copy, x, tracked=True)]
+    if topic == "rotation":
+        contenders.append(Contender(COPY_TO, peer("numpy.copy_to_array", inputs), x))
     contenders += [
         Contender(form, partial(ours, inputs, **options), expected, tracked=True)
         for form, options in forms.items()
@@ -121,8 +134,9 @@ def _case(topic: str, name: str, inputs: RotationInputs, labels: dict[str, Any])
 def ours(
     inputs: RotationInputs,
     *,
-    fused: bool,
+    fused: bool | None = None,
     with_out: bool = False,
+    by_tables: bool = False,
     xp: Any = np,
     dtype: Any = None,
 ) -> Run:
@@ -137,10 +151,13 @@ def ours(
         fused=fused,
     )
     x, offset = xp.asarray(inputs.x, dtype=dtype), inputs.offset
-    if with_out:
-        out = xp.empty_like(x)
-        return lambda: rope(x, out=out)
-    return (lambda: rope(x, offset=offset)) if offset else (lambda: rope(x))
+    options = {"out": xp.empty_like(x)} if with_out else {}
+    if by_tables:
+        cos, sin = rope.cos_sin(x, offset=offset)
+        axis = inputs.feature_axis
+        return lambda: apply_rope(x, cos, sin, layout=inputs.pairs, feature_axis=axis, **options)
+    options |= {"offset": offset} if offset else {}
+    return lambda: rope(x, **options)
 
 
 def positions(settings: Settings) -> list[Builder]:

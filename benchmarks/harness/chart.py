@@ -9,9 +9,11 @@ from matplotlib.figure import Figure
 
 from harness.formats import duration
 from harness.inputs import BHSD, BSHD, DSN
-from harness.targets import FUSED, OURS, PLAIN, WITH_OUT, Result
+from harness.targets import COPY_TO, FUSED, LOOPS, LOOPS_WITH_OUT, OURS, PLAIN, WITH_OUT, Result
 
 FUSED_COLOUR, PLAIN_COLOUR, PEER_COLOUR, LINE_COLOUR = "#c0392b", "#e67e22", "#9aa0a6", "#333333"
+# What memory and plain loops allow: next to this library, in a colour of their own.
+LIMITS, LIMIT_COLOUR = (COPY_TO, LOOPS_WITH_OUT, LOOPS), "#2c7fb8"
 PALER = 0.45
 WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 # Longer bars are cut off, in multiples of the best peer or of a copy.
@@ -125,8 +127,8 @@ def _common_order(results: list[Result]) -> list[str]:
 
 
 def _rank(name: str) -> int:
-    mine = (WITH_OUT, FUSED, PLAIN, OURS)
-    return mine.index(name) if name in mine else len(mine) + (not name.startswith(OURS))
+    first = (WITH_OUT, FUSED, PLAIN, OURS, *LIMITS)
+    return first.index(name) if name in first else len(first) + (not name.startswith(OURS))
 
 
 def _longest(values: list[float]) -> float:
@@ -136,9 +138,8 @@ def _longest(values: list[float]) -> float:
 
 
 def _colour(name: str) -> str:
-    return {FUSED: FUSED_COLOUR, PLAIN: PLAIN_COLOUR}.get(
-        name, FUSED_COLOUR if name.startswith(OURS) else PEER_COLOUR
-    )
+    colours = {PLAIN: PLAIN_COLOUR} | dict.fromkeys(LIMITS, LIMIT_COLOUR)
+    return colours.get(name, FUSED_COLOUR if name.startswith(OURS) else PEER_COLOUR)
 
 
 def _label(value: float, result: Result, name: str, *, cut: bool) -> str:

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 FUSED, PLAIN, OURS = "this library, fused", "this library, plain", "this library"
-WITH_OUT, LOOPS_WITH_OUT = "this library, fused, out=", "numba by hand, out="
+WITH_OUT, LOOPS, LOOPS_WITH_OUT = (
+    "this library, fused, out=",
+    "numba by hand",
+    "numba by hand, out=",
+)
+COPY_TO, TEXTBOOK_HALVES = "copy to an array", "textbook NumPy, halves"
+APPLY, APPLY_WITH_OUT = "this library, apply_rope", "this library, apply_rope, out="
+TOKEN_FORMS = FUSED, WITH_OUT, APPLY, APPLY_WITH_OUT
 BY_OFFSET, BY_POSITIONS, BY_TABLES = "offset=", "positions=", "tables made once"
 COSINES = "numpy.cos + numpy.sin, float64 angles"
 Result = dict[str, Any]
@@ -69,19 +76,24 @@ def _plain(results: list[Result]) -> Iterator[Target]:
 
 def _fused(results: list[Result]) -> Iterator[Target]:
     rotations = _of_topic(results, "rotation")
-    large = [r for r in rotations if r["large"]]
+    large, small = [r for r in rotations if r["large"]], [r for r in rotations if not r["large"]]
     compiled = "fused: of the better of torch.compile, JAX jit"
     with_out = _ratios(rotations, WITH_OUT, "ONNX Runtime")
-    yield "fused, 64 MB and more: copies", 1.3, _ratios(large, FUSED, "copy")
+    yield "fused, 16 MB and more: copies", 1.25, _ratios(rotations, FUSED, "copy")
     yield "fused: of ONNX Runtime", 0.8, _ratios(rotations, FUSED, "ONNX Runtime")
+    yield "fused: of numba by hand", 1.2, _ratios(rotations, FUSED, LOOPS)
     yield "fused, out= (no target): of ONNX Runtime", 0.8, with_out
-    yield "fused, out=: of numba by hand", 1.1, _ratios(rotations, WITH_OUT, LOOPS_WITH_OUT)
+    yield "fused, out=, 16 MB: of numba by hand", 1.1, _ratios(small, WITH_OUT, LOOPS_WITH_OUT)
+    yield "fused, out=, 64 MB and more: of copyto", 1.15, _ratios(large, WITH_OUT, COPY_TO)
     yield compiled, 1.0, _ratios(rotations, FUSED, "torch.compile", "JAX jit")
 
 
 def _others(results: list[Result]) -> Iterator[Target]:
     token = _of_topic(results, "decoding")
-    yield "token, plain: of the textbook", 1.5, _ratios(token, PLAIN, "textbook NumPy")
+    textbook = ("textbook NumPy", TEXTBOOK_HALVES)
+    ours = [figure for name in TOKEN_FORMS for figure in _ratios(token, name, *textbook)]
+    yield "token, plain: of the textbook", 1.5, _ratios(token, PLAIN, *textbook)
+    yield "token, fused and apply_rope, also with out=: of the textbook", 1.0, ours
     yield "token, fused: of ONNX Runtime", 1.0, _ratios(token, FUSED, "ONNX Runtime")
     given = _of_topic(results, "positions")
     yield "positions=: of offset=", 2.0, _ratios(given, BY_POSITIONS, BY_OFFSET)

@@ -18,6 +18,28 @@ def rotation(inputs: "RotationInputs") -> "Run":
     return lambda: x * cos + rotate_half(x, axis) * sin
 
 
+def rotation_by_halves(inputs: "RotationInputs") -> "Run":
+    """Return ``[a * cos - b * sin, b * cos + a * sin]`` for pairs whose features are last."""
+    x, (cos, sin), half = inputs.x, inputs.tables, inputs.head // 2
+
+    def rotate() -> HostArray:
+        a, b = x[..., :half], x[..., half:]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    return rotate
+
+
+def copy_to_array(inputs: "RotationInputs") -> "Run":
+    """Return a copy to an array that is there already."""
+    x, out = inputs.x, np.empty_like(inputs.x)
+
+    def copy() -> HostArray:
+        np.copyto(out, x)
+        return out
+
+    return copy
+
+
 def rotate_half(x: HostArray, axis: int) -> HostArray:
     """Rotate the pairs (i, i + n/2) by 90 degrees."""
     first, second = np.split(x, 2, axis=axis)

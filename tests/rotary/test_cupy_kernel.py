@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from backends import missing
 from positional_embeddings import RoPE
+from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
 from positional_embeddings.rotary.rotate import rotate
@@ -122,8 +123,7 @@ def library(monkeypatch):
     # With a specification CuPy counts as installed.
     stand_in = SimpleNamespace(__spec__=ModuleSpec("cupy", None), **kernels)
     monkeypatch.setitem(sys.modules, "cupy", stand_in)
-    monkeypatch.setattr(dispatch, "is_cupy_array", lambda array: isinstance(array, Array))
-    monkeypatch.setattr(dispatch, "is_numpy_array", lambda array: not isinstance(array, Array))
+    monkeypatch.setattr(NumPy, "rotation_kernel", "cupy")
     rotate_cupy = cupy_kernel.rotate_cupy
 
     def with_tables(x, cos, sin, *others):
@@ -325,7 +325,7 @@ def test_rope_uses_them(library, dtype, layout):
         RoPE(16, 100, layout=layout, feature_axis=-1, seq_axis=-2, fused=choice)
         for choice in (False, None, True)
     )
-    assert dispatch.kernel_for(x) is cupy_kernel.rotate_cupy
+    assert dispatch.kernel_for(x, space_of(x=x)) is cupy_kernel.rotate_cupy
     for options in ({}, {"offset": 3}, {"inverse": True}):
         expected = bits(plain(x, **options))
         assert bits(default(x, **options)) == bits(fused(x, **options)) == expected
@@ -333,10 +333,11 @@ def test_rope_uses_them(library, dtype, layout):
 
 def test_what_has_no_kernel(library):
     x = library.array(np.zeros((8, 5), "int32"))
-    assert dispatch.kernel_for(x) is None
+    assert dispatch.kernel_for(x, space_of(x=x)) is None
     x = library.array(np.zeros((8, 5), "float32"))
+    out = library.array(np.zeros((8, 5), "float64"))
     with pytest.raises(TypeError, match="and bfloat16 on CuPy"):
-        dispatch.kernel_for(x, library.array(np.zeros((8, 5), "float64")), fused=True)
+        dispatch.kernel_for(x, space_of(x=x), out, fused=True)
 
 
 def test_angles_of_another_precision(library):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE
+from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.kernels import dispatch
 
 RNG = np.random.default_rng(0)
@@ -77,7 +78,7 @@ def numba_kernel():
     """The module, without what it keeps of other tests."""
     from positional_embeddings.rotary.kernels import numba_kernel
 
-    caches = numba_kernel._plan, numba_kernel.compiled, dispatch._numpy_kernel
+    caches = numba_kernel._plan, numba_kernel.compiled, dispatch.numpy_kernel
     for function in caches:
         function.cache_clear()
     yield numba_kernel
@@ -86,8 +87,10 @@ def numba_kernel():
 
 
 @pytest.mark.library("numba")
+@pytest.mark.parametrize("table_bytes", [0, 2**10, 2**17])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_pieces_on_several_threads(numba_kernel, threads, monkeypatch):
+def test_pieces_on_several_threads(numba_kernel, threads, table_bytes, monkeypatch):
+    monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", table_bytes)
     monkeypatch.setattr(numba_kernel, "_THREAD_BYTES", 2**10)
     monkeypatch.setattr(numba_kernel.numba.config, "NUMBA_NUM_THREADS", threads)
     for layout in ("half", "interleaved"):
@@ -101,8 +104,9 @@ def test_pieces_on_several_threads(numba_kernel, threads, monkeypatch):
 @pytest.mark.library("numba")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_out_past_the_caches(layout, dtype, monkeypatch):
+def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
     monkeypatch.setattr(dispatch, "_STREAM_BYTES", 0)
+    monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", 2**10)
     for size in (16, 64, 80):
         base = RNG.standard_normal((2, 3, 20, size)).astype(dtype)
         for x, feature, seq in ((base, -1, -2), (base.transpose(3, 2, 1, 0).copy(), 0, 1)):
@@ -150,7 +154,7 @@ def test_half_precision_needs_the_processor(numba_kernel, monkeypatch):
 
 def test_without_numba(monkeypatch):
     """As if it is not installed: plain code if it may be, or what to install."""
-    dispatch._numpy_kernel.cache_clear()
+    dispatch.numpy_kernel.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(
         sys.modules, "positional_embeddings.rotary.kernels.numba_kernel", raising=False
@@ -166,7 +170,7 @@ def test_without_numba(monkeypatch):
         with pytest.raises(ImportError, match="neither is installed"):
             RoPE(8, 5, fused=True)
     finally:
-        dispatch._numpy_kernel.cache_clear()
+        dispatch.numpy_kernel.cache_clear()
 
 
 def test_numba_is_not_imported_before_a_rotation():
@@ -195,7 +199,7 @@ def test_where_nothing_can_be_kept_on_disk(numba_kernel, monkeypatch):
 @pytest.mark.library("numba")
 def test_where_numba_is_switched_off(numba_kernel, monkeypatch):
     monkeypatch.setattr(numba_kernel.numba.config, "DISABLE_JIT", True)
-    assert dispatch.kernel_for(BASE) is None
+    assert dispatch.kernel_for(BASE, space_of(x=BASE)) is None
 
 
 @pytest.mark.library("numba")

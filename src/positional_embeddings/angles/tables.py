@@ -20,7 +20,7 @@ from positional_embeddings.arguments.axes import Order, Target
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts, read_only
+from positional_embeddings.arrays.memory import cuts, keep, read_only
 from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
 from positional_embeddings.arrays.space import space_of
 
@@ -48,6 +48,17 @@ class Page:
     start: int
     stop: int
     tables: Any
+    _views: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def views(self, target: Target, doubled: bool) -> tuple[HostArray, ...]:  # noqa: FBT001
+        """Return each table of NumPy, with axes that broadcast against the target."""
+        kind = target.feature, target.seq, len(target.shape), doubled
+        views: tuple[HostArray, ...] | None = self._views.get(kind)
+        if views is None:
+            tables = self.doubled if doubled else self.tables
+            views = _expand(tables, target, (target.seq,), HOST)
+            keep(self._views, kind, views, MAX_KINDS)
+        return views
 
     @cached_property
     def doubled(self) -> HostArray:
@@ -87,9 +98,11 @@ class PositionTables:
     sections: tuple[int, ...] | None = None
     factor: float = 1.0
     # The pages of each kind, the latest used first: they are replaced in one step.
-    _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False, repr=False)
+    _pages: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     # What kernels need to know of the frequencies, by library, device and stream.
-    _kernel_parts: dict[Kind, tuple[Any, Any]] = field(default_factory=dict, init=False, repr=False)
+    _kernel_parts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    # What the layer knows of calls with arrays of NumPy, by `memory.numpy_key`.
+    known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = (self.frequencies, self.size, self.size_name)
@@ -143,11 +156,15 @@ class PositionTables:
             counted = space.xp.arange(offset, offset + count, **options)
             counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
             tables = self._compute(counted, target.order, space)
+        elif is_numpy:
+            kind, stop = (_precision(space), target.order), offset + count
+            page = self._find(kind, offset, stop) or self._add(kind, offset, stop, space)
+            index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start))
+            return tuple([view[index] for view in page.views(target, doubled)])
         else:
             # On its device, if tables may be kept there.
-            on_device = () if is_numpy else space.table_key or ()
-            kind = _precision(space), target.order, *on_device
-            tables = self._slice(offset, offset + count, kind, space, doubled=doubled)
+            kind = _precision(space), target.order, *(space.table_key or ())
+            tables = self._slice(offset, offset + count, kind, space)
         return _expand(tables, target, (seq,), space)
 
     def copies_at(
@@ -180,7 +197,7 @@ class PositionTables:
 
     def _find(self, kind: Kind, start: int, stop: int) -> Page | None:
         """Return a page of a kind that covers `start` to `stop`, None if none does."""
-        pages = self._pages.get(kind, ())
+        pages: tuple[Page, ...] = self._pages.get(kind, ())
         for i, page in enumerate(pages):
             if page.start <= start and stop <= page.stop:
                 if i > 0:
@@ -207,8 +224,7 @@ class PositionTables:
         # Together they are no longer than a whole table.
         lengths = accumulate(page.stop - page.start for page in pages)
         fitting = sum(length <= self.size for length in lengths)
-        self._pages[kind] = tuple(pages[: min(fitting, MAX_PAGES)])
-        _evict(self._pages)
+        keep(self._pages, kind, tuple(pages[: min(fitting, MAX_PAGES)]), MAX_KINDS)
         return new
 
     def _look_up(self, positions: Any, order: Order, space: Space, *, doubled: bool) -> Any:
@@ -313,8 +329,7 @@ class PositionTables:
         kept = self._kernel_parts.get(kind)
         if kept is None:
             kept = frequency_parts(self.frequencies, space), self._index(space)
-            self._kernel_parts[kind] = kept
-            _evict(self._kernel_parts)
+            keep(self._kernel_parts, kind, kept, MAX_KINDS)
         parts, index = kept
         own = by_frequency(positions, index, space.xp)
         return cos_sin_by_kernel(own, parts, space.dtype, space, self.factor, order)
@@ -347,12 +362,6 @@ def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positi
     positions = positions[(0,) * (2 - len(layer.coordinates))]
     space = space.computing_in(getattr(space.xp, precision))
     return layer._compute(positions, order, space)  # noqa: SLF001
-
-
-def _evict(kept: dict[Any, Any]) -> None:
-    """Drop the kinds that were added first, if there are too many."""
-    for old in list(kept)[:-MAX_KINDS]:
-        kept.pop(old, None)
 
 
 def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Any) -> HostArray:

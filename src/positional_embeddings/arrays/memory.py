@@ -1,8 +1,29 @@
-"""Blocks of arrays, and read-only views."""
+"""Blocks of arrays, read-only views, and what is kept from call to call."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from positional_embeddings.arrays.namespace import HostArray
+from positional_embeddings.arrays.namespace import HostArray, np
+
+
+def keep(kept: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+    """Keep a value for later calls, and drop the first ones if there are too many; not for None."""
+    if key is None:
+        return
+    kept[key] = value
+    for old in list(kept)[:-most]:
+        kept.pop(old, None)
+
+
+def numpy_key(x: Any, out: Any) -> tuple[Any, ...] | None:
+    """Return all that checks and kernels see of arrays of NumPy, None of others."""
+    if type(x) is not np.ndarray or not (out is None or type(out) is np.ndarray):
+        return None
+    key = x.dtype, x.shape, x.strides, x.flags.aligned
+    if out is None:
+        return key
+    flags = out.flags
+    return (*key, out is x, out.dtype, out.shape, out.strides, flags.aligned, flags.writeable)
 
 
 def read_only(array: HostArray) -> HostArray:

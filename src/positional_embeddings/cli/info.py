@@ -95,7 +95,7 @@ def _numba_kernel() -> dict[str, Any]:
         dtypes = [
             dtype
             for dtype in ("float16", "float32", "float64")
-            if dispatch.kernel_for(np.zeros((2, 2), dtype=dtype)) is not None
+            if dispatch.numpy_kernel(np.dtype(dtype)) is not None
         ]
     except Exception as error:  # noqa: BLE001 - of a broken installation
         return {"dtypes": [], "reason": reason_of(error)}

@@ -15,7 +15,7 @@ from positional_embeddings.angles.frequencies import Frequencies, geometric_freq
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import CheckedLayer, PositionCount, PositiveNumber
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
@@ -23,7 +23,7 @@ from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.kernels.dispatch import check_installed
 from positional_embeddings.rotary.layouts import Layout, rotated_features
-from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
+from positional_embeddings.rotary.rotate import MAX_KNOWN, rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.sections import (
     SectionFrequencies,
@@ -227,19 +227,26 @@ class RoPE(CheckedLayer):
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
-        space = space_of(x=x, **namespace.drop_none(positions=positions, out=out))
-        target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
-        if out is not None:
-            checks.output(out, x, space)
-        axis, pairs = target.feature, (self.rotary_dim or self.head_size) // 2
-        run = run_for(x, axis, pairs, self.layout, space, fused=self.fused, out=out)
+        is_plain = positions is None or type(positions) is np.ndarray
+        key = memory.numpy_key(x, out) if is_plain else None
+        known = self._tables.known.get(key)
+        if known is None:
+            space = space_of(x=x, **namespace.drop_none(positions=positions, out=out))
+            target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
+            if out is not None:
+                checks.output(out, x, space)
+            axis, pairs = target.feature, (self.rotary_dim or self.head_size) // 2
+            run = run_for(x, axis, pairs, self.layout, space, fused=self.fused, out=out)
+            known = space, target, run
+            memory.keep(self._tables.known, key, known, MAX_KNOWN)
+        space, target, run = known
         doubled = run is rotate_doubled
         cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
         if inverse:
             # The tables hold the attention factor once, and rotating back divides by it.
             cos, sin = self._without_factor(cos, sin, 2)
             sin = -sin
-        return rotate(x, cos, sin, axis, self.layout, space, run=run, out=out)
+        return rotate(x, cos, sin, target.feature, self.layout, space, run=run, out=out)
 
     def cos_sin(
         self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0

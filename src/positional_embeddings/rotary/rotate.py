@@ -10,7 +10,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
+from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels.dispatch import kernel_for
@@ -19,8 +19,8 @@ from positional_embeddings.rotary.layouts import Layout
 
 def apply_rope(
     x: ArrayT,
-    cos: Array,
-    sin: Array,
+    cos: Any,
+    sin: Any,
     /,
     *,
     layout: Layout = "half",
@@ -99,57 +99,93 @@ def apply_rope(
     >>> apply_rope(x, np.cos(table)[ids], np.sin(table)[ids], feature_axis=-1, out=x) is x
     True
     """
-    space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
-    xp = space.xp
-    checks.floating(xp, x=x)
-    checks.real_floating(xp, cos=cos, sin=sin)
-    checks.choice("layout", layout, layouts.LAYOUTS)
     inverse = checks.boolean("inverse", inverse)
+    checks.choice("layout", layout, layouts.LAYOUTS)
+    feature_axis = checks.integer("feature_axis", feature_axis)
+    if rotary_dim is not None:
+        rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
+    key = memory.numpy_key(x, out) if type(cos) is type(sin) is np.ndarray else None
+    if key is not None:
+        options = layout, rotary_dim, feature_axis
+        key = *key, cos.dtype, cos.shape, sin.dtype, sin.shape, *options
+    known = _known.get(key)
+    if known is None:
+        space = space_of(x=x, cos=cos, sin=sin, **namespace.drop_none(out=out))
+        axis, pairs, *fit = _fit_tables(x, cos, sin, feature_axis, rotary_dim, space)
+        if out is not None:
+            checks.output(out, x, space)
+        run = run_for(x, axis, pairs, layout, space, out=out)
+        known = space, axis, run, *fit
+        memory.keep(_known, key, known, MAX_KNOWN)
+    space, axis, run, cos_index, sin_index, shape = known
+    # What is written to `out` must not change what is still to be read of them.
+    copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
+    cos = cos if cos_index is None else cos[cos_index]
+    sin = sin if sin_index is None else sin[sin_index]
+    if copy or not cos.dtype == sin.dtype == space.dtype:
+        cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
+    if shape is not None:
+        cos, sin = (space.xp.broadcast_to(table, shape) for table in (cos, sin))
+    sin = -sin if inverse else sin
+    return rotate(x, cos, sin, axis, layout, space, run=run, out=out)
+
+
+# What is known of arrays of NumPy by dtypes, shapes, strides and options: finding it out takes
+# longer than rotating a few vectors.
+MAX_KNOWN = 64
+_known: dict[Any, Any] = {}
+
+
+def _fit_tables(
+    x: Any, cos: Any, sin: Any, feature_axis: int, rotary_dim: int | None, space: Space
+) -> tuple[int, int, Any, Any, Any]:
+    """Check dtypes and shapes, and return the axis, the number of pairs, and how the tables fit.
+
+    They fit by an index for each, None if it has all axes, and by the shape to which both
+    broadcast, None if they have one shape.
+    """
+    checks.floating(space.xp, x=x)
+    checks.real_floating(space.xp, cos=cos, sin=sin)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
-    pairs = _pairs_to_rotate(x, axis, rotary_dim)
-    if out is not None:
-        checks.output(out, x, space)
-    cosine = xp.astype(_align_table("cos", cos, x, axis, pairs), space.dtype, copy=False)
-    sine = xp.astype(_align_table("sin", sin, x, axis, pairs), space.dtype, copy=False)
-    if cosine.shape != sine.shape and any(map(checks.known_to_differ, cosine.shape, sine.shape)):
-        shape = tuple(m if n == 1 else n for n, m in zip(cosine.shape, sine.shape, strict=True))
-        cosine, sine = xp.broadcast_to(cosine, shape), xp.broadcast_to(sine, shape)
-    sine = -sine if inverse else sine
-    run = run_for(x, axis, pairs, layout, space, out=out)
-    return rotate(x, cosine, sine, axis, layout, space, run=run, out=out)
+    is_complex = namespace.is_complex(x.dtype)
+    features = axes.length(x, axis) * (2 if is_complex else 1)
+    if rotary_dim is not None:
+        most = f"{features}, the features of `x`"
+        features = layouts.rotated_features(rotary_dim, features, most)
+    elif not is_complex:
+        layouts.check_even(x, axis)
+    shape = (*x.shape[:axis], features // 2, *x.shape[axis + 1 :])
+    cos_index, cos_shape = _align_table("cos", tuple(cos.shape), shape, axis)
+    sin_index, sin_shape = _align_table("sin", tuple(sin.shape), shape, axis)
+    differ = any(map(checks.known_to_differ, cos_shape, sin_shape))
+    both = tuple(m if n == 1 else n for n, m in zip(cos_shape, sin_shape, strict=True))
+    return axis, features // 2, cos_index, sin_index, both if differ else None
 
 
-def _pairs_to_rotate(x: Array, axis: int, rotary_dim: int | None) -> int:
-    """Return the number of pairs that are rotated."""
-    features = axes.length(x, axis) * (2 if namespace.is_complex(x.dtype) else 1)
-    if rotary_dim is None:
-        if not namespace.is_complex(x.dtype):
-            layouts.check_even(x, axis)
-        return features // 2
-    most = f"{features}, the features of `x`"
-    return layouts.rotated_features(rotary_dim, features, most) // 2
+def _align_table(
+    name: str, shape: tuple[Any, ...], target: tuple[Any, ...], axis: int
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return the index that gives a table the axes of the pairs that it lacks, and its shape then.
 
-
-def _align_table(name: str, table: Any, x: Array, axis: int, pairs: int) -> Any:
-    """Give a table the axes that it lacks, on the side away from the features."""
-    lacking = (None,) * (x.ndim - table.ndim)
-    if lacking and sum(n != 1 for n in table.shape) > 2:
+    They are put on the side away from the features. The index is None if no axis is lacking.
+    """
+    lacking, aligned, index = len(target) - len(shape), shape, None
+    if lacking > 0 and sum(n != 1 for n in shape) > 2:
         # Which axis of `x` the third one belongs to would be a guess.
         raise wrong_value(
             name,
-            f"have at most 2 axes that are not 1, or all {x.ndim} of `x`",
-            f"shape {tuple(table.shape)}; insert axes of 1 where it is repeated, "
-            f"as {name}[:, None]",
+            f"have at most 2 axes that are not 1, or all {len(target)} of `x`",
+            f"shape {shape}; insert axes of 1 where it is repeated, as {name}[:, None]",
         )
-    aligned = table
-    if lacking and table.ndim > 0 and axis in (0, x.ndim - 1):
-        aligned = table[(..., *lacking) if axis == 0 else (*lacking, ...)]
-    shape = (*x.shape[:axis], pairs, *x.shape[axis + 1 :])
-    meaning = f"as `x`, with {pairs} pairs on axis {axis}"
-    checks.broadcasts(name, tuple(aligned.shape), shape, meaning, tuple(table.shape))
-    if aligned.shape[axis] != pairs:
-        raise wrong_value(name, f"have length {pairs} on axis {axis}", tuple(table.shape))
-    return aligned
+    if lacking > 0 and shape and axis == 0:
+        aligned, index = (*shape, *[1] * lacking), (..., *[None] * lacking)
+    elif lacking > 0 and shape and axis == len(target) - 1:
+        aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
+    pairs = target[axis]
+    checks.broadcasts(name, aligned, target, f"as `x`, with {pairs} pairs on axis {axis}", shape)
+    if aligned[axis] != pairs:
+        raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
+    return index, aligned
 
 
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
@@ -173,7 +209,7 @@ def run_for(
     out: Any = None,
 ) -> Run | None:
     """Return what rotates an array faster than plain code does, None if nothing does."""
-    kernel = kernel_for(x, out, fused=fused)
+    kernel = kernel_for(x, space, out, fused=fused)
     if kernel is not None or space.xp is not np or layout != "half" or 2 * pairs != x.shape[axis]:
         return kernel
     is_small = 0 < x.size <= _MAX_DOUBLED and x.dtype in (np.float32, np.float64)
@@ -193,21 +229,22 @@ def rotate(
 ) -> ArrayT:
     """Rotate as many pairs as the tables have, which broadcast against them.
 
-    `out` has been checked; it may be `x`. Doubled tables are for `rotate_doubled` alone.
+    `out` has been checked; it may be `x`, but shares no memory with the tables. Doubled tables are
+    for `rotate_doubled` alone.
     """
     is_whole = run is None and not space.supports_inplace(x, cos, sin)
-    if out is not None and (is_whole or any(space.shares_memory(out, a) for a in (x, cos, sin))):
+    if out is not None and (is_whole or space.shares_memory(out, x)):
         out[...] = rotate(x, cos, sin, axis, layout, space, run=run)
         return out  # type: ignore[no-any-return]
     if is_whole:
         rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
         return rotate_whole(x, cos, sin, axis, layout, space)  # type: ignore[no-any-return]
-    result = space.xp.empty_like(x) if out is None else out
-    is_pair = namespace.is_complex(x.dtype)
+    result, rotated = space.xp.empty_like(x) if out is None else out, cos.shape[axis]
     if run is not None:
         run(x, cos, sin, result, axis, layout)
-    elif is_pair:
-        part, to = (layouts.cut_along(array, axis, cos.shape[axis])[0] for array in (x, result))
+        rotated *= 2  # twice as many as there are, by doubled tables
+    elif namespace.is_complex(x.dtype):
+        part, to = (layouts.cut_along(array, axis, rotated)[0] for array in (x, result))
         phasors = _phasors(cos, sin, x.dtype, space.xp)
         if space.takes_out:
             space.xp.multiply(part, phasors, out=to)
@@ -215,8 +252,8 @@ def rotate(
             to[...] = part * phasors
     else:
         _rotate_blocks(x, cos, sin, result, axis, layout, space)
-    rotated = cos.shape[axis] * (1 if is_pair else 2)
-    if result is not x and rotated < x.shape[axis]:
+        rotated *= 2
+    if rotated < x.shape[axis] and result is not x:
         others = (*(slice(None),) * axis, slice(rotated, None), ...)
         result[others] = x[others]
     return result  # type: ignore[no-any-return]

@@ -43,6 +43,7 @@ class Space:
     shows_tracing = False  # an array of a trace has a type of its own
     has_fmod = False  # there is a remainder that is never rounded
     compiles_kernels = False  # `ElementwiseKernel` compiles what is computed of an element
+    rotation_kernel = ""  # the library that rotates its arrays in one pass
     multiplies_copies = False  # batched products copy what is transposed or broadcast
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated

@@ -19,6 +19,7 @@ class CuPy(Space):
     can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
     # It makes both operands contiguous, and writes lists of pointers for an axis that broadcasts.
     compiles_kernels = multiplies_copies = True
+    rotation_kernel = "cupy"
 
     @staticmethod
     def current_device(device: Any, xp: Any) -> Any:

@@ -12,6 +12,7 @@ class NumPy(Space):
     """NumPy, of whose subclasses none is taken for its arrays."""
 
     can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
+    rotation_kernel = "numba"
 
     @classmethod
     def single_device(cls, array: Any) -> str:  # noqa: ARG003

@@ -1,7 +1,6 @@
 """Which compiled kernel, if any, rotates an array in one pass over memory.
 
-The kernels are the only modules that know a library by name, other than `arrays.space`
-and `arrays.libraries`. Numba is imported on first use.
+Numba is imported on first use.
 """
 
 from collections.abc import Callable
@@ -9,10 +8,9 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
-from array_api_compat import is_cupy_array, is_numpy_array
-
 from positional_embeddings.arrays.errors import type_name
 from positional_embeddings.arrays.forks import finished_before_forks
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Dtype, dtype_name, is_complex, np
 from positional_embeddings.rotary.kernels import cupy_kernel
 
@@ -32,34 +30,36 @@ def check_installed() -> None:
         raise ImportError(message)
 
 
-def kernel_for(x: Any, out: Any = None, *, fused: bool | None = None) -> Kernel | None:
+def kernel_for(
+    x: Any, space: Space, out: Any = None, *, fused: bool | None = None
+) -> Kernel | None:
     """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
 
     None if `fused` is False. If it is True there must be one, except for complex numbers.
     """
     if fused is False:
         return None
-    kernel, unfit = _kernel_of(x), x
-    if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out)):
+    kernel, unfit = _kernel_of(x, space), x
+    if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out, space)):
         kernel, unfit = None, out
     if kernel is None and fused and not is_complex(unfit.dtype):
-        raise _no_kernel(unfit)
+        raise _no_kernel(unfit, space)
     # In place, a cache has what is written.
     if kernel and type(out) is np.ndarray and out is not x and out.nbytes >= _STREAM_BYTES:
         return partial(kernel, stream=True)
     return kernel
 
 
-def _kernel_of(x: Any) -> Kernel | None:
-    if type(x) is np.ndarray:
-        return _numpy_kernel(x.dtype) if x.flags.aligned else None
-    rotates = is_cupy_array(x) and dtype_name(x.dtype) in cupy_kernel.DTYPES
+def _kernel_of(x: Any, space: Space) -> Kernel | None:
+    if space.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
+        return numpy_kernel(x.dtype)
+    rotates = space.rotation_kernel == "cupy" and dtype_name(x.dtype) in cupy_kernel.DTYPES
     return cupy_kernel.rotate_cupy if rotates else None
 
 
-def _no_kernel(unfit: Any) -> Exception:
+def _no_kernel(unfit: Any, space: Space) -> Exception:
     """Return the error about an array, `x` or `out`, without a kernel."""
-    if is_numpy_array(unfit) and find_spec("numba") is None:
+    if space.rotation_kernel == "numba" and find_spec("numba") is None:
         return ImportError(f"`fused=True` needs {_NUMBA}, which is not installed.")
     return TypeError(
         "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and "
@@ -70,7 +70,8 @@ def _no_kernel(unfit: Any) -> Exception:
 
 @cache
 @finished_before_forks
-def _numpy_kernel(dtype: Dtype) -> Kernel | None:
+def numpy_kernel(dtype: Dtype) -> Kernel | None:
+    """Return the kernel for NumPy's arrays of a dtype, None if there is none."""
     try:
         from positional_embeddings.rotary.kernels.numba_kernel import (  # noqa: PLC0415
             has_kernel,

@@ -30,13 +30,18 @@ _TYPES = {
     4: (types.float32, types.float32),
     8: (types.float64, types.float64),
 }
-# Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that.
+# Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that. Numbers that
+# are side by side are shuffled, which takes longest for long vectors.
 _LANES, _FEWER_LANES = 32, 8
+# Bytes of tables that stay in a core's cache while all rows that need them are rotated.
+_TABLE_BYTES = 2**17
 # Short axes are merged up to this length. Longer ones are left to be shared by threads.
 _LONGEST_ROW = 1024
 # The part of x from which on waking up a thread pays.
 _THREAD_BYTES = 2**20
 _ALIGNED = 16  # bytes, of vectors that are stored past the caches
+# Bytes from what is rotated to what is fetched, which processors do within a page only; a line.
+_AHEAD, _LINE = 2048, 64
 
 
 def has_kernel(dtype: Dtype) -> bool:
@@ -99,25 +104,33 @@ def _plan(
     stream: bool,  # noqa: FBT001
 ) -> _Plan:
     axes = merged_axes(shapes, strides, axis, layout, _LONGEST_ROW)
-    axes += [(1, 0, 0, 0, 0)] * (2 - len(axes))
+    axes += [(1, 0, 0, 0, 0)] * (3 - len(axes))
     # The innermost axis has the two numbers of a pair.
     apart = 1 if layout == "interleaved" else shapes[1][axis]
     x_second, out_second = apart * strides[0][axis], apart * strides[1][axis]
-    loops = np.asarray([*axes[::-1], (2, x_second, out_second, 0, 0)], dtype=np.int64)
 
     # Adjacent pairs are rotated by vectors, others one by one.
     count, x_step, out_step, *angle_steps = axes[0]
-    lanes = _FEWER_LANES if count % _LANES else _LANES
     side_by_side = x_second == out_second == size
+    lanes = _FEWER_LANES if side_by_side or count % _LANES else _LANES
     one_angle = angle_steps == [0, 0]
     adjacent = x_step == out_step == (2 * size if side_by_side else size)
     adjacent &= one_angle or angle_steps == [max(size, 4)] * 2
     # Vectors that are stored past the caches begin at multiples of their size.
-    starts = [*loops[:-2, 2].tolist(), 0 if side_by_side else out_second]
+    starts = [*(step[2] for step in axes[1:]), 0 if side_by_side else out_second]
     stream &= not any(start % _ALIGNED for start in starts)
     kind = (lanes, side_by_side, one_angle, stream) if adjacent else (1, False, False, False)
 
-    rows = prod(length for length, *_ in axes[1:])
+    # Rows that other axes repeat the angles of are rotated a part at a time, on the outermost axis.
+    (all_rows, *row_steps), outer = axes[1], prod(length for length, *_ in axes[2:])
+    repeats = row_steps[2:] != [0, 0] and axes[2][0] > 1 and axes[2][3:] == (0, 0)
+    most = max(1, _TABLE_BYTES // (2 * count * max(size, 4))) if repeats else all_rows
+    part = min(all_rows, most)
+    parts = all_rows, *(part * step for step in row_steps)
+    inner = (part, *row_steps), axes[0], (2, x_second, out_second, 0, 0)
+    loops = np.asarray([parts, *axes[:1:-1], *inner], dtype=np.int64)
+
+    rows = part * outer * -(-all_rows // part) if all_rows else 0
     most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // _THREAD_BYTES)
     count = max(1, min(rows, most))
     pieces = list(pairwise(rows * i // count for i in range(count + 1))) if rows else []
@@ -153,14 +166,16 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
             # Addresses are unsigned: with a signed number, they would become a float.
             x_block, out_block = np.int64(x.ctypes.data), np.int64(out.ctypes.data)
             cos_block, sin_block = np.int64(cos.ctypes.data), np.int64(sin.ctypes.data)
-            rest = block
+            rest, index = block, 0
             for axis in range(len(loops) - 4, -1, -1):
                 index, rest = rest % loops[axis, 0], rest // loops[axis, 0]
                 x_block += index * loops[axis, 1]
                 out_block += index * loops[axis, 2]
                 cos_block += index * loops[axis, 3]
                 sin_block += index * loops[axis, 4]
-            for row in range(max(start - block * rows, 0), min(stop - block * rows, rows)):
+            # The last part of the rows may be shorter.
+            last = min(stop - block * rows, rows, loops[0, 0] - index * rows)
+            for row in range(max(start - block * rows, 0), last):
                 a, b = x_block + row * x_row, out_block + row * out_row
                 c, s = cos_block + row * cos_row, sin_block + row * sin_row
                 for _ in range(count // lanes):
@@ -210,10 +225,24 @@ def _rotate_pairs(
                 one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
                 stored.set_metadata("nontemporal", one)
 
+        def fetch(address: Any, length: int) -> None:
+            byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+            function = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+            prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
+            to_read_data = [word(0), word(3), word(1)]
+            for ahead in range(_AHEAD, _AHEAD + length, _LINE):
+                at = builder.inttoptr(builder.add(address, address.type(ahead)), byte)
+                builder.call(prefetch, [at, *to_read_data])
+
         def pick(first: Any, second: Any, lanes: list[int]) -> Any:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
             return builder.shuffle_vector(first, second, mask)
 
+        length = n * context.get_abi_sizeof(number)
+        second = builder.add(a, a.type(length)) if side_by_side.literal_value else a2
+        for address in (a, second):
+            if stream.literal_value:
+                fetch(address, length)
         if side_by_side.literal_value:
             both = load(a, number, 2 * n)
             first, second = (pick(both, both, [*range(i, 2 * n, 2)]) for i in range(2))
