@@ -7,7 +7,7 @@ kind of thing is a TypeError; the wrong value or shape is a ValueError.
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import zip_longest
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
@@ -16,7 +16,7 @@ from positional_embeddings.arguments import pytrees
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import Dtype, Namespace
 from positional_embeddings.arrays.remedies import remedy_for_times
 
 _LARGEST = sys.float_info.max
@@ -200,37 +200,31 @@ def output(out: Any, x: Any, space: Space) -> None:
     writable = "be an array that can be written to"
     if not space.can_write:
         raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
-    if out.dtype != x.dtype:
-        dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
-        if out_dtype != dtype:  # the byte order may be another one
-            raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
-    if out.shape != x.shape:
+    dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
+    if out_dtype != dtype:
+        raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
+    if tuple(out.shape) != tuple(x.shape):
         raise wrong_value("out", f"have the shape of `x`, {tuple(x.shape)}", tuple(out.shape))
     device, out_device = space.device, space.device_for(out)
     if out_device != device:
         raise wrong_value("out", f"be on the device of `x`, {device}", out_device)
     if not getattr(getattr(out, "flags", None), "writeable", True):
         raise wrong_value("out", writable, "a read-only one")
-    is_numpy = space.xp is np
-    strides = out.strides if is_numpy else space.strides(out)
-    repeats_elements = _numpy_repeats_elements if is_numpy else _repeats_elements
-    if repeats_elements(out.shape, strides):
+    if _repeats_elements(out, space):
         raise wrong_value("out", writable, "one whose elements share memory")
 
 
-def _repeats_elements(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
+def _repeats_elements(array: Any, space: Space) -> bool:
     """Tell whether several elements of an array may be one number in memory."""
-    if strides is None or 0 in shape:
+    strides = space.strides(array)
+    if strides is None or 0 in array.shape:
         return False
     reach = 0
-    for stride, n in sorted(zip(map(abs, strides), shape, strict=True)):
+    for stride, n in sorted(zip(strides, array.shape, strict=True)):
         if n > 1 and stride <= reach:
             return True
         reach += (n - 1) * stride
     return False
-
-
-_numpy_repeats_elements = lru_cache(maxsize=256)(_repeats_elements)
 
 
 def float_dtype(dtype: Dtype | None, default: Dtype, space: Space) -> Dtype:
