@@ -26,7 +26,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.arguments.positions import span_of
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.biases.t5 import bucket_limits
+from positional_embeddings.biases.t5 import bucket_starts
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
 PARAMETERS = np.random.default_rng(0).uniform(0.5, 1.5, (8, 3))
@@ -320,16 +320,34 @@ def test_buckets_of_any_reach(backend, bidirectional, max_distance):
         swapped = backend.xp.permute_dims(array, (1, 0))
         got = backend.numpy(relative_position_bucket(swapped, **options))
         np.testing.assert_array_equal(got, np.tile(expected, (repeats, 1)).T)
+    consecutive = backend.array(np.subtract.outer(np.arange(3, 90), np.arange(100, 120)).T)
+    for nearly in (consecutive, backend.xp.where(consecutive == -30, 5, consecutive)):
+        got = backend.numpy(relative_position_bucket(nearly, **options))
+        flat = backend.numpy(nearly).ravel().tolist()
+        assert got.ravel().tolist() == [bucket_by_fractions(p, **options) for p in flat]
     one = backend.numpy(relative_position_bucket(backend.array(-9), **options))
     assert one.shape == ()
     assert one == bucket_by_fractions(-9, **options)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (5, 1), (4, 5), (300, 400)])
+def test_results_may_be_written_to(shape):
+    distances = np.arange(shape[1]) - np.arange(shape[0])[:, None]
+    results = relative_position_bucket(distances), T5Bias(2, rng=0)(*shape), ALiBiBias(2)(*shape)
+    for result in results:
+        assert result.flags.c_contiguous
+        before = result.copy()
+        result[-1, -1] = 7
+        assert np.count_nonzero(np.any(np.atleast_3d(result != before), axis=-1)) == 1
+
+
 @pytest.mark.parametrize("num_buckets", [2, 3, 31, 512, 1024])
 def test_buckets_of_any_number(num_buckets):
     options = {"num_buckets": num_buckets, "max_distance": 10**6, "bidirectional": False}
-    limits = bucket_limits(num_buckets, 10**6)
-    assert len(limits) == num_buckets - 1
+    starts, before, last = bucket_starts(num_buckets, 10**6, bidirectional=False, most=2**63 - 1)
+    assert len(starts) == before == num_buckets - 1
+    limits = [1 - start for start in reversed(starts)]
+    assert limits[-1] == last
     chosen = {*limits[:3], *limits[:: num_buckets // 7 + 1], limits[-1]}
     for limit in sorted(chosen):
         got = relative_position_bucket(np.asarray([1 - limit, -limit]), **options)
@@ -370,9 +388,9 @@ def test_many_buckets_take_no_more_than_few():
         call = partial(relative_position_bucket, relative, num_buckets=num_buckets)
         call(max_distance=129)
         assert peak_memory(lambda call=call: call(max_distance=129)) < 4 * relative.nbytes
-    misses = bucket_limits.cache_info().misses
+    misses = bucket_starts.cache_info().misses
     relative_position_bucket(relative, num_buckets=512, max_distance=129)
-    assert bucket_limits.cache_info().misses == misses
+    assert bucket_starts.cache_info().misses == misses
 
 
 @pytest.mark.library("dask")

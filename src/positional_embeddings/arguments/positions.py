@@ -7,7 +7,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Device, Namespace, np
 from positional_embeddings.arrays.space import new_space, space_of
 
 
@@ -82,23 +82,21 @@ class Span(NamedTuple):
             return self._replace(start=self.start + by)
         return self._replace(ranges=tuple([(a + by, b + by) for a, b in self.ranges]))
 
-    def positions(self, space: Space, numbers: int = 1, dtype: Dtype | None = None) -> Any:
+    def positions(self, space: Space, numbers: int = 1) -> Any:
         """Return all positions as one array.
 
-        What is made of pairs of them has this many numbers for each, such as heads. The dtype is
-        the default integer unless the positions are known and another one is given.
+        What is made of pairs of them has this many numbers for each, such as heads.
         """
         if self.ranges is None:
             return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
-        dtype = space.integer if dtype is None else dtype
         if len(self.ranges) == 1:
-            return space.arange_for_pairs(*self.ranges[0], numbers, dtype)
+            return space.arange_for_pairs(*self.ranges[0], numbers, space.integer)
         starts, stops = np.asarray(self.ranges, dtype=np.int64).T
         lengths = stops - starts
         ends = np.cumulative_sum(lengths)
         # Each range is shifted from where it is among all of them.
         positions = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
-        return space.xp.asarray(positions, dtype=dtype, device=space.device)
+        return space.xp.asarray(positions, dtype=space.integer, device=space.device)
 
     def take(self, array: Any, axis: int, space: Space) -> Any:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
@@ -134,12 +132,10 @@ def resolve_positions(
     *,
     xp: Namespace | None = None,
     device: Device | None = None,
-    numbers: int = 1,
     **parameters: Array,
 ) -> tuple[Space, Any, Any]:
-    """Return the space and the positions of queries and keys, from lengths or from arrays.
+    """Return the space and the positions of queries and keys, spans of lengths or arrays.
 
-    `numbers` counts the numbers for each pair of positions, such as heads.
     The library is that of the positions and the learned `parameters`; without any, it is `xp`.
     """
     if query_positions is not None:
@@ -157,14 +153,9 @@ def resolve_positions(
     if q_len is None:
         message = "`q_len` or `query_positions` must be given, got neither."
         raise TypeError(message)
-    if parameters:
-        space = space_of(**parameters)
-        numbers = max([n for array in parameters.values() for n in array.shape] or [1])
-    else:
-        space = new_space(xp, device)
+    space = space_of(**parameters) if parameters else new_space(xp, device)
     interval, size = position_interval(q_len, k_len, offset, space)
-    query, key = (span_of(at).positions(space, numbers) for at in (interval, (0, size)))
-    return space, query, key
+    return space, span_of(interval), span_of((0, size))
 
 
 def length_array(

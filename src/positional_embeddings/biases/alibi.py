@@ -5,7 +5,6 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import Span
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
 from positional_embeddings.arrays.space import new_space
@@ -152,28 +151,12 @@ class ALiBiBias(positions.Bias):
     causal: Annotated[bool, checks.boolean] = True
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        return self._sloped(positions.real_relative_positions(query, key, space), space)
-
-    def _sloped(self, relative: Any, space: Space) -> Any:
+        relative = positions.real_relative_positions(query, key, space)
         slopes = _slopes(self.num_heads)
         if not self.causal:
             relative, slopes = space.xp.abs(relative), [-slope for slope in slopes]
         slopes = space.xp.asarray(slopes, dtype=space.dtype, device=space.device)
         return relative[..., None] * slopes
-
-    def _between(self, queries: Span, keys: Span, space: Space) -> Any:
-        dtype = space.integer
-        if queries.ranges is not None and keys.ranges is not None:
-            ends = queries.ranges[0] + queries.ranges[-1] + keys.ranges[0] + keys.ranges[-1]
-            # What a real dtype holds exactly is subtracted in it, which saves converting pairs.
-            if max(map(abs, ends)) < 1 / float(space.xp.finfo(space.dtype).eps):
-                dtype = space.dtype
-            if queries.size == 1:  # a token, whose keys are counted from its position
-                relative = keys.shifted(-queries.ranges[0][0]).positions(space, dtype=dtype)
-                relative = space.xp.astype(relative, space.dtype, copy=False)
-                return self._sloped(relative[None, :], space)
-        query, key = (span.positions(space, dtype=dtype) for span in (queries, keys))
-        return self._formula(query, key, space)
 
 
 def _slopes(num_heads: int) -> list[float]:

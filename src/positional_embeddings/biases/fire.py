@@ -68,6 +68,8 @@ class FIREBias(positions.Bias):
     c: Any = array_field()
     threshold: Any = array_field()
 
+    _is_relative = False
+
     def __post_init__(self) -> None:
         arrays = self._arrays()
         positions.check_parameters(space_of(**arrays).xp, _SHAPES, **arrays)

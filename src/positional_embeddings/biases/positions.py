@@ -9,7 +9,7 @@ from positional_embeddings.arguments.positions import Span, position_array, reso
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer
 
@@ -79,7 +79,9 @@ def _checked_positions(
 
 
 def subtract_positions(query: Any, key: Any, space: Space) -> Any:
-    """Return key minus query for each pair."""
+    """Return key minus query for each pair; a query that is None is at 0."""
+    if query is None:
+        return key[None, ...]
     with space.without_chunk_warnings():
         return key[None, ...] - query[:, None, ...]
 
@@ -87,6 +89,21 @@ def subtract_positions(query: Any, key: Any, space: Space) -> Any:
 def real_relative_positions(query: Any, key: Any, space: Space) -> Any:
     """Return relative positions in the dtype to compute in."""
     return space.xp.astype(subtract_positions(query, key, space), space.dtype, copy=False)
+
+
+def takes_strides(space: Space) -> bool:
+    """Tell whether an array may have the same number at several places."""
+    return space.xp is np and not space.is_compiling
+
+
+def toeplitz(values: Any, q_len: int, k_len: int) -> Any:
+    """Return values of consecutive queries and keys, (query, key, ...), as a read-only view.
+
+    They are given for each key minus query, in order, (query + key - 1, ...).
+    """
+    step, *others = values.strides
+    shape, strides = (q_len, k_len, *values.shape[1:]), (-step, step, *others)
+    return np.lib.stride_tricks.as_strided(values[q_len - 1 :], shape, strides, writeable=False)
 
 
 def check_parameters(xp: Namespace, shapes: dict[str, tuple[str, ...]], **parameters: Any) -> None:
@@ -107,6 +124,7 @@ class Bias(WeightedLayer, ABC):
     """Base of biases that are values: an attention asks them block by block."""
 
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
+    _is_relative: ClassVar[bool] = True  # whether it is computed of key minus query alone
 
     @on_given_device
     def __call__(
@@ -153,14 +171,14 @@ class Bias(WeightedLayer, ABC):
             message = "`xp`, `dtype` and `device` must be left out for a bias with its own arrays."
             raise TypeError(message)
         places = (q_len, k_len, offset, query_positions, key_positions)
-        space, query, key = resolve_positions(
-            *places, xp=xp, device=device, numbers=self._heads(), **own
-        )
-        if query_positions is not None:
-            check_dtype = checks.integral if self._takes_integers else checks.real
-            query, key = _checked_positions(query, key, check_dtype, space)
+        space, query, key = resolve_positions(*places, xp=xp, device=device, **own)
         default = next(iter(own.values())).dtype if own else space.default_float
         dtype = checks.float_dtype(dtype, default, space)
+        if query_positions is None:
+            bias = self._between(query, key, space, dtype, order="C")
+            return np.ascontiguousarray(bias) if takes_strides(space) else bias
+        check_dtype = checks.integral if self._takes_integers else checks.real
+        query, key = _checked_positions(query, key, check_dtype, space)
         bias = self._in_dtype(dtype, query, key, space)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
@@ -177,10 +195,23 @@ class Bias(WeightedLayer, ABC):
         bias = self._formula(query, key, space.computing_in(dtype))
         return space.xp.astype(bias, dtype, copy=False)
 
-    def _between(self, queries: Span, keys: Span, space: Space) -> Any:
-        """Return the bias between positions, in the dtype of its arrays if it has any."""
-        query, key = (span.positions(space) for span in (queries, keys))
-        own = self._arrays()
-        if not own:
-            return self._formula(query, key, space)
-        return self._in_dtype(next(iter(own.values())).dtype, query, key, space)
+    def _between(
+        self, queries: Span, keys: Span, space: Space, dtype: Dtype | None = None, order: str = "F"
+    ) -> Any:
+        """Return the bias between positions, in a dtype, or that of its arrays if it has any.
+
+        It may be a view, with the heads last in memory ("C") or first ("F"), as scores have them.
+        """
+        if dtype is None:
+            dtype = next((array.dtype for array in self._arrays().values()), space.dtype)
+        space, spans, is_one = space.computing_in(dtype), [queries, keys], queries.size == 1
+        q, k = queries.ranges or (), keys.ranges or ()
+        if self._is_relative and len(q) == len(k) == 1 and (is_one or takes_strides(space)):
+            # Each relative position once.
+            start, stop = k[0][0] - q[0][1] + 1, k[0][1] - q[0][0]
+            spans = [Span(((start, stop),), stop - start)]
+        *query, key = (span.positions(space, self._heads()) for span in spans)
+        bias = self._in_dtype(dtype, query[0] if query else None, key, space)
+        if query or is_one:
+            return bias
+        return toeplitz(np.asarray(bias[0], order=order), queries.size, keys.size)

@@ -50,6 +50,8 @@ class SandwichBias(Bias):
     dim: Annotated[int, partial(checks.feature_count, even=True)] = 128
     base: checks.PositiveNumber = 10_000
 
+    _is_relative = False
+
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         xp, wide = space.xp, space.widest
         encodings = (

@@ -8,14 +8,16 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.memory import cuts
+from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.biases.positions import Bias, subtract_positions
+from positional_embeddings.biases import positions
 from positional_embeddings.layers.weights import normal, set_weights, weight
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
 _MOST_DISTANCE = 2**128  # far beyond any integer dtype
+_COMPARED_ROWS = 64  # at once, so that what is compared stays in the cache
 _ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded
 
 
@@ -70,13 +72,16 @@ def relative_position_bucket(
     """
     space = space_of(relative_position=relative_position)
     checks.signed_integers("relative_position", relative_position, space.xp)
-    num_buckets, max_distance = _check_buckets(
-        num_buckets, max_distance, bidirectional=bidirectional
-    )
-    limits = bucket_limits(num_buckets // (1 + bidirectional), max_distance)
-    index, buckets = _bucket_index(relative_position, limits, space, bidirectional=bidirectional)
-    bucket: ArrayT = index if buckets is None else space.take_entries(buckets, index, 0)
-    return bucket
+    numbers = _check_buckets(num_buckets, max_distance, bidirectional=bidirectional)
+    kind, pairs = (*numbers, bidirectional), relative_position
+    if positions.takes_strides(space) and pairs.ndim == 2 and 0 not in pairs.shape:
+        distances = np.concat([pairs[:0:-1, 0], pairs[0, :]])
+        expected = positions.toeplitz(distances, *pairs.shape)
+        rows = cuts(pairs.shape[0], _COMPARED_ROWS)
+        if all(np.array_equal(pairs[some, :], expected[some]) for some in rows):
+            buckets = _look_up(None, distances, kind, space)
+            return positions.toeplitz(buckets, *pairs.shape).copy()  # type: ignore[no-any-return]
+    return _look_up(None, pairs, kind, space)  # type: ignore[no-any-return]
 
 
 def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) -> tuple[int, int]:
@@ -97,42 +102,33 @@ def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) 
     return num_buckets, max_distance
 
 
-def _bucket_index(
-    relative: Any, limits: tuple[int, ...], space: Space, *, bidirectional: bool
-) -> tuple[Any, Any | None]:
-    """Return indices into an array of buckets, and that array.
-
-    It has the buckets of the few relative positions that differ in their buckets, so that
-    all others take one gather. It is None, and the indices are the buckets themselves,
-    where that is not faster.
-    """
-    xp, last = space.xp, limits[-1]
+def _look_up(table: Any, relative: Any, kind: tuple[int, int, int], space: Space) -> Any:
+    """Return the entries of a table of buckets at relative positions, or the buckets if None."""
+    xp, like = space.xp, {"dtype": space.integer, "device": space.device}
+    starts, before, last = bucket_starts(*kind, int(xp.iinfo(space.integer).max))
     relative = xp.astype(relative, space.integer, copy=False)
-    if space.is_chunked or prod(relative.shape) <= 2 * last + 1:
-        return _buckets(relative, limits, space, bidirectional=bidirectional), None
-    few = xp.arange(-last, last + 1, dtype=space.integer, device=space.device)
-    buckets = _buckets(few, limits, space, bidirectional=bidirectional)
-    return space.clip(relative, -last, last) + last, buckets
-
-
-def _buckets(relative: Any, limits: tuple[int, ...], space: Space, *, bidirectional: bool) -> Any:
-    """Return the bucket of each relative position, by binary search among the limits."""
-    xp, info = space.xp, space.xp.iinfo(space.integer)
-    # Limits that the dtype cannot hold separate none of its numbers.
-    before = [1 - limit for limit in reversed(limits) if 1 - limit >= info.min]
-    after = [limit for limit in limits if bidirectional and limit <= info.max]
-    starts = xp.asarray([*before, *after], dtype=space.integer, device=space.device)
-    from_query = space.searchsorted(starts, relative, side="right") - len(before)
-    return xp.where(from_query > 0, from_query + len(limits) + 1, -from_query)
+    if prod(relative.shape) > 2 * last + 1 and not space.is_chunked:
+        # The few that differ in their buckets, so that all others take one gather.
+        few = xp.arange(-last, last + 1, **like)
+        index = space.clip(relative, -last, last) + last
+        return space.take_entries(_look_up(table, few, kind, space), index, 0)
+    from_query = space.searchsorted(xp.asarray(starts, **like), relative, side="right") - before
+    per_direction = kind[0] // (1 + kind[2])
+    buckets = xp.where(from_query > 0, from_query + per_direction, -from_query)
+    return buckets if table is None else space.take_entries(table, buckets, 0)
 
 
 @lru_cache(maxsize=64)
-def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
-    """Return the least distance of each bucket of a direction after the first.
+def bucket_starts(
+    num_buckets: int, max_distance: int, bidirectional: int, most: int
+) -> tuple[tuple[int, ...], int, int]:
+    """Return the first relative position of each bucket, for integers up to `most`.
 
-    From the bucket e = `per_direction` // 2 on, it is the least integer d with
+    Also the number of those before the query, and the least distance of the last bucket of a
+    direction. From the bucket e = n // 2 of n on, the least distance is the least integer d with
     (d / e) ** wide >= (max_distance / e) ** step, for step 1, 2, ...
     """
+    per_direction = num_buckets // (1 + bidirectional)
     exact = per_direction // 2
     wide = per_direction - exact
     limits = list(range(1, exact + 1))
@@ -146,11 +142,14 @@ def bucket_limits(per_direction: int, max_distance: int) -> tuple[int, ...]:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if middle**wide < power else (low, middle)
         limits.append(low)
-    return tuple(limits)
+    # Limits that the dtype cannot hold separate none of its numbers.
+    before = [1 - limit for limit in reversed(limits) if limit <= most + 2]
+    after = [limit for limit in limits if bidirectional and limit <= most]
+    return (*before, *after), len(before), limits[-1]
 
 
 @dataclass(frozen=True, eq=False)
-class T5Bias(Bias):
+class T5Bias(positions.Bias):
     """The relative bias of T5: a number for each head and bucket of distances.
 
     Immutable: `dataclasses.replace` gives a copy with another table.
@@ -217,9 +216,6 @@ class T5Bias(Bias):
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative, table = subtract_positions(query, key, space), self.embeddings
-        limits = bucket_limits(self.num_buckets // (1 + self.bidirectional), self.max_distance)
-        index, buckets = _bucket_index(relative, limits, space, bidirectional=self.bidirectional)
-        if buckets is not None:
-            table = space.xp.take(table, buckets, axis=0)
-        return space.take_entries(table, index, 0)
+        relative, table = positions.subtract_positions(query, key, space), self.embeddings
+        kind = self.num_buckets, self.max_distance, self.bidirectional
+        return _look_up(table, relative, kind, space)

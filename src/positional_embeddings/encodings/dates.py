@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from datetime import date, datetime, tzinfo
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
@@ -131,6 +130,8 @@ def zone_of(dates: Any) -> tzinfo | None:
     if getattr(dtype, "kind", None) == "M":
         return dates.dt.tz if "," in str(dtype) else None
     if str(dtype).startswith("Date"):
+        from zoneinfo import ZoneInfo  # noqa: PLC0415 - takes long to import
+
         name = getattr(dtype, "time_zone", None)
         return None if name is None else ZoneInfo(name)
     zones = (getattr(value, "tzinfo", None) for value in dates)

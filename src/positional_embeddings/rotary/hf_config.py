@@ -1,10 +1,8 @@
 """Arguments of `RoPE` from the rotary parameters of Hugging Face configurations."""
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from positional_embeddings.arguments import checks
@@ -137,6 +135,8 @@ def _check_share(config: Values, kind: str, share: float) -> None:
 def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, Any]:
     """Return a configuration, or its text model's, as a dict without None."""
     if isinstance(config, str | PathLike):
+        from pathlib import Path  # noqa: PLC0415 - takes long to import
+
         path = Path(config)
         path = path / "config.json" if path.is_dir() else path
         config = from_json(path.read_bytes(), repr(str(path)))
@@ -156,6 +156,8 @@ def read_config(config: Mapping[str, Any] | str | PathLike[str]) -> dict[str, An
 
 def from_json(text: bytes, where: str) -> Any:
     """Return what a JSON text holds; `where` it came from is for the message."""
+    import json  # noqa: PLC0415 - takes long to import
+
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
