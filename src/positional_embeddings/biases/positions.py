@@ -204,14 +204,17 @@ class Bias(WeightedLayer, ABC):
         """
         if dtype is None:
             dtype = next((array.dtype for array in self._arrays().values()), space.dtype)
-        space, spans, is_one = space.computing_in(dtype), [queries, keys], queries.size == 1
+        space, is_one = space.computing_in(dtype), queries.size == 1
         q, k = queries.ranges or (), keys.ranges or ()
-        if self._is_relative and len(q) == len(k) == 1 and (is_one or takes_strides(space)):
-            # Each relative position once.
-            start, stop = k[0][0] - q[0][1] + 1, k[0][1] - q[0][0]
-            spans = [Span(((start, stop),), stop - start)]
-        *query, key = (span.positions(space, self._heads()) for span in spans)
-        bias = self._in_dtype(dtype, query[0] if query else None, key, space)
-        if query or is_one:
+        if not (self._is_relative and len(q) == len(k) == 1 and (is_one or takes_strides(space))):
+            query, key = (span.positions(space, self._heads()) for span in (queries, keys))
+            return self._in_dtype(dtype, query, key, space)
+        # Each relative position once; what a real dtype holds exactly need not be converted to it.
+        start, stop = k[0][0] - q[0][1] + 1, k[0][1] - q[0][0]
+        is_exact = max(-start, stop) * float(space.xp.finfo(space.dtype).eps) < 1
+        kind = space.dtype if is_exact and not self._takes_integers else space.integer
+        relative = space.arange_for_pairs(start, stop, self._heads(), kind)
+        bias = self._in_dtype(dtype, None, relative, space)
+        if is_one:
             return bias
         return toeplitz(np.asarray(bias[0], order=order), queries.size, keys.size)
