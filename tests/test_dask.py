@@ -14,10 +14,14 @@ from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
     CausalMask,
+    FIREBias,
     FunctionMask,
     GlobalMask,
+    KERPLEBias,
     PaddingMask,
+    RelativePE,
     RoPE,
+    SandwichBias,
     SegmentMask,
     SlidingWindowMask,
     T5Bias,
@@ -270,6 +274,35 @@ def test_graphs_grow_with_the_pairs_of_chunks_that_are_seen():
         made = scaled_dot_product_attention(x, x, x, mask=mask)
         assert made.chunks == x.chunks
         assert tasks(made) < 3 * pairs + 20 * n
+
+
+TABLE = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+BIASES = {
+    "ALiBiBias": lambda _: ALiBiBias(4),
+    "SandwichBias": lambda _: SandwichBias(4, dim=8),
+    "T5Bias": lambda a: T5Bias(4, num_buckets=8, embeddings=a(TABLE)),
+    "RelativePE": lambda a: RelativePE(2, 4, embeddings=a(TABLE[:5])),
+    "KERPLEBias": lambda a: KERPLEBias(a(np.ones(4)), a(np.arange(1.0, 5))),
+    "FIREBias": lambda a: FIREBias(
+        a(TABLE[0]), a(TABLE[1]), a(TABLE[2:6]), a(TABLE[6]), c=1.0, threshold=2.0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("lengths", [(30, 40), (1, 40)])
+def test_biases_are_one_task_a_chunk_by_the_code_of_numpy(name, lengths):
+    from dask import config
+
+    expected = BIASES[name](np.asarray)(*lengths)
+    bias = BIASES[name](lambda x: da.from_array(x, chunks=2))
+    with config.set({"array.chunk-size": "4 kiB"}):
+        made = bias(*lengths, **({} if bias._arrays() else {"xp": da}))
+    keys = [key[0].rsplit("-", 1)[0] for key in made.__dask_graph__() if len(key) > 1]
+    assert keys.count(name) == made.npartitions >= 4
+    assert {*keys} <= {name, "array", "arange", "getitem", "rechunk-merge"}
+    assert made.dtype == expected.dtype
+    np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-15)
 
 
 @pytest.mark.usefixtures("forbid_computing")

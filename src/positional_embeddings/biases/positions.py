@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
+from functools import partial
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
@@ -206,9 +208,11 @@ class Bias(WeightedLayer, ABC):
             dtype = next((array.dtype for array in self._arrays().values()), space.dtype)
         space, is_one = space.computing_in(dtype), queries.size == 1
         q, k = queries.ranges or (), keys.ranges or ()
-        if not (self._is_relative and len(q) == len(k) == 1 and (is_one or takes_strides(space))):
+        repeats = self._is_relative and len(q) == len(k) == 1
+        if space.is_chunked or not (repeats and (is_one or takes_strides(space))):
             query, key = (span.positions(space, self._heads()) for span in (queries, keys))
-            return self._in_dtype(dtype, query, key, space)
+            compute = self._by_chunks if space.is_chunked else self._in_dtype
+            return compute(dtype, query, key, space)
         # Each relative position once; what a real dtype holds exactly need not be converted to it.
         start, stop = k[0][0] - q[0][1] + 1, k[0][1] - q[0][0]
         is_exact = max(-start, stop) * float(space.xp.finfo(space.dtype).eps) < 1
@@ -218,3 +222,27 @@ class Bias(WeightedLayer, ABC):
         if is_one:
             return bias
         return toeplitz(np.asarray(bias[0], order=order), queries.size, keys.size)
+
+    def _by_chunks(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
+        """Return the bias between chunked positions, in one task for each chunk."""
+        own, without_arrays = self._arrays(), copy(self)
+        checks.set_fields(without_arrays, **dict.fromkeys(own))
+        whole = [space.rechunk(x, {a: (n,) for a, n in enumerate(x.shape)}) for x in own.values()]
+        return space.map_chunks(
+            partial(_bias_of_chunk, without_arrays, tuple(own), dtype),
+            query[:, None, None],
+            key[None, :, None],
+            *whole,
+            chunks=(*space.chunks(query), *space.chunks(key), (self._heads(),)),
+            dtype=dtype,
+            name=type(self).__name__,
+        )
+
+
+def _bias_of_chunk(
+    bias: Bias, names: tuple[str, ...], dtype: Dtype, query: Any, key: Any, *arrays: Any
+) -> Any:
+    """Return the bias between the positions of a chunk, arrays of NumPy or CuPy."""
+    bias = copy(bias)
+    checks.set_fields(bias, **dict(zip(names, arrays, strict=True)))
+    return bias._in_dtype(dtype, query[:, 0, 0], key[0, :, 0], space_of(query=query))
