@@ -11,7 +11,7 @@ is measured, and writes tables and a chart.
 import argparse
 from typing import Any
 
-from cases.attention import attention
+from cases.attention import attention, decoding_step, few_queries
 from cases.imports import importing
 from cases.masks import biases, masks
 from cases.rotation import complex_numbers, decoding, positions, rotation
@@ -34,6 +34,8 @@ TOPICS = {
     "decoding": decoding,
     "positions": positions,
     "attention": attention,
+    "few queries": few_queries,
+    "decoding step": decoding_step,
     "sparse": sparse,
     "tables": tables,
     "masks": masks,

@@ -1,4 +1,4 @@
-"""Attention: all scores fit in memory, or do not, or are masked causally."""
+"""Attention: all scores fit in memory, or do not, are masked causally, or are of one query."""
 
 from functools import partial
 from typing import Any
@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 from harness.contenders import Builder, Case, Contender, Settings, measured
 from harness.inputs import CHECKED, AttentionInputs, HostArray
-from harness.targets import OURS
+from harness.targets import BY_HAND, OURS
 from harness.timing import Rounds, Run
 from peers import peer
 
-from positional_embeddings import CausalMask, attention_weights, scaled_dot_product_attention
+from positional_embeddings import (
+    CausalMask,
+    PaddingMask,
+    RoPE,
+    attention_weights,
+    scaled_dot_product_attention,
+)
 
 HEADS, HEAD = 8, 64
 LAST = {"feature_axis": -1, "seq_axis": -2}
@@ -82,3 +88,82 @@ def _rows(output: Any) -> HostArray:
 
 def _rows_of_first(output: Any) -> HostArray:
     return _rows(np.asarray(output).transpose(2, 1, 0))
+
+
+def few_queries(settings: Settings) -> list[Builder]:  # noqa: ARG001
+    """Return one query of 12 heads over 16 keys."""
+    return [("few queries, 16 keys", _few_queries)]
+
+
+def _few_queries(rounds: Rounds) -> dict[str, Any]:
+    rng, n = np.random.default_rng(0), 16
+    q = rng.standard_normal((1, 12, 1, HEAD), dtype=np.float32)
+    k, v = rng.standard_normal((2, 1, 12, n, HEAD), dtype=np.float32)
+    masks = {"": None, ", causal": CausalMask(), ", padding": PaddingMask([n])}
+    expected = by_hand(q, k, v)
+    contenders = [Contender(BY_HAND, lambda: partial(by_hand, q, k, v), expected)]
+    contenders += [
+        Contender(
+            f"{OURS}{name}",
+            partial(partial, scaled_dot_product_attention, q, k, v, mask=mask, **LAST),
+            expected,
+        )
+        for name, mask in masks.items()
+    ]
+    return measured(Case("few queries", f"1 query, {n} keys", k.nbytes, contenders), rounds)
+
+
+def by_hand(q: HostArray, k: HostArray, v: HostArray) -> HostArray:
+    """Return the attention as plain NumPy has it."""
+    scores = (q * HEAD**-0.5) @ k.swapaxes(-1, -2)
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    return (scores @ v) / scores.sum(axis=-1, keepdims=True)
+
+
+def decoding_step(settings: Settings) -> list[Builder]:
+    """Return a token through 12 layers of 768 features."""
+    layers, n = (2, 64) if settings.quick else (12, 2048)
+    return [(f"decoding step, {n:,} keys", partial(_decoding_step, layers, n))]
+
+
+def _decoding_step(layers: int, n: int, rounds: Rounds) -> dict[str, Any]:
+    rng, heads, d_model = np.random.default_rng(0), 12, 12 * HEAD
+    shapes = (d_model, 3 * d_model), (d_model, d_model), (d_model, 4 * d_model)
+    weights = [
+        [
+            0.02 * rng.standard_normal(shape, dtype=np.float32)
+            for shape in (*shapes, shapes[2][::-1])
+        ]
+        for _ in range(layers)
+    ]
+    caches = rng.standard_normal((layers, 2, 1, heads, n, HEAD), dtype=np.float32)
+    x = rng.standard_normal((1, 1, d_model), dtype=np.float32)
+    rope, mask = RoPE(HEAD, n, **LAST), CausalMask()
+    angles = (n - 1) * rope.inv_freq
+    cos, sin = (function(angles).astype(np.float32) for function in (np.cos, np.sin))
+
+    def rotated(x: HostArray) -> HostArray:
+        a, b = x[..., : HEAD // 2], x[..., HEAD // 2 :]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+    def step(rotate: Any, attend: Any) -> HostArray:
+        token = x
+        for (to_qkv, to_output, up, down), (keys, values) in zip(weights, caches, strict=True):
+            qkv = (token @ to_qkv).reshape(1, 1, 3, heads, HEAD).transpose(2, 0, 3, 1, 4)
+            keys[:, :, -1:], values[:, :, -1:] = rotate(qkv[1]), qkv[2]
+            attended = attend(rotate(qkv[0]), keys, values)
+            token = token + attended.swapaxes(1, 2).reshape(1, 1, d_model) @ to_output
+            token = token + np.maximum(token @ up, 0) @ down
+            token = token / np.sqrt((token * token).mean())
+        return token
+
+    ours = partial(scaled_dot_product_attention, mask=mask, **LAST)
+    forms = {BY_HAND: (rotated, by_hand), OURS: (partial(rope, offset=n - 1), ours)}
+    expected = step(rotated, by_hand)
+    contenders = [
+        Contender(name, partial(partial, step, *form), expected, 1e-4)
+        for name, form in forms.items()
+    ]
+    case = Case("decoding step", f"{layers} layers, {n:,} keys", caches.nbytes, contenders)
+    return measured(case, rounds)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FUSED, PLAIN, OURS = "this library, fused", "this library, plain", "this library"
+BY_HAND = "plain NumPy by hand"
 WITH_OUT, LOOPS, LOOPS_WITH_OUT = (
     "this library, fused, out=",
     "numba by hand",
@@ -115,6 +116,17 @@ def _others(results: list[Result]) -> Iterator[Target]:
     causal = [r for r in attention if "causal" in r["case"]]
     yield "attention: of PyTorch's", 1.5, _ratios(attention, OURS, "torch SDPA")
     yield "attention, causal: of PyTorch's", 1.2, _ratios(causal, OURS, "torch SDPA")
+    few = _of_topic(results, "few queries")
+    yield "one query, 16 keys: of plain NumPy", 2.0, _ratios(few, OURS, BY_HAND)
+    for mask, most in (("causal", 5.0), ("padding", 10.0)):
+        more = [
+            (case_name(r), 1e6 * (medians[f"{OURS}, {mask}"] - medians[OURS]))
+            for r in few
+            if {OURS, f"{OURS}, {mask}"} <= (medians := _medians(r)).keys()
+        ]
+        yield f"one query, 16 keys, {mask}: us more than without", most, more
+    step = _of_topic(results, "decoding step")
+    yield "decoding step: of plain NumPy", 1.03, _ratios(step, OURS, BY_HAND)
     yield from _sparse(_of_topic(results, "sparse"))
 
 
@@ -144,10 +156,15 @@ def _of_topic(results: list[Result], topic: str) -> list[Result]:
 def _ratios(results: list[Result], name: str, *rivals: str) -> Iterator[Figure]:
     """Yield the time of one contender in multiples of the best of others."""
     for result in results:
-        medians = {n: e["median"] for n, e in result["contenders"].items() if "median" in e}
+        medians = _medians(result)
         known = [medians[rival] for rival in rivals if rival in medians]
         if name in medians and known:
             yield case_name(result), medians[name] / min(known)
+
+
+def _medians(result: Result) -> dict[str, float]:
+    """Return the time of each contender that was timed."""
+    return {n: e["median"] for n, e in result["contenders"].items() if "median" in e}
 
 
 def _peaks(results: list[Result], name: str) -> Iterator[Figure]:

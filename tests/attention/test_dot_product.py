@@ -1,4 +1,5 @@
 import re
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -230,6 +231,32 @@ def test_what_is_attended_to_does_reach_the_output(backend):
     got = backend.numpy(output)[..., 0]
     assert np.isfinite(got[:, 0]).all()
     assert np.isnan(got[:, 1:]).all()
+
+
+@pytest.mark.parametrize("hides", [False, True])
+def test_half_precision_is_converted_in_parts(hides):
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 3, n, 16)).astype("float16") for n in (1, 6000, 6000))
+    mask = np.zeros((1, 1, 1, 6000), dtype=bool)
+    if hides:
+        mask[..., ::7], k[:, :, 7], v[:, :, 14, 3] = True, np.nan, np.inf
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    shown = ~mask[0, 0, 0]
+    expected, _ = oracles.attention(
+        *(
+            x.reshape(6, -1, 16).transpose(2, 1, 0).astype("float64")
+            for x in (q, k[:, :, shown], v[:, :, shown])
+        )
+    )
+    tracemalloc.start()
+    got = scaled_dot_product_attention(q, k, v, mask=mask if hides else None, **axes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    got = got.reshape(6, -1, 16).transpose(2, 1, 0)
+    np.testing.assert_allclose(got.astype("float64"), expected, rtol=2**-10, atol=1e-5)
+    assert hides or peak < 0.9 * k.nbytes
+    none = scaled_dot_product_attention(q, k[:, :, :0], v[:, :, :0], **axes)
+    np.testing.assert_array_equal(none, np.zeros_like(q))
 
 
 def test_half_precision_is_computed_in_float32(backend):

@@ -108,7 +108,7 @@ class Target(NamedTuple):
     seq_chunks: tuple[Any, ...]  # lengths of the chunks of the sequence
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """What the checks of an array ask for."""
 
     dtype: Any
@@ -150,7 +150,7 @@ def _target(
     size: int,
     size_name: str,
 ) -> Target:
-    form = _Form(dtype, shape, len(shape))
+    form = Form(dtype, shape, len(shape))
     (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})
     feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name)
     if namespace.is_complex(dtype):

@@ -13,7 +13,7 @@ from positional_embeddings.arrays.space import new_space, space_of
 
 def farthest_position(space: Space) -> int:
     """Return the farthest position from 0 at which integers hold distances, and their doubles."""
-    return int(space.xp.iinfo(space.integer).max) // 4
+    return namespace.largest_integer(space.integer, space.xp) // 4
 
 
 def position_interval(
@@ -22,20 +22,20 @@ def position_interval(
     """Check lengths; return the positions of the first query and after the last, and `k_len`."""
     q_len = checks.positive_integer("q_len", q_len)
     k_len = q_len if k_len is None else checks.positive_integer("k_len", k_len)
-    start = k_len - q_len if offset is None else checks.integer("offset", offset)
-    farthest = check_length("q_len", q_len, space)
-    check_length("k_len", k_len, space)
-    if not -farthest <= start <= farthest - q_len:
-        raise wrong_value("offset", f"keep positions within {farthest}, {_why(space)}", start)
+    start = first_position(q_len, k_len, offset, space)
     return (start, start + q_len), k_len
 
 
-def check_length(name: str, length: int, space: Space) -> int:
-    """Check that integers hold all distances between this number of positions."""
+def first_position(q_len: int, k_len: int, offset: int | None, space: Space) -> int:
+    """Return the position of the first query; check that integers hold all distances."""
     farthest = farthest_position(space)
-    if length > farthest:
-        raise wrong_value(name, f"be at most {farthest}, {_why(space)}", shown(length))
-    return farthest
+    for name, length in (("q_len", q_len), ("k_len", k_len)):
+        if not length <= farthest:  # NaN is a length that dask does not know
+            raise wrong_value(name, f"be at most {farthest}, {_why(space)}", shown(length))
+    start = k_len - q_len if offset is None else checks.integer("offset", offset)
+    if not -farthest <= start <= farthest - q_len:
+        raise wrong_value("offset", f"keep positions within {farthest}, {_why(space)}", start)
+    return start
 
 
 def _why(space: Space) -> str:
@@ -79,8 +79,8 @@ class Span(NamedTuple):
     def shifted(self, by: int) -> "Span":
         """Return the span moved by a number of positions."""
         if self.ranges is None:
-            return self._replace(start=self.start + by)
-        return self._replace(ranges=tuple([(a + by, b + by) for a, b in self.ranges]))
+            return Span(None, self.size, self.start + by)
+        return Span(tuple([(a + by, b + by) for a, b in self.ranges]), self.size)
 
     def positions(self, space: Space, numbers: int = 1) -> Any:
         """Return all positions as one array.
@@ -100,11 +100,11 @@ class Span(NamedTuple):
 
     def take(self, array: Any, axis: int, space: Space) -> Any:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
-        if array is None:
-            return None
+        if array is None or self.size == array.shape[axis]:
+            return array
         size = array.shape[axis]
         broadcasts = size == 1 and self.size != 0
-        if self.size == size or broadcasts or not checks.known_to_differ(self.size, size):
+        if broadcasts or not checks.known_to_differ(self.size, size):
             return array
         if self.ranges is None or len(self.ranges) > _FEW_RANGES:
             return space.xp.take(array, self.positions(space), axis=axis)
@@ -189,7 +189,7 @@ def _check_array(
     name: str, lengths: Any, wide: Any, most: int | None, most_name: str, space: Space
 ) -> None:
     """Check an array of lengths, `wide` as default integers, if it can be read."""
-    largest = int(space.xp.iinfo(space.integer).max) if most is None else most
+    largest = namespace.largest_integer(space.integer, space.xp) if most is None else most
     if space.is_true(space.xp.any((wide < 0) | (wide > largest))):
         numbers = [int(lengths[i]) for i in range(lengths.shape[0])]
         _check_lengths(name, numbers, most, most_name, space)
@@ -199,7 +199,7 @@ def _check_lengths(
     name: str, lengths: Sequence[int], most: int | None, most_name: str, space: Space
 ) -> None:
     bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"
-    largest = int(space.xp.iinfo(space.integer).max)
+    largest = namespace.largest_integer(space.integer, space.xp)
     for i, n in enumerate(lengths):
         if n < 0 or (most is not None and n > most):
             raise wrong_value(name, f"be {bound}", f"{shown(n)} at index {i}")

@@ -90,6 +90,12 @@ def check_real_dtype(
 
 
 @lru_cache(maxsize=256, typed=True)
+def largest_integer(dtype: Dtype, xp: Namespace) -> int:
+    """Return the largest number of an integer dtype."""
+    return int(xp.iinfo(dtype).max)
+
+
+@lru_cache(maxsize=256, typed=True)
 def is_complex(dtype: Dtype) -> bool:
     """Tell whether `dtype` holds complex floating-point numbers."""
     return dtype_name(dtype) in ("complex64", "complex128")

@@ -1,18 +1,23 @@
 """Attention from all scores at once."""
 
+from functools import reduce
+from math import prod
+from operator import add
 from typing import Any
 
-from positional_embeddings.arguments.positions import whole_span
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import without_warnings
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores, without_nonfinite
 from positional_embeddings.attention.softmax import multiply, softmax
 
+# Numbers of half precision that are converted at a time: they stay in a cache.
+_MOST_CONVERTED = 2**17
 
-def attend_at_once(
-    scores: Scores, query: Any, key: Any, value: Any, keys: KeyBlock | None = None
-) -> Any:
+
+def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBlock) -> Any:
     """Return the output, (..., query, feature), from some keys, which hold all that are seen.
 
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
@@ -22,55 +27,76 @@ def attend_at_once(
     """
     space = scores.space
     xp = space.xp
-    if keys is not None:
+    if query.dtype != space.dtype:
+        query = space.astype(query, space.dtype)
+    query = query * scores.scale
+    if keys.keys is not scores.layout.keys:
         key, value = keys.keys.take(key, -2, space), keys.keys.take(value, -2, space)
-    query, key, mask, bias = _operands(scores, query, key, keys)
-    value = xp.astype(value, space.dtype, copy=False)
-    if mask is None and bias is None:
-        return multiply(softmax(scores.of(scores.products(query, key)), space), value, space)
-    if space.compiles_kernels:
-        weights = _weights(scores, query, key, mask, bias)
-        return kernel.weighted_without_zeros(multiply(weights, value, space), weights, value, xp)
-    if space.is_readable(query):
+    if scores.bias is None and not keys.is_masked:
+        weights = softmax(scores.of(_products(scores, query, key)), space)
+        return _weighted_sums(weights, value, space)
+    mask, bias = scores.mask_and_bias(scores.layout.queries, keys)
+    if space.is_readable(query) and not space.compiles_kernels:
         with without_warnings():
-            products = scores.products(query, key)
+            products = _products(scores, query, key)
             total = xp.sum(products)
-            found = scores.of(products, None, *scores.hidden_and_bias(mask, bias))
-            output = multiply(softmax(found, space), value, space)
+            to_add = None if bias is None else scores.bias_to_add(bias)
+            weights = softmax(scores.of(products, None, mask, to_add), space)
+            output = _weighted_sums(weights, value, space)
             is_finite = xp.isfinite(total + xp.sum(output))
         if space.is_true(is_finite):
             return output
+    key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
+    if space.compiles_kernels:
+        weights = _weights(scores, query, key, mask, bias)
+        return kernel.weighted_without_zeros(multiply(weights, value, space), weights, value, xp)
     key, value, nonfinite = without_nonfinite(key, value, space)
     return multiply(_weights(scores, query, key, mask, bias, nonfinite), value, space)
 
 
+def _products(scores: Scores, query: Any, key: Any) -> Any:
+    """Return the products of scaled queries and keys of any real dtype."""
+    space, dtype = scores.space, scores.space.dtype
+    if key.dtype == dtype:
+        return scores.products(query, key)
+    parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
+    products = [scores.products(query, space.astype(part, dtype)) for part in parts]
+    return products[0] if len(products) == 1 else space.xp.concat(products, axis=-1)
+
+
+def _weighted_sums(weights: Any, value: Any, space: Space) -> Any:
+    """Return the sums of values of any real dtype that have these weights."""
+    if value.dtype == space.dtype:
+        return multiply(weights, value, space)
+    parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, space))
+    sums = (multiply(weights[..., at], space.astype(x, space.dtype), space) for at, x in parts)
+    return reduce(add, sums)
+
+
+def _parts_to_convert(array: Any, space: Space) -> list[slice]:
+    """Return parts of keys or values to convert one by one, all of them but on the host."""
+    if 0 in array.shape or not (space.supports_inplace(array) and space.is_on_host(array)):
+        return [slice(None)]
+    size = array.shape[-2]
+    return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
+
+
 def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    query, key, mask, bias = _operands(scores, query, key, None)
-    nonfinite = None
-    if scores.may_hide and not scores.space.compiles_kernels:
-        key, _, nonfinite = without_nonfinite(key, key, scores.space)
+    space, keys = scores.space, KeyBlock(scores.layout.keys)
+    query = space.astype(query, space.dtype) * scores.scale
+    key, nonfinite = space.astype(key, space.dtype), None
+    if scores.may_hide and not space.compiles_kernels:
+        key, _, nonfinite = without_nonfinite(key, key, space)
+    mask, bias = scores.mask_and_bias(scores.layout.queries, keys)
     return _weights(scores, query, key, mask, bias, nonfinite)
-
-
-def _operands(
-    scores: Scores, query: Any, key: Any, keys: KeyBlock | None
-) -> tuple[Any, Any, Any, Any]:
-    """Return the scaled queries and the keys to compute with, the mask and the bias."""
-    xp, dtype = scores.space.xp, scores.space.dtype
-    query = xp.astype(query, dtype, copy=False) * scores.scale
-    key = xp.astype(key, dtype, copy=False)
-    if scores.mask is None and scores.bias is None:
-        return query, key, None, None
-    keys = KeyBlock(whole_span(key.shape[-2])) if keys is None else keys
-    return query, key, *scores.mask_and_bias(whole_span(query.shape[-2]), keys)
 
 
 def _weights(
     scores: Scores, query: Any, key: Any, mask: Any, bias: Any, nonfinite: Any = None
 ) -> Any:
     products, space = scores.products(query, key), scores.space
-    if space.compiles_kernels and scores.may_hide:
+    if space.compiles_kernels and not (mask is None and bias is None):
         bias = None if bias is None else scores.bias_to_add(bias)
         found = kernel.masked_scores(products, key, mask, bias, scores.softcap, space.xp)
     else:

@@ -105,7 +105,7 @@ def _split(
     state: OnlineSoftmax, block: QueryBlock, space: Space, *, mergeable: bool
 ) -> list[tuple[slice, Any]]:
     """Return the output of a block of queries for each range of them."""
-    output = state.partial(space.xp) if mergeable else state.means(space.xp)
+    output = state.partial(space) if mergeable else state.means(space)
     split, done = [], 0
     for start, stop in block.queries.ranges or ():
         split.append((slice(start, stop), output[..., done : done + stop - start, :]))

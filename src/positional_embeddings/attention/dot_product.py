@@ -172,8 +172,9 @@ def scaled_dot_product_attention(
     (2, 8, 1, 64)
     """
     arrays = {"q": q, "k": k, "v": v}
-    space = space_of(**arrays, **given_arrays(mask=mask, bias=bias))
-    layout = layout_of(arrays, mask, bias, feature_axis, seq_axis, enable_gqa, space)
+    space = space_of(**arrays, **given_arrays({"mask": mask, "bias": bias}))
+    options = feature_axis, seq_axis, enable_gqa
+    layout = layout_of(arrays, mask, bias, options, space)
     scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
     if block_size is not None:
         block_size = checks.positive_integer("block_size", block_size)
@@ -258,8 +259,9 @@ def attention_weights(
     array([[0.75, 0.25]])
     """
     arrays = {"q": q, "k": k}
-    space = space_of(**arrays, **given_arrays(mask=mask, bias=bias))
-    layout = layout_of(arrays, mask, bias, feature_axis, seq_axis, enable_gqa, space)
+    space = space_of(**arrays, **given_arrays({"mask": mask, "bias": bias}))
+    options = feature_axis, seq_axis, enable_gqa
+    layout = layout_of(arrays, mask, bias, options, space)
     scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
     query, key = layout.rows((q, k), space)
     with space.without_autocast(q):
@@ -267,13 +269,16 @@ def attention_weights(
     return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
 
 
-def given_arrays(**given: Any) -> dict[str, Any]:
+def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
     """Return the masks and biases that are arrays, and the arrays of others, by name."""
     arrays: dict[str, Any] = {}
     for name, value in given.items():
+        if value is None:
+            continue
         if isinstance(value, Mask | Bias):
-            arrays |= {f"{name}.{key}": array for key, array in value._arrays().items()}
-        elif value is not None and not callable(value):
+            for key, array in value._arrays().items():
+                arrays[f"{name}.{key}"] = array
+        elif not callable(value):
             arrays[name] = value
     return arrays
 
@@ -288,34 +293,31 @@ def choose(
     space = scores.space
     if space.is_chunked and chunks.are_known(space, query, key, value, scores.mask, scores.bias):
         return partial(chunks.attend_by_chunks, block_size=block_size)
-    q_len, k_len, rows = query.shape[-2], key.shape[-2], blocks.rows_of(query, key)
-    keys, seen_len = None, k_len
+    layout = scores.layout
+    q_len, k_len = layout.queries.size, layout.keys.size
+    span, is_masked = layout.keys, scores.mask is not None
     if scores.has_reach and 0 not in (q_len, k_len):
-        seen = scores.reach(((0, q_len),))
-        keys = KeyBlock(span_of(*seen.seen_by_any), is_masked=seen.seen_by_all != seen.seen_by_any)
-        seen_len = keys.keys.size
-    count = _count((*rows, q_len, seen_len))
+        some, every = scores.reach(((0, q_len),))
+        span, is_masked = span if some == span.ranges else span_of(*some), some != every
+    keys, seen_len = KeyBlock(span, is_masked), span.size
+    count = float("nan") if seen_len is None else layout.scores_per_key * seen_len
     at_once = partial(attend_at_once, keys=keys)
     if 0 in (count, value.shape[-1]) or (block_size is None and count <= blocks.HOST_BLOCK):
         return at_once
     loops = space.loops()
     most = blocks.most_scores(query, space) if loops is None else LOOP_BLOCK
-    are_few = count <= max(most, _count(key.shape) // _FEW)
+    numbers = float("nan") if None in key.shape else prod(key.shape)
+    are_few = count <= max(most, numbers // _FEW)
     if not are_few and loops is None and not space.supports_inplace(query, key, value):
         are_few = not (scores.has_reach and _skips_most(scores, q_len, k_len, most))
     if are_few and block_size is None:
         return at_once
     if loops is None:
         return partial(blocks.attend_in_blocks, block_size=block_size, mergeable=False)
-    size = block_size or block_size_of_loops(most, prod(rows))
+    size = block_size or block_size_of_loops(most, layout.scores_per_key // q_len)
     if size >= max(q_len, k_len):  # no loop: a sharded sequence stays so
         return at_once
     return partial(attend_in_loops, size=size, loops=loops)
-
-
-def _count(shape: tuple[Any, ...]) -> Any:
-    """Return how many elements a shape holds, NaN if a lazy library does not know."""
-    return float("nan") if None in shape else prod(shape)
 
 
 def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:

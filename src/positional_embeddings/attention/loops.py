@@ -86,7 +86,7 @@ def attend_in_loops(
         if rest_keys.size:
             last = lambda s: update(s, rest_keys, *rests)  # noqa: E731
             state = loops.cond(visits_the_rest, last, lambda s: s, state)
-        return state.means(xp)
+        return state.means(space)
 
     whole, rest = _in_blocks(query, -2, q_block, xp)
     count = whole.shape[0]

@@ -162,7 +162,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
         given = namespace.drop_none(mask=mask, bias=bias)
-        space = space_of(x=x, **given_arrays(**given), Wq=self.Wq)
+        space = space_of(x=x, **given_arrays(given), Wq=self.Wq)
         xp = space.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:

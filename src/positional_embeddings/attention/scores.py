@@ -1,11 +1,10 @@
 """The scores of queries and keys: their product, softcap, bias and mask."""
 
 from collections.abc import Callable, Sequence
-from math import sqrt
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import Span, position_interval
+from positional_embeddings.arguments.positions import Span, first_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, dtype_name
@@ -47,14 +46,15 @@ class Scores(NamedTuple):
 
     def reach(self, queries: Ranges) -> Reach:
         """Return which keys some queries see."""
-        k_len = self.layout.k_len
-        own = (0, k_len) if self.keys is None else self.keys
+        k_len, own = self.layout.keys.size, self.keys
+        start, stop = own or (0, k_len)
         if not self.has_reach:
-            return Reach(((0, own[1] - own[0]),), ())
-        seen = self.mask._reach(shift(queries, self.offset), k_len)
-        if self.keys is None:
-            return seen  # type: ignore[no-any-return]
-        return Reach(*(shift(intersect(ranges, (own,)), -own[0]) for ranges in seen))
+            return Reach(((0, stop - start),), ())
+        at = tuple([(a + self.offset, b + self.offset) for a, b in queries])
+        some, every = self.mask._reach(at, k_len)
+        if own is None:
+            return Reach(some, every)
+        return Reach(*(shift(intersect(ranges, (own,)), -start) for ranges in (some, every)))
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than those beside them."""
@@ -62,20 +62,22 @@ class Scores(NamedTuple):
 
     def mask_and_bias(self, queries: Span, block: KeyBlock) -> tuple[Any, Any]:
         """Return the mask, if some keys are masked, and the bias, (..., query, key) or None."""
-        mask = self._between("mask", self.mask, queries, block.keys) if block.is_masked else None
-        return mask, self._between("bias", self.bias, queries, block.keys)
+        mask = self.mask if block.is_masked else None
+        return (
+            None if mask is None else self._between("mask", mask, queries, block.keys),
+            None if self.bias is None else self._between("bias", self.bias, queries, block.keys),
+        )
 
     def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
-        if given is None:
-            return None
         space, layout = self.space, self.layout
         if isinstance(given, Mask | Bias):
-            queries = queries.shifted(self.offset)
+            queries = queries.shifted(self.offset) if self.offset else queries
             keys = keys if self.keys is None else keys.shifted(self.keys[0])
-            k_len = (layout.k_len,) if isinstance(given, Mask) else ()
+            k_len = (layout.keys.size,) if name == "mask" else ()
             between: Any = given._between
             found = between(queries, keys, *k_len, space)
-            return slice_broadcast(layout.align_mask_or_bias(name, found, space), self.rows)
+            found = layout.align_mask_or_bias(name, found, space)
+            return slice_broadcast(found, self.rows) if self.rows else found
         if callable(given):
             q_idx, k_idx = queries.positions(space)[:, None], keys.positions(space)[None, :]
             with space.without_chunk_warnings():
@@ -99,25 +101,25 @@ class Scores(NamedTuple):
             largest = xp.finfo(dtype).max
             too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
-        return xp.astype(bias, dtype, copy=False)
+        return self.space.astype(bias, dtype)
 
     def products(self, query: Any, key: Any) -> Any:
         """Return the products of scaled queries and keys, (..., query, key)."""
-        return multiply(query, self.space.xp.matrix_transpose(key), self.space)
+        return multiply(query, self.space.transpose(key), self.space)
 
     def of(self, products: Any, nonfinite: Any = None, mask: Any = None, bias: Any = None) -> Any:
         """Return the scores from the products, which it may overwrite.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
         """
-        xp, scores = self.space.xp, products
+        space, scores = self.space, products
         if nonfinite is not None:
-            scores = xp.where(nonfinite, float("nan"), scores)
+            scores = space.xp.where(nonfinite, float("nan"), scores)
         if self.softcap is not None:
-            scores = _soft_capped(scores, self.softcap, xp)
+            scores = _soft_capped(scores, self.softcap, space.xp)
         if bias is not None:
-            scores = scores + bias
-        return scores if mask is None else self.space.fill(scores, mask, -float("inf"))
+            scores = space.into(space.xp.add, scores, bias)
+        return scores if mask is None else space.fill(scores, mask, -float("inf"))
 
 
 def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
@@ -157,34 +159,31 @@ def scores_of(
     layout: Layout, mask: Any, bias: Any, scale: Any, softcap: Any, offset: Any, space: Space
 ) -> Scores:
     """Check the arguments that make scores, and return them."""
-    first, lengths = 0, (layout.shape[layout.seq], layout.k_len)
-    if not (isinstance(mask, Mask) or isinstance(bias, Bias)):
+    first, q_len, k_len = 0, layout.queries.size, layout.keys.size
+    is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
+    if not (is_mask or is_bias):
         if offset is not None:
             what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
             raise wrong_value("offset", what, offset)
-    elif 0 not in lengths:
-        queries, _ = position_interval(*lengths, offset, space)
-        first = queries[0]
-        if isinstance(mask, Mask):
-            mask._check(queries, layout.k_len, space)
-    mask = _checked("mask", mask, layout, space)
-    bias = _checked("bias", bias, layout, space)
+    elif 0 not in (q_len, k_len):
+        first = first_position(q_len, k_len, offset, space)
+        if is_mask:
+            mask._check((first, first + q_len), k_len, space)
+    if not (is_mask or mask is None):
+        mask = _checked("mask", mask, layout, space)
+    if not (is_bias or bias is None):
+        bias = _checked("bias", bias, layout, space)
     if softcap is not None:
         softcap = checks.positive_number("softcap", softcap)
-    if scale is None:
-        scale = 1 / sqrt(max(axes.length(layout, layout.feature, "q"), 1))
-    else:
-        scale = checks.positive_number("scale", scale)
+    scale = layout.default_scale if scale is None else checks.positive_number("scale", scale)
     # PyTorch would compile for each length anew, whose blocks differ.
-    has_reach = isinstance(mask, Mask) and not space.is_compiling
+    has_reach = is_mask and not space.is_compiling
     return Scores(layout, mask, bias, scale, softcap, first, has_reach, space)
 
 
 def _checked(name: str, given: Any, layout: Layout, space: Space) -> Any:
-    """Return a mask or a bias after a check of what it is, an array with the axes of scores."""
-    kind, other, rest = (Mask, Bias, "bias") if name == "mask" else (Bias, Mask, "mask")
-    if given is None or isinstance(given, kind):
-        return given
+    """Check a function or an array, and return it, an array with the axes of scores."""
+    other, rest = (Bias, "bias") if name == "mask" else (Mask, "mask")
     if isinstance(given, type) and issubclass(given, Mask | Bias):
         came = given.__name__
         raise wrong_type(name, f"be a {name}", f"the class {came}", f" Pass {came}(...).")
@@ -194,7 +193,7 @@ def _checked(name: str, given: Any, layout: Layout, space: Space) -> Any:
         axes.length(layout, layout.seq, "q")
         return given
     checks.mask_or_bias(name, name, given, space.xp)
-    return layout.align(name, given, layout.shape[layout.seq], layout.k_len, space)
+    return layout.align(name, given, layout.queries.size, layout.keys.size, space)
 
 
 def call_score_function(kind: str, given: Any, q_idx: Any, k_idx: Any) -> tuple[str, Any]:

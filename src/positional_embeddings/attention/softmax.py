@@ -3,11 +3,11 @@
 from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Namespace, np
+from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention import kernel
 
-# Numbers that are added one by one.
-_MOST_SUMMED = 2**13
+# Less than the total of the weights of any keys; to 1 it adds nothing.
+_TINY = 2.0**-60
 
 _INF = float("inf")
 
@@ -19,16 +19,12 @@ def softmax(scores: Any, space: Space) -> Any:
     """
     if 0 in scores.shape:
         return scores
-    xp = space.xp
     if space.compiles_kernels:
-        return kernel.softmax(scores, xp)
-    least = float(xp.finfo(scores.dtype).min)
-    highest = space.clip(xp.max(scores, axis=-1, keepdims=True), least)
-    out = {"out": scores} if space.takes_out else {}
-    powers = xp.exp(xp.subtract(scores, highest, **out), **out)
-    # A finite maximum has a weight of 1 before the division.
-    total = space.clip(xp.sum(powers, axis=-1, keepdims=True), 1.0)
-    return xp.divide(powers, total, **out)
+        return kernel.softmax(scores, space.xp)
+    xp, into = space.xp, space.into
+    weights = into(xp.exp, into(xp.subtract, scores, space.highest(scores)))
+    # Divided later, sums might overflow. The maximum has a weight of 1, unless no key is seen.
+    return into(xp.divide, weights, space.total(weights, _TINY))
 
 
 class OnlineSoftmax(NamedTuple):
@@ -44,28 +40,25 @@ class OnlineSoftmax(NamedTuple):
 
     def update(self, scores: Any, values: Any, headroom: float, space: Space) -> "OnlineSoftmax":
         """Return the state after a block of keys; `scores` may be overwritten."""
-        xp = space.xp
-        if self.running_max is None:
-            weights = space.exp_into(scores)
-            sums, total = _weighted_sums(weights, values, space)
-            return OnlineSoftmax(None, self.sums + sums, self.total + total)
-        highest = xp.max(scores, axis=-1, keepdims=True) + headroom
-        running_max = xp.maximum(self.running_max, highest)
-        finite_max = space.clip(running_max, float(xp.finfo(scores.dtype).min))
-        decay = xp.exp(self.running_max - finite_max)
-        weights = space.exp_into(scores - finite_max)
-        sums, total = _weighted_sums(weights, values, space)
-        return OnlineSoftmax(running_max, self.sums * decay + sums, self.total * decay + total)
+        xp, running_max, decay = space.xp, None, 1.0
+        if self.running_max is not None:
+            running_max = xp.maximum(self.running_max, space.highest(scores) + headroom)
+            decay = xp.exp(self.running_max - running_max)
+            scores = space.into(xp.subtract, scores, running_max)
+        weights = space.into(xp.exp, scores)
+        sums = self.sums * decay + multiply(weights, values, space)
+        return OnlineSoftmax(running_max, sums, self.total * decay + space.total(weights))
 
-    def means(self, xp: Namespace) -> Any:
+    def means(self, space: Space) -> Any:
         """Return the weighted means of the values, zeros if every key was hidden."""
-        return self.sums / xp.where(self.total == 0, 1.0, self.total)
+        return self.sums / space.clip(self.total, _TINY)
 
-    def partial(self, xp: Namespace) -> Any:
+    def partial(self, space: Space) -> Any:
         """Return the means, the total of the weights and the maximum that they are relative to."""
+        xp = space.xp
         maximum = xp.zeros_like(self.total) if self.running_max is None else self.running_max
         maximum = xp.where(self.total == 0, -_INF, maximum)
-        return xp.concat([self.means(xp), self.total, maximum], axis=-1)
+        return xp.concat([self.means(space), self.total, maximum], axis=-1)
 
 
 def merge_partial(parts: Any, xp: Namespace) -> Any:
@@ -79,43 +72,11 @@ def merge_partial(parts: Any, xp: Namespace) -> Any:
     return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), total, highest], axis=-1)
 
 
-def _weighted_sums(weights: Any, values: Any, space: Space) -> tuple[Any, Any]:
-    """Return the sums of the values that have these weights, and of the weights."""
-    if space.multiplies_copies:
-        total = space.xp.sum(weights, axis=-1, keepdims=True)
-        return multiply(weights, values, space), total
-    # A product with ones adds up the rows faster than `sum`.
-    ones = space.xp.ones((weights.shape[-1], 1), dtype=weights.dtype, device=space.device)
-    return weights @ values, weights @ ones
-
-
 def multiply(rows: Any, table: Any, space: Space) -> Any:
     """Return ``rows @ table``, in one product for query heads that share a key head."""
     if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
-        return _matmul(rows, table, space)
+        return space.matmul(rows, table)
     *others, groups, count, inner = rows.shape
     merged = space.reshape(rows, (*others, groups * count, inner))
-    result = _matmul(merged, table[..., 0, :, :], space)
+    result = space.matmul(merged, table[..., 0, :, :])
     return space.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
-
-
-def _matmul(rows: Any, table: Any, space: Space) -> Any:
-    """Return ``rows @ table``, without what makes it slow in some libraries."""
-    xp = space.xp
-    if space.multiplies_copies:
-        few = rows.shape[-2] < rows.shape[-1]
-        if table.ndim == 2 or not few or table.strides[-2] != table.itemsize:
-            return rows @ table
-        # It would copy a transposed table of all keys.
-        key, query = xp.matrix_transpose(table), xp.matrix_transpose(rows)
-        return xp.matrix_transpose(key @ query)
-    if xp is not np or rows.shape[-2] != 1 or table.itemsize in map(abs, table.strides[-2:]):
-        return rows @ table
-    # NumPy's product of one row with a table that BLAS does not take, since neither of its axes is
-    # contiguous, takes ten times as long as its sum of products. In parts, so that no long sum is
-    # rounded at every step.
-    total = xp.einsum("...ij,...jk->...ik", rows[..., :_MOST_SUMMED], table[..., :_MOST_SUMMED, :])
-    for start in range(_MOST_SUMMED, table.shape[-2], _MOST_SUMMED):
-        part = slice(start, start + _MOST_SUMMED)
-        total += xp.einsum("...ij,...jk->...ik", rows[..., part], table[..., part, :])
-    return total

@@ -1,6 +1,7 @@
 """ALiBi: a bias linear in the relative position."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import floor, log2
 from typing import Annotated, Any
 
@@ -154,13 +155,14 @@ class ALiBiBias(positions.Bias):
         relative = positions.real_relative_positions(query, key, space)
         slopes = _slopes(self.num_heads)
         if not self.causal:
-            relative, slopes = space.xp.abs(relative), [-slope for slope in slopes]
+            relative, slopes = space.xp.abs(relative), tuple(-slope for slope in slopes)
         slopes = space.xp.asarray(slopes, dtype=space.dtype, device=space.device)
         return relative[..., None] * slopes
 
 
-def _slopes(num_heads: int) -> list[float]:
+@lru_cache(maxsize=64)
+def _slopes(num_heads: int) -> tuple[float, ...]:
     power = 2 ** floor(log2(num_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
-    return (slopes + between)[:num_heads]
+    return tuple((slopes + between)[:num_heads])

@@ -1,8 +1,8 @@
 """Layers that own arrays: drawing them, checking them, comparing them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields
-from typing import Any
+from dataclasses import Field, field, fields
+from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
@@ -28,6 +28,14 @@ def array_field() -> Any:
 class WeightedLayer(checks.CheckedLayer):
     """Base of frozen dataclasses that are equal if their options and their arrays are."""
 
+    _array_names: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        own = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
+        names = [*cls._array_names, *(name for name, f in own.items() if "weight" in f.metadata)]
+        cls._array_names = tuple(dict.fromkeys(names))
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -36,7 +44,7 @@ class WeightedLayer(checks.CheckedLayer):
 
     def _arrays(self) -> dict[str, Any]:
         """Return the arrays that the layer holds, by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if "weight" in f.metadata}  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in self._array_names}
 
     def __hash__(self) -> int:
         options = (f for f in fields(self) if f.compare and "weight" not in f.metadata)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ class Points(NamedTuple):
     @property
     def largest(self) -> int:
         """Return the largest integer of the library."""
-        return int(self.space.xp.iinfo(self.space.integer).max)
+        return namespace.largest_integer(self.space.integer, self.space.xp)
 
     def in_library(self, table: Any) -> Any:
         """Return an array of the mask in the library of the positions."""
@@ -135,7 +135,7 @@ class Mask(WeightedLayer, ABC):
             checks.integral(name, pos, space.xp)
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
-            positions.check_length("k_len", k_len, space)
+            positions.first_position(1, k_len, None, space)
         q, k = (
             Points(positions.position_array(name, pos, space)[..., None], space, k_len)
             for name, pos in given.items()
@@ -278,7 +278,7 @@ class Mask(WeightedLayer, ABC):
 
     def _arrays(self) -> dict[str, Any]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
-        arrays = super()._arrays().items()
+        arrays = [(name, getattr(self, name)) for name in self._array_names]
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
     def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:

@@ -68,7 +68,7 @@ def hull(ranges: Ranges) -> tuple[int, int]:
 
 def shift(ranges: Ranges, by: int) -> Ranges:
     """Return ranges moved by a number of positions."""
-    return tuple((start + by, stop + by) for start, stop in ranges)
+    return tuple([(start + by, stop + by) for start, stop in ranges])
 
 
 def clip(start: int, stop: int, size: int) -> Ranges:

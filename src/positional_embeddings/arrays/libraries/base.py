@@ -10,6 +10,8 @@ from array_api_compat import device as _device
 
 from positional_embeddings.arrays.namespace import HostArray, compute_dtype, drop_none, np
 
+_NOTHING = nullcontext()
+
 
 class Loops(NamedTuple):
     """Control flow of a library that compiles, where a loop of Python would be unrolled."""
@@ -44,7 +46,6 @@ class Space:
     has_fmod = False  # there is a remainder that is never rounded
     compiles_kernels = False  # `ElementwiseKernel` compiles what is computed of an element
     rotation_kernel = ""  # the library that rotates its arrays in one pass
-    multiplies_copies = False  # batched products copy what is transposed or broadcast
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated
     needs_elements = False  # it fails, or is wrong, where an array has no elements
@@ -157,9 +158,31 @@ class Space:
 
     # Functions that a library computes faster, or wrongly, as the standard spells them.
 
-    def exp_into(self, x: Any) -> Any:
-        """Return the exponential, written to `x` itself if the library can."""
-        return self.xp.exp(x, out=x) if self.takes_out else self.xp.exp(x)
+    def into(self, function: Any, x: Any, *others: Any) -> Any:
+        """Return ``function(x, *others)``, written to `x` itself if the library can."""
+        return function(x, *others)
+
+    def astype(self, x: Any, dtype: Any) -> Any:
+        """Return an array in a dtype, itself if it has it."""
+        return self.xp.astype(x, dtype, copy=False)
+
+    def matmul(self, rows: Any, table: Any) -> Any:
+        """Return ``rows @ table``."""
+        return rows @ table
+
+    def transpose(self, x: Any) -> Any:
+        """Return an array with its last two axes exchanged."""
+        return self.xp.matrix_transpose(x)
+
+    def highest(self, x: Any) -> Any:
+        """Return the maximum along the last axis, which stays; no less than any finite number."""
+        least = float(self.xp.finfo(x.dtype).min)
+        return self.clip(self.xp.max(x, axis=-1, keepdims=True), least)
+
+    def total(self, x: Any, initial: float = 0.0) -> Any:
+        """Return `initial` and the sum along the last axis, which stays."""
+        total = self.xp.sum(x, axis=-1, keepdims=True)
+        return total + initial if initial else total
 
     def fill(self, x: Any, mask: Any, value: float) -> Any:
         """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
@@ -249,7 +272,7 @@ class Space:
 
     def without_autocast(self, x: Any) -> Any:  # noqa: ARG002
         """Return a context in which products have the dtype of their operands."""
-        return nullcontext()
+        return _NOTHING
 
     @staticmethod
     def current_device(device: Any, xp: Any) -> Any:  # noqa: ARG004

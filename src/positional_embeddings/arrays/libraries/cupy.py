@@ -17,9 +17,19 @@ class CuPy(Space):
     """
 
     can_write = takes_out = keeps_tables = reads_values = shows_tracing = has_fmod = True
-    # It makes both operands contiguous, and writes lists of pointers for an axis that broadcasts.
-    compiles_kernels = multiplies_copies = True
+    compiles_kernels = True
     rotation_kernel = "cupy"
+
+    def into(self, function: Any, x: Any, *others: Any) -> Any:
+        return function(x, *others, out=x)
+
+    def matmul(self, rows: Any, table: Any) -> Any:
+        # It makes both operands contiguous, and writes lists of pointers for an axis that
+        # broadcasts: it would copy a transposed table of all keys.
+        few = rows.shape[-2] < rows.shape[-1]
+        if table.ndim == 2 or not few or table.strides[-2] != table.itemsize:
+            return rows @ table
+        return self.transpose(self.transpose(table) @ self.transpose(rows))
 
     @staticmethod
     def current_device(device: Any, xp: Any) -> Any:
