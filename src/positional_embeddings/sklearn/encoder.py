@@ -179,11 +179,15 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         columns = self._columns(X, reset=False)
-        self._check_kinds(columns)
+        names, kinds = _check_feature_names_in(self), map(_kind_of, columns)
+        for name, came, fitted in zip(names, kinds, self._kinds, strict=True):
+            if came != fitted:
+                what = f"hold {fitted} in column {name!r}, as in fit"
+                if "numbers" in (came, fitted):
+                    raise wrong_type("X", what, came)
+                raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
         if get_config()["array_api_dispatch"]:
-            tables.check_library(
-                self, "transform", tables.library_and_device(columns[0]), self._library
-            )
+            tables.check_library(self, "transform", columns[0], self._library)
         blocks = self._features.encode(columns)
         xp = space_of(X=blocks[0]).xp
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
@@ -204,8 +208,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         columns = _check_feature_names_in(self, input_features)
-        names: HostArray = np.asarray(self._features.names(columns), dtype=object)
-        return names
+        return np.asarray(self._features.names(columns), dtype=object)  # type: ignore[no-any-return]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -240,8 +243,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         places = tables.kinds_of("X", table)
         kinds = [kind for _, kind in places]
         if "spans" in kinds:
-            hint = " Pass days_since(X)."
-            raise wrong_type("X", "hold numbers or dates", "spans of time", hint)
+            raise wrong_type("X", "hold numbers or dates", "spans of time", " Pass days_since(X).")
         if "dates" not in kinds:
             if zone is not None:
                 what = "be None for columns of numbers"
@@ -271,18 +273,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if get_config()["array_api_dispatch"] and is_array_api_obj(table):
             space = space_of(X=table)
             dtypes = [space.widest, space.xp.float32]
-        is_finite = "allow-nan" if self.missing == "pass" else True
-        return {"dtype": dtypes, "ensure_all_finite": is_finite}
-
-    def _check_kinds(self, columns: Sequence[Any]) -> None:
-        """Check that the columns are of the kinds that fit saw."""
-        names, kinds = _check_feature_names_in(self), map(_kind_of, columns)
-        for name, came, fitted in zip(names, kinds, self._kinds, strict=True):
-            if came != fitted:
-                what = f"hold {fitted} in column {name!r}, as in fit"
-                if "numbers" in (came, fitted):
-                    raise wrong_type("X", what, came)
-                raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
+        return {"dtype": dtypes, "ensure_all_finite": self.missing == "error" or "allow-nan"}
 
 
 _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not in _SHARED}

@@ -232,18 +232,16 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
         """Return which samples are left out with each sample."""
         samples, labels = folded.samples, folded.group
-        none_left, repeats = np.zeros_like(samples.weight), samples.repeats
+        radius, left = 0.0, np.zeros_like(samples.weight)
         if self.leave_out is not None:
             if labels is not None:
                 what = "be None where `groups` are given"
                 raise wrong_value("leave_out", what, shown(self.leave_out))
             radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
             labels = samples.x[is_time] if any(is_time) else samples.x
-            return Hidden(labels, labels, radius, none_left)
-        if labels is not None:
-            return Hidden(labels, labels, 0.0, none_left)
-        labels = np.arange(repeats.size)[None, :]
-        return Hidden(labels, labels, 0.0, 1 - 1 / repeats)  # others at the place stay
+        elif labels is None:  # others at the place stay
+            labels, left = np.arange(left.size)[None, :], 1 - 1 / samples.repeats
+        return Hidden(labels, labels, radius, left)
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
         """Return the value of the smooth function.
@@ -269,7 +267,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         X, times = tables.with_days(X)
         X = validate_data(self, X, reset=False)
         tables.check_times("X", times, self._times)
-        tables.check_library(self, "predict", tables.library_and_device(X), self._library)
+        tables.check_library(self, "predict", X, self._library)
         found = self._smoother.predict(_columns_of("X", X), squares=return_std)
         mean = self._restore(found.mean, X.dtype)
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
@@ -337,7 +335,7 @@ def _check_length(name: str, values: HostArray, n: int) -> None:
         raise wrong_value(name, f"have one value for each of {n} samples", f"shape {values.shape}")
 
 
-def _checked_weight(weight: Any, X: Any) -> HostArray:
+def _checked_weight(weight: Any, X: Any) -> Any:
     space = space_of(X=X)
     weight = _numbers_of("sample_weight", space.xp.asarray(weight, device=space.device))
     _check_length("sample_weight", weight, X.shape[0])
@@ -347,17 +345,16 @@ def _checked_weight(weight: Any, X: Any) -> HostArray:
         raise wrong_value("sample_weight", "be finite and zero or more", came)
     if not weight.any():
         raise wrong_value("sample_weight", "have a weight above zero", "all zero")
-    checked: HostArray = np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
-    return checked
+    return np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
 
 
-def _checked_labels(groups: Any, n: int) -> HostArray:
+def _checked_labels(groups: Any, n: int) -> Any:
     """Return a number for each label of groups."""
     labels = np.asarray(groups)
     _check_length("groups", labels, n)
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
-    codes: HostArray = LabelEncoder().fit_transform(labels)
+    codes = LabelEncoder().fit_transform(labels)
     if not codes.any():
         raise wrong_value("groups", "have two or more different labels", "one")
     return codes
@@ -403,10 +400,9 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
 _mean: Any = partial(np.average, axis=-1, keepdims=True)
 
 
-def _drawn(n: int, most: int) -> HostArray:
+def _drawn(n: int, most: int) -> Any:
     """Return all indices, or some drawn at random: steps would be in phase with periods."""
-    drawn: HostArray = np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
-    return drawn
+    return np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
 
 
 class _Sum:
@@ -557,7 +553,7 @@ class _Sum:
         weights = _LEAST + 1 - lean, _LEAST + lean
         return [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
 
-    def std(self, found: Predicted) -> HostArray:
+    def std(self, found: Predicted) -> Any:
         """Return the standard deviations of new measurements, (targets, queries)."""
         variance = self.noise[:, None] ** 2 * (1 + found.squares)
         if self._misfit is not None:
@@ -565,8 +561,7 @@ class _Sum:
             missed = (1 - found.lean) * around + found.lean * aside
             variance = variance + self._spread * missed
         most = self._spread + (found.mean - self._level) ** 2
-        std: HostArray = np.sqrt(np.minimum(variance, most))
-        return std
+        return np.sqrt(np.minimum(variance, most))
 
 
 # Choosing widths.

@@ -119,8 +119,8 @@ def check_times(name: str, columns: list[Column], fitted: list[Column]) -> None:
         for some in (fitted, columns)
     )
     if expected != came:
-        what, got = (" and ".join(found) or "no column" for found in (expected, came))
-        raise wrong_value(name, f"have times as in `fit`, in {what}", f"them in {got}")
+        what = f"have times as in `fit`, in {' and '.join(expected) or 'no column'}"
+        raise wrong_value(name, what, f"them in {' and '.join(came) or 'no column'}")
 
 
 def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> list[int]:
@@ -168,9 +168,9 @@ def library_and_device(x: Any) -> str:
     return f"{type(x).__module__.partition('.')[0]} on {space_of(x=x).device}"
 
 
-def check_library(estimator: Any, method: str, came: str, fitted: str) -> None:
+def check_library(estimator: Any, method: str, x: Any, fitted: str) -> None:
     """Check that an array has the library and the device of `fit`."""
-    if came != fitted:
+    if (came := library_and_device(x)) != fitted:
         message = (
             f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace "
             f"and the same device as those passed to fit(): {fitted}, got {came}."
