@@ -16,15 +16,14 @@ For example:
 import argparse
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings import plotting
 from positional_embeddings.arrays.namespace import np
-from positional_embeddings.cli import mask, rope, terminal
-from positional_embeddings.cli.terminal import Answer, CommandError, Parser
+from positional_embeddings.cli import mask, rope
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser, add_command, add_offset
 from positional_embeddings.plotting.axes import import_matplotlib
 from positional_embeddings.rotary.scaling import type_of
 
@@ -40,7 +39,7 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser("plot", help=summary, description=__doc__)
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
     for kind, (what, function, add_arguments, read, options) in _KINDS.items():
-        of_kind = terminal.add_command(kinds, kind, run, what, f"Plot {what}.")
+        of_kind = add_command(kinds, kind, run, what, f"Plot {what}.")
         add_arguments(of_kind)
         of_kind.add_argument("--output", "-o", required=True, metavar="FILE", help="the picture")
         of_kind.set_defaults(function=function, read=read, options=options.split())
@@ -89,7 +88,7 @@ def _add_bias(parser: Parser) -> None:
     add("q_len", metavar="Q_LEN", type=int, nargs="?", help="number of queries")
     add("k_len", metavar="K_LEN", type=int, nargs="?", help="number of keys (default: Q_LEN)")
     add("--head", type=int, default=0, metavar="I", help="which head (default 0)")
-    terminal.add_offset(parser)
+    add_offset(parser)
 
 
 def _read_bias(arguments: argparse.Namespace) -> Any:
@@ -167,7 +166,7 @@ _ENCODING = (_add_encoding, _read_encoding, "")
 _MASK_OPTIONS = "q_len k_len offset batch"
 _MASK = (mask.add_arguments, lambda given: mask.read_mask(given.mask)[0], _MASK_OPTIONS)
 _BIAS = (_add_bias, _read_bias, "q_len k_len offset head")
-_ATTENTION = (_add_attention, attrgetter("weights"), "index key_axis")
+_ATTENTION = (_add_attention, lambda given: given.weights, "index key_axis")
 _ROPES = (_add_rope, _read_ropes, "")
 _KINDS: dict[str, tuple[Any, ...]] = {
     "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),

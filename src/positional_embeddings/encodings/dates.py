@@ -182,20 +182,6 @@ def ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> Any:
     return np.asarray(offsets, dtype="timedelta64[us]")
 
 
-def holds_dates(values: Any) -> bool:
-    """Tell whether an array or a column holds dates."""
-    if getattr(values.dtype, "kind", None) == "M" or str(values.dtype).startswith("Date"):
-        return True
-    if str(values.dtype) not in ("object", "Object"):
-        return False
-    return any(is_date(value) and not is_missing(value) for value in values)
-
-
-def holds_spans(values: Any) -> bool:
-    """Tell whether an array or a column holds spans of time."""
-    return getattr(values.dtype, "kind", None) == "m" or str(values.dtype).startswith("Duration")
-
-
 def is_date(value: Any) -> bool:
     """Tell whether a value is a date of Python, pandas or NumPy."""
     return isinstance(value, date | np.datetime64)

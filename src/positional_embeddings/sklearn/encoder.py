@@ -161,7 +161,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.encoding_ = encoding
         self._features = features
         self._kinds = [_kind_of(column) for column in columns]
-        self._library = tables.library_and_device(columns[0])
+        self._first = _first(columns[0])
         return self
 
     def transform(self, X: Any) -> Any:
@@ -187,7 +187,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     raise wrong_type("X", what, came)
                 raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
         if get_config()["array_api_dispatch"]:
-            tables.check_library(self, "transform", columns[0], self._library)
+            tables.check_library(self, "transform", columns[0], self._first)
         blocks = self._features.encode(columns)
         xp = space_of(X=blocks[0]).xp
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T

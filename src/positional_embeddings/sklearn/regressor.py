@@ -214,24 +214,21 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
         X, self._times = tables.with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
-        folded = _fold(X, y, sample_weight, groups)
+        samples, labels, self._place, self._deviation = _fold(X, y, sample_weight, groups)
         columns = self._times or [tables.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
-        hidden = self._check_leave_out(folded, [column.is_time for column in columns])
-        smoother = _Sum(kernel._terms(), folded.samples, hidden, options)
+        hidden = self._check_leave_out(samples, labels, [column.is_time for column in columns])
+        smoother = _Sum(kernel._terms(), samples, hidden, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
         space = space_of(X=X)
         self._empty = space.xp.empty(0, dtype=X.dtype, device=space.device)
-        self._library = tables.library_and_device(X)
-        self.kernel_, self.n_iter_ = kernel, smoother.rounds
-        self._smoother, self._folded = smoother, folded
+        self.kernel_, self.n_iter_, self._smoother = kernel, smoother.rounds, smoother
         self.loo_error_ = self._restore(smoother.loo_error)
         self.noise_std_ = self._restore(smoother.noise)
 
-    def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
-        """Return which samples are left out with each sample."""
-        samples, labels = folded.samples, folded.group
+    def _check_leave_out(self, samples: Samples, labels: Any, is_time: list[bool]) -> Hidden:
+        """Return which samples are left out with each sample; `labels` are its groups, or None."""
         radius, left = 0.0, np.zeros_like(samples.weight)
         if self.leave_out is not None:
             if labels is not None:
@@ -267,7 +264,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         X, times = tables.with_days(X)
         X = validate_data(self, X, reset=False)
         tables.check_times("X", times, self._times)
-        tables.check_library(self, "predict", X, self._library)
+        tables.check_library(self, "predict", X, self._empty)
         found = self._smoother.predict(_columns_of("X", X), squares=return_std)
         mean = self._restore(found.mean, X.dtype)
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
@@ -284,8 +281,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        found, place = self._smoother.left_out(slice(None)), self._folded.place
-        moved = (found.at_query * self._smoother.of_twins)[place] * self._folded.deviation
+        found, place = self._smoother.left_out(slice(None)), self._place
+        moved = (found.at_query * self._smoother.of_twins)[place] * self._deviation
         return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Any = None) -> Any:
@@ -360,17 +357,14 @@ def _checked_labels(groups: Any, n: int) -> Any:
     return codes
 
 
-class _Folded(NamedTuple):
-    """Samples whose places differ, or their groups."""
+def _fold(
+    X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[Samples, HostArray | None, HostArray, HostArray]:
+    """Return the mean, weight and variance of the samples at each place.
 
-    samples: Samples
-    group: HostArray | None  # (1, places)
-    place: HostArray  # (samples of a weight above 0,): where each sample is
-    deviation: HostArray  # (targets, samples of a weight above 0): from the mean at the place
-
-
-def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
-    """Return the mean, weight and variance of the samples at each place."""
+    Also the groups of the places, (1, places); and of each sample of a weight above 0 its place,
+    and how far it is from the mean there, (targets, samples).
+    """
     x, y = _columns_of("X", X), _columns_of("y", y)
     columns, n = x.shape
     weight = np.ones(n) if sample_weight is None else _checked_weight(sample_weight, X)
@@ -391,7 +385,7 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
     group = None if groups is None else rows[columns:, starts]
     samples = Samples(rows[:columns, starts], mean, total, within, repeats)
     back = np.argsort(order)
-    return _Folded(samples, group, at[back], deviation[:, back])
+    return samples, group, at[back], deviation[:, back]
 
 
 # The smooth functions of a sum.

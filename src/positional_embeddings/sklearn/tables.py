@@ -54,11 +54,15 @@ def kinds_of(name: str, table: Any) -> list[tuple[str, str]]:
 
 def _kind_of(column: Any) -> str:
     """Return "dates", "spans", "numbers" or, with the first one, text that is no number."""
-    if dates.holds_dates(column):
-        return "dates"
-    if dates.holds_spans(column):
+    kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)  # polars has no kind
+    if kind == "m" or name.startswith("Duration"):
         return "spans"
-    if getattr(column.dtype, "kind", "O") in "OUT":
+    if kind == "M" or name.startswith("Date"):
+        return "dates"
+    if kind in "OUT":
+        objects = column if name in ("object", "Object") else ()
+        if any(dates.is_date(value) and not dates.is_missing(value) for value in objects):
+            return "dates"
         first = next((value for value in column if not dates.is_missing(value)), None)
         try:
             if isinstance(first, str):
@@ -162,17 +166,18 @@ def check_zone(name: str, zone: Any, time_zone: Any) -> None:
         raise wrong_value(name, what, "times without a zone", hint)
 
 
-def library_and_device(x: Any) -> str:
+def _library_and_device(x: Any) -> str:
     """Return the library and the device of an array, or of times, as errors name them."""
     x = getattr(x, "utc", x)
     return f"{type(x).__module__.partition('.')[0]} on {space_of(x=x).device}"
 
 
-def check_library(estimator: Any, method: str, x: Any, fitted: str) -> None:
-    """Check that an array has the library and the device of `fit`."""
-    if (came := library_and_device(x)) != fitted:
+def check_library(estimator: Any, method: str, x: Any, fitted: Any) -> None:
+    """Check that an array has the library and the device of the one of `fit`."""
+    came, expected = map(_library_and_device, (x, fitted))
+    if came != expected:
         message = (
             f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace "
-            f"and the same device as those passed to fit(): {fitted}, got {came}."
+            f"and the same device as those passed to fit(): {expected}, got {came}."
         )
         raise ValueError(message)
