@@ -11,11 +11,8 @@ from positional_embeddings.rotary.hf_config import Values, layer_types
 
 def pitfalls(rope: pe.RoPE, config: Values, layer_type: str | None) -> list[str]:
     """Return sentences about the embedding of a type of layers."""
-    notes = [
-        *_about_layers(rope, config, layer_type),
-        *_about_lengths(rope, config),
-        *_about_factors(rope),
-    ]
+    notes = [*_about_layers(rope, config, layer_type), *_about_lengths(rope, config)]
+    notes += _about_factors(rope)
     return [" ".join(note.split()) for note in notes]
 
 

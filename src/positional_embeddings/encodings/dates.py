@@ -110,16 +110,14 @@ def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
     utc, own = utc_of(name, dates), zone_of(dates)
     if own is None:
         return Times(utc, utc, None)
-    key = getattr(zone, "key", None)
+    zone = own if zone is None else zone
     if getattr(dates.dtype, "kind", None) == "M":
-        local = dates if zone is None else dates.dt.tz_convert(zone)
-        wall = utc_of(name, local.dt.tz_localize(None))
-    elif hasattr(dates.dtype, "time_zone") and (zone is None or key is not None):
-        local = dates if zone is None else dates.dt.convert_time_zone(key)
-        wall = utc_of(name, local.dt.replace_time_zone(None))
+        wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
+    elif hasattr(dates.dtype, "time_zone") and isinstance(zone, ZoneInfo):
+        wall = utc_of(name, dates.dt.convert_time_zone(zone.key).dt.replace_time_zone(None))
     else:  # of Python, or of polars in a zone that has no name
         wall = utc + ahead_of_utc(name, dates, zone)
-    return Times(wall, utc, str(own if zone is None else zone))
+    return Times(wall, utc, str(zone))
 
 
 def zone_of(dates: Any) -> tzinfo | None:

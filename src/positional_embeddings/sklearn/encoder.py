@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.encodings.dates import Times, times_of
 from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
 from positional_embeddings.sklearn import tables
@@ -240,8 +240,8 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         zone = tables.time_zone_of(self.time_zone)
         checks.choice("missing", self.missing, ("error", "pass"))
         table = tables.as_table(X)
-        places = tables.kinds_of("X", table)
-        kinds = [kind for _, kind in places]
+        given = tables.columns_of("X", table)
+        kinds = {kind for _, kind, _ in given}
         if "spans" in kinds:
             raise wrong_type("X", "hold numbers or dates", "spans of time", " Pass days_since(X).")
         if "dates" not in kinds:
@@ -254,25 +254,23 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if table.shape[0] == 0:
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
         columns = []
-        for j, (place, kind) in enumerate(places):
-            column = tables.column_of(table, j)
+        for place, kind, values in given:
             if kind == "dates":
-                column = times_of(place, column, zone)
+                column = times_of(place, values, zone)
                 if self.missing == "error" and np.isnat(column.wall).any():
                     raise wrong_value(place, "have no missing times", "NaT")
                 tables.check_zone(place, column.zone, zone)
             else:
-                options = {"ensure_2d": False, "estimator": self, **self._numbers(column)}
-                column = check_array(column, input_name=place, **options)
+                options = {"ensure_2d": False, "estimator": self, **self._numbers(values)}
+                column = check_array(values, input_name=place, **options)
             columns.append(column)
         return columns
 
     def _numbers(self, table: Any) -> dict[str, Any]:
         """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
-        dtypes = [np.float64, np.float32]
-        if get_config()["array_api_dispatch"] and is_array_api_obj(table):
-            space = space_of(X=table)
-            dtypes = [space.widest, space.xp.float32]
+        is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
+        space = space_of(X=table) if is_dispatched else new_space()
+        dtypes = [space.widest, space.xp.float32]
         return {"dtype": dtypes, "ensure_all_finite": self.missing == "error" or "allow-nan"}
 
 

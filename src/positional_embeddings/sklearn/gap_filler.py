@@ -385,9 +385,10 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         values, places, _ = self._read(X, reset=False)
         gaps = np.isnan(values)
-        found = [j for j, e in enumerate(self.estimators_) if e is not None and gaps[:, j].any()]
-        gap = {j: (self.estimators_[j], gaps[:, j], places[gaps[:, j], :]) for j in found}
-        return np.array(values), gap
+        found = [
+            (j, e) for j, e in enumerate(self.estimators_) if e is not None and any(gaps[:, j])
+        ]
+        return np.array(values), {j: (e, gaps[:, j], places[gaps[:, j], :]) for j, e in found}
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""

@@ -579,14 +579,14 @@ class _Width(NamedTuple):
 
 def _begin(factor: kernels.Factor, samples: Samples) -> list[_Width]:
     """Set the length scales that are to be chosen to where a search begins; return them."""
-    given = factor.length_scale
-    if LOO not in (given if isinstance(given, list) else [given]):
+    given = factor.length_scale if isinstance(factor.length_scale, list) else [factor.length_scale]
+    if LOO not in given:
         return []
     first = factor._first_scale(samples.x, samples.weight)
     if not isinstance(first, list):
         factor.length_scale = first
         return [_Width(factor, None, first, 2 * _WIDEST)]
-    given = given if isinstance(given, list) else [given] * len(first)
+    given = given if len(given) > 1 else given * len(first)
     factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
     extents = np.ptp(factor._encode(samples.x), axis=1)
     most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]

@@ -34,8 +34,8 @@ def as_table(x: Any, name: str = "X") -> Any:
     return x[:, None] if is_column else x
 
 
-def kinds_of(name: str, table: Any) -> list[tuple[str, str]]:
-    """Return how errors call each column, and "dates", "spans" or "numbers"; refuse text.
+def columns_of(name: str, table: Any) -> list[tuple[str, str, Any]]:
+    """Return how errors call each column, "dates", "spans" or "numbers", and it; refuse text.
 
     An array of numbers is not read.
     """
@@ -43,13 +43,15 @@ def kinds_of(name: str, table: Any) -> list[tuple[str, str]]:
     if not (is_frame(table) or may_hold_others) or len(table.shape) != 2:
         return []
     names = getattr(table, "columns", [f"x{j}" for j in range(table.shape[1])])
-    columns = [(f"{name}[{key!r}]", column_of(table, j)) for j, key in enumerate(names)]
-    kinds = [(place, _kind_of(column)) for place, column in columns]
-    for place, kind in kinds:
+    columns = []
+    for j, key in enumerate(names):
+        place, column = f"{name}[{key!r}]", column_of(table, j)
+        kind = _kind_of(column)
         if kind.startswith("text"):
             hint = " Convert dates, as with pandas.to_datetime."
             raise wrong_type(place, "hold numbers or dates", kind, hint)
-    return kinds
+        columns.append((place, kind, column))
+    return columns
 
 
 def _kind_of(column: Any) -> str:
@@ -99,8 +101,8 @@ def with_days(x: Any, name: str = "X") -> tuple[Any, list[Column]]:
     Spans of time become days; anything else is returned as it came. Text is refused.
     """
     table, days, columns = as_table(x, name), {}, []
-    for j, (place, kind) in enumerate(kinds_of(name, table)):
-        column, zone = column_of(table, j), None
+    for j, (place, kind, column) in enumerate(columns_of(name, table)):
+        zone = None
         if kind != "numbers":
             days[j] = dates.days_of(place, column)
         if kind == "dates":
