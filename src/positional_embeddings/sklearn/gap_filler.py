@@ -384,11 +384,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """Return a table as numbers; and what fills each column with gaps, and where they are."""
         check_is_fitted(self)
         values, places, _ = self._read(X, reset=False)
-        gaps = np.isnan(values)
-        found = [
-            (j, e) for j, e in enumerate(self.estimators_) if e is not None and any(gaps[:, j])
-        ]
-        return np.array(values), {j: (e, gaps[:, j], places[gaps[:, j], :]) for j, e in found}
+        gaps = enumerate(zip(self.estimators_, np.isnan(values).T, strict=True))
+        found = {j: (e, at, places[at, :]) for j, (e, at) in gaps if e is not None and at.any()}
+        return np.array(values), found
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""
