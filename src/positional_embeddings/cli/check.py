@@ -13,15 +13,13 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import Device, HostArray, Namespace, np
 from positional_embeddings.arrays.space import on_given_device, space_of
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
-
-Law: TypeAlias = Callable[..., float]
 
 # Results are of the size of 1, and computed in float32.
 _TOLERANCE = 5e-6
@@ -77,7 +75,7 @@ def _test(place: Place, missing: str) -> dict[str, Any]:
     return {"status": "failed" if wrong else "passed", "detail": detail, "errors": errors}
 
 
-def _error(law: Law, place: Place) -> Any:
+def _error(law: Callable[..., float], place: Place) -> Any:
     """Return the error of a result, or why there is none."""
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -148,7 +146,7 @@ def _check_sinusoidal(xp: Namespace, device: Device) -> float:
     return _difference(found, expected)
 
 
-_LAWS: dict[str, Law] = {
+_LAWS: dict[str, Callable[..., float]] = {
     "rotation": _check_rotation,
     "attention": _check_attention,
     "mask": _check_mask,

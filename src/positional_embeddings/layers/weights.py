@@ -66,7 +66,8 @@ def set_weights(layer: Any, shapes: Shapes, draw: Draw, xp: Any, dtype: Any, dev
         device = space.device if device is None else device
     else:
         space = new_space(xp, device)
-    generator = namespace.random_generator(layer.rng)
+    if is_drawn or layer.rng is not None:
+        generator = namespace.random_generator(layer.rng)
     if is_drawn:
         dtype = checks.float_dtype(dtype, space.xp.float32, space)
         for name, shape in shapes.items():

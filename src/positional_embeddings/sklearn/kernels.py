@@ -263,15 +263,14 @@ class PeriodicKernel(Factor):
     def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
         is_time = all(column.is_time for column in own)
         period = span_of(self.period) if is_time else self.period
-        self.time_zone = tables.time_zone_of(self.time_zone)
+        zone = tables.time_zone_of(self.time_zone)
         if is_time and isinstance(period, str) and period in _DAYS:
-            self.period = period
             for column in own:
-                tables.check_zone("X", column.zone, self.time_zone)
-            self.time_zone = self.time_zone or own[0].zone
-        elif self.time_zone is not None:
+                tables.check_zone("X", column.zone, zone)
+            self.period, self.time_zone = period, zone or own[0].zone
+        elif zone is not None:
             what = f"be None unless `period` is {' or '.join(map(repr, _DAYS))}, of times"
-            raise wrong_value("time_zone", what, shown(self.time_zone))
+            raise wrong_value("time_zone", what, shown(zone))
         else:
             self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
         super()._resolve_scale(own)
