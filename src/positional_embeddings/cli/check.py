@@ -13,15 +13,13 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import Device, HostArray, Namespace, np
 from positional_embeddings.arrays.space import on_given_device, space_of
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
-
-Law: TypeAlias = Callable[..., float]
 
 # Results are of the size of 1, and computed in float32.
 _TOLERANCE = 5e-6
@@ -46,14 +44,12 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Test the libraries that are there."""
+    missing = "failed" if arguments.library else "left out"
     rows = [
-        {"where": ", ".join(filter(None, (library.title, place.name)))} | _test(place)
+        {"where": ", ".join(filter(None, (library.title, place.name)))} | _test(place, missing)
         for library in map(find_library, arguments.library or LIBRARIES)
         for place in library.places
     ]
-    for row in rows:
-        if arguments.library and row["status"] == "left out":
-            row["status"] = "failed"
     statuses = [row["status"] for row in rows]
     passed, failed = statuses.count("passed"), statuses.count("failed")
     text = table([(row["status"], row["where"], row["detail"]) for row in rows])
@@ -61,10 +57,10 @@ def run(arguments: argparse.Namespace) -> Answer:
     return Answer(f"{text}\n\n{passed} passed, {failed} failed", data, min(1, failed))
 
 
-def _test(place: Place) -> dict[str, Any]:
+def _test(place: Place, missing: str) -> dict[str, Any]:
     """Test a device, and return the error of each result, or why there is none."""
     if place.xp is None:
-        return {"status": "left out", "detail": place.reason, "errors": {}}
+        return {"status": missing, "detail": place.reason, "errors": {}}
     start = time.perf_counter()
     errors = {name: _error(law, place) for name, law in _LAWS.items()}
     took = time.perf_counter() - start
@@ -73,13 +69,13 @@ def _test(place: Place) -> dict[str, Any]:
         for name, error in errors.items()
         if isinstance(error, str) or not error <= _TOLERANCE
     ]
-    if wrong:
-        return {"status": "failed", "detail": "; ".join(wrong), "errors": errors}
-    detail = f"{len(errors)} results, largest error {max(errors.values()):.1e}, {took:.1f} s"
-    return {"status": "passed", "detail": detail, "errors": errors}
+    detail = "; ".join(wrong)
+    if not wrong:
+        detail = f"{len(errors)} results, largest error {max(errors.values()):.1e}, {took:.1f} s"
+    return {"status": "failed" if wrong else "passed", "detail": detail, "errors": errors}
 
 
-def _error(law: Law, place: Place) -> Any:
+def _error(law: Callable[..., float], place: Place) -> Any:
     """Return the error of a result, or why there is none."""
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -150,7 +146,7 @@ def _check_sinusoidal(xp: Namespace, device: Device) -> float:
     return _difference(found, expected)
 
 
-_LAWS: dict[str, Law] = {
+_LAWS: dict[str, Callable[..., float]] = {
     "rotation": _check_rotation,
     "attention": _check_attention,
     "mask": _check_mask,

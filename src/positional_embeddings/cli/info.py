@@ -21,7 +21,6 @@ import array_api_compat
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.cli import libraries
-from positional_embeddings.cli.libraries import Library, reason_of
 from positional_embeddings.cli.terminal import Answer, add_command, table
 from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
 
@@ -79,7 +78,7 @@ def run(_: argparse.Namespace) -> Answer:
     return Answer("\n\n".join(titled), data | {"threads": threads, "extras": extras})
 
 
-def _rows_of(library: Library) -> Iterator[tuple[str, str]]:
+def _rows_of(library: libraries.Library) -> Iterator[tuple[str, str]]:
     """Yield a row for each device of a library, the name of the library in the first one."""
     for place in library.places:
         title = library.title if place is library.places[0] else ""
@@ -92,17 +91,14 @@ def _numba_kernel() -> dict[str, Any]:
     """Return the dtypes that the kernel rotates, or the reason why there is none."""
     try:
         import_module("numba")
-        dtypes = [
-            dtype
-            for dtype in ("float16", "float32", "float64")
-            if dispatch.numpy_kernel(np.dtype(dtype)) is not None
-        ]
+        names = ("float16", "float32", "float64")
+        dtypes = [name for name in names if dispatch.numpy_kernel(np.dtype(name))]
     except Exception as error:  # noqa: BLE001 - of a broken installation
-        return {"dtypes": [], "reason": reason_of(error)}
+        return {"dtypes": [], "reason": libraries.reason_of(error)}
     return {"dtypes": dtypes, "reason": "" if dtypes else "NUMBA_DISABLE_JIT is set"}
 
 
-def _cupy_kernel(cupy: Library) -> dict[str, Any]:
+def _cupy_kernel(cupy: libraries.Library) -> dict[str, Any]:
     if any(place.xp is not None for place in cupy.places):
         return {"dtypes": cupy_kernel.DTYPES, "reason": ""}
     return {"dtypes": [], "reason": " ".join(place.reason for place in cupy.places)}
@@ -116,7 +112,7 @@ def _or_reason(describe: Callable[[], str]) -> str:
     try:
         return describe()
     except ImportError as error:
-        return f"not known: {reason_of(error)}"
+        return f"not known: {libraries.reason_of(error)}"
 
 
 def _numba_threads() -> str:

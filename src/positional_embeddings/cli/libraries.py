@@ -17,7 +17,6 @@ LIBRARIES = ("numpy", "cupy", "torch", "jax", "dask", "cubed", "ndonnx", "mlx", 
 # The module that has the functions, and what pip installs, where it is not the name.
 _MODULES = {"jax": "jax.numpy", "dask": "dask.array", "mlx": "mlx.core"}
 _PACKAGES = {"cupy": '"positional-embeddings[cupy]"', "dask": '"dask[array]"'}
-_PACKAGES |= {"array_api_strict": "array-api-strict"}
 
 
 class Place(NamedTuple):
@@ -45,7 +44,7 @@ class Library(NamedTuple):
 def find_library(name: str) -> Library:
     """Import a library, and try its devices."""
     if find_spec(name) is None:
-        reason = f"not installed: pip install {_PACKAGES.get(name, name)}"
+        reason = f"not installed: pip install {_PACKAGES.get(name, name.replace('_', '-'))}"
         return Library(name, None, (Place("", reason=reason),))
     with warnings.catch_warnings(action="ignore"):
         try:

@@ -16,19 +16,21 @@ For example:
 import argparse
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings import plotting
 from positional_embeddings.arrays.namespace import np
-from positional_embeddings.cli import mask, rope, terminal
-from positional_embeddings.cli.terminal import Answer, CommandError, Parser
+from positional_embeddings.cli import mask, rope
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser, add_command, add_offset
 from positional_embeddings.plotting.axes import import_matplotlib
 from positional_embeddings.rotary.scaling import type_of
 
 _BIASES: dict[str, Any] = {"alibi": pe.ALiBiBias, "sandwich": pe.SandwichBias}
+
+# Options that are passed on under their own names.
+_OPTIONS = ("q_len", "k_len", "offset", "batch", "head", "index", "key_axis")
 
 # Positions of a rotary embedding that is described by its features and base.
 _CONTEXT = 4096
@@ -39,17 +41,17 @@ def add_to(commands: Any) -> None:
     summary = "plot encodings, masks, biases and rotary embeddings to a file"
     parser = commands.add_parser("plot", help=summary, description=__doc__)
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
-    for kind, (what, function, add_arguments, read, options) in _KINDS.items():
-        of_kind = terminal.add_command(kinds, kind, run, what, f"Plot {what}.")
+    for kind, (what, function, add_arguments, read) in _KINDS.items():
+        of_kind = add_command(kinds, kind, run, what, f"Plot {what}.")
         add_arguments(of_kind)
         of_kind.add_argument("--output", "-o", required=True, metavar="FILE", help="the picture")
-        of_kind.set_defaults(function=function, read=read, options=options.split())
+        of_kind.set_defaults(function=function, read=read)
 
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Draw, and write the picture."""
     figure = import_matplotlib("figure").Figure(layout="constrained")
-    options = {name: getattr(arguments, name) for name in arguments.options}
+    options = {name: value for name, value in vars(arguments).items() if name in _OPTIONS}
     draw = getattr(plotting, arguments.function)
     draw(arguments.read(arguments), **options, ax=figure.subplots())
     path = Path(arguments.output)
@@ -89,7 +91,7 @@ def _add_bias(parser: Parser) -> None:
     add("q_len", metavar="Q_LEN", type=int, nargs="?", help="number of queries")
     add("k_len", metavar="K_LEN", type=int, nargs="?", help="number of keys (default: Q_LEN)")
     add("--head", type=int, default=0, metavar="I", help="which head (default 0)")
-    terminal.add_offset(parser)
+    add_offset(parser)
 
 
 def _read_bias(arguments: argparse.Namespace) -> Any:
@@ -161,19 +163,16 @@ def _load(name: str) -> Any:
         raise CommandError(f"{name} must be a file .npy of NumPy, without objects") from None
 
 
-# What adds the arguments of a kind, what reads the first argument of the function that draws it,
-# and the names of the other ones.
-_ENCODING = (_add_encoding, _read_encoding, "")
-_MASK_OPTIONS = "q_len k_len offset batch"
-_MASK = (mask.add_arguments, lambda given: mask.read_mask(given.mask)[0], _MASK_OPTIONS)
-_BIAS = (_add_bias, _read_bias, "q_len k_len offset head")
-_ATTENTION = (_add_attention, attrgetter("weights"), "index key_axis")
-_ROPES = (_add_rope, _read_ropes, "")
+# What adds the arguments of a kind, and what reads the first argument of its function.
+_ENCODING = (_add_encoding, _read_encoding)
+_MASK = (mask.add_arguments, lambda given: mask.read_mask(given.mask)[0])
+_ATTENTION = (_add_attention, lambda given: given.weights)
+_ROPES = (_add_rope, _read_ropes)
 _KINDS: dict[str, tuple[Any, ...]] = {
     "encoding": ("an encoding: features by positions", "plot_encoding", *_ENCODING),
     "similarity": ("how alike positions are in an encoding", "plot_similarity", *_ENCODING),
     "mask": ("a mask, as for the command mask", "plot_mask", *_MASK),
-    "bias": ("a bias of attention scores: queries by keys", "plot_bias", *_BIAS),
+    "bias": ("a bias of attention scores: queries by keys", "plot_bias", _add_bias, _read_bias),
     "attention": ("the weights of an attention: queries by keys", "plot_attention", *_ATTENTION),
     "decay": ("rotary scores by distance", "plot_rope_decay", *_ROPES),
     "wavelengths": ("wavelengths of a rotary embedding", "plot_wavelengths", *_ROPES),

@@ -87,24 +87,21 @@ def days_of(name: str, values: Any, origin: Any = "1970-01-01") -> HostArray:
     return elapsed(times, start, "D")
 
 
-def utc_of(name: str, values: Any) -> HostArray:
+def utc_of(name: str, values: Any) -> Any:
     """Return dates as datetime64, in UTC if they have a zone, and spans of time as timedelta64."""
     if hasattr(values, "to_numpy") and (hasattr(values, "dims") or not hasattr(values, "dtype")):
         values = values.to_numpy()  # xarray, or a table
     dtype: Any = getattr(values, "dtype", None)
     is_time = getattr(dtype, "kind", None) in ("m", "M")
     if is_time and not hasattr(values, "to_numpy"):
-        values = np.asarray(values)
-    elif is_time and (unit := _OF_PANDAS.match(str(dtype))):
+        return np.asarray(values)
+    if is_time and (unit := _OF_PANDAS.match(str(dtype))):
         # Without a dtype, objects would come of dates with a zone, and of columns of pyarrow.
         numpy_type = "datetime64" if dtype.kind == "M" else "timedelta64"
-        values = values.to_numpy(dtype=f"{numpy_type}[{unit[1]}]")
-    elif str(dtype).startswith(("Date", "Duration")):
-        values = values.to_numpy()  # polars, in UTC
-    else:
-        values = _utc_of_objects(name, np.asarray(values, dtype=object))
-    times: HostArray = values
-    return times
+        return values.to_numpy(dtype=f"{numpy_type}[{unit[1]}]")
+    if str(dtype).startswith(("Date", "Duration")):
+        return values.to_numpy()  # polars, in UTC
+    return _utc_of_objects(name, np.asarray(values, dtype=object))
 
 
 def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
@@ -112,16 +109,14 @@ def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
     utc, own = utc_of(name, dates), zone_of(dates)
     if own is None:
         return Times(utc, utc, None)
-    key = getattr(zone, "key", None)
+    zone = own if zone is None else zone
     if getattr(dates.dtype, "kind", None) == "M":
-        local = dates if zone is None else dates.dt.tz_convert(zone)
-        wall = utc_of(name, local.dt.tz_localize(None))
-    elif hasattr(dates.dtype, "time_zone") and (zone is None or key is not None):
-        local = dates if zone is None else dates.dt.convert_time_zone(key)
-        wall = utc_of(name, local.dt.replace_time_zone(None))
+        wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
+    elif hasattr(dates.dtype, "time_zone") and isinstance(zone, ZoneInfo):
+        wall = utc_of(name, dates.dt.convert_time_zone(zone.key).dt.replace_time_zone(None))
     else:  # of Python, or of polars in a zone that has no name
         wall = utc + ahead_of_utc(name, dates, zone)
-    return Times(wall, utc, str(own if zone is None else zone))
+    return Times(wall, utc, str(zone))
 
 
 def zone_of(dates: Any) -> tzinfo | None:
@@ -174,7 +169,7 @@ def _of_numpy(value: Any) -> Any:
     return np.datetime64(value) if is_date(value) else np.timedelta64(value)
 
 
-def ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostArray:
+def ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> Any:
     """Return how far the clock of a zone, or of each date, is ahead of UTC."""
     known = (None if is_missing(value) else value for value in dates)
     try:
@@ -183,22 +178,7 @@ def ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> HostAr
         what = f"keep the times of `{name}` within the years 1 to 9999"
         raise wrong_value("time_zone", what, shown(zone)) from None
     offsets = [None if time is None else time.utcoffset() for time in local]
-    ahead: HostArray = np.asarray(offsets, dtype="timedelta64[us]")
-    return ahead
-
-
-def holds_dates(values: Any) -> bool:
-    """Tell whether an array or a column holds dates."""
-    if getattr(values.dtype, "kind", None) == "M" or str(values.dtype).startswith("Date"):
-        return True
-    if str(values.dtype) not in ("object", "Object"):
-        return False
-    return any(is_date(value) and not is_missing(value) for value in values)
-
-
-def holds_spans(values: Any) -> bool:
-    """Tell whether an array or a column holds spans of time."""
-    return getattr(values.dtype, "kind", None) == "m" or str(values.dtype).startswith("Duration")
+    return np.asarray(offsets, dtype="timedelta64[us]")
 
 
 def is_date(value: Any) -> bool:

@@ -90,7 +90,8 @@ def graph_laplacian_encoding(
            [ 0.5 , -0.5 , -0.5 ,  0.5 ]])
     """
     space = space_of(adjacency=adjacency)
-    xp, nodes = space.xp, _node_count(adjacency, space)
+    xp, weights = space.xp, _weights(adjacency, space)
+    nodes = weights.shape[-1]
     k = checks.feature_count("k", k)
     checks.choice("laplacian", laplacian, get_args(Laplacian))
     if not hasattr(getattr(xp, "linalg", None), "eigh"):
@@ -100,7 +101,7 @@ def graph_laplacian_encoding(
     if k >= nodes:
         raise wrong_value("k", f"be below {nodes}, the number of nodes", k)
     dtype = checks.feature_dtype(adjacency, dtype, space)
-    weights = _symmetric_weights(adjacency, space)
+    weights = _symmetric(weights, adjacency.dtype, space)
     degrees = xp.sum(weights, axis=-1)
     diagonal = degrees
     if laplacian == "normalized":
@@ -163,14 +164,13 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
            [0. , 0. , 0. ]])
     """
     space = space_of(adjacency=adjacency)
-    xp, nodes = space.xp, _node_count(adjacency, space)
+    xp, weights = space.xp, _weights(adjacency, space)
     steps = checks.feature_count("steps", steps)
     dtype = checks.feature_dtype(adjacency, dtype, space)
-    weights = _weights(adjacency, space)
     degrees = xp.sum(weights, axis=-1, keepdims=True)
     one_step = xp.where(degrees > 0, weights / xp.where(degrees > 0, degrees, 1.0), 0.0)
     # Of the main namespace: `linalg` is an extension that a library need not have.
-    is_diagonal = xp.eye(nodes, dtype=xp.bool, device=space.device)
+    is_diagonal = xp.eye(weights.shape[-1], dtype=xp.bool, device=space.device)
     probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
     walk = one_step
     with space.without_autocast(walk):
@@ -182,19 +182,14 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     return xp.astype(xp.stack(probabilities), dtype, copy=False)
 
 
-def _node_count(adjacency: Any, space: Space) -> Any:
-    """Return the number of nodes after checking the dtype and shape of the weights."""
-    if not namespace.is_dtype(adjacency.dtype, "bool", space.xp):
-        checks.real("adjacency", adjacency, space.xp)
+def _weights(adjacency: Any, space: Space) -> Any:
+    """Return the weights in the widest float, after checking them; values where they are read."""
+    xp = space.xp
+    if not namespace.is_dtype(adjacency.dtype, "bool", xp):
+        checks.real("adjacency", adjacency, xp)
     shape = tuple(adjacency.shape)
     if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
-    return shape[-1]
-
-
-def _weights(adjacency: Any, space: Space) -> Any:
-    """Return the weights in the widest float, after checking those that can be read."""
-    xp = space.xp
     weights = xp.astype(adjacency, space.widest, copy=False)
     what = "have finite weights of 0 or more"
     if space.is_true(xp.any(~xp.isfinite(weights))):
@@ -204,11 +199,10 @@ def _weights(adjacency: Any, space: Space) -> Any:
     return weights
 
 
-def _symmetric_weights(adjacency: Any, space: Space) -> Any:
+def _symmetric(weights: Any, given: Dtype, space: Space) -> Any:
     """Return the mean of the weights of both directions, which differ by rounding alone."""
-    xp, weights = space.xp, _weights(adjacency, space)
-    opposite = xp.matrix_transpose(weights)
-    is_real = namespace.is_real_floating(adjacency.dtype, xp)
+    xp, opposite = space.xp, space.xp.matrix_transpose(weights)
+    is_real = namespace.is_real_floating(given, xp)
     eps = float(xp.finfo(space.dtype if is_real else space.widest).eps)
     allowed = _ROUNDINGS * eps * (weights + opposite)
     if space.is_true(xp.any(xp.abs(weights - opposite) > allowed)):

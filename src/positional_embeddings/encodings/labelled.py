@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import np
+from positional_embeddings.arrays.namespace import is_real_number, np
+from positional_embeddings.arrays.remedies import remedy_for_times
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import calendar, features, sinusoidal, spans
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
@@ -29,11 +30,32 @@ class Coordinate(NamedTuple):
     place: str  # how errors call it, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a blank
 
-    def spans(self, option: str, given: Any, **options: Any) -> list[Any]:
-        """Return an option as a list, after a check that it suits numbers or times."""
-        of_times = isinstance(self.values, Times)
-        whose = f"the {'times' if of_times else 'numbers'} of {self.place}"
-        return spans.check_spans(option, given, whose, of_times=of_times, **options)
+    def spans(
+        self, name: str, values: Any, *, parts: Sequence[str] = (), check: Any = features.wavelength
+    ) -> list[Any]:
+        """Return an option as a list of spans, after a check that they suit numbers or times.
+
+        Spans of times may be texts and offsets, as `spans.span_of` takes them, and `parts` of the
+        calendar by name. Spans of numbers are numbers, which `check` checks.
+        """
+        listed = spans.listed(name, values)
+        if not isinstance(self.values, Times):
+            for span in listed:
+                if not is_real_number(span):
+                    what = f"be numbers for the numbers of {self.place}"
+                    raise wrong_type(name, what, shown(span), remedy_for_times(name, span))
+                check(name, span)
+            return listed
+        listed = [spans.span_of(span, by_calendar=bool(parts)) for span in listed]
+        for span in listed:
+            if calendar.is_timedelta(span):
+                calendar.length_of(name, span)
+            elif not (isinstance(span, str) and span in parts):
+                named = "".join(f"{part!r}, " for part in parts)
+                what = f"be {named}spans such as '36h' or timedeltas for the times of {self.place}"
+                wrong = wrong_value if isinstance(span, str) else wrong_type
+                raise wrong(name, what, shown(span))
+        return listed
 
 
 Coordinates: TypeAlias = Sequence[Coordinate]
@@ -47,7 +69,7 @@ class Cyclic:
 
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
-            self.periods = coordinate.spans("periods", periods, by_calendar=True)
+            self.periods = coordinate.spans("periods", periods, parts=calendar.CALENDAR)
         self.labels = spans.labels_of("periods", self.periods)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
 
@@ -173,7 +195,7 @@ class RandomFourier:
             what = f"be one length, or one for each of {len(coordinates)} features"
             raise wrong_value("length_scale", what, shown(length_scale))
         self.spans = [
-            coordinate.spans("length_scale", length, in_range=checks.positive_number)[0]
+            coordinate.spans("length_scale", length, check=checks.positive_number)[0]
             for coordinate, length in zip(coordinates, lengths, strict=True)
         ]
         self.origins = [_first_time(c.values) for c in coordinates]

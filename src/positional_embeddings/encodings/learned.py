@@ -5,7 +5,6 @@ from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.checks import AxisLength, FeatureCount, PositiveNumber, Rate
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
@@ -71,12 +70,12 @@ class LearnedPE(weights.WeightedLayer):
     True
     """
 
-    embedding_size: FeatureCount
-    max_len: AxisLength
+    embedding_size: checks.FeatureCount
+    max_len: checks.AxisLength
     _: KW_ONLY
-    init_std: PositiveNumber = 0.02
+    init_std: checks.PositiveNumber = 0.02
     padding_idx: int | None = None
-    dropout: Rate = 0.0
+    dropout: checks.Rate = 0.0
     rng: Any = field(default=None, compare=False)
     feature_axis: int = 0
     seq_axis: int = 1

@@ -1,18 +1,15 @@
-"""Periods, wavelengths and lengths of tables with names: their lists, checks and labels.
+"""Periods, wavelengths and lengths of tables with names: their lists and labels.
 
 Spans are numbers for numbers, and spans of time for times. Every error names the caller's argument.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import is_real_number
-from positional_embeddings.arrays.remedies import remedy_for_times
+from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.encodings.calendar import CALENDAR, DAY, LENGTHS, is_timedelta, length_of
-from positional_embeddings.encodings.features import wavelength
 
 # The units of labels, the longest first, and what NumPy calls them.
 _UNITS = {"d": "D", "h": "h", "min": "m"}
@@ -62,41 +59,6 @@ def span_of(span: Any, *, by_calendar: bool = True) -> Any:
     if unit not in _OF_TEXT or (text is span and count is None):
         return span
     return timedelta(**{_OF_TEXT[unit]: float(count or 1)})
-
-
-def check_spans(
-    name: str,
-    values: Any,
-    whose: str,
-    *,
-    of_times: bool,
-    by_calendar: bool = False,
-    in_range: Callable[[str, Any], Any] = wavelength,
-) -> list[Any]:
-    """Return one span or several as a list, after a check that they suit numbers or times.
-
-    Errors name `whose` they are.
-
-    Spans of times may be texts and offsets, as `span_of` takes them, and with `by_calendar` the
-    names of parts of the calendar. Numbers are checked by `in_range`.
-    """
-    spans = listed(name, values)
-    if of_times:
-        spans = [span_of(span, by_calendar=by_calendar) for span in spans]
-    for span in spans:
-        if not of_times:
-            if not is_real_number(span):
-                hint = remedy_for_times(name, span)
-                raise wrong_type(name, f"be numbers for {whose}", shown(span), hint)
-            in_range(name, span)
-        elif is_timedelta(span):
-            length_of(name, span)
-        elif not (by_calendar and isinstance(span, str) and span in CALENDAR):
-            parts = "".join(f"{part!r}, " for part in CALENDAR) if by_calendar else ""
-            what = f"be {parts}spans such as '36h' or timedeltas for {whose}"
-            wrong = wrong_value if isinstance(span, str) else wrong_type
-            raise wrong(name, what, shown(span))
-    return spans
 
 
 def labels_of(name: str, spans: Sequence[Any]) -> list[str]:

@@ -5,12 +5,12 @@ the first plot.
 """
 
 from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
-from positional_embeddings.plotting.similarity import plot_similarity
 from positional_embeddings.plotting.tables import (
     plot_attention,
     plot_bias,
     plot_encoding,
     plot_mask,
+    plot_similarity,
 )
 
 __all__ = [

@@ -76,21 +76,20 @@ def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
     return numbers
 
 
-def edges_between(coordinates: HostArray) -> HostArray:
+def edges_between(coordinates: HostArray) -> Any:
     """Return the edges of cells around coordinates, halfway between neighbours."""
-    edges: HostArray = coordinates[0] + np.asarray([-0.5, 0.5])
-    if coordinates.size > 1:
-        middles = (coordinates[1:] + coordinates[:-1]) / 2
-        ends = 2 * coordinates[[0, -1]] - middles[[0, -1]]
-        edges = np.concat([ends[:1], middles, ends[1:]])
-    return edges
+    if coordinates.size == 1:
+        return coordinates + np.asarray([-0.5, 0.5])
+    middles = (coordinates[1:] + coordinates[:-1]) / 2
+    ends = 2 * coordinates[[0, -1]] - middles[[0, -1]]
+    return np.concat([ends[:1], middles, ends[1:]])
 
 
-def block_edges(coordinates: HostArray) -> HostArray:
+def block_edges(coordinates: HostArray) -> Any:
     """Return the edges of blocks of cells around coordinates."""
     (length,) = block_lengths(coordinates.shape)
     edges = edges_between(coordinates)
-    return np.concat([edges[:-1:length], edges[-1:]])  # type: ignore[no-any-return]
+    return np.concat([edges[:-1:length], edges[-1:]])
 
 
 def block_lengths(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -143,11 +142,10 @@ def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float
         return cells, float(edges[0]) + height * sizes.size
     even = np.linspace(edges[0], edges[-1], MOST_CELLS + 1)
 
-    def covered(table: HostArray) -> HostArray:
+    def covered(table: HostArray) -> Any:
         """Return the integral over each new row: up to an edge, it is linear in between."""
         sums = np.cumulative_sum(table * sizes[:, None], axis=0, include_initial=True)
-        columns: HostArray = np.diff([np.interp(even, edges, column) for column in sums.T])
-        return columns.T
+        return np.diff([np.interp(even, edges, column) for column in sums.T]).T
 
     finite = np.isfinite(cells)
     total, known = covered(np.where(finite, cells, 0.0)), covered(finite)

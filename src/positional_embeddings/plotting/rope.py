@@ -82,12 +82,12 @@ def plot_rope_decay(
     >>> ax.get_xlabel(), [line.get_label() for line in ax.get_lines()]
     ('distance (positions)', ['base 10,000', 'base 500,000'])
     """
-    by_label = _by_label(ropes)
-    farthest = max(rope.seq_len for rope in by_label.values())
+    lines = _lines(ropes)
+    farthest = max(rope.seq_len for _, rope, _ in lines)
     if max_distance is not None:
         farthest = checks.positive_integer("max_distance", max_distance, most=2**40)
     ax = axes_to_draw_on(ax)
-    for (label, rope), style in zip(by_label.items(), cycle(_STYLES), strict=False):
+    for label, rope, style in lines:
         distances, mean, least, largest = _scores(rope, farthest)
         ax.plot(distances, mean, label=label, **style)
         if farthest >= _COLUMNS:
@@ -137,9 +137,9 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
     >>> [text.get_text() for text in ax.texts]
     ['context of 4,096', 'context of 32,768']
     """
-    by_label = _by_label(ropes)
+    lines = _lines(ropes)
     ax = axes_to_draw_on(ax)
-    for (label, rope), style in zip(by_label.items(), cycle(_STYLES), strict=False):
+    for label, rope, style in lines:
         frequencies = np.abs(rope.inv_freq)
         still = np.flatnonzero(frequencies == 0)
         lengths = 2 * pi / np.where(frequencies == 0, np.nan, frequencies)
@@ -151,8 +151,8 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
             marks: dict[str, Any] = {"fillstyle": "none", "clip_on": False, "label": text}
             marks |= {"color": style["color"], "transform": ax.get_xaxis_transform()}
             ax.plot(still, np.full(still.size, 0.97), "^", **marks)
-    every = np.concat([np.abs(rope.inv_freq) for rope in by_label.values()])
-    for number, length in enumerate(sorted({rope.seq_len for rope in by_label.values()})):
+    every = np.concat([np.abs(rope.inv_freq) for _, rope, _ in lines])
+    for number, length in enumerate(sorted({rope.seq_len for _, rope, _ in lines})):
         ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)))
         # Away from where most lines cross, and, of two that are near each other, apart.
         at_left = np.mean(every * length > 2 * pi) > 0.5
@@ -173,10 +173,10 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
     return ax
 
 
-def _by_label(ropes: Any) -> Mapping[str, RoPE]:
-    """Return embeddings by their labels, a single one by an empty one."""
+def _lines(ropes: Any) -> list[tuple[str, RoPE, dict[str, str]]]:
+    """Return the label of each embedding, empty for a single one, it, and the style of its line."""
     if isinstance(ropes, RoPE):
-        return {"": ropes}
+        ropes = {"": ropes}
     what = "be a RoPE, or a mapping of labels to RoPEs"
     if not isinstance(ropes, Mapping):
         raise wrong_type("ropes", what, type_name(ropes))
@@ -186,7 +186,8 @@ def _by_label(ropes: Any) -> Mapping[str, RoPE]:
         if not (isinstance(label, str) and isinstance(rope, RoPE)):
             raise wrong_type("ropes", what, f"{type_name(rope)} at {label!r}")
     # Matplotlib leaves labels that begin with "_" out of its legends.
-    return {f" {label}" if label.startswith("_") else label: ropes[label] for label in ropes}
+    labels = (f" {label}" if label.startswith("_") else label for label in ropes)
+    return list(zip(labels, ropes.values(), cycle(_STYLES), strict=False))
 
 
 def _scores(rope: RoPE, farthest: int) -> HostArray:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.encodings.dates import Times, times_of
 from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
 from positional_embeddings.sklearn import tables
@@ -161,7 +161,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.encoding_ = encoding
         self._features = features
         self._kinds = [_kind_of(column) for column in columns]
-        self._library = tables.library_and_device(columns[0])
+        self._first = _first(columns[0])
         return self
 
     def transform(self, X: Any) -> Any:
@@ -179,11 +179,15 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         columns = self._columns(X, reset=False)
-        self._check_kinds(columns)
+        names, kinds = _check_feature_names_in(self), map(_kind_of, columns)
+        for name, came, fitted in zip(names, kinds, self._kinds, strict=True):
+            if came != fitted:
+                what = f"hold {fitted} in column {name!r}, as in fit"
+                if "numbers" in (came, fitted):
+                    raise wrong_type("X", what, came)
+                raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
         if get_config()["array_api_dispatch"]:
-            tables.check_library(
-                self, "transform", tables.library_and_device(columns[0]), self._library
-            )
+            tables.check_library(self, "transform", columns[0], self._first)
         blocks = self._features.encode(columns)
         xp = space_of(X=blocks[0]).xp
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
@@ -204,8 +208,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         columns = _check_feature_names_in(self, input_features)
-        names: HostArray = np.asarray(self._features.names(columns), dtype=object)
-        return names
+        return np.asarray(self._features.names(columns), dtype=object)  # type: ignore[no-any-return]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -237,11 +240,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         zone = tables.time_zone_of(self.time_zone)
         checks.choice("missing", self.missing, ("error", "pass"))
         table = tables.as_table(X)
-        places = tables.kinds_of("X", table)
-        kinds = [kind for _, kind in places]
+        given = tables.columns_of("X", table)
+        kinds = {kind for _, kind, _ in given}
         if "spans" in kinds:
-            hint = " Pass days_since(X)."
-            raise wrong_type("X", "hold numbers or dates", "spans of time", hint)
+            raise wrong_type("X", "hold numbers or dates", "spans of time", " Pass days_since(X).")
         if "dates" not in kinds:
             if zone is not None:
                 what = "be None for columns of numbers"
@@ -252,37 +254,24 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if table.shape[0] == 0:
             raise wrong_value("X", "have one sample or more", f"shape {tuple(table.shape)}")
         columns = []
-        for j, (place, kind) in enumerate(places):
-            column = tables.column_of(table, j)
+        for place, kind, values in given:
             if kind == "dates":
-                column = times_of(place, column, zone)
+                column = times_of(place, values, zone)
                 if self.missing == "error" and np.isnat(column.wall).any():
                     raise wrong_value(place, "have no missing times", "NaT")
                 tables.check_zone(place, column.zone, zone)
             else:
-                options = {"ensure_2d": False, "estimator": self, **self._numbers(column)}
-                column = check_array(column, input_name=place, **options)
+                options = {"ensure_2d": False, "estimator": self, **self._numbers(values)}
+                column = check_array(values, input_name=place, **options)
             columns.append(column)
         return columns
 
     def _numbers(self, table: Any) -> dict[str, Any]:
         """Return which numbers scikit-learn lets through, and the dtypes that it keeps."""
-        dtypes = [np.float64, np.float32]
-        if get_config()["array_api_dispatch"] and is_array_api_obj(table):
-            space = space_of(X=table)
-            dtypes = [space.widest, space.xp.float32]
-        is_finite = "allow-nan" if self.missing == "pass" else True
-        return {"dtype": dtypes, "ensure_all_finite": is_finite}
-
-    def _check_kinds(self, columns: Sequence[Any]) -> None:
-        """Check that the columns are of the kinds that fit saw."""
-        names, kinds = _check_feature_names_in(self), map(_kind_of, columns)
-        for name, came, fitted in zip(names, kinds, self._kinds, strict=True):
-            if came != fitted:
-                what = f"hold {fitted} in column {name!r}, as in fit"
-                if "numbers" in (came, fitted):
-                    raise wrong_type("X", what, came)
-                raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
+        is_dispatched = get_config()["array_api_dispatch"] and is_array_api_obj(table)
+        space = space_of(X=table) if is_dispatched else new_space()
+        dtypes = [space.widest, space.xp.float32]
+        return {"dtype": dtypes, "ensure_all_finite": self.missing == "error" or "allow-nan"}
 
 
 _DEFAULTS = {f.name: f.default for f in fields(PositionalEncoder) if f.name not in _SHARED}

@@ -75,7 +75,7 @@ class KnownGaps:
             at = octaves == octave
             yield int(octave), float(np.median(lengths[at])), between[at]
 
-    def _candidates(self, length: float, at: HostArray, hidden: Any = None) -> HostArray:
+    def _candidates(self, length: float, at: HostArray, hidden: Any = None) -> Any:
         """Return what each candidate says in gaps, or at hidden samples, (candidates, places)."""
         seen = slice(None) if hidden is None else ~hidden
         x, y = self._x[seen], self._y[seen]
@@ -92,8 +92,7 @@ class KnownGaps:
                 model.fit(places, rest, groups=np.maximum.accumulate(first))
                 smooth = model.predict_left_out()[hidden]
             found.append(season(at) + smooth)
-        stacked: HostArray = np.stack([np.interp(at, x, y), season(at), *found])
-        return stacked
+        return np.stack([np.interp(at, x, y), season(at), *found])
 
     def _learn(self, length: float) -> tuple[HostArray, HostArray]:
         """Return weights of candidates, and variances at edges and inside, by hidden windows."""
@@ -109,7 +108,7 @@ class KnownGaps:
         return weights, nnls(inside, count / freedom * (errors @ weights) ** 2)[0]
 
 
-def _convex(errors: HostArray, windows: int) -> HostArray:
+def _convex(errors: HostArray, windows: int) -> Any:
     """Return the weights of candidates, not negative and of sum 1, of the least squared error.
 
     Few windows show little: the squared weights of all but the first candidate cost its mean
@@ -119,17 +118,15 @@ def _convex(errors: HostArray, windows: int) -> HostArray:
     rows = np.concatenate([errors, cost * np.eye(errors.shape[1])[1:]])
     size = np.linalg.norm(rows) or 1.0
     rows = np.concatenate([rows / size, np.ones((1, errors.shape[1]))])
-    weights: HostArray = nnls(rows, np.eye(rows.shape[0])[-1])[0]
-    weights /= weights.sum()
-    return weights
+    weights = nnls(rows, np.eye(rows.shape[0])[-1])[0]
+    return weights / weights.sum()
 
 
-def _inside(x: HostArray, at: HostArray) -> HostArray:
+def _inside(x: HostArray, at: HostArray) -> Any:
     """Return 1, and how far inside gaps places are, as the variance of a random walk grows."""
     right = np.searchsorted(x, at, side="right")
     part = (at - x[right - 1]) / (x[right] - x[right - 1])
-    inside: HostArray = np.stack([np.ones_like(at), part * (1 - part)], axis=1)
-    return inside
+    return np.stack([np.ones_like(at), part * (1 - part)], axis=1)
 
 
 def _hide_windows(x: HostArray, length: float) -> list[HostArray]:
@@ -163,9 +160,8 @@ def _fit_season(season: Sequence[float], x: HostArray, y: HostArray) -> tuple[An
     """
     origin, span = x[0], (x[-1] - x[0]) or 1.0
 
-    def waves(at: HostArray) -> HostArray:
-        found: HostArray = np.exp(2j * pi * np.outer(at - origin, season)).view(np.float64)
-        return found
+    def waves(at: HostArray) -> Any:
+        return np.exp(2j * pi * np.outer(at - origin, season)).view(np.float64)
 
     knots = np.linspace(0, 1, max(1, min(_LINES, x.size // _SAMPLES_OF_LINE)), endpoint=False)
     lines = np.maximum((x[:, None] - origin) / span - knots, 0.0)
@@ -388,10 +384,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """Return a table as numbers; and what fills each column with gaps, and where they are."""
         check_is_fitted(self)
         values, places, _ = self._read(X, reset=False)
-        gaps = np.isnan(values)
-        found = [j for j, e in enumerate(self.estimators_) if e is not None and gaps[:, j].any()]
-        gap = {j: (self.estimators_[j], gaps[:, j], places[gaps[:, j], :]) for j in found}
-        return np.array(values), gap
+        gaps = enumerate(zip(self.estimators_, np.isnan(values).T, strict=True))
+        found = {j: (e, at, places[at, :]) for j, (e, at) in gaps if e is not None and at.any()}
+        return np.array(values), found
 
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""

@@ -23,7 +23,6 @@ from positional_embeddings.encodings.dates import ahead_of_utc
 from positional_embeddings.encodings.spans import listed, order_of_places, span_of
 from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import tables
-from positional_embeddings.sklearn.tables import Column
 
 LOO = "loo"
 
@@ -68,7 +67,7 @@ class Factor(Kernel):
     def _terms(self) -> list["Term"]:
         return [[self]]
 
-    def _resolve(self, columns: Sequence[Column], names: list[str]) -> None:
+    def _resolve(self, columns: Sequence[tables.Column], names: list[str]) -> None:
         """Check the parameters for these columns, and make numbers of names and spans."""
         if self.columns is not None:
             if not isinstance(self.columns, list | tuple) or not self.columns:
@@ -78,23 +77,23 @@ class Factor(Kernel):
         self._at = list(range(len(columns))) if self.columns is None else self.columns
         self._resolve_scale([columns[i] for i in self._at])
 
-    def _resolve_scale(self, own: Sequence[Column]) -> None:
+    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
         is_time = all(column.is_time for column in own)
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
-    @abstractmethod
-    def _encode(self, x: HostArray) -> HostArray:
+    def _encode(self, x: HostArray) -> Any:
         """Return the coordinates, (features, samples), of samples (columns, samples)."""
+        return x[self._at]
 
-    @abstractmethod
     def _first_scale(self, x: HostArray, weight: HostArray) -> Any:
-        """Return the length scale that a search begins with."""
+        """Return the length scales that a search begins with: Scott's rule for each column."""
+        return [scale or 1.0 for scale in _rule_of_thumb(x[self._at], weight, len(self._at))]
 
-    @abstractmethod
     def _scales(self) -> list[float]:
         """Return the width of each feature, in its unit."""
+        return list(np.broadcast_to(self.length_scale, len(self._at)))
 
-    def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
+    def _score(self, squared: HostArray, widening: HostArray) -> Any:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""
         return squared * (-0.5 / widening)
 
@@ -115,30 +114,19 @@ class _Radial(Factor):
     columns: Sequence[int] | Sequence[str] | None = None
     local_linear: bool | None = None
 
-    def _resolve_scale(self, own: Sequence[Column]) -> None:
+    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
         checks.optional_boolean("local_linear", self.local_linear)
         scales = listed("length_scale", self.length_scale)
         if len(scales) == 1:
             self.length_scale = scales[0]
             super()._resolve_scale(own)
-            return
-        if len(scales) != len(own):
+        elif len(scales) != len(own):
             what = f"be one number, or {len(own)}, one for each column"
             raise wrong_value("length_scale", what, len(scales))
-        self.length_scale = [
-            scale_of(f"length_scale[{i}]", scale, is_time=column.is_time)
-            for i, (scale, column) in enumerate(zip(scales, own, strict=True))
-        ]
-
-    def _first_scale(self, x: HostArray, weight: HostArray) -> list[float]:
-        """Return Scott's rule of thumb for each column."""
-        return [scale or 1.0 for scale in _rule_of_thumb(x[self._at], weight, len(self._at))]
-
-    def _encode(self, x: HostArray) -> HostArray:
-        return x[self._at]
-
-    def _scales(self) -> list[float]:
-        return list(np.broadcast_to(self.length_scale, len(self._at)))
+        else:
+            pairs = enumerate(zip(scales, own, strict=True))
+            scales = [scale_of(f"length_scale[{i}]", s, is_time=c.is_time) for i, (s, c) in pairs]
+            self.length_scale = scales
 
 
 @dataclass(repr=False, eq=False)
@@ -185,16 +173,14 @@ class MaternKernel(_Radial):
     nu: float = 1.5
     _is_gaussian = False
 
-    def _resolve_scale(self, own: Sequence[Column]) -> None:
+    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
         if not is_real_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
             raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(self.nu))
         super()._resolve_scale(own)
 
-    def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
+    def _score(self, squared: HostArray, widening: HostArray) -> Any:
         a = np.sqrt(np.maximum(squared, 0.0) * (2 * self.nu / widening))
-        factor = {0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self.nu]
-        score: HostArray = np.log1p(factor) - a
-        return score
+        return np.log1p({0.5: 0.0, 1.5: a, 2.5: a + a * a / 3}[self.nu]) - a
 
     def _reach(self, nothing: float) -> float:
         return nothing + 2  # widths: what is 2 widths away may be the nearest sample
@@ -216,17 +202,16 @@ class CompactKernel(_Radial):
     def _scales(self) -> list[float]:
         return [scale / _WIDTHS for scale in super()._scales()]
 
-    def _score(self, squared: HostArray, widening: HostArray) -> HostArray:
+    def _score(self, squared: HostArray, widening: HostArray) -> Any:
         r = np.sqrt(np.maximum(squared, 0.0) / widening) / _WIDTHS
         weight = np.maximum(1 - r, 0.0) ** 4 * (4 * r + 1)
-        score: HostArray = np.log(np.maximum(weight, exp(LEAST_SCORE)))
-        return score
+        return np.log(np.maximum(weight, exp(LEAST_SCORE)))
 
     def _reach(self, nothing: float) -> float:  # noqa: ARG002 - all weights are 0 there
         return _WIDTHS
 
 
-def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> list[float]:
+def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> Any:
     """Return Scott's length scales: standard deviations, smaller with more samples.
 
     A range of quartiles that is smaller counts, so that a sample far from all others does not.
@@ -236,8 +221,7 @@ def _rule_of_thumb(x: HostArray, weight: HostArray, dimensions: int) -> list[flo
     low, high = np.quantile(x, [0.25, 0.75], axis=1)
     deviations = np.minimum(deviations, np.where(high > low, high - low, inf))
     count = weight.sum() ** 2 / (weight**2).sum()
-    scales: list[float] = (count ** (-1 / (dimensions + 4)) * deviations).tolist()
-    return scales
+    return (count ** (-1 / (dimensions + 4)) * deviations).tolist()
 
 
 @dataclass(repr=False, eq=False)
@@ -276,18 +260,17 @@ class PeriodicKernel(Factor):
     columns: Sequence[int] | Sequence[str] | None = None
     time_zone: Any = None
 
-    def _resolve_scale(self, own: Sequence[Column]) -> None:
+    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
         is_time = all(column.is_time for column in own)
         period = span_of(self.period) if is_time else self.period
-        self.time_zone = tables.time_zone_of(self.time_zone)
+        zone = tables.time_zone_of(self.time_zone)
         if is_time and isinstance(period, str) and period in _DAYS:
-            self.period = period
             for column in own:
-                tables.check_zone("X", column.zone, self.time_zone)
-            self.time_zone = self.time_zone or own[0].zone
-        elif self.time_zone is not None:
+                tables.check_zone("X", column.zone, zone)
+            self.period, self.time_zone = period, zone or own[0].zone
+        elif zone is not None:
             what = f"be None unless `period` is {' or '.join(map(repr, _DAYS))}, of times"
-            raise wrong_value("time_zone", what, shown(self.time_zone))
+            raise wrong_value("time_zone", what, shown(zone))
         else:
             self.period = scale_of("period", self.period, is_time=is_time, is_period=True)
         super()._resolve_scale(own)
@@ -299,12 +282,11 @@ class PeriodicKernel(Factor):
     def _first_scale(self, x: HostArray, weight: HostArray) -> float:  # noqa: ARG002
         return _PART_OF_PERIOD * self._length()
 
-    def _encode(self, x: HostArray) -> HostArray:
+    def _encode(self, x: HostArray) -> Any:
         x, period = x[self._at], self.period
         if period in _DAYS:
             x, period = cycles_of(_wall_clock(x, self.time_zone), period), 1.0
-        phases: HostArray = cyclic_encoding(x, period)
-        return phases.reshape(-1, x.shape[1])
+        return cyclic_encoding(x, period).reshape(-1, x.shape[1])
 
     def _scales(self) -> list[float]:
         return [2 * pi * self.length_scale / self._length()] * (2 * len(self._at))
@@ -329,7 +311,7 @@ class SphereKernel(Factor):
     _: KW_ONLY
     columns: Sequence[int] | Sequence[str] | None = None
 
-    def _resolve(self, columns: Sequence[Column], names: list[str]) -> None:
+    def _resolve(self, columns: Sequence[tables.Column], names: list[str]) -> None:
         if len(columns) < 2:
             raise wrong_value("X", "have a latitude and a longitude for a SphereKernel", "1 column")
         super()._resolve(columns, names)
@@ -346,11 +328,10 @@ class SphereKernel(Factor):
     def _scales(self) -> list[float]:
         return [radians(self.length_scale)] * 3
 
-    def _encode(self, x: HostArray) -> HostArray:
+    def _encode(self, x: HostArray) -> Any:
         latitude, longitude = x[self._at]
         # Harmonics of degree 1 are the three coordinates.
-        places: HostArray = spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
-        return places
+        return spherical_encoding(latitude, longitude, 1)[1:] * (4 * pi / 3) ** 0.5
 
 
 @dataclass(repr=False, eq=False)

@@ -214,36 +214,31 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
         X, self._times = tables.with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
-        folded = _fold(X, y, sample_weight, groups)
+        samples, labels, self._place, self._deviation = _fold(X, y, sample_weight, groups)
         columns = self._times or [tables.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
-        hidden = self._check_leave_out(folded, [column.is_time for column in columns])
-        smoother = _Sum(kernel._terms(), folded.samples, hidden, options)
+        hidden = self._check_leave_out(samples, labels, [column.is_time for column in columns])
+        smoother = _Sum(kernel._terms(), samples, hidden, options)
         # Everything is computed by NumPy in float64; results have the library of the samples.
         self._is_flat = y.ndim == 1
         space = space_of(X=X)
         self._empty = space.xp.empty(0, dtype=X.dtype, device=space.device)
-        self._library = tables.library_and_device(X)
-        self.kernel_, self.n_iter_ = kernel, smoother.rounds
-        self._smoother, self._folded = smoother, folded
+        self.kernel_, self.n_iter_, self._smoother = kernel, smoother.rounds, smoother
         self.loo_error_ = self._restore(smoother.loo_error)
         self.noise_std_ = self._restore(smoother.noise)
 
-    def _check_leave_out(self, folded: "_Folded", is_time: list[bool]) -> Hidden:
-        """Return which samples are left out with each sample."""
-        samples, labels = folded.samples, folded.group
-        none_left, repeats = np.zeros_like(samples.weight), samples.repeats
+    def _check_leave_out(self, samples: Samples, labels: Any, is_time: list[bool]) -> Hidden:
+        """Return which samples are left out with each sample; `labels` are its groups, or None."""
+        radius, left = 0.0, np.zeros_like(samples.weight)
         if self.leave_out is not None:
             if labels is not None:
                 what = "be None where `groups` are given"
                 raise wrong_value("leave_out", what, shown(self.leave_out))
             radius = scale_of("leave_out", self.leave_out, is_time=any(is_time), is_period=True)
             labels = samples.x[is_time] if any(is_time) else samples.x
-            return Hidden(labels, labels, radius, none_left)
-        if labels is not None:
-            return Hidden(labels, labels, 0.0, none_left)
-        labels = np.arange(repeats.size)[None, :]
-        return Hidden(labels, labels, 0.0, 1 - 1 / repeats)  # others at the place stay
+        elif labels is None:  # others at the place stay
+            labels, left = np.arange(left.size)[None, :], 1 - 1 / samples.repeats
+        return Hidden(labels, labels, radius, left)
 
     def predict(self, X: Any, *, return_std: bool = False) -> Any:
         """Return the value of the smooth function.
@@ -269,7 +264,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         X, times = tables.with_days(X)
         X = validate_data(self, X, reset=False)
         tables.check_times("X", times, self._times)
-        tables.check_library(self, "predict", tables.library_and_device(X), self._library)
+        tables.check_library(self, "predict", X, self._empty)
         found = self._smoother.predict(_columns_of("X", X), squares=return_std)
         mean = self._restore(found.mean, X.dtype)
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
@@ -286,8 +281,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        found, place = self._smoother.left_out(slice(None)), self._folded.place
-        moved = (found.at_query * self._smoother.of_twins)[place] * self._folded.deviation
+        found, place = self._smoother.left_out(slice(None)), self._place
+        moved = (found.at_query * self._smoother.of_twins)[place] * self._deviation
         return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Any = None) -> Any:
@@ -337,7 +332,7 @@ def _check_length(name: str, values: HostArray, n: int) -> None:
         raise wrong_value(name, f"have one value for each of {n} samples", f"shape {values.shape}")
 
 
-def _checked_weight(weight: Any, X: Any) -> HostArray:
+def _checked_weight(weight: Any, X: Any) -> Any:
     space = space_of(X=X)
     weight = _numbers_of("sample_weight", space.xp.asarray(weight, device=space.device))
     _check_length("sample_weight", weight, X.shape[0])
@@ -347,33 +342,29 @@ def _checked_weight(weight: Any, X: Any) -> HostArray:
         raise wrong_value("sample_weight", "be finite and zero or more", came)
     if not weight.any():
         raise wrong_value("sample_weight", "have a weight above zero", "all zero")
-    checked: HostArray = np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
-    return checked
+    return np.where(weight > 0, np.maximum(weight / weight.max(), _LIGHTEST), 0)
 
 
-def _checked_labels(groups: Any, n: int) -> HostArray:
+def _checked_labels(groups: Any, n: int) -> Any:
     """Return a number for each label of groups."""
     labels = np.asarray(groups)
     _check_length("groups", labels, n)
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")
-    codes: HostArray = LabelEncoder().fit_transform(labels)
+    codes = LabelEncoder().fit_transform(labels)
     if not codes.any():
         raise wrong_value("groups", "have two or more different labels", "one")
     return codes
 
 
-class _Folded(NamedTuple):
-    """Samples whose places differ, or their groups."""
+def _fold(
+    X: Any, y: Any, sample_weight: Any, groups: Any
+) -> tuple[Samples, HostArray | None, HostArray, HostArray]:
+    """Return the mean, weight and variance of the samples at each place.
 
-    samples: Samples
-    group: HostArray | None  # (1, places)
-    place: HostArray  # (samples of a weight above 0,): where each sample is
-    deviation: HostArray  # (targets, samples of a weight above 0): from the mean at the place
-
-
-def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
-    """Return the mean, weight and variance of the samples at each place."""
+    Also the groups of the places, (1, places); and of each sample of a weight above 0 its place,
+    and how far it is from the mean there, (targets, samples).
+    """
     x, y = _columns_of("X", X), _columns_of("y", y)
     columns, n = x.shape
     weight = np.ones(n) if sample_weight is None else _checked_weight(sample_weight, X)
@@ -394,7 +385,7 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
     group = None if groups is None else rows[columns:, starts]
     samples = Samples(rows[:columns, starts], mean, total, within, repeats)
     back = np.argsort(order)
-    return _Folded(samples, group, at[back], deviation[:, back])
+    return samples, group, at[back], deviation[:, back]
 
 
 # The smooth functions of a sum.
@@ -403,10 +394,9 @@ def _fold(X: Any, y: Any, sample_weight: Any, groups: Any) -> _Folded:
 _mean: Any = partial(np.average, axis=-1, keepdims=True)
 
 
-def _drawn(n: int, most: int) -> HostArray:
+def _drawn(n: int, most: int) -> Any:
     """Return all indices, or some drawn at random: steps would be in phase with periods."""
-    drawn: HostArray = np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
-    return drawn
+    return np.sort(np.random.default_rng(0).choice(n, min(n, most), replace=False))
 
 
 class _Sum:
@@ -557,7 +547,7 @@ class _Sum:
         weights = _LEAST + 1 - lean, _LEAST + lean
         return [f.fit(distance, missed, w) for f, w in zip(fits, weights, strict=True)]
 
-    def std(self, found: Predicted) -> HostArray:
+    def std(self, found: Predicted) -> Any:
         """Return the standard deviations of new measurements, (targets, queries)."""
         variance = self.noise[:, None] ** 2 * (1 + found.squares)
         if self._misfit is not None:
@@ -565,8 +555,7 @@ class _Sum:
             missed = (1 - found.lean) * around + found.lean * aside
             variance = variance + self._spread * missed
         most = self._spread + (found.mean - self._level) ** 2
-        std: HostArray = np.sqrt(np.minimum(variance, most))
-        return std
+        return np.sqrt(np.minimum(variance, most))
 
 
 # Choosing widths.
@@ -590,14 +579,14 @@ class _Width(NamedTuple):
 
 def _begin(factor: kernels.Factor, samples: Samples) -> list[_Width]:
     """Set the length scales that are to be chosen to where a search begins; return them."""
-    given = factor.length_scale
-    if LOO not in (given if isinstance(given, list) else [given]):
+    given = factor.length_scale if isinstance(factor.length_scale, list) else [factor.length_scale]
+    if LOO not in given:
         return []
     first = factor._first_scale(samples.x, samples.weight)
     if not isinstance(first, list):
         factor.length_scale = first
         return [_Width(factor, None, first, 2 * _WIDEST)]
-    given = given if isinstance(given, list) else [given] * len(first)
+    given = given if len(given) > 1 else given * len(first)
     factor.length_scale = [f if g == LOO else g for f, g in zip(first, given, strict=True)]
     extents = np.ptp(factor._encode(samples.x), axis=1)
     most = [int(2 * log2(max(1.0, _FLAT * e / f))) for e, f in zip(extents, first, strict=True)]

@@ -34,8 +34,8 @@ def as_table(x: Any, name: str = "X") -> Any:
     return x[:, None] if is_column else x
 
 
-def kinds_of(name: str, table: Any) -> list[tuple[str, str]]:
-    """Return how errors call each column, and "dates", "spans" or "numbers"; refuse text.
+def columns_of(name: str, table: Any) -> list[tuple[str, str, Any]]:
+    """Return how errors call each column, "dates", "spans" or "numbers", and it; refuse text.
 
     An array of numbers is not read.
     """
@@ -43,22 +43,28 @@ def kinds_of(name: str, table: Any) -> list[tuple[str, str]]:
     if not (is_frame(table) or may_hold_others) or len(table.shape) != 2:
         return []
     names = getattr(table, "columns", [f"x{j}" for j in range(table.shape[1])])
-    columns = [(f"{name}[{key!r}]", column_of(table, j)) for j, key in enumerate(names)]
-    kinds = [(place, _kind_of(column)) for place, column in columns]
-    for place, kind in kinds:
+    columns = []
+    for j, key in enumerate(names):
+        place, column = f"{name}[{key!r}]", column_of(table, j)
+        kind = _kind_of(column)
         if kind.startswith("text"):
             hint = " Convert dates, as with pandas.to_datetime."
             raise wrong_type(place, "hold numbers or dates", kind, hint)
-    return kinds
+        columns.append((place, kind, column))
+    return columns
 
 
 def _kind_of(column: Any) -> str:
     """Return "dates", "spans", "numbers" or, with the first one, text that is no number."""
-    if dates.holds_dates(column):
-        return "dates"
-    if dates.holds_spans(column):
+    kind, name = getattr(column.dtype, "kind", "O"), str(column.dtype)  # polars has no kind
+    if kind == "m" or name.startswith("Duration"):
         return "spans"
-    if getattr(column.dtype, "kind", "O") in "OUT":
+    if kind == "M" or name.startswith("Date"):
+        return "dates"
+    if kind in "OUT":
+        objects = column if name in ("object", "Object") else ()
+        if any(dates.is_date(value) and not dates.is_missing(value) for value in objects):
+            return "dates"
         first = next((value for value in column if not dates.is_missing(value)), None)
         try:
             if isinstance(first, str):
@@ -95,8 +101,8 @@ def with_days(x: Any, name: str = "X") -> tuple[Any, list[Column]]:
     Spans of time become days; anything else is returned as it came. Text is refused.
     """
     table, days, columns = as_table(x, name), {}, []
-    for j, (place, kind) in enumerate(kinds_of(name, table)):
-        column, zone = column_of(table, j), None
+    for j, (place, kind, column) in enumerate(columns_of(name, table)):
+        zone = None
         if kind != "numbers":
             days[j] = dates.days_of(place, column)
         if kind == "dates":
@@ -119,8 +125,8 @@ def check_times(name: str, columns: list[Column], fitted: list[Column]) -> None:
         for some in (fitted, columns)
     )
     if expected != came:
-        what, got = (" and ".join(found) or "no column" for found in (expected, came))
-        raise wrong_value(name, f"have times as in `fit`, in {what}", f"them in {got}")
+        what = f"have times as in `fit`, in {' and '.join(expected) or 'no column'}"
+        raise wrong_value(name, what, f"them in {' and '.join(came) or 'no column'}")
 
 
 def indices_of(name: str, columns: Any, names: list[Any], n_columns: int) -> list[int]:
@@ -162,17 +168,18 @@ def check_zone(name: str, zone: Any, time_zone: Any) -> None:
         raise wrong_value(name, what, "times without a zone", hint)
 
 
-def library_and_device(x: Any) -> str:
+def _library_and_device(x: Any) -> str:
     """Return the library and the device of an array, or of times, as errors name them."""
     x = getattr(x, "utc", x)
     return f"{type(x).__module__.partition('.')[0]} on {space_of(x=x).device}"
 
 
-def check_library(estimator: Any, method: str, came: str, fitted: str) -> None:
-    """Check that an array has the library and the device of `fit`."""
-    if came != fitted:
+def check_library(estimator: Any, method: str, x: Any, fitted: Any) -> None:
+    """Check that an array has the library and the device of the one of `fit`."""
+    came, expected = map(_library_and_device, (x, fitted))
+    if came != expected:
         message = (
             f"Inputs passed to {type(estimator).__name__}.{method}() must use the same namespace "
-            f"and the same device as those passed to fit(): {fitted}, got {came}."
+            f"and the same device as those passed to fit(): {expected}, got {came}."
         )
         raise ValueError(message)
