@@ -112,8 +112,8 @@ def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
     zone = own if zone is None else zone
     if getattr(dates.dtype, "kind", None) == "M":
         wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
-    elif hasattr(dates.dtype, "time_zone") and isinstance(zone, ZoneInfo):
-        wall = utc_of(name, dates.dt.convert_time_zone(zone.key).dt.replace_time_zone(None))
+    elif hasattr(dates.dtype, "time_zone") and (key := getattr(zone, "key", None)):
+        wall = utc_of(name, dates.dt.convert_time_zone(key).dt.replace_time_zone(None))
     else:  # of Python, or of polars in a zone that has no name
         wall = utc + ahead_of_utc(name, dates, zone)
     return Times(wall, utc, str(zone))
