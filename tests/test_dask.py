@@ -78,6 +78,9 @@ def test_batches_of_unknown_length():
     got = scaled_dot_product_attention(some, some, some, mask=mask)
     expected = scaled_dot_product_attention(even, even, even, mask=create_causal_mask(5))
     np.testing.assert_allclose(got.compute(), expected, atol=1e-12)
+    hint = r"Call q\.compute_chunk_sizes\(\) first"
+    with pytest.raises(ValueError, match=rf"`q` must have a known length on axis 1, .* {hint}"):
+        scaled_dot_product_attention(*[some.transpose(0, 2, 1)] * 3, mask=CausalMask())
     with pytest.raises(ValueError, match=r"`q` must have a known length on axis 2"):
         scaled_dot_product_attention(some, some, some, block_size=2)
 

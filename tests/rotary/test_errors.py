@@ -48,7 +48,7 @@ VALUE_ERRORS = {
     "rope.cos_sin(zeros((64, 11, 1)))": "`like` must have at most 10 positions (`seq_len`) on axis 1, got 11 at offset 0.",
     "rope.cos_sin(zeros((64, 3)), positions=zeros(4))": "`positions` must have shape (3,), got (4,).",
     "rope.cos_sin(zeros((64, 3)), positions=zeros(3), offset=1)": "`offset` must be left out where `positions` are given, got 1.",
-    "rope(zeros((64, 3)).view(NoAxes))": "`x` must have a known length on axis 1, got shape (64, nan).",
+    "rope(zeros((64, 3)).view(NoAxes))": "`x` must have a known length on axis 1, got shape (64, nan). Call x.compute_chunk_sizes() first.",
     "rope(zeros((64, 3, 2)), positions=zeros(2))": "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (2,).",
     "RoPE(8, 3, layout='pairs')": "`layout` must be 'half' or 'interleaved', got 'pairs'.",
     "RoPE(8, 3, rotary_dim=10)": "`rotary_dim` must be at most `head_size` = 8, got 10.",

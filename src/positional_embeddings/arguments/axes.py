@@ -54,7 +54,8 @@ def length(array: Any, axis: int, name: str = "x") -> int:
     size: int = array.shape[axis]
     if not checks.is_known(size):
         what = f"have a known length on axis {axis}"
-        raise wrong_value(name, what, f"shape {tuple(array.shape)}")
+        hint = "" if size is None else f" Call {name}.compute_chunk_sizes() first."  # of dask
+        raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
     return size
 
 

@@ -165,7 +165,7 @@ def scores_of(
         if offset is not None:
             what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
             raise wrong_value("offset", what, offset)
-    elif 0 not in (q_len, k_len):
+    elif 0 not in (axes.length(layout, layout.seq, "q"), k_len):
         first = first_position(q_len, k_len, offset, space)
         if is_mask:
             mask._check((first, first + q_len), k_len, space)
