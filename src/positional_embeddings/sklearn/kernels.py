@@ -5,7 +5,6 @@ A kernel encodes a sample x as a vector u(x), and gives a sample y a weight of t
 product concatenates the vectors of its factors.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -42,7 +41,7 @@ _CLOCK_STEP = 900
 _PART_OF_PERIOD = 0.05
 
 
-class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
+class Kernel(BaseEstimator):  # type: ignore[misc]
     """Base of kernels: ``a * b`` multiplies their weights, ``a + b`` adds smooth functions."""
 
     def __mul__(self, other: Any) -> Any:
@@ -51,9 +50,9 @@ class Kernel(BaseEstimator, ABC):  # type: ignore[misc]
     def __add__(self, other: Any) -> Any:
         return SumKernel(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    @abstractmethod
-    def _terms(self) -> list["Term"]:
+    def _terms(self) -> list[list[Any]]:
         """Return the kernels whose functions are added, each as factors that are multiplied."""
+        return [[self]]
 
 
 class Factor(Kernel):
@@ -63,9 +62,6 @@ class Factor(Kernel):
     columns: Any
     _at: list[int]  # the columns, as integers
     _is_gaussian = True
-
-    def _terms(self) -> list["Term"]:
-        return [[self]]
 
     def _resolve(self, columns: Sequence[tables.Column], names: list[str]) -> None:
         """Check the parameters for these columns, and make numbers of names and spans."""
@@ -358,7 +354,7 @@ class ProductKernel(_Pair):
         The factors, none of them a sum.
     """
 
-    def _terms(self) -> list["Term"]:
+    def _terms(self) -> list[list[Any]]:
         for name, part in zip(("k1", "k2"), self._parts(), strict=True):
             if isinstance(part, SumKernel):
                 what = "be no sum, whose terms are smoothed one after the other"
@@ -382,7 +378,7 @@ class SumKernel(_Pair):
         first: a slow trend before a season, a season before what is local.
     """
 
-    def _terms(self) -> list["Term"]:
+    def _terms(self) -> list[list[Any]]:
         return [term for part in self._parts() for term in part._terms()]
 
 
