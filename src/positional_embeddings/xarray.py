@@ -561,15 +561,10 @@ def _attend_aligned(
         column = xp.reshape(column, (*column.shape[: len(shape) + 1], prod(features[-1])))
         columns.append(xp.broadcast_to(column, (*shape, *column.shape[-2:])))
     query, key = (xp.squeeze(array, axis=own) for array in (query, key))
-    attended = scaled_dot_product_attention(
-        query,
-        xp.broadcast_to(key, (*shape, *key.shape[-2:])),
-        xp.concat(columns, axis=-1),
-        **{name: xp.squeeze(array, axis=own) for name, array in others.items()},
-        **options,
-        feature_axis=-1,
-        seq_axis=-2,
-    )
+    key = xp.broadcast_to(key, (*shape, *key.shape[-2:]))
+    options = {**options, "feature_axis": -1, "seq_axis": -2}
+    options |= {name: xp.squeeze(array, axis=own) for name, array in others.items()}
+    attended = scaled_dot_product_attention(query, key, xp.concat(columns, axis=-1), **options)
     means, start = [], 0
     for lengths in features:
         mean = attended[..., start : start + prod(lengths)]

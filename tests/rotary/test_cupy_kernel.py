@@ -260,7 +260,7 @@ def contiguous(name, dtype="float32", layout="half", **changes):
 
 @pytest.fixture
 def by_vectors_only(library, monkeypatch):
-    monkeypatch.setattr(cupy_kernel, "_rotate_pair_by_pair", None)
+    monkeypatch.setattr(cupy_kernel, "elementwise_kernel", None)
     return library
 
 
@@ -288,9 +288,9 @@ def test_views_that_go_by_vectors(by_vectors_only, view):
 def test_64_bits_of_index(by_vectors_only, monkeypatch):
     kind = ("float32", "float32"), ((2**27, 32), (1, 16))
     strides = ((2**7, 4), (2**7, 4), (2**6, 4), (2**6, 4))
-    large = cupy_kernel._launch(*kind, strides, (0, 0, 0, 0), 1, "half")
-    assert large.kinds[2] == "int64"
-    assert large.plan.view("int64")[5] == 2**27
+    kinds, *_, plan = cupy_kernel._launch(*kind, strides, (0, 0, 0, 0), 1, "half")
+    assert kinds[2] == "int64"
+    assert plan.view("int64")[5] == 2**27
     monkeypatch.setattr(cupy_kernel, "_MOST_32_BITS", 0)
     cupy_kernel._launch.cache_clear()
     try:

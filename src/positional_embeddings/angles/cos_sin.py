@@ -220,12 +220,9 @@ def _cos_sin_float32(phase_hi: Any, phase_lo: Any, space: Space) -> tuple[Any, A
     step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * _STEPS))
     index = xp.astype(step, space.integer) + _FARTHEST_STEP
     flat = xp.reshape(index, (prod(phase_hi.shape),))
-    cos, cos_residual, sin, sin_residual = (
-        xp.reshape(
-            xp.take(xp.asarray(row, dtype=space.dtype, device=space.device), flat), phase_hi.shape
-        )
-        for row in _steps()
-    )
+    rows = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in _steps())
+    taken = [xp.reshape(xp.take(row, flat), phase_hi.shape) for row in rows]
+    cos, cos_residual, sin, sin_residual = taken
     angle = (2 * pi) * ((phase_hi - step / _STEPS) + phase_lo)
     sin_angle, one_minus_cos = angle - angle**3 / 6, angle**2 / 2
     return (

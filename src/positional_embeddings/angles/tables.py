@@ -6,7 +6,7 @@ one goes first. Tables are one array (table, frequency, *positions), cosine befo
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
@@ -105,8 +105,7 @@ class PositionTables:
     known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = (self.frequencies, self.size, self.size_name)
-        return PositionTables, (*fields, self.arrange, self.sections, self.factor)
+        return PositionTables, tuple(getattr(self, f.name) for f in fields(self) if f.init)
 
     @property
     def coordinates(self) -> tuple[int, ...]:
@@ -178,12 +177,9 @@ class PositionTables:
 
     def at_number(self, number: float, target: Target, space: Space) -> tuple[Any, ...]:
         """Return the tables of one position for all of an array."""
-        where = space
-        if not space.is_compiling:
-            where = HOST.computing_in(getattr(np, _precision(space)))
+        where = space if space.is_compiling else HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
-        options = {"dtype": kind, "device": where.device}
-        position = where.xp.full((*self.coordinates, 1), number, **options)
+        position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
         tables = self._stacked(*self._cos_sin(position, where), "C", where)
         return _expand(tables, target, (target.seq,), space)
 
@@ -212,8 +208,7 @@ class PositionTables:
         precision, order, *on_device = kind
         if on_device:
             tables = self._slice(start, stop, (precision, order), HOST)
-            options = {"dtype": space.dtype, "device": space.device, "copy": True}
-            tables = space.xp.asarray(tables, **options)
+            tables = space.xp.asarray(tables, dtype=space.dtype, device=space.device, copy=True)
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
             blocks = (self._stacked(p.real, p.imag, "C", HOST) for p in phasors)

@@ -97,11 +97,10 @@ def cyclic_encoding(
     checks.real("x", x, space.xp)
     periods = features.one_or_each("period", period, features.wavelength)
     counts = harmonic_counts(harmonics, len(periods))
-    checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
+    count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
     dtype = checks.feature_dtype(x, dtype, space)
-    encode = partial(_encode, periods=periods, counts=counts, dtype=dtype)
-    options = {"dtype": dtype, "space": space, "name": "cyclic_encoding"}
-    return features.by_chunks(encode, x, count=2 * sum(counts), **options)
+    encode = _cyclic_encoding
+    return features.by_chunks(encode, [x], count, dtype, space, periods=periods, counts=counts)
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
@@ -110,41 +109,40 @@ def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
     return features.one_or_each("harmonics", harmonics, check, periods, "period")
 
 
-def _encode(x: Any, *, periods: list[float], counts: list[int], dtype: Dtype, space: Space) -> Any:
+def _cyclic_encoding(
+    x: Any, *, periods: list[float], counts: list[int], dtype: Dtype, space: Space
+) -> Any:
     work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
-    at = partial(_cos_sin, periods=periods, counts=counts, dtype=work, space=space)
-    return features.encode(x, at, sum(counts), dtype, space)
-
-
-def _cos_sin(
-    x: Any, periods: list[float], counts: list[int], dtype: Dtype, space: Space
-) -> tuple[Any, Any]:
-    """Return cosine and sine of every harmonic of every period, each (harmonic, *x.shape).
-
-    A harmonic h of a reduced coordinate r is at ``h * r - n * period / 4`` from the nearest
-    quarter of the period. Both products are sums of two parts of few bits, r = a + b and
-    period / 4 = upper + lower, so that what remains of them is exact.
-    """
     xp = space.xp
-    others = (slice(None), *(None,) * x.ndim)
-
-    def by_row(numbers: list[float]) -> Any:
-        return xp.asarray(numbers, dtype=space.dtype, device=space.device)[others]
-
     parts = _period_parts(space.dtype == xp.float64, *periods)
-    reduced = _within_half(x, by_row(parts[0]), space)
     rows = [i for i, count in enumerate(counts) for _ in range(count)]
-    if len(periods) > 1:
-        index = xp.asarray(rows, dtype=space.integer, device=space.device)
-        reduced = xp.take(reduced, index, axis=0)
-    harmonic = by_row([float(h) for count in counts for h in range(1, count + 1)])
-    period, unit, upper, lower = (by_row([numbers[i] for i in rows]) for numbers in parts)
-    a = xp.round(reduced / unit) * unit
-    b = reduced - a
-    quarters = xp.round(harmonic * reduced / (period / 4))
-    rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
-    cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, dtype, space)
-    return cos + 0.0, sin + 0.0  # no negative zeros
+
+    def at(part: Any) -> tuple[Any, Any]:
+        """Return cosine and sine of every harmonic of every period, each (harmonic, *part.shape).
+
+        A harmonic h of a reduced coordinate r is at ``h * r - n * period / 4`` from the nearest
+        quarter of the period. Both products are sums of two parts of few bits, r = a + b and
+        period / 4 = upper + lower, so that what remains of them is exact.
+        """
+
+        def by_row(numbers: list[float]) -> Any:
+            row = xp.asarray(numbers, dtype=space.dtype, device=space.device)
+            return row[(..., *(None,) * part.ndim)]
+
+        reduced = _within_half(part, by_row(parts[0]), space)
+        if len(periods) > 1:
+            index = xp.asarray(rows, dtype=space.integer, device=space.device)
+            reduced = xp.take(reduced, index, axis=0)
+        harmonic = by_row([float(h) for count in counts for h in range(1, count + 1)])
+        period, unit, upper, lower = (by_row([numbers[i] for i in rows]) for numbers in parts)
+        a = xp.round(reduced / unit) * unit
+        b = reduced - a
+        quarters = xp.round(harmonic * reduced / (period / 4))
+        rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
+        cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, work, space)
+        return cos + 0.0, sin + 0.0  # no negative zeros
+
+    return features.encode(x, at, sum(counts), dtype, space)
 
 
 def _within_half(x: Any, period: Any, space: Space) -> Any:

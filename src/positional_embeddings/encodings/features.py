@@ -1,6 +1,6 @@
 """Features that are cosines and sines: their arrangement, their blocks, their wavelengths."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from functools import partial
 from typing import Any, Literal, get_args
@@ -14,7 +14,7 @@ from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Dtype, np
 from positional_embeddings.arrays.remedies import remedy_for
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.rotary.layouts import features_of_pairs, join_pairs
+from positional_embeddings.rotary.layouts import halves, join_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)
@@ -30,21 +30,22 @@ _BLOCK = 2**15
 
 def by_chunks(
     encode: Callable[..., Any],
-    *coordinates: Any,
+    coordinates: Sequence[Any],
     count: int,
     dtype: Dtype,
     space: Space,
-    name: str,
+    *,
     is_stacked: bool = False,
+    **options: Any,
 ) -> Any:
-    """Return `encode(*coordinates, space=space)`, an array (count, *shape) of features.
+    """Return what `encode` makes of coordinates and options, an array (count, *shape) of features.
 
-    On a chunked library each chunk is encoded in one task, called `name`, as an array of NumPy is.
+    On a chunked library each chunk is encoded in one task, as an array of NumPy is.
     The coordinates broadcast to the shape; if `is_stacked`, there is one array of them, which has
     a first axis in place of the features.
     """
     if not space.is_chunked:
-        return encode(*coordinates, space=space)
+        return encode(*coordinates, dtype=dtype, space=space, **options)
     rank = max(x.ndim for x in coordinates)
     known: dict[int, tuple[Any, ...]] = {}
     for x in coordinates:
@@ -57,14 +58,13 @@ def by_chunks(
         for x in coordinates
     ]
     chunks = [known.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:]
-    encode_chunk = partial(_encode_chunk, encode)
-    return space.map_chunks(
-        encode_chunk, *chunked, chunks=((count,), *chunks), dtype=dtype, name=name
-    )
+    encode_chunk = partial(_encode_chunk, encode, dtype=dtype, **options)
+    result = {"chunks": ((count,), *chunks), "dtype": dtype, "name": encode.__name__.strip("_")}
+    return space.map_chunks(encode_chunk, *chunked, **result)
 
 
-def _encode_chunk(encode: Callable[..., Any], *coordinates: Any) -> Any:
-    return encode(*coordinates, space=space_of(x=coordinates[0]))
+def _encode_chunk(encode: Callable[..., Any], *coordinates: Any, **options: Any) -> Any:
+    return encode(*coordinates, space=space_of(x=coordinates[0]), **options)
 
 
 def encode(
@@ -87,9 +87,9 @@ def encode(
         return space.xp.astype(features, dtype, copy=False)
     flat = np.reshape(x, (x.size,))
     features = np.empty((2 * count, x.size), dtype=dtype)
-    sines, cosines = features_of_pairs(0, count, count, layout)
+    sines, cosines = halves(features, 0, layout, count)
     for block in cuts(x.size, max(1, _BLOCK // (2 * count))):
-        features[cosines, block], features[sines, block] = cos_sin(flat[block])
+        cosines[:, block], sines[:, block] = cos_sin(flat[block])
     return np.reshape(features, (2 * count, *x.shape))
 
 

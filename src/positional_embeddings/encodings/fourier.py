@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
-from functools import partial
 from math import ldexp
 from typing import Any, Literal
 
@@ -99,14 +98,13 @@ def fourier_encoding(
         raise wrong_type("wavelengths", "be given without a `preset`", "None")
     lengths = features.one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
-    checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
+    count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
-    encode = partial(_encode, wavelengths=lengths, arrangement=arrangement, dtype=dtype)
-    options = {"dtype": dtype, "space": space, "name": "fourier_encoding"}
-    return features.by_chunks(encode, x, count=2 * len(lengths), **options)
+    options: dict[str, Any] = {"wavelengths": lengths, "arrangement": arrangement}
+    return features.by_chunks(_fourier_encoding, [x], count, dtype, space, **options)
 
 
-def _encode(
+def _fourier_encoding(
     x: Any, *, wavelengths: list[float], arrangement: Arrangement, dtype: Dtype, space: Space
 ) -> Any:
     space, frequencies = space.computing_in(dtype), features.cycles("1", *wavelengths)

@@ -1,7 +1,6 @@
 """Coordinates of the points of a grid, and their sinusoidal encoding."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import prod
 from typing import Any
 
@@ -134,14 +133,15 @@ def grid_encoding(
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.default_float, space)
     channels = 2 * -(-dim // (2 * len(sizes)))
-    encode = partial(_encode, channels=channels, dim=dim, base=base, dtype=dtype)
-    options = {"dtype": dtype, "space": space, "name": "grid_encoding"}
     ranges = space.aranges(tuple(sizes), dim, dtype)
-    indices = (axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges))
-    return by_chunks(encode, *indices, count=dim, **options)
+    indices = [axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges)]
+    options: dict[str, Any] = {"channels": channels, "dim": dim, "base": base}
+    return by_chunks(_grid_encoding, indices, dim, dtype, space, **options)
 
 
-def _encode(*indices: Any, channels: int, dim: int, base: float, dtype: Dtype, space: Space) -> Any:
+def _grid_encoding(
+    *indices: Any, channels: int, dim: int, base: float, dtype: Dtype, space: Space
+) -> Any:
     shape = np.broadcast_shapes(*(index.shape for index in indices))
     parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
     parts = [space.xp.broadcast_to(part, (channels, *shape)) for part in parts]

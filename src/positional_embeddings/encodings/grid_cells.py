@@ -1,7 +1,6 @@
 """Grid-cell encodings of points of a plane (Space2Vec)."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.cos_sin import cos_sin
@@ -13,8 +12,6 @@ from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import features
 
 Kind = Literal["theory", "grid"]
-# From a coordinate and a part of its frequencies to cosines and sines, each (scale, *S).
-CosSin = Callable[[int, str], tuple[Any, Any]]
 
 _SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # degrees
 
@@ -98,49 +95,35 @@ def grid_cell_encoding(
         raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
     lengths = features.one_or_each("wavelengths", wavelengths, features.wavelength)
     checks.choice("kind", kind, get_args(Kind))
-    waves, size = (_theory, 6) if kind == "theory" else (_grid, 4)
-    checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
+    size = 6 if kind == "theory" else 4
+    count = checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
     dtype = checks.feature_dtype(points, dtype, space)
-    encode = partial(_encode, wavelengths=lengths, waves=waves, dtype=dtype)
-    options = {"dtype": dtype, "space": space, "name": "grid_cell_encoding", "is_stacked": True}
-    return features.by_chunks(encode, points, count=size * len(lengths), **options)
+    options: dict[str, Any] = {"is_stacked": True, "wavelengths": lengths, "kind": kind}
+    return features.by_chunks(_grid_cell_encoding, [points], count, dtype, space, **options)
 
 
-def _encode(
-    points: Any,
-    *,
-    wavelengths: list[float],
-    waves: Callable[[CosSin], list[Any]],
-    dtype: Dtype,
-    space: Space,
+def _grid_cell_encoding(
+    points: Any, *, wavelengths: list[float], kind: Kind, dtype: Dtype, space: Space
 ) -> Any:
     def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
         frequencies = features.cycles(part, *wavelengths)
         return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 
-    by_scale = space.xp.stack(waves(cos_sin_of), axis=1)
+    x_cos, x_sin = cos_sin_of(0, "1")
+    if kind == "grid":
+        y_cos, y_sin = cos_sin_of(1, "1")
+        waves = [x_sin, x_cos, y_sin, y_cos]
+    else:
+        # The two parts of a scalar product are added as angles, each of them exact: their sum
+        # would be rounded.
+        a_cos, a_sin = cos_sin_of(0, "0.5")
+        b_cos, b_sin = cos_sin_of(1, _SIN_60)
+        cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
+        sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
+        second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
+        third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
+        waves = [x_sin, x_cos, *second, *third]
+    by_scale = space.xp.stack(waves, axis=1)
     count = by_scale.shape[0] * by_scale.shape[1]
     encoding = space.xp.reshape(by_scale, (count, *points.shape[1:]))
     return space.xp.astype(encoding, dtype, copy=False)
-
-
-def _theory(cos_sin_of: CosSin) -> list[Any]:
-    """Return sines and cosines along three directions.
-
-    The two parts of a scalar product are added as angles, each of them exact: their sum would
-    be rounded.
-    """
-    x_cos, x_sin = cos_sin_of(0, "1")
-    a_cos, a_sin = cos_sin_of(0, "0.5")
-    b_cos, b_sin = cos_sin_of(1, _SIN_60)
-    cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
-    sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
-    second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
-    third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
-    return [x_sin, x_cos, *second, *third]
-
-
-def _grid(cos_sin_of: CosSin) -> list[Any]:
-    """Return sines and cosines along both coordinates."""
-    (x_cos, x_sin), (y_cos, y_sin) = cos_sin_of(0, "1"), cos_sin_of(1, "1")
-    return [x_sin, x_cos, y_sin, y_cos]

@@ -259,10 +259,8 @@ class LearnedPE(weights.WeightedLayer):
         right = np.minimum(left + 1, self.max_len - 1)
         fraction = xp.asarray(rest / steps, dtype=space.dtype, device=on)
         wide = xp.astype(self.embeddings, space.dtype, copy=False)
-        before, after = (
-            xp.take(wide, xp.asarray(index, dtype=space.integer, device=on), axis=1)
-            for index in (left, right)
-        )
+        ends = (xp.asarray(end, dtype=space.integer, device=on) for end in (left, right))
+        before, after = (xp.take(wide, end, axis=1) for end in ends)
         # Zero times infinity would be NaN.
         after = xp.where(fraction > 0, after, 0)
         wide = before * (1 - fraction) + after * fraction

@@ -146,12 +146,13 @@ def random_fourier_encoding(
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
     frequencies = _digits(spectrum, dim // 2, rng)
     dtype = checks.feature_dtype(x, dtype, space)
-    encode = partial(_encode, frequencies=frequencies, dtype=dtype)
-    options = {"dtype": dtype, "space": space, "name": "random_fourier_encoding"}
-    return by_chunks(encode, x, count=dim, is_stacked=True, **options)
+    options: dict[str, Any] = {"is_stacked": True, "frequencies": frequencies}
+    return by_chunks(_random_fourier_encoding, [x], dim, dtype, space, **options)
 
 
-def _encode(x: Any, *, frequencies: tuple[Frequencies, ...], dtype: Dtype, space: Space) -> Any:
+def _random_fourier_encoding(
+    x: Any, *, frequencies: tuple[Frequencies, ...], dtype: Dtype, space: Space
+) -> Any:
     count, dim = x.shape[0], 2 * len(frequencies[0].split())
     space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
     if space.xp is np and count <= cos_sin.MOST_COORDINATES:

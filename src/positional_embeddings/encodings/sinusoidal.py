@@ -154,12 +154,11 @@ def sinusoidal_encoding(
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
-    encode = partial(_encode, dim=dim, frequencies=frequencies, family=family, dtype=dtype)
-    options = {"dtype": dtype, "space": space, "name": "sinusoidal_encoding"}
-    return features.by_chunks(encode, positions, count=dim, **options)
+    options: dict[str, Any] = {"dim": dim, "frequencies": frequencies, "family": family}
+    return features.by_chunks(_sinusoidal_encoding, [positions], dim, dtype, space, **options)
 
 
-def _encode(
+def _sinusoidal_encoding(
     positions: Any,
     *,
     dim: int,
@@ -175,13 +174,11 @@ def _encode(
             is_real = namespace.is_real_floating(part.dtype, space.xp)
             wide = space.widest if is_real else space.integer
             part = space.xp.astype(part, wide, copy=False) + family.start
-        cos, sin = cos_sin(part, frequencies, space.dtype, space)
-        if family.amplitude != 1:
-            cos, sin = family.amplitude * cos, family.amplitude * sin
+        cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
         return (sin, cos) if family.cos_first else (cos, sin)
 
-    options = len(frequencies.split()), dtype, space, family.arrangement
-    encoding = features.encode(positions, family_cos_sin, *options)
+    pairs = len(frequencies.split())
+    encoding = features.encode(positions, family_cos_sin, pairs, dtype, space, family.arrangement)
     if dim > encoding.shape[0]:
         encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
     return encoding[:dim, ...]

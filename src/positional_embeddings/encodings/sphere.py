@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
-from functools import partial
 from itertools import product
 from math import pi, sqrt
 from typing import Any, Literal, get_args
@@ -145,9 +144,8 @@ def spherical_encoding(
             farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", farthest)
-    encode = partial(_encode, degree=degree, unit=unit, dtype=dtype)
-    options = {"dtype": dtype, "space": space, "name": "spherical_encoding"}
-    return by_chunks(encode, latitude, longitude, count=(degree + 1) ** 2, **options)
+    encode, count = _spherical_encoding, (degree + 1) ** 2
+    return by_chunks(encode, [latitude, longitude], count, dtype, space, degree=degree, unit=unit)
 
 
 def _is_beyond_pole(latitude: Any, unit: str, space: Space) -> Any:
@@ -159,7 +157,7 @@ def _is_beyond_pole(latitude: Any, unit: str, space: Space) -> Any:
     return xp.abs(latitude) > pole
 
 
-def _encode(
+def _spherical_encoding(
     latitude: Any, longitude: Any, *, degree: int, unit: str, dtype: Dtype, space: Space
 ) -> Any:
     """Return the harmonics, written block by block into one array if the library can."""

@@ -213,9 +213,8 @@ class PatchEmbedding(weights.WeightedLayer):
             wanted = f"have shape ({self.num_channels}, {height}, {width}, batch)"
             raise wrong_value("images", wanted, tuple(images.shape))
         dtype = xp.result_type(space.dtype, namespace.compute_dtype(self.kernel.dtype, xp))
-        kernel, bias, wide = (
-            xp.astype(array, dtype, copy=False) for array in (self.kernel, self.bias, images)
-        )
+        arrays = self.kernel, self.bias, images
+        kernel, bias, wide = (xp.astype(array, dtype, copy=False) for array in arrays)
         rows, columns, batch = height // patch[0], width // patch[1], images.shape[3]
         split = (self.num_channels, rows, patch[0], columns, patch[1], batch)
         patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))

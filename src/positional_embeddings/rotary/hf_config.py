@@ -116,7 +116,7 @@ def _sections(parameters: Values, model_type: str | None) -> dict[str, Any]:
     strided = parameters.get("mrope_interleaved", model_type in hf_models.STRIDED)
     strided = checks.boolean("mrope_interleaved", strided)
     order = "strided" if strided else "contiguous"
-    return {"sections": tuple(sections), "section_order": order}
+    return {"sections": sections, "section_order": order}
 
 
 def _check_share(config: Values, kind: str, share: float) -> None:

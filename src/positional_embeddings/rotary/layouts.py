@@ -12,11 +12,11 @@ Layout = Literal["half", "interleaved"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
 
 
-def features_of_pairs(start: int, stop: int, pairs: int, layout: str) -> tuple[slice, slice]:
-    """Return slices of the first and the second features of the pairs `start` to `stop`."""
+def _features_of_pairs(pairs: int, layout: str) -> tuple[slice, slice]:
+    """Return slices of the first and the second features of the first pairs."""
     if layout == "half":
-        return slice(start, stop), slice(start + pairs, stop + pairs)
-    return slice(2 * start, 2 * stop, 2), slice(2 * start + 1, 2 * stop, 2)
+        return slice(0, pairs), slice(pairs, 2 * pairs)
+    return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
 
 
 def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
@@ -30,7 +30,7 @@ def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
 def halves(x: Any, axis: int, layout: str, pairs: int) -> tuple[Any, Any]:
     """Return the first and the second features of the first pairs."""
     before = (slice(None),) * axis
-    first, second = features_of_pairs(0, pairs, pairs, layout)
+    first, second = _features_of_pairs(pairs, layout)
     return x[(*before, first, ...)], x[(*before, second, ...)]
 
 
@@ -218,22 +218,18 @@ def convert_layout(
     heads = 1 if num_heads is None else checks.positive_integer("num_heads", num_heads)
     length = axes.length(array, axis, "array")
     if length % heads:
-        raise wrong_value(
-            "array", f"have a multiple of `num_heads` = {shown(heads)} on axis {axis}", length
-        )
+        what = f"have a multiple of `num_heads` = {shown(heads)} on axis {axis}"
+        raise wrong_value("array", what, length)
     head_size = length // heads
     rotated = head_size if rotary_dim is None else rotary_dim
     rotated = rotated_features(rotated, head_size, f"{head_size}, the head size")
     if source == target:
         return array
     pairs, order = rotated // 2, list(range(head_size))
-    places = [features_of_pairs(0, pairs, pairs, layout) for layout in (source, target)]
+    places = [_features_of_pairs(pairs, layout) for layout in (source, target)]
     for old, new in zip(*places, strict=True):
         order[new] = range(head_size)[old]
-    index: Any = space.xp.asarray(
-        [start + i for start in range(0, length, head_size) for i in order],
-        dtype=space.integer,
-        device=space.device,
-    )
+    entries = [start + i for start in range(0, length, head_size) for i in order]
+    index: Any = space.xp.asarray(entries, dtype=space.integer, device=space.device)
     converted: ArrayT = space.xp.take(array, index, axis=axis)
     return converted

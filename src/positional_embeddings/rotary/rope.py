@@ -8,16 +8,14 @@ scalar product of two rotated vectors depends on the distance of their positions
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from os import PathLike
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.checks import CheckedLayer, PositionCount, PositiveNumber
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.hf_config import rope_arguments
@@ -25,16 +23,17 @@ from positional_embeddings.rotary.kernels.dispatch import check_installed
 from positional_embeddings.rotary.layouts import Layout, rotated_features
 from positional_embeddings.rotary.rotate import MAX_KNOWN, rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
-from positional_embeddings.rotary.sections import (
-    SectionFrequencies,
-    SectionOrder,
-    checked_sections,
-    coordinates_of_pairs,
-)
+from positional_embeddings.rotary.sections import checked_sections, coordinates_of_pairs
+
+SectionFrequencies = Literal["shared", "restart"]
+SectionOrder = Literal["contiguous", "strided"]
+
+# Farthest shift.
+_FARTHEST = 2**60
 
 
 @dataclass(frozen=True)
-class RoPE(CheckedLayer):
+class RoPE(checks.CheckedLayer):
     """Rotary position embeddings for queries and keys.
 
     Immutable, and tied to no library: tables of cosine and sine are made for the library,
@@ -123,9 +122,9 @@ class RoPE(CheckedLayer):
     """
 
     head_size: int
-    seq_len: PositionCount
-    base: PositiveNumber = 10_000
-    scale: PositiveNumber = 1.0
+    seq_len: checks.PositionCount
+    base: checks.PositiveNumber = 10_000
+    scale: checks.PositiveNumber = 1.0
     _: KW_ONLY
     layout: Annotated[Layout, checks.one_of(Layout)] = "half"
     rotary_dim: int | None = None
@@ -141,22 +140,15 @@ class RoPE(CheckedLayer):
     def __post_init__(self) -> None:
         self.check_fields()
         axes.set_axes(self)
-        whole = self.rotary_dim is None
-        head_size = checks.feature_count("head_size", self.head_size, even=whole)
         rotary_dim = self.rotary_dim
+        head_size = checks.feature_count("head_size", self.head_size, even=rotary_dim is None)
         if rotary_dim is not None:
             rotary_dim = rotated_features(rotary_dim, head_size, f"`head_size` = {head_size}")
-        checks.set_fields(
-            self,
-            head_size=head_size,
-            rotary_dim=rotary_dim,
-            sections=checked_sections(self.sections, rotary_dim or head_size),
-        )
+        sections = checked_sections(self.sections, rotary_dim or head_size)
+        checks.set_fields(self, head_size=head_size, rotary_dim=rotary_dim, sections=sections)
         if self.fused:
             check_installed()
-        coordinates = None
-        if self.sections is not None:
-            coordinates = coordinates_of_pairs(self.sections, self.section_order)
+        coordinates = sections and coordinates_of_pairs(sections, self.section_order)
         of_pairs, factor = self._frequencies(coordinates)
         tables = PositionTables(of_pairs, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
@@ -327,7 +319,11 @@ class RoPE(CheckedLayer):
         space = space_of(x=x, **({} if is_number else {"delta": delta}))
         target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
         if is_number:
-            cos, sin = self._tables.at_number(_shift_number(delta), target, space)
+            number = checks.finite_number("delta", delta)
+            number = int(number) if number == int(number) else number  # an int is exact
+            if abs(number) > _FARTHEST:
+                raise wrong_value("delta", "be within 2**60 positions", shown(number))
+            cos, sin = self._tables.at_number(number, target, space)
         else:
             if delta.ndim == 0:
                 seq_len = axes.length(x, target.seq)
@@ -410,7 +406,7 @@ class RoPE(CheckedLayer):
     def inv_freq(self) -> HostArray:
         """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
         radians = frequencies.in_radians(self._tables.frequencies)
-        return read_only(np.asarray(radians, dtype=np.float64))
+        return memory.read_only(np.asarray(radians, dtype=np.float64))
 
     @property
     def attention_factor(self) -> float:
@@ -426,16 +422,3 @@ class RoPE(CheckedLayer):
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[1]
-
-
-_FARTHEST = 2**60
-
-
-def _shift_number(delta: Any) -> float:
-    """Return a number of positions to shift by; a whole one as an int, which is exact."""
-    number = checks.finite_number("delta", delta)
-    if number == int(number):
-        number = int(number)
-    if abs(number) > _FARTHEST:
-        raise wrong_value("delta", "be within 2**60 positions", shown(number))
-    return number

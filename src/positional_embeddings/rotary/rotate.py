@@ -172,11 +172,9 @@ def _align_table(
     lacking, aligned, index = len(target) - len(shape), shape, None
     if lacking > 0 and sum(n != 1 for n in shape) > 2:
         # Which axis of `x` the third one belongs to would be a guess.
-        raise wrong_value(
-            name,
-            f"have at most 2 axes that are not 1, or all {len(target)} of `x`",
-            f"shape {shape}; insert axes of 1 where it is repeated, as {name}[:, None]",
-        )
+        what = f"have at most 2 axes that are not 1, or all {len(target)} of `x`"
+        came = f"shape {shape}; insert axes of 1 where it is repeated, as {name}[:, None]"
+        raise wrong_value(name, what, came)
     if lacking > 0 and shape and axis == 0:
         aligned, index = (*shape, *[1] * lacking), (..., *[None] * lacking)
     elif lacking > 0 and shape and axis == len(target) - 1:
@@ -368,8 +366,6 @@ def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Sp
     else:
         wide = xp.astype(rotated, cos.dtype, copy=False)
         first, second = layouts.halves(wide, axis, layout, pairs)
-        rotated = layouts.join_pairs(
-            first * cos - second * sin, second * cos + first * sin, axis, layout, xp
-        )
-        rotated = xp.astype(rotated, x.dtype, copy=False)
+        both = first * cos - second * sin, second * cos + first * sin
+        rotated = xp.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype, copy=False)
     return rotated if rest is None else xp.concat([rotated, rest], axis=axis)

@@ -37,17 +37,11 @@ def _positive_numbers(name: str, values: Any) -> tuple[float, ...]:
     return tuple(checks.positive_number(name, value) for value in values)
 
 
-def _check_call(dim: int, base: float, seq_len: int) -> None:
-    """Check the arguments of a scaling."""
-    checks.positive_number("base", base)
+def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
+    """Return the frequencies of a model without scaling, after checking all arguments."""
+    frequencies: HostArray = inverse_frequencies(dim, base)
     checks.feature_count("dim", dim, even=True)
     checks.position_count("seq_len", seq_len)
-
-
-def _unscaled(dim: int, base: float, seq_len: int) -> HostArray:
-    """Return the frequencies of a model without scaling."""
-    _check_call(dim, base, seq_len)
-    frequencies: HostArray = inverse_frequencies(dim, base)
     return frequencies
 
 
@@ -103,8 +97,7 @@ class NTKScaling(checks.CheckedLayer):
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor 1."""
-        _check_call(dim, base, seq_len)
-        return inverse_frequencies(dim, _enlarged_base(base, self.factor, dim)), 1.0
+        return _with_enlarged_base(self.factor, dim, base, seq_len), 1.0
 
 
 @dataclass(frozen=True)
@@ -135,21 +128,20 @@ class DynamicNTKScaling(checks.CheckedLayer):
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor 1."""
-        _check_call(dim, base, seq_len)
         ratio = max(seq_len, self.original_max_position) / self.original_max_position
-        factor = 1 + self.factor * (ratio - 1)
-        return inverse_frequencies(dim, _enlarged_base(base, factor, dim)), 1.0
+        return _with_enlarged_base(1 + self.factor * (ratio - 1), dim, base, seq_len), 1.0
 
 
-def _enlarged_base(base: float, factor: float, dim: int) -> float:
-    """Return the base that divides the lowest frequency by a factor."""
+def _with_enlarged_base(factor: float, dim: int, base: float, seq_len: int) -> HostArray:
+    """Return frequencies of the base that divides the lowest one by a factor."""
+    _unscaled(dim, base, seq_len)
     if dim <= 2:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
     with np.errstate(over="ignore", under="ignore"):
         enlarged = float(base * np.float64(factor) ** (dim / (dim - 2)))
     if not 0 < enlarged < math.inf:
         raise wrong_value("factor", f"keep `base` = {base} a finite number above 0", factor)
-    return enlarged
+    return _unscaled(dim, enlarged, seq_len)
 
 
 @dataclass(frozen=True)

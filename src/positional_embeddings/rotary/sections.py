@@ -1,13 +1,10 @@
 """Sections of rotary pairs, one for each coordinate of a position."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-
-SectionFrequencies = Literal["shared", "restart"]
-SectionOrder = Literal["contiguous", "strided"]
 
 
 def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
@@ -19,9 +16,8 @@ def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
         raise wrong_type("sections", "be a list or tuple of integers", shown(sections))
     pairs = tuple(checks.positive_integer("sections", n) for n in sections)
     if sum(pairs) != rotary_dim // 2:
-        raise wrong_value(
-            "sections", f"add up to {rotary_dim // 2}, half of the rotated features", pairs
-        )
+        what = f"add up to {rotary_dim // 2}, half of the rotated features"
+        raise wrong_value("sections", what, pairs)
     return pairs
 
 
@@ -31,10 +27,7 @@ def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]
     if order == "contiguous":
         return tuple(c for c, n in enumerate(sections) for _ in range(n))
     if max((c + (sections[c] - 1) * count for c in range(1, count)), default=0) >= total:
-        raise wrong_value(
-            "sections",
-            "have as many pairs for the first coordinate as for any other in strided order",
-            tuple(sections),
-        )
+        what = "have as many pairs for the first coordinate as for any other in strided order"
+        raise wrong_value("sections", what, tuple(sections))
     # The first coordinate has what the others, one pair of each at a time, leave.
     return tuple(i % count if i // count < sections[i % count] else 0 for i in range(total))

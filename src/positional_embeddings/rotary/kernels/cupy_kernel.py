@@ -1,11 +1,11 @@
 """Rotation of CuPy arrays: by vectors of 16 bytes where they fit, else pair by pair."""
 
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from positional_embeddings.arrays.namespace import HostArray, dtype_name, np
+from positional_embeddings.arrays.namespace import dtype_name, np
 from positional_embeddings.rotary.kernels.loops import merged_axes
-from positional_embeddings.rotary.layouts import features_of_pairs
+from positional_embeddings.rotary.layouts import halves
 
 # A product is not fused with the sum that follows: NumPy rounds it.
 OPTIONS = ("--fmad=false",)
@@ -19,11 +19,11 @@ rotated_second = static_cast<T>(b * c + a * s);
 _TYPES = """
 #include <cupy/float16.cuh>
 #include <cupy/bfloat16.cuh>
-typedef {number} T;  // of x and out
-typedef {angle} C;  // of the tables
-typedef {index} Index;
-const int SIDE_BY_SIDE = {side_by_side};  // 1 if both numbers of a pair are in one vector
-const int ANGLE_STEP = {angle_step};  // 0 if all pairs of a vector have one angle
+typedef {} T;  // of x and out
+typedef {} C;  // of the tables
+typedef {} Index;
+const int SIDE_BY_SIDE = {};  // 1 if both numbers of a pair are in one vector
+const int ANGLE_STEP = {};  // 0 if all pairs of a vector have one angle
 """
 # Blocks go along the vectors and rows (x), the groups of rows (y), and the repeats (z), which
 # have one angle, loaded once. Their threads go along vectors (x), rows (y) and groups (z).
@@ -79,15 +79,8 @@ extern "C" __global__ void positional_embeddings_rotate_vectors(
 }
 """
 
-DTYPES = ("float16", "bfloat16", "float32", "float64")
-
-# Sizes in bytes of the numbers and angles that the kernel by vectors is made for.
-SIZES = {
-    ("float16", "float32"): (2, 4),
-    ("bfloat16", "float32"): (2, 4),
-    ("float32", "float32"): (4, 4),
-    ("float64", "float64"): (8, 8),
-}
+_SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
+DTYPES = tuple(_SIZES)
 _MOST_32_BITS = 2**31
 _VECTOR = 16  # bytes that a thread loads or stores at a time
 _THREADS = 256  # of a block
@@ -105,28 +98,17 @@ def rotate_cupy(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) ->
     if x.size == 0:
         return
     arrays = x, out, cos, sin
-    launch = _launch(
-        (dtype_name(x.dtype), dtype_name(cos.dtype)),
-        (x.shape, cos.shape),
-        tuple([array.strides for array in arrays]),
-        tuple([array.data.ptr % _VECTOR for array in arrays]),
-        axis,
-        layout,
-    )
+    dtypes, shapes = (dtype_name(x.dtype), dtype_name(cos.dtype)), (x.shape, cos.shape)
+    strides = tuple([array.strides for array in arrays])
+    addresses = tuple([array.data.ptr % _VECTOR for array in arrays])
+    launch = _launch(dtypes, shapes, strides, addresses, axis, layout)
     with x.device:
         if launch is None:
-            _rotate_pair_by_pair(x, cos, sin, out, axis, layout)
+            numbers, to = (halves(array, axis, layout, cos.shape[axis]) for array in (x, out))
+            elementwise_kernel()(*numbers, cos, sin, *to)
         else:
-            kernel = _raw_kernel(*launch.kinds)
-            kernel(launch.grid, launch.block, (*arrays, launch.plan))
-
-
-def _rotate_pair_by_pair(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
-    before, pairs = (slice(None),) * axis, cos.shape[axis]
-    first, second = (
-        (*before, features, ...) for features in features_of_pairs(0, pairs, pairs, layout)
-    )
-    elementwise_kernel()(x[first], x[second], cos, sin, out[first], out[second])
+            kinds, grid, block, plan = launch
+            _raw_kernel(*kinds)(grid, block, (*arrays, plan))
 
 
 @cache
@@ -153,23 +135,8 @@ def _raw_kernel(*kinds: Any) -> Any:
 def raw_source(number: str, angle: str, index: str, side_by_side: int, angle_step: int) -> str:
     """Return the source of the kernel that rotates by vectors, for these types."""
     types = {"float32": "float", "float64": "double", "int32": "int", "int64": "long long"}
-    head = _TYPES.format(
-        number=types.get(number, number),
-        angle=types[angle],
-        index=types[index],
-        side_by_side=side_by_side,
-        angle_step=angle_step,
-    )
-    return head + _BY_VECTORS
-
-
-class _Launch(NamedTuple):
-    """What the kernel by vectors is made for, and launched with."""
-
-    kinds: tuple[Any, ...]  # arguments of `raw_source`
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    plan: HostArray  # the struct Plan
+    names = [types.get(name, name) for name in (number, angle, index)]
+    return _TYPES.format(*names, side_by_side, angle_step) + _BY_VECTORS
 
 
 @lru_cache(maxsize=256)
@@ -180,19 +147,21 @@ def _launch(
     addresses: tuple[int, ...],
     axis: int,
     layout: str,
-) -> _Launch | None:
+) -> tuple[Any, ...] | None:
     """Return how to rotate by vectors, None if the arrays do not lie in memory as that needs.
 
+    It is the arguments of `raw_source`, the grid, the block and the struct Plan.
     Adjacent have to be the numbers of a row of features, or those of one feature along another
     axis, such as a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
     """
     axes = merged_axes(shapes, strides, axis, layout)
-    if dtypes not in SIZES or not axes:
+    number, angle = (_SIZES[dtype] for dtype in dtypes)
+    if angle != max(number, 4) or not axes:
         return None
     # Columns are x, out, cos and sin; an axis of length 1 stands for each that is not there.
     lengths = np.asarray([length for length, *_ in axes] + [1])
     steps = np.asarray([step for _, *step in axes] + [[0] * 4])
-    sizes = np.repeat(SIZES[dtypes], 2)
+    sizes = np.repeat([number, angle], 2)
     to_second = 1 if layout == "interleaved" else shapes[1][axis]
     seconds = np.asarray([to_second * step[axis] for step in strides[:2]])
 
@@ -219,7 +188,7 @@ def _launch(
     plan = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
     struct = np.asarray(plan, dtype=index)
     kinds = (*dtypes, index, side_by_side, angle_step)
-    return _Launch(kinds, grid, block, struct.view(f"V{struct.nbytes}"))
+    return kinds, grid, block, struct.view(f"V{struct.nbytes}")
 
 
 def _order(has_angles: list[bool]) -> list[int] | None:

@@ -10,7 +10,7 @@ import platform
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import llvmlite.binding as llvm
 import numba
@@ -48,13 +48,10 @@ def has_kernel(dtype: Dtype) -> bool:
     """Tell whether arrays of a dtype can be rotated here."""
     if not dtype.isnative or numba.config.DISABLE_JIT:
         return False
-    return dtype.char in "fd" or (dtype.char == "e" and _has_half_precision())
-
-
-def _has_half_precision() -> bool:
-    """Tell whether the processor converts float16; LLVM would call a missing function if not."""
-    features = llvm.get_host_cpu_features()
-    return bool(features.get("f16c")) or platform.machine().lower() in ("arm64", "aarch64")
+    # Where the processor does not convert float16, LLVM would call a missing function.
+    is_arm = platform.machine().lower() in ("arm64", "aarch64")
+    has_half = is_arm or bool(llvm.get_host_cpu_features().get("f16c"))
+    return dtype.char in "fd" or (dtype.char == "e" and has_half)
 
 
 def rotate_numpy(
@@ -70,27 +67,14 @@ def rotate_numpy(
     """Rotate `x` into `out`, which may be `x`; past the caches if `stream`."""
     if x.itemsize == 2:
         x, out = x.view(np.uint16), out.view(np.uint16)
-    plan = _plan(
-        x.itemsize,
-        (x.shape, cos.shape),
-        (x.strides, out.strides, cos.strides, sin.strides),
-        axis,
-        layout,
-        stream and out.ctypes.data % _ALIGNED == 0,
-    )
-    if len(plan.pieces) == 1:
-        plan.kernel(x, cos, sin, out, plan.loops, *plan.pieces[0])
+    shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
+    stream = stream and out.ctypes.data % _ALIGNED == 0
+    kernel, loops, pieces = _plan(x.itemsize, shapes, strides, axis, layout, stream)
+    if len(pieces) == 1:
+        kernel(x, cos, sin, out, loops, *pieces[0])
     else:
-        rotate = partial(plan.kernel, x, cos, sin, out, plan.loops)
-        threads.share(lambda rows: rotate(*rows), plan.pieces, len(plan.pieces))
-
-
-class _Plan(NamedTuple):
-    """How to rotate arrays of certain shapes and strides."""
-
-    kernel: Any
-    loops: HostArray  # length of each axis, and its steps in x, out, cos and sin
-    pieces: list[tuple[int, int]]  # the rows of each thread, from start to stop
+        rotate = partial(kernel, x, cos, sin, out, loops)
+        threads.share(lambda rows: rotate(*rows), pieces, len(pieces))
 
 
 @lru_cache(maxsize=256)
@@ -102,7 +86,11 @@ def _plan(
     axis: int,
     layout: str,
     stream: bool,  # noqa: FBT001
-) -> _Plan:
+) -> tuple[Any, HostArray, list[tuple[int, int]]]:
+    """Return a kernel, the length and steps of each axis, and each thread's rows.
+
+    The steps are in x, out, cos and sin; rows go from start to stop.
+    """
     axes = merged_axes(shapes, strides, axis, layout, _LONGEST_ROW)
     axes += [(1, 0, 0, 0, 0)] * (3 - len(axes))
     # The innermost axis has the two numbers of a pair.
@@ -134,7 +122,7 @@ def _plan(
     most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // _THREAD_BYTES)
     count = max(1, min(rows, most))
     pieces = list(pairwise(rows * i // count for i in range(count + 1))) if rows else []
-    return _Plan(compiled(size, len(shapes[0]), *kind), loops, pieces)
+    return compiled(size, len(shapes[0]), *kind), loops, pieces
 
 
 @cache
