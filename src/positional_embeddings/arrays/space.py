@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from array_api_compat import array_namespace, is_array_api_obj
 
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.libraries.base import Space
@@ -19,16 +20,7 @@ from positional_embeddings.arrays.libraries.mlx import MLX
 from positional_embeddings.arrays.libraries.ndonnx import NDONNX
 from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
 from positional_embeddings.arrays.libraries.torch import PyTorch
-from positional_embeddings.arrays.namespace import (
-    Device,
-    Dtype,
-    Namespace,
-    compute_dtype,
-    host_constant,
-    is_complex,
-    is_real_floating,
-    np,
-)
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host_constant, np
 from positional_embeddings.arrays.remedies import remedy_for
 
 Parameters = ParamSpec("Parameters")
@@ -101,12 +93,14 @@ def _numpy_space(dtype: Dtype) -> Space:
 def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:
     info = xp.__array_namespace_info__()
     defaults = info.default_dtypes(device=device)
-    is_float = dtype is not None and (is_real_floating(dtype, xp) or is_complex(dtype))
+    is_float = dtype is not None and (
+        namespace.is_real_floating(dtype, xp) or namespace.is_complex(dtype)
+    )
     has_float64 = "float64" in info.dtypes(device=device, kind="real floating")
     return library(
         xp,
         device,
-        dtype=compute_dtype(dtype, xp) if is_float else defaults["real floating"],
+        dtype=namespace.compute_dtype(dtype, xp) if is_float else defaults["real floating"],
         integer=defaults["integral"],
         widest=xp.float64 if has_float64 else xp.float32,
     )

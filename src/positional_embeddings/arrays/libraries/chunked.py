@@ -59,11 +59,11 @@ class Chunked(Space):
         chunks = (*lengths[:axis], *self.chunks(indices), *lengths[axis + 1 :])
         table = table[(..., *(None,) * (indices.ndim - 1), *(slice(None),) * rest)]
         indices = indices[(*(None,) * axis, ..., *(None,) * rest)]
-        take = partial(_take_of_chunk, axis=axis, rest=rest)
+        take = partial(take_of_chunk, axis=axis, rest=rest)
         return self.map_chunks(take, table, indices, chunks=chunks, dtype=table.dtype)
 
 
-def _take_of_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
+def take_of_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
     """Take entries of a table before whose last `rest` axes there are axes of length 1."""
     xp, stop = array_namespace(table), table.ndim - rest
     before, after = table.shape[: axis + 1], table.shape[stop:]
