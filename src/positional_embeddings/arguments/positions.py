@@ -89,7 +89,7 @@ class Span(NamedTuple):
         if self.ranges is None:
             return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
         if len(self.ranges) == 1:
-            return space.arange_for_pairs(*self.ranges[0], numbers, space.integer)
+            return space.arange_for_pairs(*self.ranges[0], numbers)
         positions = np.concat([np.arange(*own) for own in self.ranges])
         return space.xp.asarray(positions, dtype=space.integer, device=space.device)
 

@@ -33,10 +33,11 @@ class Chunked(Space):
         """Return the lengths of chunks on an axis, as `rechunk` of the library takes them."""
         return lengths
 
-    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:
+    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int) -> Any:
         # One chunk on each axis would make one chunk of all pairs.
-        chunks, _ = self._chunk_shape((_MANY, _MANY), values_per_pair, dtype)
-        return self.xp.arange(start, stop, dtype=dtype, device=self.device, chunks=chunks)
+        chunks, _ = self._chunk_shape((_MANY, _MANY), values_per_pair, self.integer)
+        options = {"dtype": self.integer, "device": self.device}
+        return self.xp.arange(start, stop, chunks=chunks, **options)
 
     def aranges(self, shape: tuple[int, ...], values: int, dtype: Any) -> list[Any]:
         chunks = self._chunk_shape(shape, values, dtype)
