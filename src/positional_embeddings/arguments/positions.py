@@ -52,9 +52,8 @@ def position_array(name: str, positions: Any, space: Space) -> Any:
         wide = xp.asarray(positions, dtype=space.integer, device=space.device)
         # An unsigned number that the dtype does not hold has become a negative one.
         least = 0 if namespace.is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
-        if not (space.is_readable(positions) and space.is_on_host(positions)):
-            return wide
-        if not space.is_true(xp.any((wide < least) | (wide > farthest))):
+        is_there = space.is_readable(positions) and space.is_on_host(positions)
+        if not (is_there and space.is_true(xp.any((wide < least) | (wide > farthest)))):
             return wide
         numbers = space.to_numpy(positions).reshape(-1).tolist()
     for n in numbers:

@@ -27,7 +27,9 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     """
     space = scores.space
     xp = space.xp
-    query = space.astype(query, space.dtype) * scores.scale
+    if query.dtype != space.dtype:
+        query = space.astype(query, space.dtype)
+    query = query * scores.scale
     if keys.keys is not scores.layout.keys:
         key, value = keys.keys.take(key, -2, space), keys.keys.take(value, -2, space)
     if scores.bias is None and not keys.is_masked:
