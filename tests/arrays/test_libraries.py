@@ -22,7 +22,6 @@ def test_mlx_has_devices_and_arguments_of_the_standard():
     assert xp.astype(x, xp.float32).dtype == xp.float32
     assert xp.sum(x).dtype == xp.int32
     assert xp.sum(x, dtype=xp.int64).dtype == xp.int64
-    np.testing.assert_array_equal(np.asarray(xp.clip(x, min=2)), [2, 2, 3])
     assert xp.zeros(2, dtype=xp.bool).dtype == xp.bool
     assert xp.__array_namespace_info__().default_dtypes()["integral"] == xp.int64
 
@@ -65,12 +64,9 @@ def test_cubed_sorts_along_an_axis_of_several_chunks(axis):
     xp = namespace("cubed")
     x = np.random.default_rng(0).permutation(35).reshape(7, 5)
     array = chunked(xp, x, 3, 2)
-    np.testing.assert_array_equal(xp.sort(array, axis=axis).compute(), np.sort(x, axis))
     order = xp.argsort(array, axis=axis)
     assert order.dtype == xp.int64
     np.testing.assert_array_equal(order.compute(), np.argsort(x, axis))
-    down = xp.sort(array, axis=axis, descending=True).compute()
-    np.testing.assert_array_equal(down, -np.sort(-x, axis))
 
 
 @pytest.mark.library("cubed")
@@ -145,8 +141,6 @@ def test_cubed_has_dtypes_and_axes_of_the_standard():
     assert xp.asarray(np.ones(2), dtype=xp.float32).dtype == xp.float32
     ones, zeros = xp.ones((2, 1)), xp.zeros((2, 2))
     np.testing.assert_array_equal(xp.concat([ones, zeros], axis=-1).compute(), [[1, 0, 0]] * 2)
-    assert xp.flip(xp.ones((0, 2)), axis=0).shape == (0, 2)
-    np.testing.assert_array_equal(xp.flip(xp.asarray([1, 2]), axis=0).compute(), [2, 1])
 
 
 @pytest.mark.library("cubed")

@@ -19,7 +19,7 @@ OUTER_ROOMS = {"cli", "plotting", "sklearn", "xarray.py"}
 FOR_PUBLIC_FUNCTIONS = {
     "positions.resolve_positions",
     "positions.length_array",
-    "positions.check_largest",
+    "by_sequence._ByLength._check",
     "weights.set_weights",
     "weights._same",
     "labelled.RandomFourier.encode",

@@ -133,9 +133,9 @@ def target_of(
     """
     options = layer.feature_axis, layer.seq_axis, getattr(layer, size_name), size_name
     if space.xp is np:
-        return _numpy_target(x.dtype, x.shape, x.strides, None, np, name, complex_pairs, *options)
+        return _numpy_target(x.dtype, x.shape, x.strides, None, np, name, complex_pairs, options)
     form = x.dtype, tuple(x.shape), space.strides(x), space.chunks(x)
-    return _target(*form, space.xp, name, complex_pairs, *options)
+    return _target(*form, space.xp, name, complex_pairs, options)
 
 
 def _target(
@@ -146,11 +146,9 @@ def _target(
     xp: Namespace,
     name: str,
     complex_pairs: bool,  # noqa: FBT001
-    feature_axis: int,
-    seq_axis: int,
-    size: int,
-    size_name: str,
+    options: tuple[int, int, int, str],
 ) -> Target:
+    feature_axis, seq_axis, size, size_name = options
     form = Form(dtype, shape, len(shape))
     (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})
     feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name)

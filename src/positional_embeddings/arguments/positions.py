@@ -1,6 +1,5 @@
 """Positions of queries and keys, and lengths of sequences, as arrays."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -53,9 +52,8 @@ def position_array(name: str, positions: Any, space: Space) -> Any:
         wide = xp.asarray(positions, dtype=space.integer, device=space.device)
         # An unsigned number that the dtype does not hold has become a negative one.
         least = 0 if namespace.is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
-        if not (space.is_readable(positions) and space.is_on_host(positions)):
-            return wide
-        if not space.is_true(xp.any((wide < least) | (wide > farthest))):
+        is_there = space.is_readable(positions) and space.is_on_host(positions)
+        if not (is_there and space.is_true(xp.any((wide < least) | (wide > farthest)))):
             return wide
         numbers = space.to_numpy(positions).reshape(-1).tolist()
     for n in numbers:
@@ -90,12 +88,8 @@ class Span(NamedTuple):
         if self.ranges is None:
             return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
         if len(self.ranges) == 1:
-            return space.arange_for_pairs(*self.ranges[0], numbers, space.integer)
-        starts, stops = np.asarray(self.ranges, dtype=np.int64).T
-        lengths = stops - starts
-        ends = np.cumulative_sum(lengths)
-        # Each range is shifted from where it is among all of them.
-        positions = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
+            return space.arange_for_pairs(*self.ranges[0], numbers)
+        positions = np.concat([np.arange(*own) for own in self.ranges])
         return space.xp.asarray(positions, dtype=space.integer, device=space.device)
 
     def take(self, array: Any, axis: int, space: Space) -> Any:
@@ -165,7 +159,7 @@ def length_array(
     if isinstance(lengths, list | tuple | range):
         space = new_space(xp, device)
         numbers = checks.integers(name, lengths)
-        _check_lengths(name, numbers, None, "", space)
+        check_lengths(name, numbers, space)
         return space, space.xp.asarray(numbers, dtype=space.integer, device=device)
     if xp is not None or device is not None:
         message = f"`xp` and `device` must be left out where `{name}` is an array."
@@ -174,32 +168,24 @@ def length_array(
     checks.integral(name, lengths, space.xp)
     if lengths.ndim != 1:
         raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape))
-    # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
-    wide = space.xp.astype(lengths, space.integer, copy=False)
-    _check_array(name, lengths, wide, None, "", space)
-    return space, wide
+    check_lengths(name, lengths, space)
+    return space, space.astype(lengths, space.integer)
 
 
-def check_largest(name: str, lengths: Any, most: int, most_name: str) -> None:
-    """Check that lengths, default integers, are at most a number, if they can be read."""
-    _check_array(name, lengths, lengths, most, most_name, space_of(**{name: lengths}))
-
-
-def _check_array(
-    name: str, lengths: Any, wide: Any, most: int | None, most_name: str, space: Space
+def check_lengths(
+    name: str, lengths: Any, space: Space, most: int | None = None, most_name: str = ""
 ) -> None:
-    """Check an array of lengths, `wide` as default integers, if it can be read."""
-    largest = namespace.largest_integer(space.integer, space.xp) if most is None else most
-    if space.is_true(space.xp.any((wide < 0) | (wide > largest))):
-        numbers = [int(lengths[i]) for i in range(lengths.shape[0])]
-        _check_lengths(name, numbers, most, most_name, space)
-
-
-def _check_lengths(
-    name: str, lengths: Sequence[int], most: int | None, most_name: str, space: Space
-) -> None:
-    bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"
+    """Check that lengths, a list or an array that can be read, are 0 to `most`."""
     largest = namespace.largest_integer(space.integer, space.xp)
+    if not isinstance(lengths, list):
+        # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
+        wide = space.astype(lengths, space.integer)
+        if not space.is_true(
+            space.xp.any((wide < 0) | (wide > (largest if most is None else most)))
+        ):
+            return
+        lengths = [int(lengths[i]) for i in range(lengths.shape[0])]
+    bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"
     for i, n in enumerate(lengths):
         if n < 0 or (most is not None and n > most):
             raise wrong_value(name, f"be {bound}", f"{shown(n)} at index {i}")

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from array_api_compat import array_namespace, is_array_api_obj
 
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.libraries.base import Space
@@ -19,16 +20,7 @@ from positional_embeddings.arrays.libraries.mlx import MLX
 from positional_embeddings.arrays.libraries.ndonnx import NDONNX
 from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
 from positional_embeddings.arrays.libraries.torch import PyTorch
-from positional_embeddings.arrays.namespace import (
-    Device,
-    Dtype,
-    Namespace,
-    compute_dtype,
-    host_constant,
-    is_complex,
-    is_real_floating,
-    np,
-)
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host_constant, np
 from positional_embeddings.arrays.remedies import remedy_for
 
 Parameters = ParamSpec("Parameters")
@@ -78,7 +70,7 @@ def space_of(**arrays: Any) -> Space:
         kinds = ", ".join(f"{type_name(array)} for `{name}`" for name, array in arrays.items())
         message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
         raise TypeError(message) from None
-    library = _library_of(first)
+    library = _library_of_type(first.__class__)
     return _space(library, xp, library.device_for(first), first.dtype)
 
 
@@ -87,10 +79,20 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
 
     It computes in the default dtype of the library.
     """
-    if device is None and (xp is None or xp is np):
-        return _numpy_space(np.dtype(np.float64))
-    xp = namespace_or_numpy(xp)
-    return _space(_library_of_namespace(xp), xp, device, None)
+    if xp is None or xp is np:
+        is_default = device is None
+        return _numpy_space(np.dtype(np.float64)) if is_default else _space(NumPy, np, device, None)
+    try:
+        empty = xp.empty(0)
+        found = _namespace(empty)
+    except (AttributeError, TypeError):
+        raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
+    library = _library_name(empty)
+    if library in _UNFIT:
+        what = f"{library}: {_UNFIT[library][0]}"
+        remedy = f" Leave it out, and pass the result to {library}.asarray."
+        raise wrong_type("xp", "be a namespace of plain arrays", what, remedy)
+    return _space(_library_of_namespace(found), found, device, None)
 
 
 @lru_cache(maxsize=256)
@@ -101,12 +103,14 @@ def _numpy_space(dtype: Dtype) -> Space:
 def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:
     info = xp.__array_namespace_info__()
     defaults = info.default_dtypes(device=device)
-    is_float = dtype is not None and (is_real_floating(dtype, xp) or is_complex(dtype))
+    is_float = dtype is not None and (
+        namespace.is_real_floating(dtype, xp) or namespace.is_complex(dtype)
+    )
     has_float64 = "float64" in info.dtypes(device=device, kind="real floating")
     return library(
         xp,
         device,
-        dtype=compute_dtype(dtype, xp) if is_float else defaults["real floating"],
+        dtype=namespace.compute_dtype(dtype, xp) if is_float else defaults["real floating"],
         integer=defaults["integral"],
         widest=xp.float64 if has_float64 else xp.float32,
     )
@@ -127,7 +131,7 @@ def _check_array(name: str, array: Any) -> None:
             type_name(array),
             remedy_for(name, array),
         )
-    if _library_of(array).needs_elements and 0 in array.shape:
+    if _library_of_type(array.__class__).needs_elements and 0 in array.shape:
         came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
         raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
 
@@ -156,11 +160,6 @@ def adapted(xp: Namespace) -> Namespace:
     return _library_of_namespace(xp).namespace(xp)
 
 
-def _library_of(array: Any) -> type[Space]:
-    array_type: Any = type(array)
-    return _library_of_type(array_type)
-
-
 @lru_cache(maxsize=256)
 def _library_of_type(array_type: Any) -> type[Space]:
     """Return the library of a type of arrays, also of a subclass."""
@@ -173,23 +172,6 @@ def _library_of_namespace(xp: Namespace) -> type[Space]:
     """Return the library of a namespace, or of its wrapper in array_api_compat."""
     name = getattr(xp, "__name__", "").removeprefix("array_api_compat.")
     return _LIBRARIES.get(name.partition(".")[0], Space)
-
-
-def namespace_or_numpy(xp: Namespace | None) -> Namespace:
-    """Return `xp` as a namespace that keeps the standard, NumPy's if None."""
-    if xp is None or xp is np:
-        return np
-    try:
-        empty = xp.empty(0)
-        found = _namespace(empty)
-    except (AttributeError, TypeError):
-        raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
-    library = _library_name(empty)
-    if library in _UNFIT:
-        what = f"{library}: {_UNFIT[library][0]}"
-        remedy = f" Leave it out, and pass the result to {library}.asarray."
-        raise wrong_type("xp", "be a namespace of plain arrays", what, remedy)
-    return found
 
 
 def on_given_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

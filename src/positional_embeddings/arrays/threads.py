@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import cache, partial
 from threading import Lock
 from typing import Any, TypeVar
@@ -94,21 +93,9 @@ def _forget_threads() -> None:
 register_at_fork(after_in_child=_forget_threads)
 
 
-@dataclass(frozen=True)
-class Workers:
-    """Threads that share pieces of work, only the calling one if `count` is 1."""
-
-    count: int = 1
-    prepare: Callable[[], Any] = int
-
-    def do(self, work: Callable[[Piece], None], pieces: Iterable[Piece]) -> None:
-        """Do all pieces of work; an error in one of them is raised here."""
-        share(work, pieces, self.count, self.prepare)
-
-
 @contextmanager
-def workers_for(x: Any) -> Iterator[Workers]:
-    """Yield as many threads as BLAS has, for arrays like `x`, and limit BLAS to one in each.
+def threads_for(x: Any) -> Iterator[tuple[int, Callable[[], Any]]]:
+    """Yield how many threads BLAS has, for arrays like `x`, and what limits it to one in each.
 
     Small matrix products gain little from the threads of BLAS, and the elementwise work between
     them nothing. Without threadpoolctl, which is optional, there is one thread.
@@ -116,18 +103,18 @@ def workers_for(x: Any) -> Iterator[Workers]:
     blas = _blas() if type(x) is np.ndarray else None
     free = _Blas.free
     if blas is None or not free.acquire(blocking=False):
-        yield Workers()
+        yield 1, int
         return
     try:
         count = max((library.num_threads for library in blas.lib_controllers), default=1)
         if count == 1:
-            yield Workers()
+            yield 1, int
             return
         # Some BLAS libraries have one limit for the process, others one for each thread: set both.
         one_thread = partial(blas.limit, limits=1)
         _Blas.limited = tuple((library, library.num_threads) for library in blas.lib_controllers)
         with one_thread():
-            yield Workers(count, one_thread)
+            yield count, one_thread
     finally:
         _Blas.limited = ()
         free.release()

@@ -9,7 +9,7 @@ from positional_embeddings.arguments.positions import Span, span_of
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import block_lengths, cuts
 from positional_embeddings.arrays.namespace import without_warnings
-from positional_embeddings.arrays.threads import workers_for
+from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
 from positional_embeddings.attention.softmax import OnlineSoftmax
@@ -91,13 +91,13 @@ def attend_in_blocks(
             for queries, part in _split(state, block, space, mergeable=mergeable):
                 output[(*group, queries, slice(None))] = part
 
-    with workers_for(output) as workers:
+    with threads_for(output) as (threads, prepare):
         # A piece computes its masks once for all its groups: no more pieces than threads need.
-        shares = -(-workers.count // max(1, len(query_blocks)))
+        shares = -(-threads // max(1, len(query_blocks)))
         # Causal masks have the most keys last: first, so that no thread waits for one at the end.
         last_first = reversed(query_blocks)
         pieces = [(block, groups[i::shares]) for block in last_first for i in range(shares)]
-        workers.do(work, pieces)
+        share(work, pieces, threads, prepare)
     return output
 
 

@@ -217,7 +217,7 @@ class Bias(WeightedLayer, ABC):
         start, stop = k[0][0] - q[0][1] + 1, k[0][1] - q[0][0]
         is_exact = max(-start, stop) * float(space.xp.finfo(space.dtype).eps) < 1
         kind = space.dtype if is_exact and not self._takes_integers else space.integer
-        relative = space.arange_for_pairs(start, stop, self._heads(), kind)
+        relative = space.xp.arange(start, stop, dtype=kind, device=space.device)
         bias = self._in_dtype(dtype, None, relative, space)
         if is_one:
             return bias

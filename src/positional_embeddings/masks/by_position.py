@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from math import prod
-from operator import or_
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
@@ -99,12 +97,8 @@ class SlidingWindowMask(Mask):
     def _hides(self, q: Points, k: Points) -> Any:
         # No two positions are farther apart.
         widest = 2 * farthest_position(q.space)
-        hidden = []
-        if self.left is not None and self.left <= widest:
-            hidden.append(k.values < q.values - self.left)
-        if self.right is not None and self.right <= widest:
-            hidden.append(k.values > q.values + self.right)
-        return reduce(or_, hidden) if hidden else (q.values != q.values) | (k.values != k.values)
+        left, right = (widest if n is None else min(n, widest) for n in (self.left, self.right))
+        return (k.values < q.values - left) | (k.values > q.values + right)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import check_largest, length_array, sequence_axis
+from positional_embeddings.arguments.positions import check_lengths, length_array, sequence_axis
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
@@ -40,7 +40,8 @@ class _ByLength(Mask):
         if isinstance(self.lengths, np.ndarray) and space.is_compiling:
             return
         if self._bounds is None or self._bounds[1] > k_len:
-            check_largest("lengths", self.lengths, k_len, "the number of keys")
+            own = space_of(lengths=self.lengths)
+            check_lengths("lengths", self.lengths, own, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
         return _known(self.lengths.shape[0])

@@ -250,12 +250,12 @@ class Space:
         """Return a value as all tasks of `map_chunks` may have it in common."""
         return value
 
-    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:  # noqa: ARG002
+    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int) -> Any:  # noqa: ARG002
         """Return integers for one axis of an array of pairs, in chunks of it if the library has.
 
         `values_per_pair` is the number of values of each pair, such as the number of heads.
         """
-        return self.xp.arange(start, stop, dtype=dtype, device=self.device)
+        return self.xp.arange(start, stop, dtype=self.integer, device=self.device)
 
     def aranges(self, shape: tuple[int, ...], values: int, dtype: Any) -> list[Any]:  # noqa: ARG002
         """Return the indices along each axis of an array, in its chunks if the library has them.

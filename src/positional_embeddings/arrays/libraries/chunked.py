@@ -33,10 +33,11 @@ class Chunked(Space):
         """Return the lengths of chunks on an axis, as `rechunk` of the library takes them."""
         return lengths
 
-    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int, dtype: Any) -> Any:
+    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int) -> Any:
         # One chunk on each axis would make one chunk of all pairs.
-        chunks, _ = self._chunk_shape((_MANY, _MANY), values_per_pair, dtype)
-        return self.xp.arange(start, stop, dtype=dtype, device=self.device, chunks=chunks)
+        chunks, _ = self._chunk_shape((_MANY, _MANY), values_per_pair, self.integer)
+        options = {"dtype": self.integer, "device": self.device}
+        return self.xp.arange(start, stop, chunks=chunks, **options)
 
     def aranges(self, shape: tuple[int, ...], values: int, dtype: Any) -> list[Any]:
         chunks = self._chunk_shape(shape, values, dtype)
@@ -59,11 +60,11 @@ class Chunked(Space):
         chunks = (*lengths[:axis], *self.chunks(indices), *lengths[axis + 1 :])
         table = table[(..., *(None,) * (indices.ndim - 1), *(slice(None),) * rest)]
         indices = indices[(*(None,) * axis, ..., *(None,) * rest)]
-        take = partial(_take_of_chunk, axis=axis, rest=rest)
+        take = partial(take_of_chunk, axis=axis, rest=rest)
         return self.map_chunks(take, table, indices, chunks=chunks, dtype=table.dtype)
 
 
-def _take_of_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
+def take_of_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
     """Take entries of a table before whose last `rest` axes there are axes of length 1."""
     xp, stop = array_namespace(table), table.ndim - rest
     before, after = table.shape[: axis + 1], table.shape[stop:]

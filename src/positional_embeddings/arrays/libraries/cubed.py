@@ -6,10 +6,8 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from array_api_compat import array_namespace
-
 from positional_embeddings.arrays.libraries.base import Forwarding
-from positional_embeddings.arrays.libraries.chunked import Chunked
+from positional_embeddings.arrays.libraries.chunked import Chunked, take_of_chunk
 from positional_embeddings.arrays.namespace import drop_none
 
 
@@ -96,9 +94,6 @@ class _Namespace(Forwarding):
         # Of one shape already: it gives them the same chunks.
         return self._library.stack(self._library.broadcast_arrays(*arrays), axis=axis)
 
-    def flip(self, x: Any, /, *, axis: int) -> Any:
-        return x if x.shape[axis] == 0 else self._library.flip(x, axis=axis)
-
     def reshape(self, x: Any, /, shape: Any) -> Any:
         shape = tuple(x.size // -prod(shape) if n == -1 else n for n in shape)
         if x.size == 0 or x.size != prod(shape):
@@ -117,25 +112,18 @@ class _Namespace(Forwarding):
         }
         return self._library.reshape(_in_chunks(merged, cut), shape)
 
-    def sort(self, x: Any, /, *, axis: int = -1, descending: bool = False) -> Any:
-        return self._along("sort", x, axis, x.dtype, descending=descending)
-
-    def argsort(self, x: Any, /, *, axis: int = -1, descending: bool = False) -> Any:
-        return self._along("argsort", x, axis, self._library.int64, descending=descending)
-
-    def _along(self, name: str, x: Any, axis: int, dtype: Any, **options: Any) -> Any:
-        """Call a function on chunks that are whole on an axis."""
+    def argsort(self, x: Any, /, *, axis: int = -1) -> Any:
         axis %= x.ndim
         x = _in_chunks(x, {axis: x.shape[axis]})
-        function = partial(_called_on_chunk, name, axis=axis, **options)
-        return self._library.map_blocks(function, x, dtype=dtype)
+        own = partial(_argsort_of_chunk, axis=axis)
+        return self._library.map_blocks(own, x, dtype=self._library.int64)
 
     def take(self, x: Any, indices: Any, /, *, axis: int = 0) -> Any:
         axis, count = axis % x.ndim, indices.shape[0]
         x, indices = _in_chunks(x, {axis: x.shape[axis]}), _in_chunks(indices, {0: count})
         chunks = (*x.chunks[:axis], (count,), *x.chunks[axis + 1 :])
         beside = indices[(*(None,) * axis, ..., *(None,) * (x.ndim - axis - 1))]
-        own = partial(_take_of_chunk, axis=axis)
+        own = partial(take_of_chunk, axis=axis, rest=x.ndim - axis - 1)
         return self._library.map_blocks(own, x, beside, dtype=x.dtype, chunks=chunks)
 
 
@@ -166,9 +154,5 @@ def _inner(axes: range, shape: Any) -> list[int]:
     return [axis for axis in axes if shape[axis] > 1][1:]
 
 
-def _called_on_chunk(name: str, x: Any, **options: Any) -> Any:
-    return getattr(array_namespace(x), name)(x, **options)
-
-
-def _take_of_chunk(x: Any, indices: Any, *, axis: int) -> Any:
-    return x.take(indices.reshape(-1), axis=axis)
+def _argsort_of_chunk(x: Any, *, axis: int) -> Any:
+    return x.argsort(axis=axis, kind="stable")

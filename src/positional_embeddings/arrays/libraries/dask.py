@@ -16,8 +16,6 @@ _MANY_CHUNKS, _SMALL_CHUNK = 10_000, 2**16
 class Dask(Chunked):
     """dask.array."""
 
-    has_fmod = True
-
     def map_chunks(
         self,
         function: Callable[..., Any],

@@ -26,12 +26,11 @@ class _Namespace(Forwarding):
     """
 
     _CREATION = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
-    _LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
 
     def __init__(self, library: Any) -> None:
         super().__init__(library)
         self.bool = library.bool_
-        for name in self._CREATION + self._LIKE:
+        for name in self._CREATION:
             setattr(self, name, self._on_device(getattr(library, name)))
 
     def _on_device(self, create: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,9 +52,6 @@ class _Namespace(Forwarding):
     def sum(self, x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
         x = x if dtype is None else x.astype(dtype)
         return self._library.sum(x, axis=axis, keepdims=keepdims)
-
-    def clip(self, x: Any, min: Any = None, max: Any = None) -> Any:  # noqa: A002
-        return self._library.clip(x, min, max)
 
 
 class _Info(Forwarding):
