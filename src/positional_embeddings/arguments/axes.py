@@ -51,12 +51,12 @@ def set_axes(layer: Any) -> None:
 
 def length(array: Any, axis: int, name: str = "x") -> int:
     """Return the length of an axis, which a lazy library may not know."""
-    size: int = array.shape[axis]
+    size = array.shape[axis]
     if not checks.is_known(size):
         what = f"have a known length on axis {axis}"
         hint = "" if size is None else f" Call {name}.compute_chunk_sizes() first."  # of dask
         raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
-    return size
+    return size  # type: ignore[no-any-return]
 
 
 def axes_of_positions(
