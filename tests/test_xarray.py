@@ -494,6 +494,47 @@ def test_places_that_hide_other_keys(dtype, has_bias):
     np.testing.assert_allclose(got.transpose(*expected.dims), expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    "hides",
+    [
+        {},
+        {"mask": xr.DataArray(np.arange(6) == 5, dims="time")},
+        {"mask": xr.DataArray(np.arange(6) == 5, dims="time").expand_dims(place=3)},
+        {"mask": pe.CausalMask()},
+        {"bias": xr.DataArray([0.0, 0, 0, 0, 0, -np.inf], dims="time")},
+    ],
+    ids=["none", "shared", "each", "causal", "bias"],
+)
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_at_one_place_does_not_reach_another(hides, bad):
+    rng = np.random.default_rng(0)
+    query = sample(rng, {"time": 6, "f": 3})
+    value = sample(rng, {"time": 6, "place": 3, "f": 2})
+    value[3, 1, 0], value[5, 2, 0] = bad, bad
+    got = pex.attention(query, query, value, dim="time", feature_dim="f", **hides)
+    for place in range(3):
+        here = hides
+        if "place" in getattr(hides.get("mask"), "dims", ()):
+            here = {"mask": hides["mask"][place]}
+        one = value.isel(place=place)
+        expected = pex.attention(query, query, one, dim="time", feature_dim="f", **here)
+        np.testing.assert_allclose(got.isel(place=place), expected, rtol=0, atol=1e-14)
+
+
+def test_places_of_tiny_values_keep_their_digits():
+    t = np.arange(40.0)
+    angles = np.stack([np.cos(t / 40), np.sin(t / 40)]).astype(np.float32)
+    query = xr.DataArray(angles, dims=("f", "time"))
+    tiny = (1 + np.random.default_rng(0).random((40, 2))) * 1e-24
+    value = xr.DataArray(tiny.astype(np.float32), dims=("time", "place"))
+    mask = xr.DataArray(np.stack([t < 36, t < 0], axis=1), dims=("time", "place"))
+    options = {"dim": "time", "feature_dim": "f", "scale": 100}
+    both = pex.attention(query, query, value, mask=mask, **options)
+    for place in range(2):
+        alone = pex.attention(query, query, value[:, place], mask=mask[:, place], **options)
+        np.testing.assert_allclose(both[:, place], alone, rtol=2e-6)
+
+
 def test_places_that_hide_keys_cost_no_scores_of_their_own():
     n, places = 200, 400
     times = xr.DataArray(np.random.default_rng(0).standard_normal((n, 8)), dims=("time", "f"))
@@ -678,6 +719,13 @@ def test_index_coordinates_are_encoded_in_chunks(is_given, forbid_computing):
 
 
 @pytest.mark.library("dask")
+@pytest.mark.parametrize("lengths", [0, (3, 4), "x"])
+def test_chunks_that_do_not_fit(lengths):
+    with pytest.raises(ValueError, match=r"`chunks` must have lengths of chunks that fit"):
+        pex.encode(series(), "time", periods="day", chunks={"time": lengths})
+
+
+@pytest.mark.library("dask")
 def test_chunks_of_a_lazy_coordinate_are_kept_unless_others_are_given():
     ds = xr.Dataset(coords={"seen": ("x", np.arange(6.0))})
     lazy = ds.assign_coords(seen=ds.seen.chunk(x=2)).assign(v=ds.seen.chunk(x=3))
@@ -834,6 +882,7 @@ COORDS = (
     .assign(lat=("x", [1.0, 2.0]))
 )
 CASES = {
+    "xr": xr,
     "encode": pex.encode,
     "attention": pex.attention,
     "da": series(),
@@ -899,6 +948,8 @@ VALUE_ERRORS = {
     'attention(q.expand_dims("time"), k, v, **pair)': "`query` must not have the dimension 'time', got dimensions ('time', 'new', 'f').",
     'attention(q, k.expand_dims("new"), v, **pair)': "`key` must not have the dimension 'new', got dimensions ('new', 'time', 'f').",
     'attention(q, k, v.expand_dims("new"), **pair)': "`value` must not have the dimension 'new', got dimensions ('new', 'time', 'g').",
+    'attention(q, k, v.to_dataset(name="u"), dim="tme", feature_dim="f")': "`value` must have a variable with the dimension 'tme', got dimensions ('time', 'g').",
+    'attention(q, k, v.to_dataset(name="u"), mask=(v > 0).to_dataset(name="w"), **pair)': "`mask` must have a variable for value['u'], got variables ['w'].",
     "attention(q, k, v, mask=q[:, 0] > 0, **pair)": "`mask` must have the dimension 'time', got dimensions ('new',).",
     "attention(q, k, v, mask=k > 0, **pair)": "`mask` must not have the dimension 'f', got dimensions ('time', 'f').",
     "attention(q, k, v, mask=PaddingMask([3, 4]), **pair)": "`mask` must be for one sequence, got one for 2. Pass an xarray.DataArray with the dimension of the sequences.",
@@ -910,6 +961,8 @@ VALUE_ERRORS = {
     "attention(q, k, v, block_size=0, **pair)": "`block_size` must be a positive integer, got 0.",
 }
 TYPE_ERRORS = {
+    'attention(q, k, xr.Dataset({"u": v, "s": ("time", ["a"] * v.sizes["time"])}), **pair)': "`value['s']` must have an integer or real dtype, got str32.",
+    "attention(q, k, v, mask=v.to_dataset(name='u'), **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got xarray.core.dataset.Dataset.",
     'encode(da, "time", periods="day", chunks=3)': "`chunks` must be a mapping from dimensions to lengths, got 3.",
     'encode(np.zeros(3), "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got numpy.ndarray.",
     'encode([da], "time", periods="day")': "`da` must be an xarray.DataArray or an xarray.Dataset, got list.",

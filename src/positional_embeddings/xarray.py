@@ -5,7 +5,7 @@ Optional: no other module imports this one, which needs xarray, the extra "xarra
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from math import nan, prod
+from math import inf, nan, prod
 from typing import Any, Literal
 
 from positional_embeddings.arguments import checks
@@ -135,8 +135,6 @@ def encode(
     >>> ds = xr.Dataset(coords={"lat": [-45.0, 45.0], "lon": [0.0, 120.0, 240.0]})
     >>> encode(ds, ("lat", "lon"), "spherical", degree=4).sizes
     Frozen({'feature': 25, 'lat': 2, 'lon': 3})
-    >>> encode(ds, ("lat", "lon"), "spherical", degree=4, chunks={"lon": 2}).chunks
-    ((25,), (2,), (2, 1))
     """
     checks.choice("encoding", encoding, tuple(ENCODINGS))
     coordinates = _coordinates(da, dim, encoding)
@@ -274,12 +272,7 @@ def attention(
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
         options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
-        results = dict(value.items())
-        for name, array in value.items():
-            if k_dim in array.dims:
-                options["mask"] = mask[name] if isinstance(mask, xr.Dataset) else mask
-                results[name] = attention(query, key, array, **options)
-        return xr.Dataset(results, attrs=value.attrs)
+        return _attend_variables(query, key, value, mask, k_dim, options)
     if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
         value = value.astype(np.float64)
     terms = drop_none(mask=mask, bias=bias)
@@ -352,7 +345,11 @@ def _chunked(coordinates: list[Any], da: Any, chunks: Any) -> list[Any]:
         if is_given or c.chunks is None:
             # An index of pandas has no chunks: its values are one chunk first.
             own = {d: chunks.get(d, -1) for d in c.dims}
-            data = c.variable.to_base_variable().chunk(own).data
+            try:
+                data = c.variable.to_base_variable().chunk(own).data
+            except (TypeError, ValueError, ZeroDivisionError):
+                what = f"have lengths of chunks that fit {dict(c.sizes)}"
+                raise wrong_value("chunks", what, shown(chunks)) from None
             c = xr.DataArray(data, c.coords, c.dims, c.name, c.attrs)  # noqa: PLW2901
         chunked.append(c)
     return chunked
@@ -466,11 +463,33 @@ def _angular_unit(coordinates: list[Any]) -> str:
 # Attention over named dimensions.
 
 
+def _attend_variables(
+    query: Any, key: Any, value: Any, mask: Any, k_dim: Hashable, options: dict[str, Any]
+) -> Any:
+    """Return a Dataset with the output of each variable that has the dimension of the keys."""
+    results = dict(value.items())
+    names = [name for name, array in results.items() if k_dim in array.dims]
+    if not names:
+        what = f"have a variable with the dimension {k_dim!r}"
+        raise wrong_value("value", what, f"dimensions {tuple(value.dims)}")
+    for name in names:
+        place, of_variable = f"value[{name!r}]", mask
+        if isinstance(mask, xr.Dataset):
+            if name not in mask:
+                came = f"variables {list(mask.data_vars)}"
+                raise wrong_value("mask", f"have a variable for {place}", came)
+            of_variable = mask[name]
+        checks.real(place, results[name].data, space_of(value=results[name].data).xp)
+        results[name] = attention(query, key, results[name], mask=of_variable, **options)
+    return xr.Dataset(results, attrs=value.attrs)
+
+
 def _check_array(name: str, array: Any, needed: Sequence[Hashable], other: Hashable) -> None:
     """Check that an array has the dimensions that it must, and not another one, and its dtype."""
     if not isinstance(array, xr.DataArray):
         what = " of bool or a `Mask`" if name == "mask" else ""
-        raise wrong_type(name, f"be an xarray.DataArray{what}", shown(array))
+        came = type_name(array) if isinstance(array, xr.Dataset) else shown(array)
+        raise wrong_type(name, f"be an xarray.DataArray{what}", came)
     checks.mask_or_bias(name, name, array.data, space_of(**{name: array.data}).xp)
     came = f"dimensions {array.dims}"
     for dim in needed:
@@ -506,7 +525,8 @@ def _attend(
     )
     query, key, value = (xp.astype(array, wide, copy=False) for array in (query, key, value))
     arrays = dict(zip(terms, others, strict=True))
-    attend = partial(_attend_aligned, query, key, options=options)
+    hides = bool(arrays) or options.get("mask") is not None
+    attend = partial(_attend_aligned, query, key, options=options, hides=hides)
 
     def attend_to_each(value: Any, **arrays: Any) -> Any:
         # Ones become the sum of the weights: 0 for a query without keys.
@@ -529,8 +549,10 @@ def _attend(
     total, part = attend(xp.where(is_seen, value, 0.0), xp.astype(is_seen, wide), **bias)
     mean = xp.where(xp.isinf(total), nan, total) / xp.where(part == 0, 1.0, part)
     attended = xp.where(part == 0, fill_value, mean)
-    # A place whose part is so small that it lacks digits has weights of its own.
-    is_poor = ~(part >= xp.finfo(wide).smallest_normal ** 0.5)
+    # A place whose part, or sum, is so small that it lacks digits has weights of its own.
+    least = xp.finfo(wide).smallest_normal / xp.finfo(wide).eps
+    is_small = (xp.abs(total) < least) & (total != 0)
+    is_poor = ~(part >= least**0.5) | xp.any(is_small, axis=-1, keepdims=True)
     is_poor &= xp.any(is_seen, axis=-2, keepdims=True)
     is_poor = xp.any(is_poor, axis=tuple(a for a in range(rank) if a not in places), keepdims=True)
     for index in np.argwhere(space.to_numpy(is_poor)).tolist():
@@ -544,14 +566,32 @@ def _attend(
 
 
 def _attend_aligned(
-    query: Any, key: Any, *values: Any, options: dict[str, Any], **others: Any
+    query: Any, key: Any, *values: Any, options: dict[str, Any], hides: bool, **others: Any
 ) -> list[Any]:
-    """Return the means of several arrays of values; all arrays have as many axes."""
-    xp = space_of(query=query, key=key).xp
+    """Return the means of several arrays of values; all arrays have as many axes.
+
+    `hides` says whether there is a mask or a bias, also one that the values have seen to.
+    """
+    space = space_of(query=query, key=key)
+    xp = space.xp
     shape = np.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others.values())))
     # Along an axis that only values have, the weights are the same: it is one of features.
     lacking = (axis for axis, n in enumerate(shape) if n == 1)
     own = tuple(axis for axis in lacking if any(value.shape[axis] != 1 for value in values))
+    is_bad = [~xp.isfinite(value) for value in values]
+    if own and hides and any(space.is_true(xp.any(bad)) for bad in is_bad):
+        # With a mask or a bias, what a query sees that is not finite makes all of its features NaN:
+        # here those of one place. A mean of equal weights tells where it is seen.
+        finite = [xp.where(b, 0.0, value) for b, value in zip(is_bad, values, strict=True)]
+        others |= {"options": options, "hides": hides}
+        means = _attend_aligned(query, key, *finite, **others)
+        flags = [xp.astype(xp.any(b, axis=-1, keepdims=True), query.dtype) for b in is_bad]
+        if "bias" in others:
+            is_hidden, zeros = others["bias"] == -inf, xp.zeros_like(others["bias"])
+            others["bias"] = xp.where(is_hidden, others["bias"], zeros)
+        query, key = xp.zeros_like(query), xp.zeros_like(key)
+        seen = _attend_aligned(query, key, *flags, **others)
+        return [xp.where(flag > 0, nan, mean) for flag, mean in zip(seen, means, strict=True)]
     ends = tuple(range(-1 - len(own), -1))
     shape = tuple(n for axis, n in enumerate(shape) if axis not in own)
     columns, features = [], []

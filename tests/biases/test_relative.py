@@ -430,3 +430,11 @@ def test_far_positions_have_exact_distances_or_are_refused(backend):
             for kind in KINDS:
                 with pytest.raises(ValueError, match=what):
                     bias_of(kind, backend, query_positions=q, key_positions=k)
+
+
+def test_half_precision_hides_no_far_key():
+    one = np.ones((1, 1, 1, 8), dtype=np.float16)
+    p, r = np.ones(1, dtype=np.float16), np.full(1, 2, dtype=np.float16)
+    options = {"offset": 300, "feature_axis": -1, "seq_axis": -2}
+    far = scaled_dot_product_attention(one, one, one, bias=KERPLEBias(p, r, "power"), **options)
+    np.testing.assert_array_equal(far, one)  # the only key, 300 positions away

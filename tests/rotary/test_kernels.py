@@ -212,3 +212,10 @@ def test_out_in_another_byte_order(dtype):
     message = f"got numpy.ndarray of {out.dtype}; fused=None rotates it without one."
     with pytest.raises(TypeError, match=re.escape(message)):
         RoPE(8, 64, fused=True)(x, out=out)
+
+
+@pytest.mark.library("numba")
+@pytest.mark.parametrize("shape", [(2, 0, 4, 8), (0, 3, 4, 8), (2, 3, 0, 8)])
+def test_arrays_without_elements(shape):
+    rope = RoPE(8, 10, feature_axis=-1, seq_axis=1)
+    assert rope(np.empty(shape)).shape == shape

@@ -200,12 +200,14 @@ class Bias(WeightedLayer, ABC):
     def _between(
         self, queries: Span, keys: Span, space: Space, dtype: Dtype | None = None, order: str = "F"
     ) -> Any:
-        """Return the bias between positions, in a dtype, or that of its arrays if it has any.
+        """Return the bias between positions, in a dtype, or that of its arrays, float32 at least.
 
         It may be a view, with the heads last in memory ("C") or first ("F"), as scores have them.
         """
         if dtype is None:
-            dtype = next((array.dtype for array in self._arrays().values()), space.dtype)
+            # Half precision would make far keys infinite.
+            wide = (namespace.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())
+            dtype = next(wide, space.dtype)
         space, is_one = space.computing_in(dtype), queries.size == 1
         q, k = queries.ranges or (), keys.ranges or ()
         repeats = self._is_relative and len(q) == len(k) == 1

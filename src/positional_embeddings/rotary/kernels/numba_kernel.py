@@ -65,6 +65,8 @@ def rotate_numpy(
     stream: bool = False,
 ) -> None:
     """Rotate `x` into `out`, which may be `x`; past the caches if `stream`."""
+    if x.size == 0:
+        return
     if x.itemsize == 2:
         x, out = x.view(np.uint16), out.view(np.uint16)
     shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
