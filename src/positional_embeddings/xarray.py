@@ -570,7 +570,8 @@ def _attend_aligned(
 ) -> list[Any]:
     """Return the means of several arrays of values; all arrays have as many axes.
 
-    `hides` says whether there is a mask or a bias, also one that the values have seen to.
+    `hides` tells whether the attention has a mask or a bias: then a value that is not finite makes
+    all features of its place NaN, and no other place.
     """
     space = space_of(query=query, key=key)
     xp = space.xp
@@ -580,8 +581,7 @@ def _attend_aligned(
     own = tuple(axis for axis in lacking if any(value.shape[axis] != 1 for value in values))
     is_bad = [~xp.isfinite(value) for value in values]
     if own and hides and any(space.is_true(xp.any(bad)) for bad in is_bad):
-        # With a mask or a bias, what a query sees that is not finite makes all of its features NaN:
-        # here those of one place. A mean of equal weights tells where it is seen.
+        # The means of the finite values, and where a query sees others: equal weights tell.
         finite = [xp.where(b, 0.0, value) for b, value in zip(is_bad, values, strict=True)]
         others |= {"options": options, "hides": hides}
         means = _attend_aligned(query, key, *finite, **others)
