@@ -547,8 +547,7 @@ def _attend(
     is_seen = ~xp.matrix_transpose(arrays["mask"])
     bias = {name: array for name, array in arrays.items() if name == "bias"}
     total, part = attend(xp.where(is_seen, value, 0.0), xp.astype(is_seen, wide), **bias)
-    mean = xp.where(xp.isinf(total), nan, total) / xp.where(part == 0, 1.0, part)
-    attended = xp.where(part == 0, fill_value, mean)
+    attended = xp.where(part == 0, fill_value, total / xp.where(part == 0, 1.0, part))
     # A place whose part, or sum, is so small that it lacks digits has weights of its own.
     least = xp.finfo(wide).smallest_normal / xp.finfo(wide).eps
     is_small = (xp.abs(total) < least) & (total != 0)
