@@ -27,6 +27,8 @@ from positional_embeddings.rotary.kernels import cupy_kernel
 BY_VECTORS = "by vectors"
 SOURCE = Path(__file__).parents[1] / "src"
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+# Types of numbers, each with the type of its angles.
+NUMBERS = [(dtype, dtype if dtype == "float64" else "float32") for dtype in cupy_kernel.DTYPES]
 INDICES = ("int32", "int64")
 AXES = (1, 2, 3, 4)
 # What CuPy itself asks of NVRTC.
@@ -85,7 +87,7 @@ def missing_names() -> list[str]:
 
 def vector_kernels() -> list[tuple[str, str]]:
     """Return a name and the source of the kernel by vectors, for each way that it is made."""
-    kinds = product(cupy_kernel.SIZES, INDICES, (0, 1), (0, 1))
+    kinds = product(NUMBERS, INDICES, (0, 1), (0, 1))
     return [
         (
             f"{BY_VECTORS}, {number}, {index}, {side_by_side}, {angle_step}",
@@ -98,7 +100,7 @@ def vector_kernels() -> list[tuple[str, str]]:
 def elementwise_kernels() -> list[tuple[str, str]]:
     """Return a name and the source that CuPy makes of each kernel element by element."""
     made = []
-    for (number, angle), ndim, index in product(cupy_kernel.SIZES, AXES, INDICES):
+    for (number, angle), ndim, index in product(NUMBERS, AXES, INDICES):
         kinds = (number, number, angle, angle, number, number)
         made.append(_source(cupy_kernel.elementwise_kernel(), kinds, ndim, index))
     for (integral, table), ndim, index in product(ANGLES, AXES, INDICES):
