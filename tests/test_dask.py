@@ -308,6 +308,22 @@ def test_biases_are_one_task_a_chunk_by_the_code_of_numpy(name, lengths):
     np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("name", BIASES)
+def test_biases_at_positions_are_one_task_a_chunk(name, batch):
+    rng = np.random.default_rng(0)
+    query, key = rng.integers(0, 50, (12, *batch)), rng.integers(0, 50, (10, *batch))
+    at = {"query_positions": query, "key_positions": key}
+    expected = BIASES[name](np.asarray)(**at)
+    chunks = {"query_positions": (5, 2), "key_positions": (4, 3)}
+    lazy = {n: da.from_array(x, chunks=chunks[n][: x.ndim]) for n, x in at.items()}
+    made = BIASES[name](lambda x: da.from_array(x, chunks=2))(**lazy)
+    keys = [key[0].rsplit("-", 1)[0] for key in made.__dask_graph__() if len(key) > 1]
+    assert keys.count(name) == made.npartitions == 9 * (2 if batch else 1)
+    rounding = np.finfo(expected.dtype).eps  # of matrix products of other lengths
+    np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=4 * rounding)
+
+
 @pytest.mark.usefixtures("forbid_computing")
 def test_tasks_share_a_mask_that_holds_an_array():
     n = 2**20

@@ -294,6 +294,7 @@ class PositionTables:
             positions,
             chunks=((one.shape[0],), (one.shape[1],), *lengths),
             dtype=space.dtype,
+            name="position_tables",
         )
 
     def _stacked(self, cos: Any, sin: Any, order: Order, space: Space) -> Any:

@@ -120,6 +120,7 @@ def _partial_outputs(
         chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
         dtype=space.dtype,
         numbered=True,
+        name="scaled_dot_product_attention",
         shared=shared,
     )
 
@@ -156,7 +157,8 @@ def _merged(parts: Any, space: Space) -> Any:
         parts = space.rechunk(parts, {axis: lengths})
         chunks = list(space.chunks(parts))
         chunks[axis] = (1,) * len(lengths)
-        parts = space.map_chunks(_merge_chunk, parts, chunks=tuple(chunks), dtype=parts.dtype)
+        options = {"chunks": tuple(chunks), "dtype": parts.dtype, "name": "merge_attention"}
+        parts = space.map_chunks(_merge_chunk, parts, **options)
     return parts
 
 

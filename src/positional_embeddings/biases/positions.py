@@ -181,7 +181,8 @@ class Bias(WeightedLayer, ABC):
             return np.ascontiguousarray(bias) if takes_strides(space) else bias
         check_dtype = checks.integral if self._takes_integers else checks.real
         query, key = _checked_positions(query, key, check_dtype, space)
-        bias = self._in_dtype(dtype, query, key, space)
+        compute = self._by_chunks if space.is_chunked else self._in_dtype
+        bias = compute(dtype, query, key, space)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
     @abstractmethod
@@ -230,12 +231,14 @@ class Bias(WeightedLayer, ABC):
         own, without_arrays = self._arrays(), copy(self)
         checks.set_fields(without_arrays, **dict.fromkeys(own))
         whole = [space.rechunk(x, {a: (n,) for a, n in enumerate(x.shape)}) for x in own.values()]
+        q_chunks, *batch = space.chunks(query)
+        key = space.rechunk(key, dict(enumerate(batch, start=1)))
         return space.map_chunks(
             partial(_bias_of_chunk, without_arrays, tuple(own), dtype),
-            query[:, None, None],
-            key[None, :, None],
+            query[:, None, ..., None],
+            key[None, ..., None],
             *whole,
-            chunks=(*space.chunks(query), *space.chunks(key), (self._heads(),)),
+            chunks=(q_chunks, space.chunks(key)[0], *batch, (self._heads(),)),
             dtype=dtype,
             name=type(self).__name__,
         )
@@ -247,4 +250,4 @@ def _bias_of_chunk(
     """Return the bias between the positions of a chunk, arrays of NumPy or CuPy."""
     bias = copy(bias)
     checks.set_fields(bias, **dict(zip(names, arrays, strict=True)))
-    return bias._in_dtype(dtype, query[:, 0, 0], key[0, :, 0], space_of(query=query))
+    return bias._in_dtype(dtype, query[:, 0, ..., 0], key[0, ..., 0], space_of(query=query))

@@ -344,7 +344,8 @@ def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Sp
     others[axis] = (cos.shape[axis],)
     tables = [space.rechunk(table, others) for table in (cos, sin)]
     rotate_chunk = partial(_rotate_chunk, axis=axis, layout=layout)
-    return space.map_chunks(rotate_chunk, x, *tables, chunks=space.chunks(x), dtype=x.dtype)
+    options = {"chunks": space.chunks(x), "dtype": x.dtype, "name": "rotate"}
+    return space.map_chunks(rotate_chunk, x, *tables, **options)
 
 
 def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
