@@ -214,7 +214,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
         X, self._times = tables.with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
-        samples, labels, self._place, self._deviation = _fold(X, y, sample_weight, groups)
+        # Of NumPy, whatever the library of `X` is.
+        samples, labels, *self._of_samples = _fold(X, y, sample_weight, groups)
         columns = self._times or [tables.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
         hidden = self._check_leave_out(samples, labels, [column.is_time for column in columns])
@@ -281,8 +282,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             The predictions, in the order of the samples of `fit` whose weight is not 0.
         """
         check_is_fitted(self)
-        found, place = self._smoother.left_out(slice(None)), self._place
-        moved = (found.at_query * self._smoother.of_twins)[place] * self._deviation
+        found, (place, deviation) = self._smoother.left_out(slice(None)), self._of_samples
+        moved = (found.at_query * self._smoother.of_twins)[place] * deviation
         return self._restore(found.mean[:, place] - moved)
 
     def _restore(self, rows: HostArray, dtype: Any = None) -> Any:
