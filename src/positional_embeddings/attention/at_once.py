@@ -1,20 +1,12 @@
 """Attention from all scores at once."""
 
-from functools import reduce
-from math import prod
-from operator import add
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import without_warnings
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores, without_nonfinite
-from positional_embeddings.attention.softmax import multiply, softmax
-
-# Numbers of half precision that are converted at a time: they stay in a cache.
-_MOST_CONVERTED = 2**17
+from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
 
 
 def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBlock) -> Any:
@@ -33,16 +25,16 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     if keys.keys is not scores.layout.keys:
         key, value = keys.keys.take(key, -2, space), keys.keys.take(value, -2, space)
     if scores.bias is None and not keys.is_masked:
-        weights = softmax(scores.of(_products(scores, query, key)), space)
-        return _weighted_sums(weights, value, space)
+        weights = softmax(scores.of(products(query, key, space)), space)
+        return weighted_sums(weights, value, space)
     mask, bias = scores.mask_and_bias(scores.layout.queries, keys)
     if space.is_readable(query) and not space.compiles_kernels:
         with without_warnings():
-            products = _products(scores, query, key)
-            total = xp.sum(products)
+            found = products(query, key, space)
+            total = xp.sum(found)
             to_add = None if bias is None else scores.bias_to_add(bias)
-            weights = softmax(scores.of(products, None, mask, to_add), space)
-            output = _weighted_sums(weights, value, space)
+            weights = softmax(scores.of(found, None, mask, to_add), space)
+            output = weighted_sums(weights, value, space)
             is_finite = xp.isfinite(total + xp.sum(output))
         if space.is_true(is_finite):
             return output
@@ -52,33 +44,6 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
         return kernel.weighted_without_zeros(multiply(weights, value, space), weights, value, xp)
     key, value, nonfinite = without_nonfinite(key, value, space)
     return multiply(_weights(scores, query, key, mask, bias, nonfinite), value, space)
-
-
-def _products(scores: Scores, query: Any, key: Any) -> Any:
-    """Return the products of scaled queries and keys of any real dtype."""
-    space, dtype = scores.space, scores.space.dtype
-    if key.dtype == dtype:
-        return scores.products(query, key)
-    parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
-    products = [scores.products(query, space.astype(part, dtype)) for part in parts]
-    return products[0] if len(products) == 1 else space.xp.concat(products, axis=-1)
-
-
-def _weighted_sums(weights: Any, value: Any, space: Space) -> Any:
-    """Return the sums of values of any real dtype that have these weights."""
-    if value.dtype == space.dtype:
-        return multiply(weights, value, space)
-    parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, space))
-    sums = (multiply(weights[..., at], space.astype(x, space.dtype), space) for at, x in parts)
-    return reduce(add, sums)
-
-
-def _parts_to_convert(array: Any, space: Space) -> list[slice]:
-    """Return parts of keys or values to convert one by one, all of them but on the host."""
-    if 0 in array.shape or not (space.supports_inplace(array) and space.is_on_host(array)):
-        return [slice(None)]
-    size = array.shape[-2]
-    return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
 
 
 def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
@@ -95,10 +60,11 @@ def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
 def _weights(
     scores: Scores, query: Any, key: Any, mask: Any, bias: Any, nonfinite: Any = None
 ) -> Any:
-    products, space = scores.products(query, key), scores.space
+    space = scores.space
+    found = products(query, key, space)
     if space.compiles_kernels and not (mask is None and bias is None):
         bias = None if bias is None else scores.bias_to_add(bias)
-        found = kernel.masked_scores(products, key, mask, bias, scores.softcap, space.xp)
+        found = kernel.masked_scores(found, key, mask, bias, scores.softcap, space.xp)
     else:
-        found = scores.of(products, nonfinite, *scores.hidden_and_bias(mask, bias))
+        found = scores.of(found, nonfinite, *scores.hidden_and_bias(mask, bias))
     return softmax(found, space)

@@ -12,7 +12,7 @@ from positional_embeddings.arrays.namespace import without_warnings
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
-from positional_embeddings.attention.softmax import OnlineSoftmax
+from positional_embeddings.attention.softmax import OnlineSoftmax, products
 
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**18
@@ -162,7 +162,7 @@ def _attend_rows(
                 for x in (all_keys.key, all_keys.value)
             )
             nonfinite = keys.take(slice_broadcast(all_keys.nonfinite, group), -1, space)
-            found = scores.of(scores.products(own_query, key), nonfinite, hidden, own_bias)
+            found = scores.of(products(own_query, key, space), nonfinite, hidden, own_bias)
             states[i] = own_query, state.update(found, value, all_keys.headroom, space)
             del found  # so that the next ones take the same memory, which is in the cache
     return [state for _, state in states]

@@ -13,7 +13,7 @@ from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores
-from positional_embeddings.attention.softmax import OnlineSoftmax, multiply
+from positional_embeddings.attention.softmax import OnlineSoftmax, multiply, products
 
 # Blocks of fewer queries or keys are not worth a step of a loop.
 _LEAST = 128
@@ -70,7 +70,7 @@ def attend_in_loops(
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
             mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, KeyBlock(at)))
-            found = scores.of(scores.products(query, key), nonfinite, mask, bias)
+            found = scores.of(products(query, key, space), nonfinite, mask, bias)
             return state.update(found, value, keys.headroom, space)
 
         def visit(state: OnlineSoftmax, element: Any) -> Any:
@@ -103,7 +103,7 @@ def attend_in_loops(
 def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
     xp = scores.space.xp
-    product = scores.products(query[..., :1], keys.key[..., :1, :1])
+    product = products(query[..., :1], keys.key[..., :1, :1], scores.space)
     weighted = multiply(product, keys.value[..., :1, :], scores.space)
     # Zeros that inherit the products' sharding.
     sums, total = (

@@ -11,7 +11,6 @@ from positional_embeddings.arrays.namespace import Namespace, dtype_name
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.layout import Layout
 from positional_embeddings.attention.plan import KeyBlock
-from positional_embeddings.attention.softmax import multiply
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
@@ -102,10 +101,6 @@ class Scores(NamedTuple):
             too_large = (xp.abs(bias) > largest) & ~xp.isinf(bias)
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
         return self.space.astype(bias, dtype)
-
-    def products(self, query: Any, key: Any) -> Any:
-        """Return the products of scaled queries and keys, (..., query, key)."""
-        return multiply(query, self.space.transpose(key), self.space)
 
     def of(self, products: Any, nonfinite: Any = None, mask: Any = None, bias: Any = None) -> Any:
         """Return the scores from the products, which it may overwrite.

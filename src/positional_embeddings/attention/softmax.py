@@ -1,8 +1,12 @@
-"""The softmax of scores, at once or from one block of keys to the next, and products with it."""
+"""Products with keys and values, and between them the softmax, at once or block by block."""
 
+from functools import reduce
+from math import prod
+from operator import add
 from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention import kernel
 
@@ -10,6 +14,45 @@ from positional_embeddings.attention import kernel
 _TINY = 2.0**-60
 
 _INF = float("inf")
+
+# Numbers of half precision that are converted at a time: they stay in a cache.
+_MOST_CONVERTED = 2**17
+
+
+def products(query: Any, key: Any, space: Space) -> Any:
+    """Return the products of scaled queries and keys of any real dtype, (..., query, key)."""
+    if key.dtype == space.dtype:
+        return multiply(query, space.transpose(key), space)
+    parts = [key[..., at, :] for at in _parts_to_convert(key, space)]
+    found = [products(query, space.astype(part, space.dtype), space) for part in parts]
+    return found[0] if len(found) == 1 else space.xp.concat(found, axis=-1)
+
+
+def weighted_sums(weights: Any, value: Any, space: Space) -> Any:
+    """Return the sums of values of any real dtype that have these weights."""
+    if value.dtype == space.dtype:
+        return multiply(weights, value, space)
+    parts = ((at, value[..., at, :]) for at in _parts_to_convert(value, space))
+    sums = (multiply(weights[..., at], space.astype(x, space.dtype), space) for at, x in parts)
+    return reduce(add, sums)
+
+
+def _parts_to_convert(array: Any, space: Space) -> list[slice]:
+    """Return parts of keys or values to convert one by one, all of them but on the host."""
+    if 0 in array.shape or not (space.supports_inplace(array) and space.is_on_host(array)):
+        return [slice(None)]
+    size = array.shape[-2]
+    return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
+
+
+def multiply(rows: Any, table: Any, space: Space) -> Any:
+    """Return ``rows @ table``, in one product for query heads that share a key head."""
+    if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
+        return space.matmul(rows, table)
+    *others, groups, count, inner = rows.shape
+    merged = space.reshape(rows, (*others, groups * count, inner))
+    result = space.matmul(merged, table[..., 0, :, :])
+    return space.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
 
 def softmax(scores: Any, space: Space) -> Any:
@@ -70,13 +113,3 @@ def merge_partial(parts: Any, xp: Namespace) -> Any:
     # Divided first: a sum of several large values might overflow.
     weighted = weights / xp.where(total == 0, 1.0, total) * means
     return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), total, highest], axis=-1)
-
-
-def multiply(rows: Any, table: Any, space: Space) -> Any:
-    """Return ``rows @ table``, in one product for query heads that share a key head."""
-    if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
-        return space.matmul(rows, table)
-    *others, groups, count, inner = rows.shape
-    merged = space.reshape(rows, (*others, groups * count, inner))
-    result = space.matmul(merged, table[..., 0, :, :])
-    return space.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
