@@ -11,7 +11,6 @@ from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention import blocks, chunks
 from positional_embeddings.attention.at_once import attend_at_once, weights_at_once
-from positional_embeddings.attention.layout import layout_of
 from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
@@ -174,8 +173,8 @@ def scaled_dot_product_attention(
     arrays = {"q": q, "k": k, "v": v}
     space = space_of(**arrays, **given_arrays({"mask": mask, "bias": bias}))
     options = feature_axis, seq_axis, enable_gqa
-    layout = layout_of(arrays, mask, bias, options, space)
-    scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
+    scores = scores_of(arrays, mask, bias, scale, softcap, offset, options, space)
+    layout = scores.layout
     if block_size is not None:
         block_size = checks.positive_integer("block_size", block_size)
         for name, array in (("q", q), ("k", k)):
@@ -261,8 +260,8 @@ def attention_weights(
     arrays = {"q": q, "k": k}
     space = space_of(**arrays, **given_arrays({"mask": mask, "bias": bias}))
     options = feature_axis, seq_axis, enable_gqa
-    layout = layout_of(arrays, mask, bias, options, space)
-    scores = scores_of(layout, mask, bias, scale, softcap, offset, space)
+    scores = scores_of(arrays, mask, bias, scale, softcap, offset, options, space)
+    layout = scores.layout
     query, key = layout.rows((q, k), space)
     with space.without_autocast(q):
         weights = weights_at_once(scores, query, key)
