@@ -1,6 +1,6 @@
 """Attention in blocks: an online softmax over the keys that each block of queries sees."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import log
 from typing import Any, NamedTuple
@@ -17,6 +17,9 @@ from positional_embeddings.attention.softmax import OnlineSoftmax, products
 # Scores of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**18
 ACCELERATOR_BLOCK = 2**24
+
+# Blocks that cannot be written to one array are worth it if they skip scores in this ratio.
+_MIN_SKIP_RATIO = 4
 
 # Scores up to this bound need no maximum subtracted before exp, which saves a tenth of the
 # time of an attention in blocks, ...
@@ -58,16 +61,28 @@ def plan_of(
 
 
 def attend_in_blocks(
-    scores: Scores, query: Any, key: Any, value: Any, block_size: int | None, *, mergeable: bool
+    scores: Scores,
+    query: Any,
+    key: Any,
+    value: Any,
+    block_size: int | None,
+    *,
+    mergeable: bool = False,
+    otherwise: Callable[..., Any] | None = None,
 ) -> Any:
     """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
     If it is to be mergeable, its features are followed by the total of the weights and by the
     maximum of the scores that they are relative to, so that `merge_partial` can add further keys.
+    If blocks would skip few scores, `otherwise` computes, if it is given.
     """
     space = scores.space
     rows, q_len, most = rows_of(query, key), query.shape[-2], most_scores(query, space)
     query_blocks = plan_of(scores, q_len, key.shape[-2], block_size, most)
+    if otherwise is not None:
+        count = sum(queries.size * at.keys.size for queries, ats in query_blocks for at in ats)
+        if _MIN_SKIP_RATIO * count > q_len * key.shape[-2]:
+            return otherwise(scores, query, key, value)
     keys = keys_and_values(scores, key, value)
     if not space.supports_inplace(query, key, value):
         whole, parts = tuple(slice(0, n) for n in rows), []

@@ -10,7 +10,6 @@ from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, TypeAlias
 
-from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import whole_span
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import drop_none
@@ -57,13 +56,6 @@ def attend_by_chunks(
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
         outputs.append(_merged(part, space)[..., 0, : value.shape[-1]])
     return outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
-
-
-def are_known(space: Space, *given: Any) -> bool:
-    """Tell whether all chunks of arrays have a known length, and none is empty."""
-    arrays = [array for array in given if hasattr(array, "chunks")]
-    lengths = (n for array in arrays for axis in space.chunks(array) for n in axis)
-    return all(checks.is_known(n) and n > 0 for n in lengths)
 
 
 def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:

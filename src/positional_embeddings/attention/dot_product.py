@@ -1,16 +1,18 @@
 """Scaled dot-product attention and its weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import span_of
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention import blocks, chunks
+from positional_embeddings.attention import blocks
 from positional_embeddings.attention.at_once import attend_at_once, weights_at_once
+from positional_embeddings.attention.chunks import attend_by_chunks
 from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
@@ -22,9 +24,6 @@ LOOP_BLOCK = 2**22
 
 # Scores are few if the keys have this many times as many numbers.
 _FEW = 8
-
-# Without writing to arrays blocks are worth it if they skip scores in this ratio.
-_MIN_SKIP_RATIO = 4
 
 
 def scaled_dot_product_attention(
@@ -289,10 +288,10 @@ def choose(
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
-    space = scores.space
-    if space.is_chunked and chunks.are_known(space, query, key, value, scores.mask, scores.bias):
-        return partial(chunks.attend_by_chunks, block_size=block_size)
-    layout = scores.layout
+    space, layout = scores.space, scores.layout
+    arrays = query, key, value
+    if space.is_chunked and _have_known_chunks((*arrays, scores.mask, scores.bias), space):
+        return partial(attend_by_chunks, block_size=block_size)
     q_len, k_len = layout.queries.size, layout.keys.size
     span, is_masked = layout.keys, scores.mask is not None
     if scores.has_reach and 0 not in (q_len, k_len):
@@ -306,21 +305,22 @@ def choose(
     loops = space.loops()
     most = blocks.most_scores(query, space) if loops is None else LOOP_BLOCK
     numbers = float("nan") if None in key.shape else prod(key.shape)
-    are_few = count <= max(most, numbers // _FEW)
-    if not are_few and loops is None and not space.supports_inplace(query, key, value):
-        are_few = not (scores.has_reach and _skips_most(scores, q_len, k_len, most))
-    if are_few and block_size is None:
+    if block_size is None and count <= max(most, numbers // _FEW):
         return at_once
     if loops is None:
-        return partial(blocks.attend_in_blocks, block_size=block_size, mergeable=False)
+        in_blocks = partial(blocks.attend_in_blocks, block_size=block_size)
+        if block_size or space.supports_inplace(*arrays):
+            return in_blocks
+        # Blocks that cannot be written to one array are worth it only if a mask hides most.
+        return partial(in_blocks, otherwise=at_once) if scores.has_reach else at_once
     size = block_size or block_size_of_loops(most, layout.scores_per_key // q_len)
-    if size >= max(q_len, k_len):  # no loop: a sharded sequence stays so
-        return at_once
-    return partial(attend_in_loops, size=size, loops=loops)
+    # Without a loop a sharded sequence stays so.
+    is_one_block = size >= max(q_len, k_len)
+    return at_once if is_one_block else partial(attend_in_loops, size=size, loops=loops)
 
 
-def _skips_most(scores: Scores, q_len: int, k_len: int, most: int) -> bool:
-    """Tell whether blocks skip enough scores to be worth tracing one by one."""
-    planned = blocks.plan_of(scores, q_len, k_len, None, most)
-    count = sum(queries.size * at.keys.size for queries, ats in planned for at in ats)
-    return bool(_MIN_SKIP_RATIO * count <= q_len * k_len)
+def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:
+    """Tell whether all chunks of the arrays among some values have a known length, and elements."""
+    chunked = [array for array in arrays if hasattr(array, "chunks")]
+    lengths = (n for array in chunked for own in space.chunks(array) for n in own)
+    return all(checks.is_known(n) and n > 0 for n in lengths)
