@@ -6,12 +6,12 @@ from positional_embeddings import RoPEMultiHeadAttention
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
-    "mha(zeros((8, 3, 5)), zeros((2, 3), dtype=bool))": "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (2, 3).",
+    "mha(zeros((8, 3, 5)), zeros((2, 3), dtype=bool))": "`mask` must have shape (3, 3, 2, 5) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
     "scaled_dot_product_attention(*zeros((3, 2, 8, 5, 4)), mask=zeros((2, 1, 5, 5), dtype=bool))": "`mask` must have shape (8, 8, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 1, 5, 5).",
     "scaled_dot_product_attention(zeros((2, 3, 4, 6)), *zeros((2, 2, 5, 4, 6)), bias=zeros((1, 4, 3, 5)))": "`bias` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (1, 4, 3, 5).",
     "scaled_dot_product_attention(zeros((2, 3, 4, 6)), *zeros((2, 2, 5, 4, 6)), bias=zeros((5, 3)))": "`bias` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (5, 3).",
     "scaled_dot_product_attention(*zeros((3, 2, 8, 5, 4)), mask=create_causal_mask(5), feature_axis=-1, seq_axis=-2)": "`mask` must have shape (2, 8, 5, 5) (queries on axis 2, keys on axis 3), with 1 where it broadcasts, got (5, 5, 1).",
-    "mha(zeros((8, 3, 5)), bias=zeros((2, 3, 3)))": "`bias` must have shape (3, 3), (3, 3, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (2, 3, 3).",
+    "mha(zeros((8, 3, 5)), bias=zeros((2, 3, 3)))": "`bias` must have length 1, 2 (heads) or 10 (heads * batch) on axis 2, got shape (2, 3, 3).",
     "scaled_dot_product_attention(zeros((2, 2)), zeros((2, 2, 1)), zeros((2, 2)))": "`k` must have as many axes as `q`, 2, got shape (2, 2, 1).",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((4, 3)), zeros((2, 3)))": "`k` must have the features of `q`, 2 on axis 0, got shape (4, 3).",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 4)))": "`v` must have the shape of `k` but for its features on axis 0, got (2, 4) with (2, 3).",
@@ -27,8 +27,8 @@ VALUE_ERRORS = {
     "RoPEMultiHeadAttention(16, 4, num_kv_heads=3)": "`num_heads` must be a multiple of `num_kv_heads` = 3, got 4.",
     "RoPEMultiHeadAttention(16, 4, rng=-1)": "`rng` must be a non-negative integer seed or a numpy.random.Generator, got -1.",
     "mha(zeros((7, 3, 1)))": "`x` must have shape (8, seq, batch), got (7, 3, 1).",
-    "mha(zeros((8, 3, 5)), zeros((3, 3, 2), dtype=bool))": "`mask` must have shape (3, 3), (3, 3, n), with n one of 1, 5 (batch) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 2).",
-    "mha(zeros((8, 3, 5)), bias=zeros((3, 3, 5)))": "`bias` must have shape (3, 3), (3, 3, n), with n one of 1, 2 (heads) and 10 (heads * batch), or (3, 3, 2, 5), with 1 where it broadcasts, got (3, 3, 5).",
+    "mha(zeros((8, 3, 5)), zeros((3, 3, 2), dtype=bool))": "`mask` must have length 1, 5 (batch) or 10 (heads * batch) on axis 2, got shape (3, 3, 2).",
+    "mha(zeros((8, 3, 5)), bias=zeros((3, 3, 5)))": "`bias` must have length 1, 2 (heads) or 10 (heads * batch) on axis 2, got shape (3, 3, 5).",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, offset=1)": "`offset` must be left out unless `mask` is a `Mask` or `bias` is a `Bias`, got 1.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=CausalMask(), offset=2**70)": "`offset` must keep positions within 2305843009213693951, so that int64 holds all distances, got 1180591620717411303424.",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=PaddingMask([1, 2, 3]))": "`mask` must be for a number of sequences that divides axis 2 of `q`, 2 (heads * batch), got 3.",

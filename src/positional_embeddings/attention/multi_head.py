@@ -194,43 +194,32 @@ class RoPEMultiHeadAttention(WeightedLayer):
         return space.xp.permute_dims(space.xp.reshape(projected, shape), (1, 2, 0, 3))
 
     def _per_head(self, kind: str, given: Any, x: Any, xp: Namespace) -> Any:
-        """Give a mask or bias, or what a function returns, the axes (query, key, heads, batch)."""
-        _, seq, batch = x.shape
+        """Give a mask or bias of three axes, also of a function, the axes of attention."""
         if isinstance(given, Mask | Bias):
             return given
+        heads, batch = self.num_heads, x.shape[2]
         if not callable(given):
-            checks.mask_or_bias(kind, kind, given, xp)
-            return _with_heads(kind, kind, given, (seq, seq, self.num_heads, batch), xp)
+            return _with_heads(kind, kind, given, heads, batch, xp)
 
         def by_head(q_idx: Any, k_idx: Any) -> Any:
             name, array = call_score_function(kind, given, q_idx, k_idx)
-            target = (q_idx.shape[0], k_idx.shape[1], self.num_heads, batch)
-            return _with_heads(kind, name, array, target, xp)
+            return _with_heads(kind, name, array, heads, batch, xp)
 
         return by_head
 
 
-def _with_heads(
-    kind: str, name: str, array: Any, target: tuple[int, int, int, int], xp: Namespace
-) -> Any:
-    """Return a mask or a bias with the axes (query, key, heads, batch) of `target`."""
-    *scores, heads, batch = target
-    third, axis = (batch, "batch") if kind == "mask" else (heads, "heads")
-    shape, filled = tuple(array.shape), array
-    if array.ndim == 2:
-        filled = array[:, :, None, None]
-    elif array.ndim == 3 and shape[2] in (1, third):
-        filled = array[:, :, None, :] if kind == "mask" else array[:, :, :, None]
-    elif array.ndim == 3 and shape[2] == heads * batch:
-        filled = xp.reshape(array, (*shape[:2], heads, batch))
-    if filled.ndim != 4 or not all(map(checks.broadcasts_to, filled.shape, target)):
-        by_key = "({}, {}".format(*scores)
-        required = (
-            f"have shape {by_key}), {by_key}, n), with n one of 1, {third} ({axis}) and "
-            f"{heads * batch} (heads * batch), or {target}, with 1 where it broadcasts"
-        )
-        raise wrong_value(name, required, shape)
-    return filled
+def _with_heads(kind: str, name: str, array: Any, heads: int, batch: int, xp: Namespace) -> Any:
+    """Return a mask or a bias, if it has three axes, as (query, key, heads, batch)."""
+    if array.ndim != 3:
+        return array
+    shape = tuple(array.shape)
+    third, what = (batch, "batch") if kind == "mask" else (heads, "heads")
+    if shape[2] in (1, third):
+        return array[:, :, None, :] if kind == "mask" else array[..., None]
+    if shape[2] != heads * batch:
+        required = f"have length 1, {third} ({what}) or {heads * batch} (heads * batch) on axis 2"
+        raise wrong_value(name, required, f"shape {shape}")
+    return xp.reshape(array, (*shape[:2], heads, batch))
 
 
 def _projected(weight: Any, x: Any, space: Space) -> Any:
