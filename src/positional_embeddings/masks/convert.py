@@ -167,14 +167,10 @@ def to_attend(
            [1, 1, 0],
            [1, 1, 1]])
     """
-    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, **lengths)
-    given: Any = mask
-    if isinstance(given, Mask):
-        given = given.dense(**lengths, xp=xp, device=device)
-    elif xp is not None or device is not None:
-        message = "`xp` and `device` must be left out where `mask` is an array."
-        raise TypeError(message)
+    options: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    options |= {"xp": xp, "device": device}
+    check_lengths_of(mask, **options)
+    given: Any = mask.dense(**options) if isinstance(mask, Mask) else mask
     xp = space_of(mask=given).xp
     checks.mask("mask", given, xp)
     if given.ndim not in (2, 3):
@@ -363,18 +359,19 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     return mask
 
 
-def check_lengths_of(mask: Any, key_axis: int | None = None, **lengths: int | None) -> None:
+def check_lengths_of(mask: Any, key_axis: int | None = None, **options: Any) -> None:
     """Check the options that are for a `Mask` alone, or for an array alone."""
     if isinstance(mask, Mask):
-        if lengths["q_len"] is None:
+        if options["q_len"] is None:
             raise wrong_type("q_len", "be given for a `Mask`", "None")
         if key_axis is not None:
             raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
         return
     if not hasattr(mask, "shape"):
         raise wrong_type("mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", shown(mask))
-    for name, option in namespace.drop_none(**lengths).items():
-        raise wrong_type(name, "be left out where `mask` is an array", shown(option))
+    for name in namespace.drop_none(**options):
+        message = f"`{name}` must be left out where `mask` is an array."
+        raise TypeError(message)
 
 
 def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
