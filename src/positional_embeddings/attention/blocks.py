@@ -46,20 +46,6 @@ def most_scores(query: Any, space: Space) -> int:
     return HOST_BLOCK if space.is_on_host(query) else ACCELERATOR_BLOCK
 
 
-def rows_of(query: Any, key: Any) -> list[Any]:
-    """Return the lengths of the axes before the axes of the scores."""
-    pairs = zip(query.shape[:-2], key.shape[:-2], strict=True)
-    return [m if n == 1 else n for n, m in pairs]
-
-
-def plan_of(
-    scores: Scores, q_len: int, k_len: int, size: int | None, most: int
-) -> list[QueryBlock]:
-    """Return the blocks of queries, each with its blocks of keys."""
-    reach = scores.reach if scores.has_reach else None
-    return plan(q_len, k_len, size, most, reach, scores.global_queries())
-
-
 def attend_in_blocks(
     scores: Scores,
     query: Any,
@@ -73,15 +59,17 @@ def attend_in_blocks(
     """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
     If it is to be mergeable, its features are followed by the total of the weights and by the
-    maximum of the scores that they are relative to, so that `merge_partial` can add further keys.
+    maximum of the scores that they are relative to, so that it merges with outputs of other keys.
     If blocks would skip few scores, `otherwise` computes, if it is given.
     """
-    space = scores.space
-    rows, q_len, most = rows_of(query, key), query.shape[-2], most_scores(query, space)
-    query_blocks = plan_of(scores, q_len, key.shape[-2], block_size, most)
+    space, most = scores.space, most_scores(query, scores.space)
+    (*rows, q_len, _), (*key_rows, k_len, _) = query.shape, key.shape
+    rows = [m if n == 1 else n for n, m in zip(rows, key_rows, strict=True)]
+    reach = scores.reach if scores.has_reach else None
+    query_blocks = plan(q_len, k_len, block_size, most, reach, scores.global_queries())
     if otherwise is not None:
         count = sum(queries.size * at.keys.size for queries, ats in query_blocks for at in ats)
-        if _MIN_SKIP_RATIO * count > q_len * key.shape[-2]:
+        if _MIN_SKIP_RATIO * count > q_len * k_len:
             return otherwise(scores, query, key, value)
     keys = keys_and_values(scores, key, value)
     if not space.supports_inplace(query, key, value):

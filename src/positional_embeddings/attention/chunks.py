@@ -17,7 +17,6 @@ from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.blocks import attend_in_blocks
 from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores, slice_broadcast
-from positional_embeddings.attention.softmax import merge_partial
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.ranges import intersect
@@ -155,4 +154,12 @@ def _merged(parts: Any, space: Space) -> Any:
 
 
 def _merge_chunk(parts: Any) -> Any:
-    return merge_partial(parts, space_of(parts=parts).xp)
+    """Return one partial output from several, (..., query, part, feature + 2)."""
+    xp = space_of(parts=parts).xp
+    means, total, maximum = parts[..., :-2], parts[..., -2:-1], parts[..., -1:]
+    highest = xp.max(maximum, axis=-2, keepdims=True)
+    weights = total * xp.exp(maximum - xp.where(highest == -float("inf"), 0.0, highest))
+    total = xp.sum(weights, axis=-2, keepdims=True)
+    # Divided first: a sum of several large values might overflow.
+    weighted = weights / xp.where(total == 0, 1.0, total) * means
+    return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), total, highest], axis=-1)

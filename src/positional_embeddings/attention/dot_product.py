@@ -271,12 +271,9 @@ def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
     """Return the masks and biases that are arrays, and the arrays of others, by name."""
     arrays: dict[str, Any] = {}
     for name, value in given.items():
-        if value is None:
-            continue
         if isinstance(value, Mask | Bias):
-            for key, array in value._arrays().items():
-                arrays[f"{name}.{key}"] = array
-        elif not callable(value):
+            arrays |= {f"{name}.{key}": array for key, array in value._arrays().items()}
+        elif not (value is None or callable(value)):
             arrays[name] = value
     return arrays
 

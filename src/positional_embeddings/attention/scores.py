@@ -305,10 +305,9 @@ def _layout(
     checks.real_floating(xp, **arrays)
     checks.boolean("enable_gqa", is_grouped)
     for name, array in arrays.items():
-        dtype = array.dtype
-        if dtype != q.dtype and dtype_name(dtype) != dtype_name(q.dtype):
+        if dtype_name(array.dtype) != dtype_name(q.dtype):
             required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
-            raise wrong_type(name, required, dtype_name(dtype))
+            raise wrong_type(name, required, dtype_name(array.dtype))
         if array.ndim != q.ndim:
             raise wrong_value(name, f"have as many axes as `q`, {q.ndim}", f"shape {array.shape}")
     for name in ("q", "k") if needs_lengths else ():
@@ -318,9 +317,7 @@ def _layout(
     if checks.known_to_differ(k_shape[feature], shape[feature]):
         required = f"have the features of `q`, {shape[feature]} on axis {feature}"
         raise wrong_value("k", required, f"shape {k_shape}")
-    if v_shape != k_shape and any(
-        checks.known_to_differ(v_shape[axis], k_shape[axis]) for axis in (*rows, seq)
-    ):
+    if any(checks.known_to_differ(v_shape[axis], k_shape[axis]) for axis in (*rows, seq)):
         required = f"have the shape of `k` but for its features on axis {feature}"
         raise wrong_value("v", required, f"{v_shape} with {k_shape}")
     broadcast, split = list(shape), None

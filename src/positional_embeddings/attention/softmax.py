@@ -7,13 +7,10 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention import kernel
 
 # Less than the total of the weights of any keys; to 1 it adds nothing.
 _TINY = 2.0**-60
-
-_INF = float("inf")
 
 # Numbers of half precision that are converted at a time: they stay in a cache.
 _MOST_CONVERTED = 2**17
@@ -100,16 +97,5 @@ class OnlineSoftmax(NamedTuple):
         """Return the means, the total of the weights and the maximum that they are relative to."""
         xp = space.xp
         maximum = xp.zeros_like(self.total) if self.running_max is None else self.running_max
-        maximum = xp.where(self.total == 0, -_INF, maximum)
+        maximum = xp.where(self.total == 0, -float("inf"), maximum)
         return xp.concat([self.means(space), self.total, maximum], axis=-1)
-
-
-def merge_partial(parts: Any, xp: Namespace) -> Any:
-    """Return one partial output from several, (..., query, part, feature + 2)."""
-    means, total, maximum = parts[..., :-2], parts[..., -2:-1], parts[..., -1:]
-    highest = xp.max(maximum, axis=-2, keepdims=True)
-    weights = total * xp.exp(maximum - xp.where(highest == -_INF, 0.0, highest))
-    total = xp.sum(weights, axis=-2, keepdims=True)
-    # Divided first: a sum of several large values might overflow.
-    weighted = weights / xp.where(total == 0, 1.0, total) * means
-    return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), total, highest], axis=-1)
