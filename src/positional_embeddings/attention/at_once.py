@@ -2,14 +2,14 @@
 
 from typing import Any
 
+from positional_embeddings.arguments.positions import Span
 from positional_embeddings.arrays.namespace import without_warnings
 from positional_embeddings.attention import kernel
-from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores, without_nonfinite
 from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
 
 
-def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBlock) -> Any:
+def attend(scores: Scores, query: Any, key: Any, value: Any, keys: Span, *, is_masked: bool) -> Any:
     """Return the output, (..., query, feature), from some keys, which hold all that are seen.
 
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
@@ -22,38 +22,38 @@ def attend_at_once(scores: Scores, query: Any, key: Any, value: Any, keys: KeyBl
     if query.dtype != space.dtype:
         query = space.astype(query, space.dtype)
     query = query * scores.scale
-    if keys.keys is not scores.layout.keys:
-        key, value = keys.keys.take(key, -2, space), keys.keys.take(value, -2, space)
-    if scores.bias is None and not keys.is_masked:
-        weights = softmax(scores.of(products(query, key, space)), space)
-        return weighted_sums(weights, value, space)
-    mask, bias = scores.mask_and_bias(scores.layout.queries, keys)
+    if keys is not scores.layout.keys:
+        key, value = keys.take(key, -2, space), keys.take(value, -2, space)
+    if scores.bias is None and not is_masked:
+        found = softmax(scores.of(products(query, key, space)), space)
+        return weighted_sums(found, value, space)
+    mask, bias = scores.mask_and_bias(scores.layout.queries, keys, is_masked=is_masked)
     if space.is_readable(query) and not space.compiles_kernels:
         with without_warnings():
             found = products(query, key, space)
             total = xp.sum(found)
             to_add = None if bias is None else scores.bias_to_add(bias)
-            weights = softmax(scores.of(found, None, mask, to_add), space)
-            output = weighted_sums(weights, value, space)
+            found = softmax(scores.of(found, None, mask, to_add), space)
+            output = weighted_sums(found, value, space)
             is_finite = xp.isfinite(total + xp.sum(output))
         if space.is_true(is_finite):
             return output
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
     if space.compiles_kernels:
-        weights = _weights(scores, query, key, mask, bias)
-        return kernel.weighted_without_zeros(multiply(weights, value, space), weights, value, xp)
+        found = _weights(scores, query, key, mask, bias)
+        return kernel.weighted_without_zeros(multiply(found, value, space), found, value, xp)
     key, value, nonfinite = without_nonfinite(key, value, space)
     return multiply(_weights(scores, query, key, mask, bias, nonfinite), value, space)
 
 
-def weights_at_once(scores: Scores, query: Any, key: Any) -> Any:
+def weights(scores: Scores, query: Any, key: Any) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
-    space, keys = scores.space, KeyBlock(scores.layout.keys)
+    space, layout = scores.space, scores.layout
     query = space.astype(query, space.dtype) * scores.scale
     key, nonfinite = space.astype(key, space.dtype), None
     if scores.may_hide and not space.compiles_kernels:
         key, _, nonfinite = without_nonfinite(key, key, space)
-    mask, bias = scores.mask_and_bias(scores.layout.queries, keys)
+    mask, bias = scores.mask_and_bias(layout.queries, layout.keys)
     return _weights(scores, query, key, mask, bias, nonfinite)
 
 

@@ -46,7 +46,7 @@ def most_scores(query: Any, space: Space) -> int:
     return HOST_BLOCK if space.is_on_host(query) else ACCELERATOR_BLOCK
 
 
-def attend_in_blocks(
+def attend(
     scores: Scores,
     query: Any,
     key: Any,
@@ -150,7 +150,7 @@ def _attend_rows(
     states = [_start(scores, query, all_keys, group, block.queries) for group in groups]
     for key_block in key_blocks:
         keys = key_block.keys
-        mask, bias = scores.mask_and_bias(block.queries, key_block)
+        mask, bias = scores.mask_and_bias(block.queries, keys, is_masked=key_block.is_masked)
         # A mask that all groups share is checked for hidden keys once.
         is_shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
         for i, (group, (own_query, state)) in enumerate(zip(groups, states, strict=True)):

@@ -14,8 +14,7 @@ from positional_embeddings.arguments.positions import whole_span
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import drop_none
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.blocks import attend_in_blocks
-from positional_embeddings.attention.plan import KeyBlock
+from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores, slice_broadcast
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
@@ -28,9 +27,7 @@ Bounds: TypeAlias = list[tuple[int, int]]
 _MERGED = 8
 
 
-def attend_by_chunks(
-    scores: Scores, query: Any, key: Any, value: Any, block_size: int | None
-) -> Any:
+def attend(scores: Scores, query: Any, key: Any, value: Any, block_size: int | None) -> Any:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
     given = _given_as_arrays(scores, query, key)
     rows, space = query.ndim - 2, scores.space
@@ -62,7 +59,7 @@ def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
     mask, bias = (
         None if _is_evaluated_in_tasks(given) else given for given in (scores.mask, scores.bias)
     )
-    queries, keys = whole_span(query.shape[-2]), KeyBlock(whole_span(key.shape[-2]))
+    queries, keys = whole_span(query.shape[-2]), whole_span(key.shape[-2])
     mask, bias = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
     return drop_none(mask=mask, bias=bias)
 
@@ -137,7 +134,7 @@ def _attend_chunk(
         **terms,
     )
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
-    return attend_in_blocks(scores, query, key, value, block_size, mergeable=True)[..., None, :]
+    return blocks.attend(scores, query, key, value, block_size, mergeable=True)[..., None, :]
 
 
 def _merged(parts: Any, space: Space) -> Any:

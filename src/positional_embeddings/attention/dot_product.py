@@ -5,16 +5,11 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import span_of
+from positional_embeddings.arguments import axes, checks, positions
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention import blocks
-from positional_embeddings.attention.at_once import attend_at_once, weights_at_once
-from positional_embeddings.attention.chunks import attend_by_chunks
-from positional_embeddings.attention.loops import attend_in_loops, block_size_of_loops
-from positional_embeddings.attention.plan import KeyBlock
+from positional_embeddings.attention import at_once, blocks, chunks, loops
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
@@ -263,7 +258,7 @@ def attention_weights(
     layout = scores.layout
     query, key = layout.rows((q, k), space)
     with space.without_autocast(q):
-        weights = weights_at_once(scores, query, key)
+        weights = at_once.weights(scores, query, key)
     return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
 
 
@@ -272,7 +267,8 @@ def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     for name, value in given.items():
         if isinstance(value, Mask | Bias):
-            arrays |= {f"{name}.{key}": array for key, array in value._arrays().items()}
+            for key, array in value._arrays().items():
+                arrays[f"{name}.{key}"] = array
         elif not (value is None or callable(value)):
             arrays[name] = value
     return arrays
@@ -288,32 +284,31 @@ def choose(
     space, layout = scores.space, scores.layout
     arrays = query, key, value
     if space.is_chunked and _have_known_chunks((*arrays, scores.mask, scores.bias), space):
-        return partial(attend_by_chunks, block_size=block_size)
+        return partial(chunks.attend, block_size=block_size)
     q_len, k_len = layout.queries.size, layout.keys.size
-    span, is_masked = layout.keys, scores.mask is not None
+    keys, is_masked = layout.keys, scores.mask is not None
     if scores.has_reach and 0 not in (q_len, k_len):
         some, every = scores.reach(((0, q_len),))
-        span, is_masked = span if some == span.ranges else span_of(*some), some != every
-    keys, seen_len = KeyBlock(span, is_masked), span.size
-    count = float("nan") if seen_len is None else layout.scores_per_key * seen_len
-    at_once = partial(attend_at_once, keys=keys)
+        keys, is_masked = keys if some == keys.ranges else positions.span_of(*some), some != every
+    count = float("nan") if keys.size is None else layout.scores_per_key * keys.size
+    whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
     if 0 in (count, value.shape[-1]) or (block_size is None and count <= blocks.HOST_BLOCK):
-        return at_once
-    loops = space.loops()
-    most = blocks.most_scores(query, space) if loops is None else LOOP_BLOCK
+        return whole
+    traced = space.loops()
+    most = blocks.most_scores(query, space) if traced is None else LOOP_BLOCK
     numbers = float("nan") if None in key.shape else prod(key.shape)
     if block_size is None and count <= max(most, numbers // _FEW):
-        return at_once
-    if loops is None:
-        in_blocks = partial(blocks.attend_in_blocks, block_size=block_size)
+        return whole
+    if traced is None:
+        in_blocks = partial(blocks.attend, block_size=block_size)
         if block_size or space.supports_inplace(*arrays):
             return in_blocks
         # Blocks that cannot be written to one array are worth it only if a mask hides most.
-        return partial(in_blocks, otherwise=at_once) if scores.has_reach else at_once
-    size = block_size or block_size_of_loops(most, layout.scores_per_key // q_len)
+        return partial(in_blocks, otherwise=whole) if scores.has_reach else whole
+    size = block_size or loops.block_size(most, layout.scores_per_key // q_len)
     # Without a loop a sharded sequence stays so.
     is_one_block = size >= max(q_len, k_len)
-    return at_once if is_one_block else partial(attend_in_loops, size=size, loops=loops)
+    return whole if is_one_block else partial(loops.attend, size=size, loops=traced)
 
 
 def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:

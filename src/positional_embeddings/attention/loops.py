@@ -11,7 +11,6 @@ from positional_embeddings.arrays.libraries.base import Loops
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Namespace
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
-from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.attention.softmax import OnlineSoftmax, multiply, products
 
@@ -20,7 +19,7 @@ _LEAST = 128
 _MULTIPLE = 64
 
 
-def block_size_of_loops(most: int, rows: int) -> int:
+def block_size(most: int, rows: int) -> int:
     """Return how many queries and keys have about `most` scores in all rows together."""
     return max(_LEAST, int((most / rows) ** 0.5) // _MULTIPLE * _MULTIPLE)
 
@@ -43,9 +42,7 @@ def _plan_loops(
     return [some + [-1] * (longest - len(some)) for some in keys], visits_rest
 
 
-def attend_in_loops(
-    scores: Scores, query: Any, key: Any, value: Any, size: int, loops: Loops
-) -> Any:
+def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: Loops) -> Any:
     """Return the output, by loops of the library over blocks of `size` queries and keys."""
     space = scores.space
     xp = space.xp
@@ -69,7 +66,7 @@ def attend_in_loops(
         query = xp.astype(query, space.dtype, copy=False) * scores.scale
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
-            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, KeyBlock(at)))
+            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
             found = scores.of(products(query, key, space), nonfinite, mask, bias)
             return state.update(found, value, keys.headroom, space)
 

@@ -4,8 +4,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from math import sqrt
 from typing import Annotated, Any
 
-from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.axes import length
+from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import FeatureCount, PositionCount, PositiveNumber
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
@@ -167,8 +166,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
             raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape))
-        checks.within_table(length(x, 1), 0, self.max_len, "max_len", 1)
-        length(x, 2)
+        checks.within_table(axes.length(x, 1), 0, self.max_len, "max_len", 1)
+        axes.length(x, 2)
         by_head = {kind: self._per_head(kind, term, x, xp) for kind, term in given.items()}
 
         dtype = xp.result_type(space.dtype, namespace.compute_dtype(self.Wq.dtype, xp))

@@ -11,7 +11,6 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, dtype_name, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.plan import KeyBlock
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
@@ -155,12 +154,12 @@ class Scores(NamedTuple):
         """Return queries that see many more keys than those beside them."""
         return shift(self.mask._global_queries(), -self.offset) if self.has_reach else ()
 
-    def mask_and_bias(self, queries: Span, block: KeyBlock) -> tuple[Any, Any]:
+    def mask_and_bias(self, queries: Span, keys: Span, *, is_masked: bool = True) -> Any:
         """Return the mask, if some keys are masked, and the bias, (..., query, key) or None."""
-        mask = self.mask if block.is_masked else None
+        mask = self.mask if is_masked else None
         return (
-            None if mask is None else self._between("mask", mask, queries, block.keys),
-            None if self.bias is None else self._between("bias", self.bias, queries, block.keys),
+            None if mask is None else self._between("mask", mask, queries, keys),
+            None if self.bias is None else self._between("bias", self.bias, queries, keys),
         )
 
     def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
@@ -240,8 +239,8 @@ def without_nonfinite(key: Any, value: Any, space: Space) -> tuple[Any, Any, Any
 
 def slice_broadcast(array: Any, where: Sequence[slice]) -> Any:
     """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
-    if array is None or not where:
-        return array
+    if array is None:
+        return None
     own = (slice(None) if n == 1 else at for n, at in zip(array.shape, where, strict=False))
     return array[(*own, ...)]
 
@@ -260,12 +259,12 @@ def scores_of(
 
     The options are `feature_axis`, `seq_axis` and `enable_gqa`.
     """
+    forms = tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()])
     is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
     sequences, heads = mask._batch() if is_mask else 1, bias._heads() if is_bias else 1
-    forms = tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()])
+    needs_lengths = callable(mask) or callable(bias)  # a `Mask` and a `Bias` are functions, too
     are_keys = space.xp is np and [*map(type, options)] == [int, int, bool]
     find = _numpy_layout if are_keys else _layout
-    needs_lengths = callable(mask) or callable(bias)  # a value is called with positions, too
     layout = find(forms, options, sequences, heads, needs_lengths, space.xp)
     first, q_len, k_len = 0, layout.queries.size, layout.keys.size
     if not (is_mask or is_bias):
@@ -310,8 +309,9 @@ def _layout(
             raise wrong_type(name, required, dtype_name(array.dtype))
         if array.ndim != q.ndim:
             raise wrong_value(name, f"have as many axes as `q`, {q.ndim}", f"shape {array.shape}")
-    for name in ("q", "k") if needs_lengths else ():
-        axes.length(arrays[name], seq, name)
+    if needs_lengths:
+        axes.length(q, seq, "q")
+        axes.length(k, seq, "k")
     shape, k_shape, v_shape = q.shape, k.shape, v.shape
     rows = sorted({*range(q.ndim)} - {feature, seq})
     if checks.known_to_differ(k_shape[feature], shape[feature]):

@@ -5,17 +5,15 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import check_lengths, length_array, sequence_axis
+from positional_embeddings.arguments import checks, positions
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import array_field, weight
-from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy
-from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
+from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
 Side = Literal["right", "left"]
 
@@ -30,7 +28,7 @@ class _ByLength(Mask):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        lengths = frozen_copy(length_array("lengths", self.lengths, None, None)[1])
+        lengths = frozen_copy(positions.length_array("lengths", self.lengths, None, None)[1])
         checks.set_fields(self, lengths=lengths)
         if isinstance(lengths, np.ndarray) and lengths.size:
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
@@ -41,7 +39,7 @@ class _ByLength(Mask):
             return
         if self._bounds is None or self._bounds[1] > k_len:
             own = space_of(lengths=self.lengths)
-            check_lengths("lengths", self.lengths, own, k_len, "the number of keys")
+            positions.check_lengths("lengths", self.lengths, own, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
         return _known(self.lengths.shape[0])
@@ -251,7 +249,7 @@ class SegmentMask(Mask):
         xp = space_of(**given).xp
         for name, ids in given.items():
             checks.signed_integers(name, ids, xp)
-            sequence_axis(name, ids, 0)
+            positions.sequence_axis(name, ids, 0)
         checks.set_fields(self, **{name: frozen_copy(ids) for name, ids in given.items()})
         query, key = self._tables()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
@@ -336,7 +334,7 @@ class _Documents(NamedTuple):
         seen, has_keys = _look_up(self.numbers, np.unique(numbers[is_known]))
         seen = seen[has_keys]
         firsts, lasts = self.firsts[seen], self.lasts[seen]
-        some = ranges.intersect(ranges.unite_arrays(firsts, lasts), ((0, k_len),))
+        some = intersect(unite_arrays(firsts, lasts), ((0, k_len),))
         # All queries of a sequence see one document, which has no gap.
         same = np.all(is_known & (numbers == numbers[:1, :])) and np.all(has_keys)
         if not (seen.size and same and np.all(self.contiguous[seen])):
