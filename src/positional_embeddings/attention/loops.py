@@ -50,11 +50,10 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
     q_block, k_block = (-(-n // -(-n // min(n, size))) for n in (q_len, k_len))
     visited, rest_visited = _plan_loops(q_len, k_len, q_block, k_block, scores)
     keys = keys_and_values(scores, key, value)
-    parts = [
-        (None, None) if array is None else _in_blocks(array, axis, k_block, xp)
-        for array, axis in ((keys.key, -2), (keys.value, -2), (keys.nonfinite, -1))
-    ]
-    wholes, rests = zip(*parts, strict=True)
+    arrays = [keys.key, keys.value]
+    if keys.nonfinite is not None:
+        arrays.append(xp.matrix_transpose(keys.nonfinite))
+    wholes, rests = zip(*(_in_blocks(array, k_block, xp) for array in arrays), strict=True)
     like = {"dtype": space.integer, "device": space.device}
     numbers = xp.asarray(visited, **like)
     visits_rest = xp.asarray(rest_visited, dtype=xp.bool, device=space.device)
@@ -65,7 +64,8 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
         queries = Span(None, query.shape[-2], start)
         query = xp.astype(query, space.dtype, copy=False) * scores.scale
 
-        def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, nonfinite: Any) -> Any:
+        def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, *hidden: Any) -> Any:
+            nonfinite = xp.matrix_transpose(hidden[0]) if hidden else None
             mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
             found = scores.of(products(query, key, space), nonfinite, mask, bias)
             return state.update(found, value, keys.headroom, space)
@@ -77,7 +77,7 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
             return state, None
 
         index = xp.maximum(which, 0)
-        taken = [None if whole is None else xp.take(whole, index, axis=0) for whole in wholes]
+        taken = [xp.take(whole, index, axis=0) for whole in wholes]
         state = _state_like(scores, query, keys)
         state, _ = loops.scan(visit, state, (which, *taken))
         if rest_keys.size:
@@ -85,12 +85,13 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
             state = loops.cond(visits_the_rest, last, lambda s: s, state)
         return state.means(space)
 
-    whole, rest = _in_blocks(query, -2, q_block, xp)
+    whole, rest = _in_blocks(query, q_block, xp)
     count = whole.shape[0]
     starts = xp.arange(count + 1, **like) * q_block
     elements = (whole, starts[:-1], numbers[:count, :], visits_rest[:count])
     _, output = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
-    output = _from_blocks(output, xp)
+    output = xp.moveaxis(output, 0, -3)
+    output = xp.reshape(output, (*output.shape[:-3], count * q_block, output.shape[-1]))
     if rest.shape[-2] == 0:
         return output
     last = of_queries(rest, starts[-1], numbers[-1, :], visits_rest[-1])
@@ -109,22 +110,9 @@ def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftma
     return OnlineSoftmax(total - float("inf"), sums, total)
 
 
-def _in_blocks(array: Any, axis: int, length: int, xp: Namespace) -> tuple[Any, Any]:
-    """Return the whole blocks of an array on axis -1 or -2, first (block, ...), and the rest."""
-    size = array.shape[axis]
+def _in_blocks(array: Any, length: int, xp: Namespace) -> tuple[Any, Any]:
+    """Return the whole blocks of an array on axis -2, first (block, ...), and the rest."""
+    *rows, size, features = array.shape
     whole = size // length
-    after = (slice(None),) * (-1 - axis)
-    shape = list(array.shape)
-    at = len(shape) + axis
-    shape[at : at + 1] = whole, length
-    blocks = xp.reshape(array[(..., slice(0, whole * length), *after)], tuple(shape))
-    others = (i for i in range(len(shape)) if i != at)
-    return xp.permute_dims(blocks, (at, *others)), array[(..., slice(whole * length, size), *after)]
-
-
-def _from_blocks(blocks: Any, xp: Namespace) -> Any:
-    """Return blocks (block, ..., query, feature) as one array (..., query, feature)."""
-    last = blocks.ndim - 1
-    moved = xp.permute_dims(blocks, (*range(1, last - 1), 0, last - 1, last))
-    *rows, count, length, features = moved.shape
-    return xp.reshape(moved, (*rows, count * length, features))
+    blocks = xp.reshape(array[..., : whole * length, :], (*rows, whole, length, features))
+    return xp.moveaxis(blocks, -3, 0), array[..., whole * length :, :]
