@@ -81,6 +81,9 @@ def test_batches_of_unknown_length():
     hint = r"Call q\.compute_chunk_sizes\(\) first"
     with pytest.raises(ValueError, match=rf"`q` must have a known length on axis 1, .* {hint}"):
         scaled_dot_product_attention(*[some.transpose(0, 2, 1)] * 3, mask=CausalMask())
+    q, k = da.from_array(values.transpose(0, 2, 1)), some.transpose(0, 2, 1)
+    with pytest.raises(ValueError, match=r"`k` must have a known length on axis 1"):
+        scaled_dot_product_attention(q, k, k, mask=CausalMask())
     with pytest.raises(ValueError, match=r"`q` must have a known length on axis 2"):
         scaled_dot_product_attention(some, some, some, block_size=2)
 

@@ -18,7 +18,7 @@ from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores, slice_broadcast
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
-from positional_embeddings.masks.ranges import intersect
+from positional_embeddings.masks.ranges import intersect, unite
 
 # Where chunks of an axis start and stop.
 Bounds: TypeAlias = list[tuple[int, int]]
@@ -82,12 +82,7 @@ def _pairs(
         return [keys for keys in k_bounds if intersect(ranges, (keys,))] or k_bounds[:1]
 
     for keys, queries in groupby(q_bounds, seen):
-        runs = [keys[:1]]
-        for chunk in keys[1:]:
-            if chunk[0] == runs[-1][-1][1]:
-                runs[-1].append(chunk)
-            else:
-                runs.append([chunk])
+        runs = [[own for own in keys if a <= own[0] < b] for a, b in unite(keys)]
         yield list(queries), runs
 
 

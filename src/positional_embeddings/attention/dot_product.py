@@ -314,5 +314,5 @@ def choose(
 def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:
     """Tell whether all chunks of the arrays among some values have a known length, and elements."""
     chunked = [array for array in arrays if hasattr(array, "chunks")]
-    lengths = (n for array in chunked for own in space.chunks(array) for n in own)
-    return all(checks.is_known(n) and n > 0 for n in lengths)
+    # NaN is a length that is not known.
+    return all(n > 0 for array in chunked for own in space.chunks(array) for n in own)

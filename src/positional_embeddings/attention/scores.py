@@ -145,10 +145,10 @@ class Scores(NamedTuple):
         if not self.has_reach:
             return Reach(((0, stop - start),), ())
         at = tuple([(a + self.offset, b + self.offset) for a, b in queries])
-        some, every = self.mask._reach(at, k_len)
+        reach: Reach = self.mask._reach(at, k_len)
         if own is None:
-            return Reach(some, every)
-        return Reach(*(shift(intersect(ranges, (own,)), -start) for ranges in (some, every)))
+            return reach
+        return Reach(*(shift(intersect(ranges, (own,)), -start) for ranges in reach))
 
     def global_queries(self) -> Ranges:
         """Return queries that see many more keys than those beside them."""
