@@ -641,10 +641,11 @@ def test_labels_that_conflict_are_an_error():
     rng = np.random.default_rng(5)
     key, value = sample(rng, {"f": 3, "time": 5}), sample(rng, {"time": 5})
     later = value.assign_coords(time=value.time + 1)
-    with pytest.raises(ValueError, match=r"cannot align objects .*'time'"):
+    with pytest.raises(ValueError, match=r"`value` .* cannot align objects .*'time'"):
         pex.attention(key, key, later, dim="time", feature_dim="f")
-    with pytest.raises(ValueError, match=r"cannot align objects .*'time'"):
-        pex.attention(key, key, value, dim="time", feature_dim="f", mask=later > 0)
+    for name, term in {"mask": later > 0, "bias": later}.items():
+        with pytest.raises(ValueError, match=rf"`{name}` .* cannot align objects .*'time'"):
+            pex.attention(key, key, value, dim="time", feature_dim="f", **{name: term})
     named, other = key.assign_coords(f=list("abc")), key.assign_coords(f=list("acb"))
     with pytest.raises(ValueError, match=r"cannot align objects .*'f'"):
         pex.attention(named, other, value, dim="time", feature_dim="f")
@@ -984,7 +985,7 @@ TYPE_ERRORS = {
     'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got '2000-01-01'.",
     'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",
     'encode(ds, ("time", "rad"), "spherical", degree=3)': "`da['time']` must hold numbers, got datetime64[ns].",
-    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1.",
+    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1. Pass da.assign_coords(word=da['word'].astype('datetime64[ns]')).",
     'encode(ds, "lead", periods=3)': "`da['lead']` must hold numbers or datetime64, got timedelta64[ns]. Pass da.assign_coords(lead=days_since(da['lead'])).",
     'encode(cftime, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",
     'encode(objects, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",

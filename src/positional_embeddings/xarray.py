@@ -290,8 +290,13 @@ def attention(
         _check_array(name, term, (k_dim,), feature_dim)
 
     # From here on, coordinates of the queries take the place of coordinates of the keys.
-    own = {feature_dim}
-    shared = xr.align(key, value, *terms.values(), join="exact", copy=False, exclude=own)
+    shared: tuple[Any, ...] = ()
+    for name, array in {"key": key, "value": value, **terms}.items():
+        try:
+            shared = xr.align(*shared, array, join="exact", copy=False, exclude={feature_dim})
+        except ValueError as error:
+            message = f"`{name}` must have the labels of the others: {error}"
+            raise type(error)(message) from None
     keys, values, *others = (_without_coordinates(array, k_dim) for array in shared)
     # Within, each dimension has one meaning.
     rows = f"{q_dim} of `query`" if q_dim == k_dim else q_dim
@@ -428,10 +433,14 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
         dtype = da.coords[name].dtype
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
-        if dtype.kind not in "iuf" and not (is_datetime and encoding != "spherical"):
-            what = "hold numbers" if encoding == "spherical" else "hold numbers or datetime64"
-            days = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
-            remedy = days if dtype.kind in "mM" and not is_datetime else ""
+        has_times = encoding != "spherical"
+        if dtype.kind not in "iuf" and not (is_datetime and has_times):
+            what = "hold numbers or datetime64" if has_times else "hold numbers"
+            remedy = ""
+            if dtype.kind in "mM" and not is_datetime:
+                remedy = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
+            elif has_times and isinstance(next(da.coords[name].values.flat, None), str):
+                remedy = f" Pass da.assign_coords({name}=da[{name!r}].astype('datetime64[ns]'))."
             raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
         coordinates.append(da.coords[name])
     return coordinates
