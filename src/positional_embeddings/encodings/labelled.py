@@ -6,6 +6,7 @@ the same order.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
@@ -70,8 +71,12 @@ class Cyclic:
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
             self.periods = coordinate.spans("periods", periods, parts=calendar.CALENDAR)
-        self.labels = spans.labels_of("periods", self.periods)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
+        labels = zip(spans.labels_of("periods", self.periods), self.harmonics, strict=True)
+        each = (
+            [f"{label}_{h}" for h in range(1, n + 1)] if n > 1 else [label] for label, n in labels
+        )
+        self.labels = [*chain.from_iterable(each)]
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return a block for each period of each coordinate."""
@@ -80,8 +85,7 @@ class Cyclic:
 
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        labels, counts = self.labels, self.harmonics
-        return [wave for name in names for wave in spans.names_of_harmonics(name, labels, counts)]
+        return [wave for name in names for wave in spans.names_of_waves(name, self.labels)]
 
 
 class Fourier:
@@ -216,7 +220,7 @@ class RandomFourier:
 
     def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
         """Return names such as "random_sin_0"."""
-        return spans.names_of_waves("random", [str(i) for i in range(self.dim // 2)], "interleaved")
+        return spans.names_of_waves("random", [str(i) for i in range(self.dim // 2)])
 
 
 ENCODINGS: dict[str, Any] = {

@@ -7,12 +7,7 @@ from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import (
-    DIGITS,
-    TWO_PI,
-    Frequencies,
-    geometric_frequencies,
-)
+from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
@@ -154,34 +149,25 @@ def sinusoidal_encoding(
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
-    options: dict[str, Any] = {"dim": dim, "frequencies": frequencies, "family": family}
-    return features.by_chunks(_sinusoidal_encoding, [positions], dim, dtype, space, **options)
 
+    def encode(positions: Any, space: Space) -> Any:
+        space = space.computing_in(dtype)
 
-def _sinusoidal_encoding(
-    positions: Any,
-    *,
-    dim: int,
-    frequencies: Frequencies,
-    family: _Family,
-    dtype: Dtype,
-    space: Space,
-) -> Any:
-    space = space.computing_in(dtype)
+        def at(part: Any) -> tuple[Any, Any]:
+            if family.start:
+                is_real = namespace.is_real_floating(part.dtype, space.xp)
+                wide = space.widest if is_real else space.integer
+                part = space.xp.astype(part, wide, copy=False) + family.start
+            cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
+            return (sin, cos) if family.cos_first else (cos, sin)
 
-    def family_cos_sin(part: Any) -> tuple[Any, Any]:
-        if family.start:
-            is_real = namespace.is_real_floating(part.dtype, space.xp)
-            wide = space.widest if is_real else space.integer
-            part = space.xp.astype(part, wide, copy=False) + family.start
-        cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
-        return (sin, cos) if family.cos_first else (cos, sin)
+        pairs = len(frequencies.split())
+        encoding = features.encode(positions, at, pairs, dtype, space, family.arrangement)
+        if dim > encoding.shape[0]:
+            encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
+        return encoding[:dim, ...]
 
-    pairs = len(frequencies.split())
-    encoding = features.encode(positions, family_cos_sin, pairs, dtype, space, family.arrangement)
-    if dim > encoding.shape[0]:
-        encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
-    return encoding[:dim, ...]
+    return features.by_chunks("sinusoidal_encoding", encode, [positions], dim, dtype, space)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
