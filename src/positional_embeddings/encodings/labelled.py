@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import is_real_number, np
-from positional_embeddings.arrays.remedies import remedy_for_times
+from positional_embeddings.arrays.namespace import np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import calendar, features, sinusoidal, spans
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
@@ -41,12 +40,7 @@ class Coordinate(NamedTuple):
         """
         listed = spans.listed(name, values)
         if not isinstance(self.values, Times):
-            for span in listed:
-                if not is_real_number(span):
-                    what = f"be numbers for the numbers of {self.place}"
-                    raise wrong_type(name, what, shown(span), remedy_for_times(name, span))
-                check(name, span)
-            return listed
+            return [check(name, span) for span in listed]
         listed = [spans.span_of(span, by_calendar=bool(parts)) for span in listed]
         for span in listed:
             if calendar.is_timedelta(span):
@@ -92,11 +86,7 @@ class Fourier:
     """Sines and cosines of wavelengths, by default octaves from twice the range of a coordinate."""
 
     def __init__(
-        self,
-        coordinates: Coordinates,
-        *,
-        wavelengths: Any = None,
-        arrangement: features.Arrangement = "interleaved",
+        self, coordinates: Coordinates, *, wavelengths: Any = None, arrangement: str = "interleaved"
     ) -> None:
         self.wavelengths = [
             _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
@@ -128,17 +118,10 @@ class Fourier:
 class Sinusoidal:
     """Sinusoidal encoding of positions."""
 
-    def __init__(
-        self,
-        coordinates: Coordinates,
-        *,
-        dim: int,
-        base: float = 10_000,
-        arrangement: features.Arrangement = "interleaved",
-    ) -> None:
+    def __init__(self, coordinates: Coordinates, *, dim: int, **options: Any) -> None:
         _check_numbers(coordinates, "sinusoidal")
         self.dim = dim
-        self.options: dict[str, Any] = {"base": base, "arrangement": arrangement}
+        self.options = {"arrangement": "interleaved", **options}
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate."""

@@ -137,15 +137,8 @@ def sinusoidal_encoding(
     checks.real("positions", positions, space.xp)
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
-    given = namespace.drop_none(
-        arrangement=arrangement,
-        endpoint=endpoint,
-        cos_first=cos_first,
-        full_turns=full_turns,
-        amplitude=amplitude,
-        start=start,
-    )
-    family = _family(preset, dim, given)
+    options = arrangement, endpoint, cos_first, full_turns, amplitude, start
+    family = _family(preset, dim, dict(zip(_Family._fields, options, strict=True)))
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
@@ -183,7 +176,7 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     }
     if preset is not None:
         checks.choice("preset", preset, tuple(presets))
-    family = presets[preset or "vaswani"]._replace(**options)
+    family = presets[preset or "vaswani"]._replace(**namespace.drop_none(**options))
     checks.choice("arrangement", family.arrangement, features.ARRANGEMENTS)
     for name in ("endpoint", "cos_first", "full_turns"):
         checks.boolean(name, getattr(family, name))
