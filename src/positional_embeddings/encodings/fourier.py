@@ -148,8 +148,7 @@ def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
     longest = float(wavelength("longest", longest))
     if ldexp(longest, 1 - n) < features.SHORTEST:
         raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
-    lengths = [ldexp(longest, -i) for i in range(n)]
-    wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
+    wavelengths: HostArray = np.ldexp(longest, -np.arange(n))
     return wavelengths
 
 

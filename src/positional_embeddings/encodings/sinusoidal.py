@@ -1,13 +1,12 @@
 """Sinusoidal encodings of positions, in the families that models use."""
 
 from dataclasses import KW_ONLY, dataclass, field
-from decimal import Decimal, localcontext
 from functools import partial
 from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, geometric_frequencies
+from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
@@ -22,6 +21,9 @@ from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.rotary.layouts import join_pairs
 
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
+
+# PyTorch compiles no text of decimals.
+_FULL_TURN = str(TWO_PI)
 
 # Farthest `start` from 0.
 _FARTHEST_START = 2**60
@@ -193,17 +195,11 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
     if length is None:
         if preset == "detr":
             raise wrong_value("length", "be given with the preset 'detr'", "None")
-        return str(TWO_PI) if family.full_turns else "1"
+        return _FULL_TURN if family.full_turns else "1"
     length = checks.positive_number("length", length)
     if family.full_turns:
         raise wrong_value("length", "be left out with `full_turns`", length)
-    return _full_turn_over(length, "1e-6" if preset == "detr" else "0")
-
-
-@namespace.host_constant
-def _full_turn_over(length: float, more: str) -> str:
-    with localcontext(DIGITS):
-        return str(TWO_PI / (Decimal(length) + Decimal(more)))
+    return features.cycles(_FULL_TURN, length + 1e-6 if preset == "detr" else length)
 
 
 @dataclass(frozen=True)
