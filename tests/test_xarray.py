@@ -641,10 +641,11 @@ def test_labels_that_conflict_are_an_error():
     rng = np.random.default_rng(5)
     key, value = sample(rng, {"f": 3, "time": 5}), sample(rng, {"time": 5})
     later = value.assign_coords(time=value.time + 1)
-    with pytest.raises(ValueError, match=r"cannot align objects .*'time'"):
+    with pytest.raises(ValueError, match=r"`value` .* cannot align objects .*'time'"):
         pex.attention(key, key, later, dim="time", feature_dim="f")
-    with pytest.raises(ValueError, match=r"cannot align objects .*'time'"):
-        pex.attention(key, key, value, dim="time", feature_dim="f", mask=later > 0)
+    for name, term in {"mask": later > 0, "bias": later}.items():
+        with pytest.raises(ValueError, match=rf"`{name}` .* cannot align objects .*'time'"):
+            pex.attention(key, key, value, dim="time", feature_dim="f", **{name: term})
     named, other = key.assign_coords(f=list("abc")), key.assign_coords(f=list("acb"))
     with pytest.raises(ValueError, match=r"cannot align objects .*'f'"):
         pex.attention(named, other, value, dim="time", feature_dim="f")
@@ -973,10 +974,10 @@ TYPE_ERRORS = {
     'encode(da, "time", period="day")': "`options` must be among periods, harmonics and dtype for 'cyclic', got 'period'.",
     'encode(da, "time", "sinusoidal", dim_size=64)': "`options` must be among embedding_size, base, arrangement, unit, origin and dtype for 'sinusoidal', got 'dim_size'.",
     'encode(da, "time", periods=365.25)': "`periods` must be 'day', 'week', 'month', 'quarter', 'year', spans such as '36h' or timedeltas for the times of da['time'], got 365.25.",
-    'encode(da, "day", periods="day")': "`periods` must be numbers for the numbers of da['day'], got 'day'.",
+    'encode(da, "day", periods="day")': "`periods` must be a positive finite number, got 'day' of type str.",
     'encode(da, "day", periods=7, dtype=int)': "`dtype` must be a real floating-point dtype of the library, got dtype('int64').",
     'encode(da, "day", periods=7, dtype="number")': "data type 'number' not understood",
-    'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be numbers for the numbers of da['day'], got np.timedelta64(3,'D'). Pass days_since(wavelengths).",
+    'encode(da, "day", "fourier", wavelengths=np.timedelta64(3, "D"))': "`wavelengths` must be a positive finite number, got np.timedelta64(3,'D') of type timedelta64. Pass days_since(wavelengths).",
     'encode(da, "time", "fourier", wavelengths=[3])': "`wavelengths` must be spans such as '36h' or timedeltas for the times of da['time'], got 3.",
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1)': "`rng` must be given for 'random_fourier', got no such option.",
     'encode(da, "day", "random_fourier", embedding_size=4, length_scale=1, rng=None)': "`rng` must be a non-negative integer, got None of type NoneType.",
@@ -984,7 +985,7 @@ TYPE_ERRORS = {
     'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got '2000-01-01'.",
     'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",
     'encode(ds, ("time", "rad"), "spherical", degree=3)': "`da['time']` must hold numbers, got datetime64[ns].",
-    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1.",
+    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1. Pass da.assign_coords(word=da['word'].astype('datetime64[ns]')).",
     'encode(ds, "lead", periods=3)': "`da['lead']` must hold numbers or datetime64, got timedelta64[ns]. Pass da.assign_coords(lead=days_since(da['lead'])).",
     'encode(cftime, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",
     'encode(objects, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",

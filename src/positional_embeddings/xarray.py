@@ -290,8 +290,13 @@ def attention(
         _check_array(name, term, (k_dim,), feature_dim)
 
     # From here on, coordinates of the queries take the place of coordinates of the keys.
-    own = {feature_dim}
-    shared = xr.align(key, value, *terms.values(), join="exact", copy=False, exclude=own)
+    shared: tuple[Any, ...] = ()
+    for name, array in {"key": key, "value": value, **terms}.items():
+        try:
+            shared = xr.align(*shared, array, join="exact", copy=False, exclude={feature_dim})
+        except ValueError as error:
+            message = f"`{name}` must have the labels of the others: {error}"
+            raise type(error)(message) from None
     keys, values, *others = (_without_coordinates(array, k_dim) for array in shared)
     # Within, each dimension has one meaning.
     rows = f"{q_dim} of `query`" if q_dim == k_dim else q_dim
@@ -428,10 +433,14 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
             raise wrong_value("dim", "name a coordinate", f"{name!r}; there are {listed}", remedy)
         dtype = da.coords[name].dtype
         is_datetime = isinstance(dtype, np.dtype) and dtype.kind == "M"
-        if dtype.kind not in "iuf" and not (is_datetime and encoding != "spherical"):
-            what = "hold numbers" if encoding == "spherical" else "hold numbers or datetime64"
-            days = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
-            remedy = days if dtype.kind in "mM" and not is_datetime else ""
+        has_times = encoding != "spherical"
+        if dtype.kind not in "iuf" and not (is_datetime and has_times):
+            what = "hold numbers or datetime64" if has_times else "hold numbers"
+            remedy = ""
+            if dtype.kind in "mM" and not is_datetime:
+                remedy = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
+            elif has_times and isinstance(next(da.coords[name].values.flat, None), str):
+                remedy = f" Pass da.assign_coords({name}=da[{name!r}].astype('datetime64[ns]'))."
             raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
         coordinates.append(da.coords[name])
     return coordinates
@@ -505,47 +514,40 @@ def _without_coordinates(array: Any, dim: Hashable) -> Any:
 
 
 def _attend(
-    query: Any,
-    key: Any,
-    value: Any,
-    *given: Any,
-    terms: tuple[str, ...],
-    options: dict[str, Any],
-    fill_value: float,
+    *arrays: Any, terms: tuple[str, ...], options: dict[str, Any], fill_value: float
 ) -> Any:
-    """Return the output for arrays of axes (..., sequence, feature) and (..., query, key).
+    """Return the output for query, key and value, and for the mask and the bias that `terms` name.
 
-    Further axes are aligned at the last one, and broadcast. `terms` are mask and bias, if `given`.
+    Their axes are (..., sequence, feature) and (..., query, key). Further axes are aligned at the
+    last one, and broadcast.
     """
+    rank = max(array.ndim for array in arrays)
+    query, key, value, *others = (a[(*(None,) * (rank - a.ndim), ...)] for a in arrays)
     space = space_of(query=query, key=key, value=value)
     xp, dtype, wide = space.xp, value.dtype, space.xp.result_type(query, key, value)
-    rank = max(array.ndim for array in (query, key, value, *given))
-    query, key, value, *others = (
-        array[(*(None,) * (rank - array.ndim), ...)] for array in (query, key, value, *given)
-    )
     query, key, value = (xp.astype(array, wide, copy=False) for array in (query, key, value))
-    arrays = dict(zip(terms, others, strict=True))
-    hides = bool(arrays) or options.get("mask") is not None
+    given = dict(zip(terms, others, strict=True))
+    hides = bool(given) or options.get("mask") is not None
     attend = partial(_attend_aligned, query, key, options=options, hides=hides)
 
-    def attend_to_each(value: Any, **arrays: Any) -> Any:
+    def attend_to_each(value: Any, **own: Any) -> Any:
         # Ones become the sum of the weights: 0 for a query without keys.
         ones = xp.ones_like(value[(*(slice(0, 1),) * (rank - 2), slice(None), slice(0, 1))])
-        mean, weight = attend(value, ones, **arrays)
+        mean, weight = attend(value, ones, **own)
         return xp.where(weight == 0, fill_value, mean)
 
     places: list[int] = []
-    if "mask" in arrays and arrays["mask"].shape[-2] == 1 and space.supports_inplace(value):
+    if "mask" in given and given["mask"].shape[-2] == 1 and space.supports_inplace(value):
         of_all = [query, key, *others[1:]]
         lacking = (axis for axis in range(rank - 2) if all(a.shape[axis] == 1 for a in of_all))
-        places = [axis for axis in lacking if arrays["mask"].shape[axis] != 1]
+        places = [axis for axis in lacking if given["mask"].shape[axis] != 1]
     if not places:
-        return xp.astype(attend_to_each(value, **arrays), dtype, copy=False)
+        return xp.astype(attend_to_each(value, **given), dtype, copy=False)
 
     # Places that hide other keys, but have queries and keys in common, have the weights in common,
     # too: the mean is the weighted sum of the values that a place sees by its part of the weights.
-    is_seen = ~xp.matrix_transpose(arrays["mask"])
-    bias = {name: array for name, array in arrays.items() if name == "bias"}
+    is_seen = ~xp.matrix_transpose(given["mask"])
+    bias = {name: array for name, array in given.items() if name == "bias"}
     total, part = attend(xp.where(is_seen, value, 0.0), xp.astype(is_seen, wide), **bias)
     attended = xp.where(part == 0, fill_value, total / xp.where(part == 0, 1.0, part))
     # A place whose part, or sum, is so small that it lacks digits has weights of its own.
@@ -556,7 +558,7 @@ def _attend(
     is_poor = xp.any(is_poor, axis=tuple(a for a in range(rank) if a not in places), keepdims=True)
     for index in np.argwhere(space.to_numpy(is_poor)).tolist():
         at = {axis: slice(index[axis], index[axis] + 1) for axis in places}
-        own = {"value": value, **arrays}
+        own = {"value": value, **given}
         for name, array in own.items():
             n_at = (at[a] if a in at and n > 1 else slice(None) for a, n in enumerate(array.shape))
             own[name] = array[tuple(n_at)]

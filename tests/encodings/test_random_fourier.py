@@ -126,8 +126,8 @@ def test_orthogonal_features_have_less_variance(case):
 def test_orthogonal_frequencies_are_orthogonal_in_blocks():
     for kernel in ("gaussian", "matern"):
         nu = 1.5 if kernel == "matern" else None
-        spectrum = random_fourier._Spectrum(kernel, (1.0, 1.0, 1.0), nu, None, True)
-        w = random_fourier._drawn(spectrum, 8, np.random.default_rng(0))
+        rng = np.random.default_rng(0)
+        w = random_fourier._drawn(8, rng, kernel, (1.0, 1.0, 1.0), nu, True)
         assert w.shape == (8, 3)
         for start in (0, 3, 6):
             block = w[start : start + 3]
@@ -147,8 +147,8 @@ def test_harmonics_have_the_weights_of_the_fourier_series():
     import mpmath
 
     for scale in (0.2, 1.0, 3.0):
-        spectrum = random_fourier._Spectrum("periodic", (scale,), None, (1.0,), False)
-        drawn = random_fourier._drawn(spectrum, 100_000, np.random.default_rng(1))
+        rng = np.random.default_rng(1)
+        drawn = random_fourier._drawn(100_000, rng, "periodic", (scale,), None, False)
         a = 1 / mpmath.mpf(scale) ** 2
         for k in range(-4, 5):
             weight = float(mpmath.exp(-a) * mpmath.besseli(abs(k), a))

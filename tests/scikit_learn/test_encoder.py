@@ -597,7 +597,7 @@ WRONG = [
         PositionalEncoder(periods=np.timedelta64(1, "D")),
         NUMBERS,
         TypeError,
-        "`periods` must be numbers for the numbers of column 'x0', got np.timedelta64(1,'D'). Pass days_since(periods).",
+        "`periods` must be a positive finite number, got np.timedelta64(1,'D') of type timedelta64. Pass days_since(periods).",
     ),
     (
         PositionalEncoder("fourier", wavelengths=[2.0**-65]),
@@ -633,7 +633,7 @@ WRONG = [
         PositionalEncoder(periods="day"),
         MIXED,
         TypeError,
-        "`periods` must be numbers for the numbers of column 'depth', got 'day'.",
+        "`periods` must be a positive finite number, got 'day' of type str.",
     ),
     (
         PositionalEncoder(periods=24),

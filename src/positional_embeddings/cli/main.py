@@ -1,4 +1,14 @@
-"""The commands, and how their answers and errors come to the terminal."""
+"""Positional encodings, rotary embeddings and attention masks, asked from the command line.
+
+For example:
+  positional-embeddings info
+  positional-embeddings check
+  positional-embeddings mask "CausalMask() | SlidingWindowMask(3, 0)" 12
+  positional-embeddings rope config.json
+  positional-embeddings plot encoding 64 100 -o encoding.png
+
+Each command has its own help: positional-embeddings mask --help
+"""
 
 import errno
 import json
@@ -12,18 +22,6 @@ from positional_embeddings.cli import check, info, mask, plot, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
 _NAME = "positional-embeddings"
-_DESCRIPTION = f"""\
-Positional encodings, rotary embeddings and attention masks, asked from the command line.
-
-For example:
-  {_NAME} info
-  {_NAME} check
-  {_NAME} mask "CausalMask() | SlidingWindowMask(3, 0)" 12
-  {_NAME} rope config.json
-  {_NAME} plot encoding 64 100 -o encoding.png
-
-Each command has its own help: {_NAME} mask --help
-"""
 
 # What a wrong call raises, other than errors about arguments, and what files, numbers and
 # expressions raise that are too large.
@@ -88,7 +86,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(prog=_NAME, description=_DESCRIPTION)
+    parser = Parser(prog=_NAME, description=__doc__)
     parser.add_argument("--version", action="version", version=f"{_NAME} {pe.__version__}")
     parser.set_defaults(
         run=lambda _: Answer(parser.format_help().rstrip(), {}), parser=parser, json=False

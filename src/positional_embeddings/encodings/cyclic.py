@@ -99,50 +99,47 @@ def cyclic_encoding(
     counts = harmonic_counts(harmonics, len(periods))
     count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
     dtype = checks.feature_dtype(x, dtype, space)
-    encode = _cyclic_encoding
-    return features.by_chunks(encode, [x], count, dtype, space, periods=periods, counts=counts)
+
+    def encode(x: Any, space: Space) -> Any:
+        work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
+        xp = space.xp
+        parts = _period_parts(space.dtype == xp.float64, *periods)
+        at_period = [i for i, n in enumerate(counts) for _ in range(n)]
+
+        def by_row(numbers: list[float], ndim: int) -> Any:
+            row = xp.asarray(numbers, dtype=space.dtype, device=space.device)
+            return row[(..., *(None,) * ndim)]
+
+        def at(part: Any) -> tuple[Any, Any]:
+            """Return cosine and sine of every harmonic of every period, (harmonic, *part.shape).
+
+            A harmonic h of a reduced coordinate r is at ``h * r - n * period / 4`` from the nearest
+            quarter of the period. Both products are sums of two parts of few bits, r = a + b and
+            period / 4 = upper + lower, so that what remains of them is exact.
+            """
+            reduced = _within_half(part, by_row(parts[0], part.ndim), space)
+            if len(periods) > 1:
+                index = xp.asarray(at_period, dtype=space.integer, device=space.device)
+                reduced = xp.take(reduced, index, axis=0)
+            harmonic = by_row([float(h) for n in counts for h in range(1, n + 1)], part.ndim)
+            rows = ([row[i] for i in at_period] for row in parts)
+            period, unit, upper, lower = (by_row(row, part.ndim) for row in rows)
+            a = xp.round(reduced / unit) * unit
+            b = reduced - a
+            quarters = xp.round(harmonic * reduced / (period / 4))
+            rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
+            cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, work, space)
+            return cos + 0.0, sin + 0.0  # no negative zeros
+
+        return features.encode(x, at, count // 2, dtype, space)
+
+    return features.by_chunks("cyclic_encoding", encode, [x], count, dtype, space)
 
 
 def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
     check = partial(checks.positive_integer, most=_MOST_HARMONICS)
     return features.one_or_each("harmonics", harmonics, check, periods, "period")
-
-
-def _cyclic_encoding(
-    x: Any, *, periods: list[float], counts: list[int], dtype: Dtype, space: Space
-) -> Any:
-    work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
-    xp = space.xp
-    parts = _period_parts(space.dtype == xp.float64, *periods)
-    rows = [i for i, count in enumerate(counts) for _ in range(count)]
-
-    def at(part: Any) -> tuple[Any, Any]:
-        """Return cosine and sine of every harmonic of every period, each (harmonic, *part.shape).
-
-        A harmonic h of a reduced coordinate r is at ``h * r - n * period / 4`` from the nearest
-        quarter of the period. Both products are sums of two parts of few bits, r = a + b and
-        period / 4 = upper + lower, so that what remains of them is exact.
-        """
-
-        def by_row(numbers: list[float]) -> Any:
-            row = xp.asarray(numbers, dtype=space.dtype, device=space.device)
-            return row[(..., *(None,) * part.ndim)]
-
-        reduced = _within_half(part, by_row(parts[0]), space)
-        if len(periods) > 1:
-            index = xp.asarray(rows, dtype=space.integer, device=space.device)
-            reduced = xp.take(reduced, index, axis=0)
-        harmonic = by_row([float(h) for count in counts for h in range(1, count + 1)])
-        period, unit, upper, lower = (by_row([numbers[i] for i in rows]) for numbers in parts)
-        a = xp.round(reduced / unit) * unit
-        b = reduced - a
-        quarters = xp.round(harmonic * reduced / (period / 4))
-        rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
-        cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, work, space)
-        return cos + 0.0, sin + 0.0  # no negative zeros
-
-    return features.encode(x, at, sum(counts), dtype, space)
 
 
 def _within_half(x: Any, period: Any, space: Space) -> Any:

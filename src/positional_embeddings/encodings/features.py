@@ -29,6 +29,7 @@ _BLOCK = 2**15
 
 
 def by_chunks(
+    name: str,
     encode: Callable[..., Any],
     coordinates: Sequence[Any],
     count: int,
@@ -36,16 +37,15 @@ def by_chunks(
     space: Space,
     *,
     is_stacked: bool = False,
-    **options: Any,
 ) -> Any:
-    """Return what `encode` makes of coordinates and options, an array (count, *shape) of features.
+    """Return ``encode(*coordinates, space=space)``, an array (count, *shape) of a dtype.
 
     On a chunked library each chunk is encoded in one task, as an array of NumPy is.
     The coordinates broadcast to the shape; if `is_stacked`, there is one array of them, which has
     a first axis in place of the features.
     """
     if not space.is_chunked:
-        return encode(*coordinates, dtype=dtype, space=space, **options)
+        return encode(*coordinates, space=space)
     rank = max(x.ndim for x in coordinates)
     known: dict[int, tuple[Any, ...]] = {}
     for x in coordinates:
@@ -57,14 +57,13 @@ def by_chunks(
         space.rechunk(x, {axis: known.get(axis - x.ndim, (1,)) for axis in range(x.ndim)})
         for x in coordinates
     ]
-    chunks = [known.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:]
-    encode_chunk = partial(_encode_chunk, encode, dtype=dtype, **options)
-    result = {"chunks": ((count,), *chunks), "dtype": dtype, "name": encode.__name__.strip("_")}
-    return space.map_chunks(encode_chunk, *chunked, **result)
+    chunks = ((count,), *[known.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:])
+    encode_chunk = partial(_encode_chunk, encode)
+    return space.map_chunks(encode_chunk, *chunked, chunks=chunks, dtype=dtype, name=name)
 
 
-def _encode_chunk(encode: Callable[..., Any], *coordinates: Any, **options: Any) -> Any:
-    return encode(*coordinates, space=space_of(x=coordinates[0]), **options)
+def _encode_chunk(encode: Callable[..., Any], *coordinates: Any) -> Any:
+    return encode(*coordinates, space=space_of(x=coordinates[0]))
 
 
 def encode(

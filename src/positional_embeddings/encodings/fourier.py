@@ -100,20 +100,17 @@ def fourier_encoding(
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
-    options: dict[str, Any] = {"wavelengths": lengths, "arrangement": arrangement}
-    return features.by_chunks(_fourier_encoding, [x], count, dtype, space, **options)
 
+    def encode(x: Any, space: Space) -> Any:
+        space, frequencies = space.computing_in(dtype), features.cycles("1", *lengths)
 
-def _fourier_encoding(
-    x: Any, *, wavelengths: list[float], arrangement: Arrangement, dtype: Dtype, space: Space
-) -> Any:
-    space, frequencies = space.computing_in(dtype), features.cycles("1", *wavelengths)
+        def at(part: Any) -> tuple[Any, Any]:
+            cos, sin = cos_sin(part, frequencies, space.dtype, space)
+            return cos + 0.0, sin + 0.0  # no negative zeros
 
-    def at(part: Any) -> tuple[Any, Any]:
-        cos, sin = cos_sin(part, frequencies, space.dtype, space)
-        return cos + 0.0, sin + 0.0  # no negative zeros
+        return features.encode(x, at, len(lengths), dtype, space, arrangement)
 
-    return features.encode(x, at, len(wavelengths), dtype, space, arrangement)
+    return features.by_chunks("fourier_encoding", encode, [x], count, dtype, space)
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
@@ -151,8 +148,7 @@ def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
     longest = float(wavelength("longest", longest))
     if ldexp(longest, 1 - n) < features.SHORTEST:
         raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
-    lengths = [ldexp(longest, -i) for i in range(n)]
-    wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
+    wavelengths: HostArray = np.ldexp(longest, -np.arange(n))
     return wavelengths
 
 

@@ -135,17 +135,14 @@ def grid_encoding(
     channels = 2 * -(-dim // (2 * len(sizes)))
     ranges = space.aranges(tuple(sizes), dim, dtype)
     indices = [axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges)]
-    options: dict[str, Any] = {"channels": channels, "dim": dim, "base": base}
-    return by_chunks(_grid_encoding, indices, dim, dtype, space, **options)
 
+    def encode(*indices: Any, space: Space) -> Any:
+        shape = np.broadcast_shapes(*(index.shape for index in indices))
+        parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
+        parts = [space.xp.broadcast_to(part, (channels, *shape)) for part in parts]
+        return space.xp.concat(parts, axis=0)[:dim, ...]
 
-def _grid_encoding(
-    *indices: Any, channels: int, dim: int, base: float, dtype: Dtype, space: Space
-) -> Any:
-    shape = np.broadcast_shapes(*(index.shape for index in indices))
-    parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
-    parts = [space.xp.broadcast_to(part, (channels, *shape)) for part in parts]
-    return space.xp.concat(parts, axis=0)[:dim, ...]
+    return by_chunks("grid_encoding", encode, indices, dim, dtype, space)
 
 
 def _sizes(shape: Any) -> list[int]:

@@ -98,32 +98,29 @@ def grid_cell_encoding(
     size = 6 if kind == "theory" else 4
     count = checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
     dtype = checks.feature_dtype(points, dtype, space)
-    options: dict[str, Any] = {"is_stacked": True, "wavelengths": lengths, "kind": kind}
-    return features.by_chunks(_grid_cell_encoding, [points], count, dtype, space, **options)
 
+    def encode(points: Any, space: Space) -> Any:
+        def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
+            frequencies = features.cycles(part, *lengths)
+            return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 
-def _grid_cell_encoding(
-    points: Any, *, wavelengths: list[float], kind: Kind, dtype: Dtype, space: Space
-) -> Any:
-    def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
-        frequencies = features.cycles(part, *wavelengths)
-        return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
+        x_cos, x_sin = cos_sin_of(0, "1")
+        if kind == "grid":
+            y_cos, y_sin = cos_sin_of(1, "1")
+            waves = [x_sin, x_cos, y_sin, y_cos]
+        else:
+            # The two parts of a scalar product are added as angles, each of them exact: their sum
+            # would be rounded.
+            a_cos, a_sin = cos_sin_of(0, "0.5")
+            b_cos, b_sin = cos_sin_of(1, _SIN_60)
+            cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
+            sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
+            second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
+            third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
+            waves = [x_sin, x_cos, *second, *third]
+        by_scale = space.xp.stack(waves, axis=1)
+        encoding = space.xp.reshape(by_scale, (count, *points.shape[1:]))
+        return space.xp.astype(encoding, dtype, copy=False)
 
-    x_cos, x_sin = cos_sin_of(0, "1")
-    if kind == "grid":
-        y_cos, y_sin = cos_sin_of(1, "1")
-        waves = [x_sin, x_cos, y_sin, y_cos]
-    else:
-        # The two parts of a scalar product are added as angles, each of them exact: their sum
-        # would be rounded.
-        a_cos, a_sin = cos_sin_of(0, "0.5")
-        b_cos, b_sin = cos_sin_of(1, _SIN_60)
-        cos_cos, sin_sin = a_cos * b_cos, a_sin * b_sin
-        sin_a_cos_b, cos_a_sin_b = a_sin * b_cos, a_cos * b_sin
-        second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
-        third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
-        waves = [x_sin, x_cos, *second, *third]
-    by_scale = space.xp.stack(waves, axis=1)
-    count = by_scale.shape[0] * by_scale.shape[1]
-    encoding = space.xp.reshape(by_scale, (count, *points.shape[1:]))
-    return space.xp.astype(encoding, dtype, copy=False)
+    name = "grid_cell_encoding"
+    return features.by_chunks(name, encode, [points], count, dtype, space, is_stacked=True)

@@ -6,13 +6,13 @@ the same order.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import is_real_number, np
-from positional_embeddings.arrays.remedies import remedy_for_times
+from positional_embeddings.arrays.namespace import np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import calendar, features, sinusoidal, spans
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
@@ -40,12 +40,7 @@ class Coordinate(NamedTuple):
         """
         listed = spans.listed(name, values)
         if not isinstance(self.values, Times):
-            for span in listed:
-                if not is_real_number(span):
-                    what = f"be numbers for the numbers of {self.place}"
-                    raise wrong_type(name, what, shown(span), remedy_for_times(name, span))
-                check(name, span)
-            return listed
+            return [check(name, span) for span in listed]
         listed = [spans.span_of(span, by_calendar=bool(parts)) for span in listed]
         for span in listed:
             if calendar.is_timedelta(span):
@@ -70,8 +65,12 @@ class Cyclic:
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
             self.periods = coordinate.spans("periods", periods, parts=calendar.CALENDAR)
-        self.labels = spans.labels_of("periods", self.periods)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
+        labels = zip(spans.labels_of("periods", self.periods), self.harmonics, strict=True)
+        each = (
+            [f"{label}_{h}" for h in range(1, n + 1)] if n > 1 else [label] for label, n in labels
+        )
+        self.labels = [*chain.from_iterable(each)]
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return a block for each period of each coordinate."""
@@ -80,19 +79,14 @@ class Cyclic:
 
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        labels, counts = self.labels, self.harmonics
-        return [wave for name in names for wave in spans.names_of_harmonics(name, labels, counts)]
+        return [wave for name in names for wave in spans.names_of_waves(name, self.labels)]
 
 
 class Fourier:
     """Sines and cosines of wavelengths, by default octaves from twice the range of a coordinate."""
 
     def __init__(
-        self,
-        coordinates: Coordinates,
-        *,
-        wavelengths: Any = None,
-        arrangement: features.Arrangement = "interleaved",
+        self, coordinates: Coordinates, *, wavelengths: Any = None, arrangement: str = "interleaved"
     ) -> None:
         self.wavelengths = [
             _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
@@ -124,17 +118,10 @@ class Fourier:
 class Sinusoidal:
     """Sinusoidal encoding of positions."""
 
-    def __init__(
-        self,
-        coordinates: Coordinates,
-        *,
-        dim: int,
-        base: float = 10_000,
-        arrangement: features.Arrangement = "interleaved",
-    ) -> None:
+    def __init__(self, coordinates: Coordinates, *, dim: int, **options: Any) -> None:
         _check_numbers(coordinates, "sinusoidal")
         self.dim = dim
-        self.options: dict[str, Any] = {"base": base, "arrangement": arrangement}
+        self.options = {"arrangement": "interleaved", **options}
 
     def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
         """Return one block for each coordinate."""
@@ -216,7 +203,7 @@ class RandomFourier:
 
     def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
         """Return names such as "random_sin_0"."""
-        return spans.names_of_waves("random", [str(i) for i in range(self.dim // 2)], "interleaved")
+        return spans.names_of_waves("random", [str(i) for i in range(self.dim // 2)])
 
 
 ENCODINGS: dict[str, Any] = {

@@ -5,10 +5,10 @@ from decimal import Decimal, localcontext
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from positional_embeddings.angles import cos_sin
-from positional_embeddings.angles.frequencies import DIGITS, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
@@ -24,16 +24,6 @@ Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
 _HIGHEST = 2.0**100
 # Below, the tails of the frequencies are too heavy for floating-point numbers.
 _LEAST_NU = 0.1
-
-
-class _Spectrum(NamedTuple):
-    """The distribution of frequencies that a kernel is the Fourier transform of."""
-
-    kernel: str
-    length_scales: tuple[float, ...]
-    nu: float | None
-    periods: tuple[float, ...] | None
-    orthogonal: bool
 
 
 def random_fourier_encoding(
@@ -146,31 +136,28 @@ def random_fourier_encoding(
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
     frequencies = _digits(spectrum, dim // 2, rng)
     dtype = checks.feature_dtype(x, dtype, space)
-    options: dict[str, Any] = {"is_stacked": True, "frequencies": frequencies}
-    return by_chunks(_random_fourier_encoding, [x], dim, dtype, space, **options)
 
+    def encode(x: Any, space: Space) -> Any:
+        space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
+        if space.xp is np and count <= cos_sin.MOST_COORDINATES:
+            features = np.empty((dim, x[0].size), dtype=dtype)
+            points = np.reshape(x, (count, x[0].size))
+            cosines, sines = features[1::2], features[::2]
+            cos_sin.fill_cos_sin_of_sum(points, frequencies, amplitude, cosines, sines)
+            return np.reshape(features, (dim, *x.shape[1:]))
+        coordinates = [x[i, ...] for i in range(count)]
+        cos, sin = cos_sin.cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
+        features = join_pairs(sin, cos, 0, "interleaved", space.xp)
+        return space.xp.astype(features, dtype, copy=False)
 
-def _random_fourier_encoding(
-    x: Any, *, frequencies: tuple[Frequencies, ...], dtype: Dtype, space: Space
-) -> Any:
-    count, dim = x.shape[0], 2 * len(frequencies[0].split())
-    space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
-    if space.xp is np and count <= cos_sin.MOST_COORDINATES:
-        features = np.empty((dim, x[0].size), dtype=dtype)
-        points = np.reshape(x, (count, x[0].size))
-        cosines, sines = features[1::2], features[::2]
-        cos_sin.fill_cos_sin_of_sum(points, frequencies, amplitude, cosines, sines)
-        return np.reshape(features, (dim, *x.shape[1:]))
-    coordinates = [x[i, ...] for i in range(count)]
-    cos, sin = cos_sin.cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
-    features = join_pairs(sin, cos, 0, "interleaved", space.xp)
-    return space.xp.astype(features, dtype, copy=False)
+    name = "random_fourier_encoding"
+    return by_chunks(name, encode, [x], dim, dtype, space, is_stacked=True)
 
 
 def _spectrum(
     kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any, count: int
-) -> _Spectrum:
-    """Return what the frequencies are drawn from, after checking the options."""
+) -> tuple[Any, ...]:
+    """Return the periods and what `_drawn` draws from, after checking the options."""
     checks.choice("kernel", kernel, get_args(Kernel))
     unused = f"be left out with the kernel {kernel!r}"
     if nu is not None and kernel != "matern":
@@ -189,7 +176,7 @@ def _spectrum(
     if periods is not None:  # the Poisson variates then fit 64 bits
         check = partial(_at_least, least=2.0**-30, text="2**-30")
     length_scales = tuple(one_or_each("length_scale", length_scale, check, *each))
-    return _Spectrum(kernel, length_scales, nu, periods, orthogonal)
+    return periods, kernel, length_scales, nu, orthogonal
 
 
 def _at_least(name: str, value: Any, least: float, text: str) -> float:
@@ -199,7 +186,7 @@ def _at_least(name: str, value: Any, least: float, text: str) -> float:
     return number
 
 
-def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
+def _digits(spectrum: tuple[Any, ...], count: int, rng: Any) -> tuple[str, ...]:
     """Return `count` frequencies of each coordinate as `Frequencies`."""
     if rng is None:
         what = "be a non-negative integer seed or a numpy.random.Generator"
@@ -210,10 +197,9 @@ def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
     return _drawn_digits(count, rng, *spectrum)
 
 
-def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
-    spectrum = _Spectrum(*options)
-    rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
-    units = spectrum.periods or (1,) * len(rows)
+def _drawn_digits(count: int, rng: Any, periods: Any, *options: Any) -> tuple[str, ...]:
+    rows = _drawn(count, namespace.random_generator(rng), *options).T.tolist()
+    units = periods or (1,) * len(rows)
     with localcontext(DIGITS):
         return tuple(
             " ".join(str(Decimal(number) / Decimal(unit)) for number in row)
@@ -224,24 +210,26 @@ def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
 _digits_of_seed = namespace.host_constant(_drawn_digits)
 
 
-def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> Any:
+def _drawn(
+    count: int, generator: Any, kernel: str, length_scales: Any, nu: float | None, orthogonal: Any
+) -> Any:
     """Draw frequencies, (frequency, coordinate), in cycles per period or per unit of `x`."""
-    length_scales = np.asarray(spectrum.length_scales, dtype=np.float64)
+    length_scales = np.asarray(length_scales, dtype=np.float64)
     shape = (count, len(length_scales))
-    if spectrum.kernel == "periodic":
+    if kernel == "periodic":
         # The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
         # function: Skellam's distribution, of the difference of Poisson variates of mean a / 2.
         mean = (1 / length_scales) ** 2 / 2
         return generator.poisson(mean, shape) - generator.poisson(mean, shape)
-    if spectrum.kernel == "laplace":
+    if kernel == "laplace":
         drawn = generator.standard_cauchy(shape)
-    elif spectrum.orthogonal:
+    elif orthogonal:
         drawn = _orthogonal_normals(*shape, generator)
     else:
         drawn = generator.standard_normal(shape)
-    if spectrum.nu is not None:
+    if nu is not None:
         # A multivariate t of 2 nu degrees of freedom: chi-squared over them is gamma over nu.
-        drawn = drawn / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
+        drawn = drawn / np.sqrt(generator.standard_gamma(nu, (count, 1)) / nu)
     return np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
 
 

@@ -1,18 +1,12 @@
 """Sinusoidal encodings of positions, in the families that models use."""
 
 from dataclasses import KW_ONLY, dataclass, field
-from decimal import Decimal, localcontext
 from functools import partial
 from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
-from positional_embeddings.angles.frequencies import (
-    DIGITS,
-    TWO_PI,
-    Frequencies,
-    geometric_frequencies,
-)
+from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequencies
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
@@ -27,6 +21,9 @@ from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.rotary.layouts import join_pairs
 
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
+
+# PyTorch compiles no text of decimals.
+_FULL_TURN = str(TWO_PI)
 
 # Farthest `start` from 0.
 _FARTHEST_START = 2**60
@@ -142,46 +139,30 @@ def sinusoidal_encoding(
     checks.real("positions", positions, space.xp)
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
-    given = namespace.drop_none(
-        arrangement=arrangement,
-        endpoint=endpoint,
-        cos_first=cos_first,
-        full_turns=full_turns,
-        amplitude=amplitude,
-        start=start,
-    )
-    family = _family(preset, dim, given)
+    options = arrangement, endpoint, cos_first, full_turns, amplitude, start
+    family = _family(preset, dim, dict(zip(_Family._fields, options, strict=True)))
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
     frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
-    options: dict[str, Any] = {"dim": dim, "frequencies": frequencies, "family": family}
-    return features.by_chunks(_sinusoidal_encoding, [positions], dim, dtype, space, **options)
 
+    def encode(positions: Any, space: Space) -> Any:
+        space = space.computing_in(dtype)
 
-def _sinusoidal_encoding(
-    positions: Any,
-    *,
-    dim: int,
-    frequencies: Frequencies,
-    family: _Family,
-    dtype: Dtype,
-    space: Space,
-) -> Any:
-    space = space.computing_in(dtype)
+        def at(part: Any) -> tuple[Any, Any]:
+            if family.start:
+                is_real = namespace.is_real_floating(part.dtype, space.xp)
+                wide = space.widest if is_real else space.integer
+                part = space.xp.astype(part, wide, copy=False) + family.start
+            cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
+            return (sin, cos) if family.cos_first else (cos, sin)
 
-    def family_cos_sin(part: Any) -> tuple[Any, Any]:
-        if family.start:
-            is_real = namespace.is_real_floating(part.dtype, space.xp)
-            wide = space.widest if is_real else space.integer
-            part = space.xp.astype(part, wide, copy=False) + family.start
-        cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
-        return (sin, cos) if family.cos_first else (cos, sin)
+        pairs = len(frequencies.split())
+        encoding = features.encode(positions, at, pairs, dtype, space, family.arrangement)
+        if dim > encoding.shape[0]:
+            encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
+        return encoding[:dim, ...]
 
-    pairs = len(frequencies.split())
-    encoding = features.encode(positions, family_cos_sin, pairs, dtype, space, family.arrangement)
-    if dim > encoding.shape[0]:
-        encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
-    return encoding[:dim, ...]
+    return features.by_chunks("sinusoidal_encoding", encode, [positions], dim, dtype, space)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -197,7 +178,7 @@ def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
     }
     if preset is not None:
         checks.choice("preset", preset, tuple(presets))
-    family = presets[preset or "vaswani"]._replace(**options)
+    family = presets[preset or "vaswani"]._replace(**namespace.drop_none(**options))
     checks.choice("arrangement", family.arrangement, features.ARRANGEMENTS)
     for name in ("endpoint", "cos_first", "full_turns"):
         checks.boolean(name, getattr(family, name))
@@ -214,17 +195,11 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
     if length is None:
         if preset == "detr":
             raise wrong_value("length", "be given with the preset 'detr'", "None")
-        return str(TWO_PI) if family.full_turns else "1"
+        return _FULL_TURN if family.full_turns else "1"
     length = checks.positive_number("length", length)
     if family.full_turns:
         raise wrong_value("length", "be left out with `full_turns`", length)
-    return _full_turn_over(length, "1e-6" if preset == "detr" else "0")
-
-
-@namespace.host_constant
-def _full_turn_over(length: float, more: str) -> str:
-    with localcontext(DIGITS):
-        return str(TWO_PI / (Decimal(length) + Decimal(more)))
+    return features.cycles(_FULL_TURN, length + 1e-6 if preset == "detr" else length)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Spans are numbers for numbers, and spans of time for times. Every error names th
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 from positional_embeddings.arrays.errors import shown, wrong_value
@@ -85,23 +86,11 @@ def _label(name: str, span: Any, *, is_exact: bool) -> str:
     return f"{count}{unit}" if is_short else f"{length / DAY:g}d"
 
 
-def names_of_harmonics(
-    coordinate: Any, labels: Sequence[str], harmonics: Sequence[int]
-) -> list[str]:
-    """Return names such as "time_sin_24h_2", without the harmonic if a period has only one."""
-    return [
-        f"{coordinate}_{function}_{label}{f'_{harmonic}' if count > 1 else ''}"
-        for label, count in zip(labels, harmonics, strict=True)
-        for harmonic in range(1, count + 1)
-        for function in ("sin", "cos")
-    ]
-
-
-def names_of_waves(coordinate: Any, labels: Sequence[str], arrangement: str) -> list[str]:
+def names_of_waves(name: Any, labels: list[str], arrangement: str = "interleaved") -> list[str]:
     """Return names such as "time_sin_8d" of one sine and cosine each, in their arrangement."""
-    if arrangement == "interleaved":
-        return names_of_harmonics(coordinate, labels, [1] * len(labels))
-    return [f"{coordinate}_{function}_{label}" for function in ("sin", "cos") for label in labels]
+    sines, cosines = ([f"{name}_{f}_{label}" for label in labels] for f in ("sin", "cos"))
+    pairs = zip(sines, cosines, strict=True)
+    return [*chain(*pairs)] if arrangement == "interleaved" else sines + cosines
 
 
 def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:

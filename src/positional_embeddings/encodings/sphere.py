@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from functools import partial
 from itertools import product
 from math import pi, sqrt
 from typing import Any, Literal, get_args
@@ -144,8 +145,9 @@ def spherical_encoding(
             farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", farthest)
-    encode, count = _spherical_encoding, (degree + 1) ** 2
-    return by_chunks(encode, [latitude, longitude], count, dtype, space, degree=degree, unit=unit)
+    encode = partial(_spherical_encoding, degree=degree, unit=unit, dtype=dtype)
+    places = [latitude, longitude]
+    return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, space)
 
 
 def _is_beyond_pole(latitude: Any, unit: str, space: Space) -> Any:

@@ -84,8 +84,7 @@ def set_weights(layer: Any, shapes: Shapes, draw: Draw, xp: Any, dtype: Any, dev
             if name not in given:
                 array = space.xp.asarray(drawn, dtype=dtype, device=device)
                 checks.set_fields(layer, **{name: array})
-    first = getattr(layer, next(iter(shapes)))
-    is_default = not given and isinstance(first, np.ndarray) and first.dtype == np.float32
+    is_default = not given and space.xp is np and dtype == np.float32
     seed = int(layer.rng) if is_default and hasattr(layer.rng, "__index__") else None
     checks.set_fields(layer, rng=seed)
     return space
