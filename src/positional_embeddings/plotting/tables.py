@@ -1,6 +1,7 @@
 """Heat maps: encodings and how alike they are, masks, biases and attention weights."""
 
 from collections.abc import Callable, Sequence
+from math import floor, log10
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from positional_embeddings.arguments import checks
@@ -412,7 +413,7 @@ def plot_attention(
     norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
     image = _draw_scores(ax, cells, table.shape, cmap="viridis", norm=norm)
     bar = axes.add_colour_bar(image, "attention weight", "sees no key")
-    bar.set_ticks(largest * np.linspace(0, 1, 6) ** 3)  # at even distances
+    bar.set_ticks(_ticks_to(largest))
     bar.ax.yaxis.set_major_formatter("{x:.2g}")
     return ax
 
@@ -428,6 +429,20 @@ def _indices(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
         if number >= size:
             raise wrong_value(f"index[{i}]", f"be below {size}", number)
     return (*numbers, *(0,) * len(shape))[: len(shape)]
+
+
+def _ticks_to(largest: float) -> list[float]:
+    """Return 0 and round numbers whose cube roots are not too near each other."""
+    decade, highest = floor(log10(largest)), 1.0
+    ticks = [0.0]
+    for power in range(decade, decade - 5, -1):
+        for digit in (5, 2, 1):
+            tick = digit * 10.0**power
+            place = (tick / largest) ** (1 / 3)
+            if 0.1 < place <= highest:
+                ticks.append(tick)
+                highest = place - 0.1
+    return ticks
 
 
 def _largest(cells: HostArray) -> float:
