@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from array_api_compat import array_namespace, is_array_api_obj
 
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import errors, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.libraries.base import Space
@@ -21,7 +21,6 @@ from positional_embeddings.arrays.libraries.ndonnx import NDONNX
 from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
 from positional_embeddings.arrays.libraries.torch import PyTorch
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host_constant, np
-from positional_embeddings.arrays.remedies import remedy_for
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -125,12 +124,8 @@ def _check_array(name: str, array: Any) -> None:
         came = f"{type_name(array)}: {reason}"
         raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
     if not is_array_api_obj(array):
-        raise wrong_type(
-            name,
-            "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)",
-            type_name(array),
-            remedy_for(name, array),
-        )
+        what = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
+        raise wrong_type(name, what, type_name(array), errors.remedy_for(name, array))
     if _library_of_type(array.__class__).needs_elements and 0 in array.shape:
         came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
         raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")

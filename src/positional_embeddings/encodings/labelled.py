@@ -10,9 +10,8 @@ from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import remedy_for_times, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import is_real_number, np
-from positional_embeddings.arrays.remedies import remedy_for_times
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings import calendar, features, sinusoidal, spans
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
