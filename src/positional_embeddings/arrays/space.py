@@ -105,13 +105,15 @@ def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | N
     is_float = dtype is not None and (
         namespace.is_real_floating(dtype, xp) or namespace.is_complex(dtype)
     )
+    default_float = defaults["real floating"]
     has_float64 = "float64" in info.dtypes(device=device, kind="real floating")
     return library(
         xp,
         device,
-        dtype=namespace.compute_dtype(dtype, xp) if is_float else defaults["real floating"],
+        dtype=namespace.compute_dtype(dtype, xp) if is_float else default_float,
         integer=defaults["integral"],
         widest=xp.float64 if has_float64 else xp.float32,
+        default_float=default_float,
     )
 
 

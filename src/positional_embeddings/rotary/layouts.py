@@ -88,8 +88,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
     check_even(x, axis)
-    first, second = halves(x, axis, "half", x.shape[axis] // 2)
-    negated: ArrayT = join_pairs(-second, first, axis, "half", xp)
+    negated: ArrayT = _quarter_turn(x, axis, "half", xp)
     return negated
 
 
@@ -129,15 +128,19 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     xp = space_of(x=x).xp
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
-    pairs = axes.length(x, axis) // 2
+    axes.length(x, axis)
+    rotated: ArrayT = _quarter_turn(x, axis, "interleaved", xp)
+    return rotated
+
+
+def _quarter_turn(x: Any, axis: int, layout: str, xp: Namespace) -> Any:
+    pairs = x.shape[axis] // 2
     if pairs == 0:
         return x
+    first, second = halves(x, axis, layout, pairs)
+    turned = join_pairs(-second, first, axis, layout, xp)
     _, rest = cut_along(x, axis, 2 * pairs)
-    first, second = halves(x, axis, "interleaved", pairs)
-    rotated: ArrayT = join_pairs(-second, first, axis, "interleaved", xp)
-    if rest is not None:
-        rotated = xp.concat([rotated, rest], axis=axis)
-    return rotated
+    return turned if rest is None else xp.concat([turned, rest], axis=axis)
 
 
 def rotated_features(rotary_dim: Any, features: int, most: str) -> int:
