@@ -11,15 +11,8 @@ from array_api_compat import array_namespace, is_array_api_obj
 from positional_embeddings.arrays import errors, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
+from positional_embeddings.arrays.libraries import cubed, cupy, dask, jax, mlx, ndonnx, numpy, torch
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.libraries.cubed import Cubed
-from positional_embeddings.arrays.libraries.cupy import CuPy
-from positional_embeddings.arrays.libraries.dask import Dask
-from positional_embeddings.arrays.libraries.jax import JAX
-from positional_embeddings.arrays.libraries.mlx import MLX
-from positional_embeddings.arrays.libraries.ndonnx import NDONNX
-from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
-from positional_embeddings.arrays.libraries.torch import PyTorch
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host_constant, np
 
 Parameters = ParamSpec("Parameters")
@@ -27,16 +20,16 @@ Result = TypeVar("Result")
 
 # By the first part of the names of their modules.
 _LIBRARIES: dict[str, type[Space]] = {
-    "numpy": NumPy,
-    "array_api_strict": Strict,
-    "cupy": CuPy,
-    "torch": PyTorch,
-    "jax": JAX,
-    "jaxlib": JAX,
-    "dask": Dask,
-    "cubed": Cubed,
-    "mlx": MLX,
-    "ndonnx": NDONNX,
+    "numpy": numpy.NumPy,
+    "array_api_strict": numpy.Strict,
+    "cupy": cupy.CuPy,
+    "torch": torch.PyTorch,
+    "jax": jax.JAX,
+    "jaxlib": jax.JAX,
+    "dask": dask.Dask,
+    "cubed": cubed.Cubed,
+    "mlx": mlx.MLX,
+    "ndonnx": ndonnx.NDONNX,
 }
 
 _PLAIN = {np.ndarray}
@@ -79,8 +72,9 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
     It computes in the default dtype of the library.
     """
     if xp is None or xp is np:
-        is_default = device is None
-        return _numpy_space(np.dtype(np.float64)) if is_default else _space(NumPy, np, device, None)
+        if device is None:
+            return _numpy_space(np.dtype(np.float64))
+        return _space(numpy.NumPy, np, device, None)
     try:
         empty = xp.empty(0)
         found = _namespace(empty)
@@ -96,7 +90,7 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
 
 @lru_cache(maxsize=256)
 def _numpy_space(dtype: Dtype) -> Space:
-    return _space(NumPy, np, "cpu", dtype)
+    return _space(numpy.NumPy, np, "cpu", dtype)
 
 
 def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:

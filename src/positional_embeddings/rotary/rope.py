@@ -18,11 +18,10 @@ from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.hf_config import rope_arguments
-from positional_embeddings.rotary.layouts import Layout, rotated_features
 from positional_embeddings.rotary.rotate import check_installed, rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
-from positional_embeddings.rotary.sections import checked_sections, coordinates_of_pairs
 
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
@@ -125,7 +124,7 @@ class RoPE(checks.CheckedLayer):
     base: checks.PositiveNumber = 10_000
     scale: checks.PositiveNumber = 1.0
     _: KW_ONLY
-    layout: Annotated[Layout, checks.one_of(Layout)] = "half"
+    layout: Annotated[layouts.Layout, checks.one_of(layouts.Layout)] = "half"
     rotary_dim: int | None = None
     scaling: Scaling | None = None
     sections: Sequence[int] | None = None
@@ -142,12 +141,13 @@ class RoPE(checks.CheckedLayer):
         rotary_dim = self.rotary_dim
         head_size = checks.feature_count("head_size", self.head_size, even=rotary_dim is None)
         if rotary_dim is not None:
-            rotary_dim = rotated_features(rotary_dim, head_size, f"`head_size` = {head_size}")
-        sections = checked_sections(self.sections, rotary_dim or head_size)
+            most = f"`head_size` = {head_size}"
+            rotary_dim = layouts.rotated_features(rotary_dim, head_size, most)
+        sections = layouts.checked_sections(self.sections, rotary_dim or head_size)
         checks.set_fields(self, head_size=head_size, rotary_dim=rotary_dim, sections=sections)
         if self.fused:
             check_installed()
-        coordinates = sections and coordinates_of_pairs(sections, self.section_order)
+        coordinates = sections and layouts.coordinates_of_pairs(sections, self.section_order)
         of_pairs, factor = self._frequencies(coordinates)
         tables = PositionTables(of_pairs, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
