@@ -304,7 +304,7 @@ def rotate(
         is_new = out is None or space.shares_memory(out, x)
         result = space.xp.empty_like(x) if is_new else out
         run(x, cos, sin, result, axis, layout)
-        rotated = cos.shape[axis] * (1 if namespace.is_complex(x.dtype) else 2)
+        rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
         if rotated < x.shape[axis] and result is not x:
             others = (*(slice(None),) * axis, slice(rotated, None), ...)
             result[others] = x[others]
@@ -335,12 +335,15 @@ def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str
 def _rotate_complex(
     x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str, *, space: Space
 ) -> None:
-    part, to = (layouts.cut_along(array, axis, cos.shape[axis])[0] for array in (x, out))
+    part, rest = layouts.cut_along(x, axis, cos.shape[axis])
+    to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
     phasors = _phasors(cos, sin, x.dtype, space.xp)
     if space.takes_out:
         space.xp.multiply(part, phasors, out=to)
     else:
         to[...] = part * phasors
+    if rest is not None:
+        to_rest[...] = rest
 
 
 def _rotate_blocks(
