@@ -371,7 +371,7 @@ def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
     kept = []
     try:
         for stream in (0, 1, 2, 0):
-            monkeypatch.setattr(NumPy, "_stream", lambda _, stream=stream: stream)
+            monkeypatch.setattr(NumPy, "table_key", (np, "cpu", stream))
             cos, sin = rope._tables._compute(positions, "C", space_of(x=x))
             np.testing.assert_allclose(cos, np.cos(angles).astype(float), atol=2e-7)
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)

@@ -190,7 +190,7 @@ def test_rows():
     assert space_of(x=lock([1.0])).values_on_host(lock([1.0])) is None
 
 
-UNKNOWN = Space(np, None, np.float64, np.int64, np.float64)
+UNKNOWN = Space(np, None, np.float64, np.int64, np.float64, np.float64)
 
 
 def test_an_array_without_chunks_is_one_chunk():

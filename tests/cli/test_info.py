@@ -105,7 +105,7 @@ def numba(monkeypatch):
 
     def of(*dtypes):
         monkeypatch.setattr(
-            info.dispatch, "numpy_kernel", lambda dtype: print if dtype in dtypes else None
+            info.rotate, "numpy_kernel", lambda dtype: print if dtype in dtypes else None
         )
 
     return of
@@ -127,7 +127,7 @@ def test_a_broken_numba(monkeypatch, numba):
         message = "NumPy is too new"
         raise ImportError(message)
 
-    monkeypatch.setattr(info.dispatch, "numpy_kernel", fail)
+    monkeypatch.setattr(info.rotate, "numpy_kernel", fail)
     assert info._numba_kernel() == {"dtypes": [], "reason": "ImportError: NumPy is too new"}
 
 

@@ -20,8 +20,8 @@ from backends import missing
 from positional_embeddings import RoPE
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
-from positional_embeddings.rotary.rotate import rotate
+from positional_embeddings.rotary.kernels import cupy_kernel
+from positional_embeddings.rotary.rotate import kernel_for, rotate
 
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
 NUMBERS = np.random.default_rng(0).standard_normal(2**12)
@@ -325,7 +325,7 @@ def test_rope_uses_them(library, dtype, layout):
         RoPE(16, 100, layout=layout, feature_axis=-1, seq_axis=-2, fused=choice)
         for choice in (False, None, True)
     )
-    assert dispatch.kernel_for(x, space_of(x=x)) is cupy_kernel.rotate_cupy
+    assert kernel_for(x, space_of(x=x)) is cupy_kernel.rotate_cupy
     for options in ({}, {"offset": 3}, {"inverse": True}):
         expected = bits(plain(x, **options))
         assert bits(default(x, **options)) == bits(fused(x, **options)) == expected
@@ -333,11 +333,11 @@ def test_rope_uses_them(library, dtype, layout):
 
 def test_what_has_no_kernel(library):
     x = library.array(np.zeros((8, 5), "int32"))
-    assert dispatch.kernel_for(x, space_of(x=x)) is None
+    assert kernel_for(x, space_of(x=x)) is None
     x = library.array(np.zeros((8, 5), "float32"))
     out = library.array(np.zeros((8, 5), "float64"))
     with pytest.raises(TypeError, match="and bfloat16 on CuPy"):
-        dispatch.kernel_for(x, space_of(x=x), out, fused=True)
+        kernel_for(x, space_of(x=x), out, fused=True)
 
 
 def test_angles_of_another_precision(library):

@@ -10,7 +10,7 @@ import pytest
 
 from positional_embeddings import RoPE
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.rotary.kernels import dispatch
+from positional_embeddings.rotary import rotate
 
 RNG = np.random.default_rng(0)
 BASE = RNG.standard_normal((2, 3, 70, 16))
@@ -78,7 +78,7 @@ def numba_kernel():
     """The module, without what it keeps of other tests."""
     from positional_embeddings.rotary.kernels import numba_kernel
 
-    caches = numba_kernel._plan, numba_kernel.compiled, dispatch.numpy_kernel
+    caches = numba_kernel._plan, numba_kernel.compiled, rotate.numpy_kernel
     for function in caches:
         function.cache_clear()
     yield numba_kernel
@@ -105,7 +105,7 @@ def test_pieces_on_several_threads(numba_kernel, threads, table_bytes, monkeypat
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
-    monkeypatch.setattr(dispatch, "_STREAM_BYTES", 0)
+    monkeypatch.setattr(rotate, "_STREAM_BYTES", 0)
     monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", 2**10)
     for size in (16, 64, 80):
         base = RNG.standard_normal((2, 3, 20, size)).astype(dtype)
@@ -154,7 +154,7 @@ def test_half_precision_needs_the_processor(numba_kernel, monkeypatch):
 
 def test_without_numba(monkeypatch):
     """As if it is not installed: plain code if it may be, or what to install."""
-    dispatch.numpy_kernel.cache_clear()
+    rotate.numpy_kernel.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(
         sys.modules, "positional_embeddings.rotary.kernels.numba_kernel", raising=False
@@ -170,7 +170,7 @@ def test_without_numba(monkeypatch):
         with pytest.raises(ImportError, match="neither is installed"):
             RoPE(8, 5, fused=True)
     finally:
-        dispatch.numpy_kernel.cache_clear()
+        rotate.numpy_kernel.cache_clear()
 
 
 def test_numba_is_not_imported_before_a_rotation():
@@ -199,7 +199,7 @@ def test_where_nothing_can_be_kept_on_disk(numba_kernel, monkeypatch):
 @pytest.mark.library("numba")
 def test_where_numba_is_switched_off(numba_kernel, monkeypatch):
     monkeypatch.setattr(numba_kernel.numba.config, "DISABLE_JIT", True)
-    assert dispatch.kernel_for(BASE, space_of(x=BASE)) is None
+    assert rotate.kernel_for(BASE, space_of(x=BASE)) is None
 
 
 @pytest.mark.library("numba")

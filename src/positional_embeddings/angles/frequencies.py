@@ -6,7 +6,6 @@ Frequency i of `dim` features is ``base ** (-2 i / dim)``, in radians per positi
 
 from collections.abc import Sequence
 from decimal import Context, Decimal, localcontext
-from functools import lru_cache
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -69,7 +68,9 @@ def inverse_frequencies(
     base = checks.positive_number("base", base)
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.widest, space)
-    return space.xp.asarray(_rounded(dim, base), dtype=dtype, device=device)
+    return space.xp.asarray(
+        in_radians(geometric_frequencies(dim, base)), dtype=dtype, device=device
+    )
 
 
 def compute_frequencies(
@@ -118,10 +119,10 @@ def compute_frequencies(
     """
     dim = checks.feature_count("dim", dim)
     seq_len = checks.axis_length("seq_len", seq_len)
-    numbers = _rounded(dim, checks.positive_number("base", base))
+    base = checks.positive_number("base", base)
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.widest, space)
-    frequencies = np.asarray(numbers, dtype=np.float64)
+    frequencies = np.asarray(in_radians(geometric_frequencies(dim, base)), dtype=np.float64)
     angles = frequencies[:, None] * np.arange(seq_len, dtype=np.float64)
     return space.xp.asarray(angles, dtype=dtype, device=device)
 
@@ -142,6 +143,7 @@ def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
     return " ".join(next(digits[source]) for source in sources)
 
 
+@namespace.host_constant
 def in_radians(frequencies: Frequencies) -> list[float]:
     """Return frequencies in radians per position, rounded."""
     with localcontext(DIGITS):
@@ -149,25 +151,15 @@ def in_radians(frequencies: Frequencies) -> list[float]:
 
 
 @namespace.host_constant
-def _rounded(dim: int, base: float) -> list[float]:
-    return [float(frequency) for frequency in _radians(dim, base)]
-
-
-@namespace.host_constant
 def _geometric(dim: int, base: float, scale: float | str, endpoint: bool) -> Frequencies:  # noqa: FBT001
-    return from_radians(_radians(dim, base, endpoint=endpoint), scale)
-
-
-@lru_cache(maxsize=64)
-def _radians(dim: int, base: float, *, endpoint: bool = False) -> tuple[Decimal, ...]:
     count = dim // 2 if endpoint else (dim + 1) // 2
     span = max(2 * (count - 1), 1) if endpoint else dim
     with localcontext(DIGITS):
         log_base = Decimal(base).ln()
-        frequencies = tuple((-(Decimal(2 * i) / span) * log_base).exp() for i in range(count))
-    if frequencies and not isfinite(float(frequencies[-1])):
+        radians = tuple((-(Decimal(2 * i) / span) * log_base).exp() for i in range(count))
+    if radians and not isfinite(float(radians[-1])):
         raise wrong_value("base", "give finite frequencies", base)
-    return frequencies
+    return from_radians(radians, scale)
 
 
 @namespace.host_constant

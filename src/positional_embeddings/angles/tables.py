@@ -28,10 +28,9 @@ from positional_embeddings.arrays.space import space_of
 PAGE = 4096
 MAX_PAGES = 64  # of one kind
 MAX_KINDS = 16  # of dtype, order in memory, library, device and stream
-# Integer positions are looked up in one page if their span is at most this number of times as
-# long as their number (several coordinates: this number of page lengths), a few others one by one.
+# Integer positions are looked up in one page if their span is shorter than a page, or than this
+# number of times their number; a few others one by one.
 _SPARSE = 4
-_LONGEST_SPAN = 16 * PAGE
 # Angles that are computed at a time.
 _BLOCK = 2**16
 
@@ -114,7 +113,7 @@ class PositionTables:
 
     def on_host(self) -> tuple[HostArray, ...]:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
-        return tuple(read_only(self._slice(0, self.size, ("float64", "C"), HOST)))
+        return tuple(read_only(self._slice(("float64", "C"), 0, self.size)))
 
     def at(
         self,
@@ -157,13 +156,13 @@ class PositionTables:
             tables = self._compute(counted, target.order, space)
         elif is_numpy:
             kind, stop = (_precision(space), target.order), offset + count
-            page = self._find(kind, offset, stop) or self._add(kind, offset, stop, space)
+            page = self._page(kind, offset, stop, space)
             index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start))
             return tuple([view[index] for view in page.views(target, doubled)])
         else:
             # On its device, if tables may be kept there.
             kind = _precision(space), target.order, *(space.table_key or ())
-            tables = self._slice(offset, offset + count, kind, space)
+            tables = self._slice(kind, offset, offset + count, space)
         return _expand(tables, target, (seq,), space)
 
     def copies_at(
@@ -180,26 +179,26 @@ class PositionTables:
         where = space if space.is_compiling else HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
-        tables = self._stacked(*self._cos_sin(position, where), "C", where)
+        tables = self._exact(position, "C", where)
         return _expand(tables, target, (target.seq,), space)
 
     def _slice(
-        self, start: int, stop: int, kind: Kind, space: Space, *, doubled: bool = False
+        self, kind: Kind, start: int, stop: int, space: Space = HOST, *, doubled: bool = False
     ) -> Any:
         """Return the tables of `start` to before `stop`, from a page of a kind."""
-        page = self._find(kind, start, stop) or self._add(kind, start, stop, space)
+        page = self._page(kind, start, stop, space)
         tables = page.doubled if doubled else page.tables
         return tables[..., start - page.start : stop - page.start]
 
-    def _find(self, kind: Kind, start: int, stop: int) -> Page | None:
-        """Return a page of a kind that covers `start` to `stop`, None if none does."""
+    def _page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
+        """Return a page of a kind that covers `start` to `stop`, and keep it before the others."""
         pages: tuple[Page, ...] = self._pages.get(kind, ())
         for i, page in enumerate(pages):
             if page.start <= start and stop <= page.stop:
                 if i > 0:
                     self._pages[kind] = (page, *pages[:i], *pages[i + 1 :])
                 return page
-        return None
+        return self._add(kind, start, stop, space)
 
     def _add(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
@@ -207,7 +206,7 @@ class PositionTables:
         stop = min(max(start + PAGE, -(-stop // PAGE) * PAGE), self.size)
         precision, order, *on_device = kind
         if on_device:
-            tables = self._slice(start, stop, (precision, order), HOST)
+            tables = self._slice((precision, order), start, stop)
             tables = space.xp.asarray(tables, dtype=space.dtype, device=space.device, copy=True)
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
@@ -231,33 +230,29 @@ class PositionTables:
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
-        kind = _precision(space), order
-        page = self._find(kind, low, high + 1)
-        longest = max(PAGE, _SPARSE * values.size) if self.sections is None else _LONGEST_SPAN
-        if page is None and high - low >= longest:
-            if self.sections is not None or values.size > MAX_PAGES:
-                return None
+        kind, longest = (_precision(space), order), max(PAGE, _SPARSE * values.size)
+        if high - low < longest:
+            page = self._page(kind, low, high + 1, HOST)
+            tables, index = page.doubled if doubled else page.tables, values - page.start
+            if order == "C":
+                tables = tables.take(index, axis=2)
+            else:  # in its order in memory
+                last = index.ndim + 1
+                tables = tables.mT.take(index, axis=1).transpose(0, last, *range(1, last))
+        elif values.size <= MAX_PAGES:
             each = values.ravel().tolist()
-            columns = [self._slice(p, p + 1, kind, HOST, doubled=doubled) for p in each]
+            columns = [self._slice(kind, p, p + 1, doubled=doubled) for p in each]
             tables = np.concat(columns, axis=2)
-            return np.reshape(tables, (*tables.shape[:2], *values.shape))
-        page = page or self._add(kind, low, high + 1, HOST)
-        return self._entries(page.doubled if doubled else page.tables, values - page.start, order)
-
-    def _entries(self, tables: HostArray, index: HostArray, order: Order) -> HostArray:
-        """Return entries of NumPy tables, in their order; `index` may have coordinates."""
-        if order == "C":
-            entries = tables.take(index, axis=2)
-        else:  # in its order in memory
-            last = index.ndim + 1
-            entries = tables.mT.take(index, axis=1).transpose(0, last, *range(1, last))
+            tables = tables.reshape(*tables.shape[:2], *values.shape)
+        else:
+            return None
         if self.sections is None:
-            return entries
+            return tables
         sections = self.sections * (tables.shape[1] // len(self.sections))  # of doubled tables, too
-        coordinates = np.asarray(sections).reshape(-1, *[1] * (index.ndim - 1))
-        chosen = entries[:, :, 0]
-        for coordinate in range(1, len(index)):
-            chosen = np.where(coordinates == coordinate, entries[:, :, coordinate], chosen)
+        coordinates = np.asarray(sections).reshape(-1, *[1] * (values.ndim - 1))
+        chosen = tables[:, :, 0]
+        for coordinate in range(1, len(values)):
+            chosen = np.where(coordinates == coordinate, tables[:, :, coordinate], chosen)
         return chosen
 
     def _compute(self, positions: Any, order: Order, space: Space) -> Any:
@@ -270,13 +265,13 @@ class PositionTables:
             if self.arrange is None:
                 return tables
             return self._stacked(tables[0, ...], tables[1, ...], order, space)
-        if xp is not np or 0 in shape:
-            return self._stacked(*self._cos_sin(positions, space), order, space)
-        # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
+        if xp is not np or count == 0:
+            return self._exact(positions, order, space)
+        # In blocks, so that what is computed on the way takes little memory.
+        most = max(1, _BLOCK // len(in_cycles(self.frequencies)))
         flat = xp.reshape(positions, (*self.coordinates, count))
-        cut = cuts(count, max(1, _BLOCK // len(in_cycles(self.frequencies))))
-        blocks = (self._stacked(*self._cos_sin(flat[..., c], space), "C", space) for c in cut)
+        blocks = (self._exact(flat[..., block], "C", space) for block in cuts(count, most))
         tables = _join(blocks, count, order, space.dtype)
         return xp.reshape(tables, (*tables.shape[:2], *shape))
 
@@ -287,7 +282,7 @@ class PositionTables:
         lengths = space.chunks(positions)[coordinates:]
         # Axes of length 1 stand for the tables and their rows; coordinates take the second one.
         positions = positions[(*(None,) * (2 - coordinates), ...)]
-        one = self._slice(0, 1, (precision, "C"), HOST)
+        one = self._slice((precision, "C"), 0, 1)
         return space.map_chunks(
             # A copy starts empty: what this layer keeps has no place in a graph.
             partial(_tables_of_chunk, copy(self), precision, order),
@@ -308,10 +303,11 @@ class PositionTables:
         rows = xp.stack([xp.permute_dims(table, (*range(1, n), 0)) for table in tables])
         return xp.permute_dims(rows, (0, n, *range(1, n)))
 
-    def _cos_sin(self, positions: Any, space: Space) -> tuple[Any, Any]:
-        """Return cosine and sine of positions; each coordinate rotates the pairs of its section."""
+    def _exact(self, positions: Any, order: Order, space: Space) -> Any:
+        """Return the tables of positions; each coordinate rotates the pairs of its section."""
         where = space.dtype, space, self.factor
-        return cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
+        both = cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
+        return self._stacked(*both, order, space)
 
     def _index(self, space: Space) -> Any:
         """Return the coordinate of each frequency as an array, None if there are no sections."""

@@ -133,21 +133,14 @@ def target_of(
     """
     options = layer.feature_axis, layer.seq_axis, getattr(layer, size_name), size_name
     if space.xp is np:
-        return _numpy_target(x.dtype, x.shape, x.strides, None, np, name, complex_pairs, options)
-    form = x.dtype, tuple(x.shape), space.strides(x), space.chunks(x)
-    return _target(*form, space.xp, name, complex_pairs, options)
+        return _numpy_target((x.dtype, x.shape, x.strides, None), np, name, complex_pairs, options)
+    given = x.dtype, tuple(x.shape), space.strides(x), space.chunks(x)
+    return _target(given, space.xp, name, complex_pairs, options)
 
 
-def _target(
-    dtype: Any,
-    shape: tuple[Any, ...],
-    strides: tuple[int, ...] | None,
-    chunks: tuple[Any, ...] | None,
-    xp: Namespace,
-    name: str,
-    complex_pairs: bool,  # noqa: FBT001
-    options: tuple[int, int, int, str],
-) -> Target:
+def _target(given: Any, xp: Namespace, name: str, complex_pairs: bool, options: Any) -> Target:  # noqa: FBT001
+    """Return the target of dtype, shape, strides and chunks, None for what is not known."""
+    dtype, shape, strides, chunks = given
     feature_axis, seq_axis, size, size_name = options
     form = Form(dtype, shape, len(shape))
     (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})

@@ -13,11 +13,10 @@ from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from positional_embeddings.arguments import pytrees
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import errors, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Dtype, Namespace
-from positional_embeddings.arrays.remedies import remedy_for_times
 
 _LARGEST = sys.float_info.max
 
@@ -103,7 +102,7 @@ def positive_number(name: str, value: Any) -> float:
 def finite_number(name: str, value: Any, what: str = "a finite number") -> float:
     """Return a finite number of any sign as an int or a float."""
     if not namespace.is_real_number(value):
-        raise _wrong_kind(name, value, what, remedy_for_times(name, value))
+        raise _wrong_kind(name, value, what, errors.remedy_for_times(name, value))
     number = int(value) if isinstance(value, Integral) else float(value)
     if not -_LARGEST <= number <= _LARGEST:
         raise wrong_value(name, f"be {what}", shown(number))
@@ -192,7 +191,8 @@ def real(name: str, array: Any, xp: Namespace) -> None:
     """Check that an array holds integers or real floating-point numbers."""
     is_real = namespace.is_real_floating(array.dtype, xp)
     if not (is_real or namespace.is_dtype(array.dtype, "integral", xp)):
-        raise _wrong_dtype(name, array, "an integer or real dtype", remedy_for_times(name, array))
+        hint = errors.remedy_for_times(name, array)
+        raise _wrong_dtype(name, array, "an integer or real dtype", hint)
 
 
 def output(out: Any, x: Any, space: Space) -> None:

@@ -63,6 +63,9 @@ def position_array(name: str, positions: Any, space: Space) -> Any:
     return xp.asarray(positions, dtype=space.integer, device=space.device)
 
 
+# Chunk (query, key) axes as an array of these lengths would be.
+_MANY_PAIRS = 2**17, 2**17
+
 # More ranges of an array are gathered by their indices.
 _FEW_RANGES = 8
 
@@ -88,7 +91,7 @@ class Span(NamedTuple):
         if self.ranges is None:
             return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
         if len(self.ranges) == 1:
-            return space.arange_for_pairs(*self.ranges[0], numbers)
+            return space.arange(*self.ranges[0], _MANY_PAIRS, 0, numbers, space.integer)
         positions = np.concat([np.arange(*own) for own in self.ranges])
         return space.xp.asarray(positions, dtype=space.integer, device=space.device)
 

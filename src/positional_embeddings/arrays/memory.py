@@ -6,7 +6,7 @@ from typing import Any
 from positional_embeddings.arrays.namespace import HostArray, np
 
 
-def keep(kept: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+def keep(kept: dict[Any, Any], key: Any, value: Any, most: int = 64) -> None:
     """Keep a value for later calls, and drop the first ones if there are too many; not for None."""
     if key is None:
         return

@@ -8,36 +8,28 @@ from typing import Any, ParamSpec, TypeVar
 
 from array_api_compat import array_namespace, is_array_api_obj
 
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import errors, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
+from positional_embeddings.arrays.libraries import cubed, cupy, dask, jax, mlx, ndonnx, numpy, torch
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.libraries.cubed import Cubed
-from positional_embeddings.arrays.libraries.cupy import CuPy
-from positional_embeddings.arrays.libraries.dask import Dask
-from positional_embeddings.arrays.libraries.jax import JAX
-from positional_embeddings.arrays.libraries.mlx import MLX
-from positional_embeddings.arrays.libraries.ndonnx import NDONNX
-from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
-from positional_embeddings.arrays.libraries.torch import PyTorch
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host_constant, np
-from positional_embeddings.arrays.remedies import remedy_for
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # By the first part of the names of their modules.
 _LIBRARIES: dict[str, type[Space]] = {
-    "numpy": NumPy,
-    "array_api_strict": Strict,
-    "cupy": CuPy,
-    "torch": PyTorch,
-    "jax": JAX,
-    "jaxlib": JAX,
-    "dask": Dask,
-    "cubed": Cubed,
-    "mlx": MLX,
-    "ndonnx": NDONNX,
+    "numpy": numpy.NumPy,
+    "array_api_strict": numpy.Strict,
+    "cupy": cupy.CuPy,
+    "torch": torch.PyTorch,
+    "jax": jax.JAX,
+    "jaxlib": jax.JAX,
+    "dask": dask.Dask,
+    "cubed": cubed.Cubed,
+    "mlx": mlx.MLX,
+    "ndonnx": ndonnx.NDONNX,
 }
 
 _PLAIN = {np.ndarray}
@@ -80,8 +72,9 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
     It computes in the default dtype of the library.
     """
     if xp is None or xp is np:
-        is_default = device is None
-        return _numpy_space(np.dtype(np.float64)) if is_default else _space(NumPy, np, device, None)
+        if device is None:
+            return _numpy_space(np.dtype(np.float64))
+        return _space(numpy.NumPy, np, device, None)
     try:
         empty = xp.empty(0)
         found = _namespace(empty)
@@ -97,7 +90,7 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
 
 @lru_cache(maxsize=256)
 def _numpy_space(dtype: Dtype) -> Space:
-    return _space(NumPy, np, "cpu", dtype)
+    return _space(numpy.NumPy, np, "cpu", dtype)
 
 
 def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:
@@ -106,13 +99,15 @@ def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | N
     is_float = dtype is not None and (
         namespace.is_real_floating(dtype, xp) or namespace.is_complex(dtype)
     )
+    default_float = defaults["real floating"]
     has_float64 = "float64" in info.dtypes(device=device, kind="real floating")
     return library(
         xp,
         device,
-        dtype=namespace.compute_dtype(dtype, xp) if is_float else defaults["real floating"],
+        dtype=namespace.compute_dtype(dtype, xp) if is_float else default_float,
         integer=defaults["integral"],
         widest=xp.float64 if has_float64 else xp.float32,
+        default_float=default_float,
     )
 
 
@@ -125,12 +120,8 @@ def _check_array(name: str, array: Any) -> None:
         came = f"{type_name(array)}: {reason}"
         raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
     if not is_array_api_obj(array):
-        raise wrong_type(
-            name,
-            "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)",
-            type_name(array),
-            remedy_for(name, array),
-        )
+        what = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
+        raise wrong_type(name, what, type_name(array), errors.remedy_for(name, array))
     if _library_of_type(array.__class__).needs_elements and 0 in array.shape:
         came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
         raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")

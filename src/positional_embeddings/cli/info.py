@@ -22,7 +22,8 @@ import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.cli import libraries
 from positional_embeddings.cli.terminal import Answer, add_command, table
-from positional_embeddings.rotary.kernels import cupy_kernel, dispatch
+from positional_embeddings.rotary import rotate
+from positional_embeddings.rotary.kernels import cupy_kernel
 
 # The optional parts of the package, what each is for, and what it needs.
 _EXTRAS = {
@@ -92,7 +93,7 @@ def _numba_kernel() -> dict[str, Any]:
     try:
         import_module("numba")
         names = ("float16", "float32", "float64")
-        dtypes = [name for name in names if dispatch.numpy_kernel(np.dtype(name))]
+        dtypes = [name for name in names if rotate.numpy_kernel(np.dtype(name))]
     except Exception as error:  # noqa: BLE001 - of a broken installation
         return {"dtypes": [], "reason": libraries.reason_of(error)}
     return {"dtypes": dtypes, "reason": "" if dtypes else "NUMBA_DISABLE_JIT is set"}

@@ -8,11 +8,10 @@ from typing import Any, Literal, get_args
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.errors import remedy_for, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import Dtype, np
-from positional_embeddings.arrays.remedies import remedy_for
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.layouts import halves, join_pairs
 

@@ -133,7 +133,8 @@ def grid_encoding(
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.default_float, space)
     channels = 2 * -(-dim // (2 * len(sizes)))
-    ranges = space.aranges(tuple(sizes), dim, dtype)
+    where = tuple(sizes)
+    ranges = [space.arange(0, n, where, axis, dim, dtype) for axis, n in enumerate(sizes)]
     indices = [axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges)]
 
     def encode(*indices: Any, space: Space) -> Any:

@@ -1,5 +1,6 @@
-"""Layouts of rotary pairs: half, (i, i + n/2), and interleaved, (2i, 2i + 1)."""
+"""Layouts of rotary pairs: half, (i, i + n/2), and interleaved, (2i, 2i + 1); sections of pairs."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from positional_embeddings.arguments import axes, checks
@@ -88,8 +89,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
     check_even(x, axis)
-    first, second = halves(x, axis, "half", x.shape[axis] // 2)
-    negated: ArrayT = join_pairs(-second, first, axis, "half", xp)
+    negated: ArrayT = _quarter_turn(x, axis, "half", xp)
     return negated
 
 
@@ -129,15 +129,19 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     xp = space_of(x=x).xp
     _check_negatable(x)
     axis = axes.axis_of("axis", axis, x.ndim)
-    pairs = axes.length(x, axis) // 2
+    axes.length(x, axis)
+    rotated: ArrayT = _quarter_turn(x, axis, "interleaved", xp)
+    return rotated
+
+
+def _quarter_turn(x: Any, axis: int, layout: str, xp: Namespace) -> Any:
+    pairs = x.shape[axis] // 2
     if pairs == 0:
         return x
+    first, second = halves(x, axis, layout, pairs)
+    turned = join_pairs(-second, first, axis, layout, xp)
     _, rest = cut_along(x, axis, 2 * pairs)
-    first, second = halves(x, axis, "interleaved", pairs)
-    rotated: ArrayT = join_pairs(-second, first, axis, "interleaved", xp)
-    if rest is not None:
-        rotated = xp.concat([rotated, rest], axis=axis)
-    return rotated
+    return turned if rest is None else xp.concat([turned, rest], axis=axis)
 
 
 def rotated_features(rotary_dim: Any, features: int, most: str) -> int:
@@ -233,3 +237,29 @@ def convert_layout(
     index: Any = space.xp.asarray(entries, dtype=space.integer, device=space.device)
     converted: ArrayT = space.xp.take(array, index, axis=axis)
     return converted
+
+
+def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:
+    """Return the number of pairs of each coordinate."""
+    if sections is None:
+        return None
+    sections = sections.tolist() if hasattr(sections, "tolist") else sections
+    if not isinstance(sections, list | tuple):
+        raise wrong_type("sections", "be a list or tuple of integers", shown(sections))
+    pairs = tuple(checks.positive_integer("sections", n) for n in sections)
+    if sum(pairs) != rotary_dim // 2:
+        what = f"add up to {rotary_dim // 2}, half of the rotated features"
+        raise wrong_value("sections", what, pairs)
+    return pairs
+
+
+def coordinates_of_pairs(sections: Sequence[int], order: str) -> tuple[int, ...]:
+    """Return the coordinate that rotates each pair."""
+    count, total = len(sections), sum(sections)
+    if order == "contiguous":
+        return tuple(c for c, n in enumerate(sections) for _ in range(n))
+    if max((c + (sections[c] - 1) * count for c in range(1, count)), default=0) >= total:
+        what = "have as many pairs for the first coordinate as for any other in strided order"
+        raise wrong_value("sections", what, tuple(sections))
+    # The first coordinate has what the others, one pair of each at a time, leave.
+    return tuple(i % count if i // count < sections[i % count] else 0 for i in range(total))

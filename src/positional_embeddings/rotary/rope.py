@@ -18,12 +18,10 @@ from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.hf_config import rope_arguments
-from positional_embeddings.rotary.kernels.dispatch import check_installed
-from positional_embeddings.rotary.layouts import Layout, rotated_features
-from positional_embeddings.rotary.rotate import MAX_KNOWN, rotate, rotate_doubled, run_for
+from positional_embeddings.rotary.rotate import check_installed, rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
-from positional_embeddings.rotary.sections import checked_sections, coordinates_of_pairs
 
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
@@ -126,7 +124,7 @@ class RoPE(checks.CheckedLayer):
     base: checks.PositiveNumber = 10_000
     scale: checks.PositiveNumber = 1.0
     _: KW_ONLY
-    layout: Annotated[Layout, checks.one_of(Layout)] = "half"
+    layout: Annotated[layouts.Layout, checks.one_of(layouts.Layout)] = "half"
     rotary_dim: int | None = None
     scaling: Scaling | None = None
     sections: Sequence[int] | None = None
@@ -143,12 +141,13 @@ class RoPE(checks.CheckedLayer):
         rotary_dim = self.rotary_dim
         head_size = checks.feature_count("head_size", self.head_size, even=rotary_dim is None)
         if rotary_dim is not None:
-            rotary_dim = rotated_features(rotary_dim, head_size, f"`head_size` = {head_size}")
-        sections = checked_sections(self.sections, rotary_dim or head_size)
+            most = f"`head_size` = {head_size}"
+            rotary_dim = layouts.rotated_features(rotary_dim, head_size, most)
+        sections = layouts.checked_sections(self.sections, rotary_dim or head_size)
         checks.set_fields(self, head_size=head_size, rotary_dim=rotary_dim, sections=sections)
         if self.fused:
             check_installed()
-        coordinates = sections and coordinates_of_pairs(sections, self.section_order)
+        coordinates = sections and layouts.coordinates_of_pairs(sections, self.section_order)
         of_pairs, factor = self._frequencies(coordinates)
         tables = PositionTables(of_pairs, self.seq_len, "seq_len", None, coordinates, factor)
         checks.set_fields(self, _tables=tables)
@@ -228,9 +227,11 @@ class RoPE(checks.CheckedLayer):
             if out is not None:
                 checks.output(out, x, space)
             axis, pairs = target.feature, (self.rotary_dim or self.head_size) // 2
-            run = run_for(x, axis, pairs, self.layout, space, fused=self.fused, out=out)
+            given = () if positions is None else (positions,)
+            where = x, axis, pairs, self.layout, space
+            run = run_for(*where, *given, fused=self.fused, out=out)
             known = space, target, run
-            memory.keep(self._tables.known, key, known, MAX_KNOWN)
+            memory.keep(self._tables.known, key, known)
         space, target, run = known
         doubled = run is rotate_doubled
         cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
@@ -330,9 +331,9 @@ class RoPE(checks.CheckedLayer):
                 delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
             cos, sin = self._tables.at(target, delta, 0, space, name="delta")
         cos, sin = self._without_factor(cos, sin, 1)
-        axis = target.feature
-        run = run_for(x, axis, cos.shape[axis], self.layout, space, fused=self.fused)
-        return rotate(x, cos, sin, axis, self.layout, space, run=run)
+        axis, layout, fused = target.feature, self.layout, self.fused
+        run = run_for(x, axis, cos.shape[axis], layout, space, cos, sin, fused=fused)
+        return rotate(x, cos, sin, axis, layout, space, run=run)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""

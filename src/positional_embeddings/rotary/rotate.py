@@ -1,19 +1,21 @@
 """Rotation of pairs of features: traced in one expression, in blocks, or by a compiled kernel."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from itertools import product
 from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.errors import type_name, wrong_value
+from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
+from positional_embeddings.arrays.namespace import ArrayT, Dtype, Namespace, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary import layouts
-from positional_embeddings.rotary.kernels.dispatch import kernel_for
+from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
 
 
@@ -114,9 +116,9 @@ def apply_rope(
         axis, pairs, *fit = _fit_tables(x, cos, sin, feature_axis, rotary_dim, space)
         if out is not None:
             checks.output(out, x, space)
-        run = run_for(x, axis, pairs, layout, space, out=out)
+        run = run_for(x, axis, pairs, layout, space, cos, sin, out=out)
         known = space, axis, run, *fit
-        memory.keep(_known, key, known, MAX_KNOWN)
+        memory.keep(_known, key, known)
     space, axis, run, cos_index, sin_index, shape = known
     # What is written to `out` must not change what is still to be read of them.
     copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
@@ -132,7 +134,6 @@ def apply_rope(
 
 # What is known of arrays of NumPy by dtypes, shapes, strides and options: finding it out takes
 # longer than rotating a few vectors.
-MAX_KNOWN = 64
 _known: dict[Any, Any] = {}
 
 
@@ -186,14 +187,26 @@ def _align_table(
     return index, aligned
 
 
+# What rotates `x` into `out`: called with x, cos, sin, out, axis and layout, where the tables have
+# the axes of x, and `out` may be x.
+Run = Callable[..., None]
+
 # Pairs of a block: few enough for a core's cache, or enough for a launch to be worth it.
 HOST_BLOCK = 2**14
 ACCELERATOR_BLOCK = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
 _MAX_DOUBLED = 2**16
+# The size from which on an `out` that is there already is written past the caches.
+_STREAM_BYTES = 2**25
+_NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
+_CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]', [cupy12] for CUDA 12)"
 
-# Called with x, cos, sin, out, axis and layout: a kernel, or `rotate_doubled`.
-Run = Callable[[Any, Any, Any, Any, int, str], None]
+
+def check_installed() -> None:
+    """Check that a library with a kernel is installed."""
+    if find_spec("numba") is None and find_spec("cupy") is None:
+        message = f"`fused=True` needs {_NUMBA} or {_CUPY}; neither is installed."
+        raise ImportError(message)
 
 
 def run_for(
@@ -202,16 +215,70 @@ def run_for(
     pairs: int,
     layout: str,
     space: Space,
-    *,
+    *others: Any,
     fused: bool | None = None,
     out: Any = None,
 ) -> Run | None:
-    """Return what rotates an array faster than plain code does, None if nothing does."""
-    kernel = kernel_for(x, space, out, fused=fused)
-    if kernel is not None or space.xp is not np or layout != "half" or 2 * pairs != x.shape[axis]:
+    """Return the fastest run for an array, None if its result cannot be written part by part.
+
+    The result depends on `others`, too: the tables, or what they are made of.
+    """
+    if kernel := kernel_for(x, space, out, fused=fused):
         return kernel
-    is_small = 0 < x.size <= _MAX_DOUBLED and x.dtype in (np.float32, np.float64)
-    return rotate_doubled if is_small else None
+    if not space.supports_inplace(x, *others):
+        return None
+    if namespace.is_complex(x.dtype):
+        return partial(_rotate_complex, space=space)
+    is_whole = layout == "half" and 2 * pairs == x.shape[axis]
+    is_few = space.xp is np and 0 < x.size <= _MAX_DOUBLED
+    if is_few and is_whole and x.dtype in (np.float32, np.float64):
+        return rotate_doubled
+    return partial(_rotate_blocks, space=space)
+
+
+def kernel_for(x: Any, space: Space, out: Any = None, *, fused: bool | None = None) -> Run | None:
+    """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
+
+    None if `fused` is False. If it is True there must be one, except for complex numbers.
+    """
+    if fused is False:
+        return None
+    kernel, unfit = _kernel_of(x, space), x
+    if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out, space)):
+        kernel, unfit = None, out
+    if kernel is None and fused and not namespace.is_complex(unfit.dtype):
+        if space.rotation_kernel == "numba" and find_spec("numba") is None:
+            message = f"`fused=True` needs {_NUMBA}, which is not installed."
+            raise ImportError(message)
+        message = (
+            "`fused=True` has kernels for NumPy and CuPy arrays of float16, float32 and float64, "
+            "and bfloat16 on CuPy, aligned and in the machine's byte order, `out` like `x`, "
+            f"got {type_name(unfit)} of {unfit.dtype}; fused=None rotates it without one."
+        )
+        raise TypeError(message)
+    # In place, a cache has what is written.
+    if kernel and type(out) is np.ndarray and out is not x and out.nbytes >= _STREAM_BYTES:
+        return partial(kernel, stream=True)
+    return kernel
+
+
+def _kernel_of(x: Any, space: Space) -> Run | None:
+    if space.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
+        return numpy_kernel(x.dtype)
+    is_cupy = space.rotation_kernel == "cupy"
+    rotates = is_cupy and namespace.dtype_name(x.dtype) in cupy_kernel.DTYPES
+    return cupy_kernel.rotate_cupy if rotates else None
+
+
+@cache
+@finished_before_forks
+def numpy_kernel(dtype: Dtype) -> Run | None:
+    """Return the kernel for NumPy's arrays of a dtype, None if there is none."""
+    try:
+        import positional_embeddings.rotary.kernels.numba_kernel as kernel  # noqa: PLC0415 - slow
+    except ImportError:
+        return None
+    return kernel.rotate_numpy if kernel.has_kernel(dtype) else None
 
 
 def rotate(
@@ -230,31 +297,21 @@ def rotate(
     `out` has been checked; it may be `x`, but shares no memory with the tables. Doubled tables are
     for `rotate_doubled` alone.
     """
-    is_whole = run is None and not space.supports_inplace(x, cos, sin)
-    if out is not None and (is_whole or space.shares_memory(out, x)):
-        out[...] = rotate(x, cos, sin, axis, layout, space, run=run)
-        return out  # type: ignore[no-any-return]
-    if is_whole:
+    if run is None:
         rotate_whole = _rotate_chunks if space.is_chunked else _rotate_traced
-        return rotate_whole(x, cos, sin, axis, layout, space)  # type: ignore[no-any-return]
-    result, rotated = space.xp.empty_like(x) if out is None else out, cos.shape[axis]
-    if run is not None:
-        run(x, cos, sin, result, axis, layout)
-        rotated *= 2  # twice as many as there are, by doubled tables
-    elif namespace.is_complex(x.dtype):
-        part, to = (layouts.cut_along(array, axis, rotated)[0] for array in (x, result))
-        phasors = _phasors(cos, sin, x.dtype, space.xp)
-        if space.takes_out:
-            space.xp.multiply(part, phasors, out=to)
-        else:
-            to[...] = part * phasors
+        result = rotate_whole(x, cos, sin, axis, layout, space)
     else:
-        _rotate_blocks(x, cos, sin, result, axis, layout, space)
-        rotated *= 2
-    if rotated < x.shape[axis] and result is not x:
-        others = (*(slice(None),) * axis, slice(rotated, None), ...)
-        result[others] = x[others]
-    return result  # type: ignore[no-any-return]
+        is_new = out is None or space.shares_memory(out, x)
+        result = space.xp.empty_like(x) if is_new else out
+        run(x, cos, sin, result, axis, layout)
+        rotated = 2 * cos.shape[axis]  # of complex numbers `_rotate_complex` copies the others
+        if rotated < x.shape[axis] and result is not x:
+            others = (*(slice(None),) * axis, slice(rotated, None), ...)
+            result[others] = x[others]
+    if out is None or out is result:
+        return result  # type: ignore[no-any-return]
+    out[...] = result
+    return out  # type: ignore[no-any-return]
 
 
 def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str) -> None:
@@ -275,8 +332,22 @@ def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str
     out += swapped
 
 
+def _rotate_complex(
+    x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str, *, space: Space
+) -> None:
+    part, rest = layouts.cut_along(x, axis, cos.shape[axis])
+    to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
+    phasors = _phasors(cos, sin, x.dtype, space.xp)
+    if space.takes_out:
+        space.xp.multiply(part, phasors, out=to)
+    else:
+        to[...] = part * phasors
+    if rest is not None:
+        to_rest[...] = rest
+
+
 def _rotate_blocks(
-    x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, space: Space
+    x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, *, space: Space
 ) -> None:
     """Rotate real pairs, a block of them at a time."""
     xp, pairs, before = space.xp, cos.shape[axis], None
@@ -353,7 +424,7 @@ def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
     space = space_of(x=x)
     options = {"dtype": space.dtype, "device": space.device}
     cos, sin = (space.xp.asarray(table, **options) for table in (cos, sin))
-    run = run_for(x, axis, cos.shape[axis], layout, space)
+    run = run_for(x, axis, cos.shape[axis], layout, space, cos, sin)
     return rotate(x, cos, sin, axis, layout, space, run=run)
 
 

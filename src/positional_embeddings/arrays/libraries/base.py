@@ -37,6 +37,7 @@ class Space:
     dtype: Any  # to compute in: real, float32 for half precision
     integer: Any  # dtype of positions: int64, or int32 on a device without 64 bits
     widest: Any  # float64, or float32 on a device without it
+    default_float: Any  # that the library gives to numbers without a dtype
 
     can_write = False  # parts of an array can be assigned
     takes_out = False  # element-wise functions take `out=`
@@ -54,13 +55,6 @@ class Space:
     def namespace(xp: Any) -> Any:
         """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
         return xp
-
-    @property
-    def default_float(self) -> Any:
-        """The real dtype that the library gives to numbers without one."""
-        return self.xp.__array_namespace_info__().default_dtypes(device=self.device)[
-            "real floating"
-        ]
 
     def computing_in(self, dtype: Any) -> "Space":
         """Return the same space with a dtype to compute in, float32 for half precision."""
@@ -250,19 +244,14 @@ class Space:
         """Return a value as all tasks of `map_chunks` may have it in common."""
         return value
 
-    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int) -> Any:  # noqa: ARG002
-        """Return integers for one axis of an array of pairs, in chunks of it if the library has.
+    def arange(
+        self, start: int, stop: int, _shape: Any, _axis: int, _values: int, _dtype: Any
+    ) -> Any:
+        """Return integers for an axis of an array of a shape, in its chunks if the library has any.
 
-        `values_per_pair` is the number of values of each pair, such as the number of heads.
+        The array has a number of values of a dtype at each place, such as one for each head.
         """
         return self.xp.arange(start, stop, dtype=self.integer, device=self.device)
-
-    def aranges(self, shape: tuple[int, ...], values: int, dtype: Any) -> list[Any]:  # noqa: ARG002
-        """Return the indices along each axis of an array, in its chunks if the library has them.
-
-        At each place there is a number of `values` of a dtype.
-        """
-        return [self.xp.arange(n, dtype=self.integer, device=self.device) for n in shape]
 
     # Contexts.
 
@@ -282,11 +271,7 @@ class Space:
     @property
     def table_key(self) -> Any:
         """What tables are kept for: library, device and stream; None if none may be kept."""
-        return (self.xp, str(self.device), self._stream()) if self.keeps_tables else None
-
-    def _stream(self) -> Any:
-        """Return what distinguishes the stream that the library computes on, if it has streams."""
-        return None
+        return (self.xp, str(self.device)) if self.keeps_tables else None
 
     # Training and compiling.
 

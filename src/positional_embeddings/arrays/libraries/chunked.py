@@ -8,9 +8,6 @@ from array_api_compat import array_namespace, device
 
 from positional_embeddings.arrays.libraries.base import Space
 
-# Chunk (query, key) axes as an array of this many queries and keys would be.
-_MANY = 2**17
-
 
 class Chunked(Space):
     """Base of libraries that compute chunk by chunk."""
@@ -33,22 +30,14 @@ class Chunked(Space):
         """Return the lengths of chunks on an axis, as `rechunk` of the library takes them."""
         return lengths
 
-    def arange_for_pairs(self, start: int, stop: int, values_per_pair: int) -> Any:
-        # One chunk on each axis would make one chunk of all pairs.
-        chunks, _ = self._chunk_shape((_MANY, _MANY), values_per_pair, self.integer)
-        options = {"dtype": self.integer, "device": self.device}
-        return self.xp.arange(start, stop, chunks=chunks, **options)
-
-    def aranges(self, shape: tuple[int, ...], values: int, dtype: Any) -> list[Any]:
-        chunks = self._chunk_shape(shape, values, dtype)
-        options = {"dtype": self.integer, "device": self.device}
-        return [self.xp.arange(n, chunks=c, **options) for n, c in zip(shape, chunks, strict=True)]
-
-    def _chunk_shape(self, shape: tuple[int, ...], values: int, dtype: Any) -> tuple[int, ...]:
-        """Return the shape of a chunk of an array that has a number of values at each index."""
+    def arange(
+        self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Any
+    ) -> Any:
+        # One chunk on each axis would make one chunk of the array.
         auto = (*("auto",) * len(shape), -1)
-        many = self.xp.empty((*shape, max(1, values)), dtype=dtype, chunks=auto)
-        return tuple(lengths[0] for lengths in many.chunks[:-1])
+        array = self.xp.empty((*shape, max(1, values)), dtype=dtype, chunks=auto)
+        options = {"dtype": self.integer, "device": self.device}
+        return self.xp.arange(start, stop, chunks=array.chunks[axis][0], **options)
 
     def take_entries(self, table: Any, indices: Any, axis: int) -> Any:
         # To reshape the indices would join their chunks.

@@ -42,9 +42,10 @@ class CuPy(Space):
                 "device", "be a cupy.cuda.Device or its number", shown(device)
             ) from None
 
-    def _stream(self) -> tuple[int, int]:
+    @property
+    def table_key(self) -> Any:
         # One stream does not wait for what another one computes or copies, nor before memory that
         # it has freed is written to: arrays that are kept have to stay with their stream.
         pointer = self.xp.cuda.get_current_stream().ptr
         # The default streams of all threads have one pointer.
-        return pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0
+        return *super().table_key, (pointer, get_ident() if pointer == _STREAM_OF_THREAD else 0)
