@@ -39,6 +39,7 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
+from positional_embeddings.arguments.positions import span_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
@@ -147,6 +148,25 @@ def test_key_ranges_of_dilation_and_segments(data, n):
     visible = ~element_by_element(hides, 1, n, position)[0]
     expected = [(int(k[0]), int(k[-1]) + 1) for k in map(np.flatnonzero, visible.T) if len(k)]
     assert mask.key_ranges(position, position + 1, n) == unite(expected)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        CausalMask(),
+        CausalMask(mask_diagonal=True),
+        SlidingWindowMask(128, 127),
+        SlidingWindowMask(None, 3) & GlobalMask([5, 6, 7, 320, 399, 2000]),
+        ~(SlidingWindowMask(0, 0) & GlobalMask([600])),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("queries", [(310, 311), (300, 320), (-9, 2)])
+def test_keys_of_several_ranges_are_hidden_as_single_ones(mask, queries):
+    q, ranges = np.arange(*queries), [(0, 2), (5, 6), (6, 8), (100, 400), (500, 501)]
+    k = np.concat([np.arange(*own) for own in ranges])
+    hidden = mask._between(span_of(queries), span_of(*ranges), 501, space_of(q=q))
+    assert np.array_equal(hidden[..., 0], mask(q[:, None], k[None, :]))
 
 
 def test_key_ranges_of_a_window_with_global_tokens_stay_few():
