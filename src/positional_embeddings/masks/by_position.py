@@ -10,7 +10,6 @@ from positional_embeddings.arguments.positions import farthest_position, length_
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.biases.positions import takes_strides
 from positional_embeddings.layers.weights import array_field
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy
@@ -20,17 +19,31 @@ _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
 
 
-def _ranks(k: Points, *bounds: Any) -> tuple[Any, ...]:
-    """Return keys, and bounds of several queries, to be compared: by rank if they are NumPy's.
+def _above(k: Points, bound: Any, *, or_equal: bool = False) -> Any:
+    """Tell which keys are above a bound of each query, or equal to it."""
+    ranks = _ranks(k, bound, "left" if or_equal else "right")
+    if ranks is None:
+        return k.values >= bound if or_equal else k.values > bound
+    keys, first = ranks
+    return keys >= first
+
+
+def _below(k: Points, bound: Any) -> Any:
+    """Tell which keys are below a bound of each query."""
+    ranks = _ranks(k, bound, "left")
+    return k.values < bound if ranks is None else ranks[0] < ranks[1]
+
+
+def _ranks(k: Points, bound: Any, side: Any) -> tuple[Any, Any] | None:
+    """Return the ranks of keys and of the bounds of several queries, if they are NumPy's.
 
     Ranks are small integers, which are compared four times as fast.
     """
-    if not takes_strides(k.space) or k.ranges is None or len(bounds[0]) == 1:
-        return k.values, *bounds
+    if k.space.xp is not np or k.space.is_compiling or k.ranges is None or len(bound) == 1:
+        return None
     size, dtype = k.values.size, np.min_scalar_type(k.values.size)
-    keys = np.arange(size, dtype=dtype).reshape(k.values.shape)
-    ordered = k.values.reshape(-1)
-    return keys, *(np.searchsorted(ordered, bound).astype(dtype) for bound in bounds)
+    first = np.searchsorted(k.values.reshape(-1), bound, side=side)
+    return np.arange(size, dtype=dtype).reshape(k.values.shape), first.astype(dtype)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,8 +80,7 @@ class CausalMask(Mask):
     mask_diagonal: Annotated[bool, checks.boolean] = False
 
     def _hides(self, q: Points, k: Points) -> Any:
-        keys, stop = _ranks(k, q.values if self.mask_diagonal else q.values + 1)
-        return keys >= stop
+        return _above(k, q.values, or_equal=self.mask_diagonal)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
@@ -113,8 +125,7 @@ class SlidingWindowMask(Mask):
         # No two positions are farther apart.
         widest = 2 * farthest_position(q.space)
         left, right = (widest if n is None else min(n, widest) for n in (self.left, self.right))
-        keys, start, stop = _ranks(k, q.values - left, q.values + right + 1)
-        return (keys < start) | (keys >= stop)
+        return _below(k, q.values - left) | _above(k, q.values + right)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
