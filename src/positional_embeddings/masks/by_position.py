@@ -19,31 +19,17 @@ _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
 
 
-def _above(k: Points, bound: Any, *, or_equal: bool = False) -> Any:
-    """Tell which keys are above a bound of each query, or equal to it."""
-    ranks = _ranks(k, bound, "left" if or_equal else "right")
-    if ranks is None:
-        return k.values >= bound if or_equal else k.values > bound
-    keys, first = ranks
-    return keys >= first
+def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
+    """Return keys and bounds of queries, in a small dtype of NumPy, in which they compare alike.
 
-
-def _below(k: Points, bound: Any) -> Any:
-    """Tell which keys are below a bound of each query."""
-    ranks = _ranks(k, bound, "left")
-    return k.values < bound if ranks is None else ranks[0] < ranks[1]
-
-
-def _ranks(k: Points, bound: Any, side: Any) -> tuple[Any, Any] | None:
-    """Return the ranks of keys and of the bounds of several queries, if they are NumPy's.
-
-    Ranks are small integers, which are compared four times as fast.
+    Small integers are compared four times as fast.
     """
-    if k.space.xp is not np or k.space.is_compiling or k.ranges is None or len(bound) == 1:
-        return None
-    size, dtype = k.values.size, np.min_scalar_type(k.values.size)
-    first = np.searchsorted(k.values.reshape(-1), bound, side=side)
-    return np.arange(size, dtype=dtype).reshape(k.values.shape), first.astype(dtype)
+    if k.space.xp is not np or k.space.is_compiling or k.ranges is None or len(bounds[0]) == 1:
+        return k.values, *bounds
+    start, stop = hull(k.ranges)
+    dtype = np.min_scalar_type(start - stop - 1)
+    clipped = (np.clip(x, start - 1, stop) - start for x in (k.values, *bounds))
+    return tuple([x.astype(dtype) for x in clipped])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +66,8 @@ class CausalMask(Mask):
     mask_diagonal: Annotated[bool, checks.boolean] = False
 
     def _hides(self, q: Points, k: Points) -> Any:
-        return _above(k, q.values, or_equal=self.mask_diagonal)
+        keys, own = _narrow(k, q.values)
+        return keys >= own if self.mask_diagonal else keys > own
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
@@ -125,7 +112,8 @@ class SlidingWindowMask(Mask):
         # No two positions are farther apart.
         widest = 2 * farthest_position(q.space)
         left, right = (widest if n is None else min(n, widest) for n in (self.left, self.right))
-        return _below(k, q.values - left) | _above(k, q.values + right)
+        keys, first, last = _narrow(k, q.values - left, q.values + right)
+        return (keys < first) | (keys > last)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         start, stop = hull(queries)
