@@ -145,6 +145,7 @@ def compiled(size: int, ndim: int, *kind: Any) -> Any:
 
 def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any:  # noqa: FBT001
     """Return loops over rows of pairs, which go on from vector to vector of so many lanes."""
+    last_part = 2 if stream and not side_by_side else int(stream)
 
     def rotate(  # pragma: no cover - compiled
         x: Any, cos: Any, sin: Any, out: Any, loops: Any, start: int, stop: int
@@ -168,9 +169,16 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
             for row in range(max(start - block * rows, 0), last):
                 a, b = x_block + row * x_row, out_block + row * out_row
                 c, s = cos_block + row * cos_row, sin_block + row * sin_row
+                if last_part == 2:
+                    # One half after the other, so that whole lines go past the caches.
+                    for i in range(count // lanes):
+                        first, to = a + i * lanes * x_step, b + i * lanes * out_step
+                        of_cos, of_sin = c + i * lanes * cos_step, s + i * lanes * sin_step
+                        places = first, first + x_second, to, to + out_second, of_cos, of_sin
+                        _rotate_pairs(x, cos, lanes, side_by_side, one_angle, 1, places)
                 for _ in range(count // lanes):
                     places = a, a + x_second, b, b + out_second, c, s
-                    _rotate_pairs(x, cos, lanes, side_by_side, one_angle, stream, places)
+                    _rotate_pairs(x, cos, lanes, side_by_side, one_angle, last_part, places)
                     a, b = a + lanes * x_step, b + lanes * out_step
                     c, s = c + lanes * cos_step, s + lanes * sin_step
                 for _ in range(count % lanes):
@@ -189,7 +197,7 @@ def _rotate_pairs(
     lanes: Any,
     side_by_side: Any,
     one_angle: Any,
-    stream: Any,
+    part: Any,
     places: Any,
 ) -> Any:
     """Rotate a vector of pairs: from and to first and second numbers, by cosines and sines."""
@@ -209,9 +217,9 @@ def _rotate_pairs(
             narrow = ir.VectorType(number, vector.type.count)
             vector = vector if number == angle else builder.fptrunc(vector, narrow)
             at = builder.inttoptr(address, narrow.as_pointer())
-            align = _ALIGNED if stream.literal_value else context.get_abi_sizeof(number)
+            align = _ALIGNED if part.literal_value else context.get_abi_sizeof(number)
             stored = builder.store(vector, at, align=align)
-            if stream.literal_value:
+            if part.literal_value:
                 one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
                 stored.set_metadata("nontemporal", one)
 
@@ -231,7 +239,7 @@ def _rotate_pairs(
         length = n * context.get_abi_sizeof(number)
         second = builder.add(a, a.type(length)) if side_by_side.literal_value else a2
         for address in (a, second):
-            if stream.literal_value:
+            if part.literal_value == 1:
                 fetch(address, length)
         if side_by_side.literal_value:
             both = load(a, number, 2 * n)
@@ -248,8 +256,11 @@ def _rotate_pairs(
         if side_by_side.literal_value:
             store(pick(left, right, [i + j for i in range(n) for j in (0, n)]), b)
         else:
-            store(left, b)
-            store(right, b2)
+            # 0 stores both halves; past the caches 1 stores the first one, and 2 the second one.
+            if part.literal_value < 2:
+                store(left, b)
+            if part.literal_value != 1:
+                store(right, b2)
         return context.get_dummy_value()
 
-    return types.void(x, cos, lanes, side_by_side, one_angle, stream, places), code
+    return types.void(x, cos, lanes, side_by_side, one_angle, part, places), code
