@@ -985,7 +985,7 @@ TYPE_ERRORS = {
     'encode(da, "time", "sinusoidal", embedding_size=8, unit="D", origin="2000-01-01")': "`origin` must be NumPy datetime64, got '2000-01-01'.",
     'encode(ds, ("day", "day"), "spherical", degree=3)': "`dim` must be the names of latitude and longitude, got ('day', 'day').",
     'encode(ds, ("time", "rad"), "spherical", degree=3)': "`da['time']` must hold numbers, got datetime64[ns].",
-    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1. Pass da.assign_coords(word=da['word'].astype('datetime64[ns]')).",
+    'encode(ds, "word", periods=3)': "`da['word']` must hold numbers or datetime64, got <U1.",
     'encode(ds, "lead", periods=3)': "`da['lead']` must hold numbers or datetime64, got timedelta64[ns]. Pass da.assign_coords(lead=days_since(da['lead'])).",
     'encode(cftime, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",
     'encode(objects, "time", periods="day")': "`da['time']` must hold numbers or datetime64, got object.",

@@ -21,9 +21,7 @@ from positional_embeddings.masks.mask import Mask
 try:
     import xarray as xr
 except ImportError as error:
-    message = (
-        'positional_embeddings.xarray needs xarray: pip install "positional-embeddings[xarray]".'
-    )
+    message = 'This module needs xarray: pip install "positional-embeddings[xarray]".'
     raise ImportError(message) from error
 
 __all__ = ["attention", "encode"]
@@ -439,8 +437,6 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
             remedy = ""
             if dtype.kind in "mM" and not is_datetime:
                 remedy = f" Pass da.assign_coords({name}=days_since(da[{name!r}]))."
-            elif has_times and isinstance(next(da.coords[name].values.flat, None), str):
-                remedy = f" Pass da.assign_coords({name}=da[{name!r}].astype('datetime64[ns]'))."
             raise wrong_type(f"da[{name!r}]", what, str(dtype), remedy)
         coordinates.append(da.coords[name])
     return coordinates

@@ -71,7 +71,7 @@ VALUE_ERRORS = {
     "apply_rope(zeros((4, 2)), zeros((2, 2)), zeros((2, 2)), rotary_dim=6)": "`rotary_dim` must be at most 4, the features of `x`, got 6.",
     "apply_rope(zeros((2, 2, 3, 4)), zeros((2, 3, 2)), zeros((2, 3, 2)), feature_axis=-1)": "`cos` must have at most 2 axes that are not 1, or all 4 of `x`, got shape (2, 3, 2); insert axes of 1 where it is repeated, as cos[:, None].",
     "neg_half(zeros(()))": "`x` must have at least one axis, got a 0-dimensional array.",
-    "convert_layout(zeros(6), 'half', 'interleaved', axis=0, num_heads=4)": "`array` must have a multiple of `num_heads` = 4 on axis 0, got 6.",
+    "convert_layout(zeros(6), 'half', 'interleaved', axis=0, num_heads=4)": "`array.shape[0]` must be a multiple of `num_heads` = 4, got 6.",
     "convert_layout(zeros(6), 'half', 'interleaved', axis=0, rotary_dim=8)": "`rotary_dim` must be at most 6, the head size, got 8.",
     "Llama3Scaling(8, 4, 1, 8192)": "`high_freq_factor` must be `low_freq_factor` = 4 or more, got 1.",
     "LongRoPEScaling([1.0], [1.0], 1)(2, 1e4, 8)": "`original_max_position` must be 2 or more, or `attention_factor` given: its logarithm divides, got 1.",

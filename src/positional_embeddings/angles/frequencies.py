@@ -68,9 +68,8 @@ def inverse_frequencies(
     base = checks.positive_number("base", base)
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.widest, space)
-    return space.xp.asarray(
-        in_radians(geometric_frequencies(dim, base)), dtype=dtype, device=device
-    )
+    frequencies = in_radians(geometric_frequencies(dim, base))
+    return space.xp.asarray(frequencies, dtype=dtype, device=device)
 
 
 def compute_frequencies(
@@ -117,24 +116,11 @@ def compute_frequencies(
     array([[0.  , 1.  , 2.  ],
            [0.  , 0.01, 0.02]])
     """
-    dim = checks.feature_count("dim", dim)
     seq_len = checks.axis_length("seq_len", seq_len)
-    base = checks.positive_number("base", base)
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.widest, space)
-    frequencies = np.asarray(in_radians(geometric_frequencies(dim, base)), dtype=np.float64)
-    angles = frequencies[:, None] * np.arange(seq_len, dtype=np.float64)
+    angles = inverse_frequencies(dim, base)[:, None] * np.arange(seq_len, dtype=np.float64)
     return space.xp.asarray(angles, dtype=dtype, device=device)
-
-
-def geometric_frequencies(
-    dim: int, base: float, scale: float | str = 1.0, *, endpoint: bool = False
-) -> Frequencies:
-    """Return the frequencies of `dim` features, times `scale`.
-
-    With `endpoint` they are dim // 2 frequencies from 1 to ``1 / base``, both included.
-    """
-    return _geometric(dim, base, scale, endpoint)
 
 
 def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
@@ -151,7 +137,16 @@ def in_radians(frequencies: Frequencies) -> list[float]:
 
 
 @namespace.host_constant
-def _geometric(dim: int, base: float, scale: float | str, endpoint: bool) -> Frequencies:  # noqa: FBT001
+def geometric_frequencies(
+    dim: int,
+    base: float,
+    scale: float | str = 1.0,
+    endpoint: bool = False,  # noqa: FBT001, FBT002 - of a function without keywords
+) -> Frequencies:
+    """Return the frequencies of `dim` features, times `scale`.
+
+    With `endpoint` they are dim // 2 frequencies from 1 to ``1 / base``, both included.
+    """
     count = dim // 2 if endpoint else (dim + 1) // 2
     span = max(2 * (count - 1), 1) if endpoint else dim
     with localcontext(DIGITS):

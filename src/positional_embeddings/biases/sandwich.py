@@ -54,10 +54,8 @@ class SandwichBias(Bias):
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         xp, wide = space.xp, space.widest
-        encodings = (
-            sinusoidal_encoding(positions, self.dim, base=self.base, dtype=wide)
-            for positions in (query, key)
-        )
+        encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=wide)
+        encodings = map(encode, (query, key))
         # (seq, dim), or (batch, seq, dim)
         of_query, of_key = (xp.permute_dims(e, tuple(range(e.ndim))[::-1]) for e in encodings)
         with space.without_autocast(of_query):

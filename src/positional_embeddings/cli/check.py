@@ -33,13 +33,8 @@ def add_to(commands: Any) -> None:
     """Add the command to the commands of a parser."""
     summary = "test quickly that the array libraries here give right results"
     parser = add_command(commands, "check", run, summary, __doc__)
-    parser.add_argument(
-        "--library",
-        action="append",
-        metavar="NAME",
-        choices=LIBRARIES,
-        help="test this library only, which has to work; may be repeated",
-    )
+    what = "test this library only, which has to work; may be repeated"
+    parser.add_argument("--library", action="append", metavar="NAME", choices=LIBRARIES, help=what)
 
 
 def run(arguments: argparse.Namespace) -> Answer:
@@ -134,16 +129,14 @@ def _check_mask(xp: Namespace, device: Device) -> float:
 def _check_alibi(xp: Namespace, device: Device) -> float:
     query, key = np.ogrid[:_SEQ, :_SEQ]
     expected = (key - query)[:, :, None] * np.asarray([2.0**-4, 2.0**-8])
-    found = pe.alibi_bias(2, _SEQ, xp=xp, dtype=xp.float32, device=device)
-    return _difference(found, expected)
+    return _difference(pe.alibi_bias(2, _SEQ, xp=xp, dtype=xp.float32, device=device), expected)
 
 
 def _check_sinusoidal(xp: Namespace, device: Device) -> float:
     positions = np.asarray([0, 1, 1000, 2**20 - 3])
     angles = np.outer(_FREQUENCIES, positions)
     expected = np.stack([np.sin(angles), np.cos(angles)], axis=1).reshape(_FEATURES, -1)
-    found = pe.sinusoidal_encoding(_array(positions, xp, device), _FEATURES)
-    return _difference(found, expected)
+    return _difference(pe.sinusoidal_encoding(_array(positions, xp, device), _FEATURES), expected)
 
 
 _LAWS: dict[str, Callable[..., float]] = {

@@ -99,8 +99,7 @@ def _sum(*, xp: Namespace, device: Device) -> tuple[Namespace, float]:
     """Return the namespace that keeps the standard, and 0 + 1 + 2."""
     space = new_space(xp, device)
     xp = space.xp
-    three = xp.sum(xp.arange(3, dtype=xp.float32, device=device))
-    return xp, float(space.to_numpy(three))
+    return xp, float(space.to_numpy(xp.sum(xp.arange(3, dtype=xp.float32, device=device))))
 
 
 def installed_version(name: str) -> str | None:

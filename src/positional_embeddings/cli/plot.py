@@ -106,8 +106,7 @@ def _add_attention(parser: Parser) -> None:
     add("weights", metavar="FILE.npy", type=_load, help="an array (query, key, ...)")
     what = "-1 for an array (..., query, key), or 1; needed for four axes or more"
     add("--key-axis", type=int, metavar="N", help=what)
-    what = "which head and sequence (default 0)"
-    add("--index", type=int, default=0, metavar="I", help=what)
+    add("--index", type=int, default=0, metavar="I", help="which head and sequence (default 0)")
 
 
 def _add_rope(parser: Parser) -> None:

@@ -147,8 +147,7 @@ def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, i
     first : int or None
         The first position with an error above 1e-3, None if there is none below 2**20.
     """
-    block = np.arange(max(0, context - _AT_A_TIME), context)
-    largest = float(_errors(frequencies, block).max())
+    largest = float(_errors(frequencies, np.arange(max(0, context - _AT_A_TIME), context)).max())
     for start in range(0, _FARTHEST, _AT_A_TIME):
         bad = _errors(frequencies, np.arange(start, start + _AT_A_TIME)) > _ERROR
         if bad.any():

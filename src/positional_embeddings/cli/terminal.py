@@ -65,8 +65,7 @@ def add_offset(parser: argparse.ArgumentParser) -> None:
 
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows of text in columns; the last column is wrapped."""
-    columns = list(zip(*rows, strict=True))[:-1]
-    widths = [max(map(len, column)) for column in columns]
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
     lines = []
     for *cells, last in rows:
         start = "".join(f"{cell:{width}}  " for cell, width in zip(cells, widths, strict=True))

@@ -191,11 +191,8 @@ def _weights(adjacency: Any, space: Space) -> Any:
     if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
     weights = xp.astype(adjacency, space.widest, copy=False)
-    what = "have finite weights of 0 or more"
-    if space.is_true(xp.any(~xp.isfinite(weights))):
-        raise wrong_value("adjacency", what, "NaN or infinity")
-    if space.is_true(xp.any(weights < 0)):
-        raise wrong_value("adjacency", what, "negative ones")
+    if space.is_true(xp.any(~(xp.isfinite(weights) & (weights >= 0)))):
+        raise wrong_value("adjacency", "have finite weights of 0 or more", "others among them")
     return weights
 
 

@@ -118,8 +118,7 @@ def grid_cell_encoding(
             second = cos_a_sin_b - sin_a_cos_b, cos_cos + sin_sin  # b - a
             third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
             waves = [x_sin, x_cos, *second, *third]
-        by_scale = space.xp.stack(waves, axis=1)
-        encoding = space.xp.reshape(by_scale, (count, *points.shape[1:]))
+        encoding = space.xp.reshape(space.xp.stack(waves, axis=1), (count, *points.shape[1:]))
         return space.xp.astype(encoding, dtype, copy=False)
 
     name = "grid_cell_encoding"

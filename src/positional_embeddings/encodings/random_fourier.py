@@ -127,9 +127,7 @@ def random_fourier_encoding(
     """
     space = space_of(x=x)
     checks.real("x", x, space.xp)
-    if not x.ndim:
-        raise wrong_value("x", "have its coordinates on axis 0", "shape ()", " Pass x[None].")
-    count = axes.length(x, 0, "x")
+    count = axes.length(x, 0, "x") if x.ndim else 0
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
     dim = checks.feature_count("dim", dim, even=True)
@@ -150,8 +148,7 @@ def random_fourier_encoding(
         features = join_pairs(sin, cos, 0, "interleaved", space.xp)
         return space.xp.astype(features, dtype, copy=False)
 
-    name = "random_fourier_encoding"
-    return by_chunks(name, encode, [x], dim, dtype, space, is_stacked=True)
+    return by_chunks("random_fourier_encoding", encode, [x], dim, dtype, space, is_stacked=True)
 
 
 def _spectrum(
@@ -236,10 +233,8 @@ def _drawn(
 def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> Any:
     """Draw normal vectors; as many as there are coordinates are orthogonal at a time."""
     blocks = -(-count // coordinates)
-    square = (blocks, coordinates, coordinates)
-    q, r = np.linalg.qr(generator.standard_normal(square))
+    q, r = np.linalg.qr(generator.standard_normal((blocks, coordinates, coordinates)))
     # With a positive diagonal of r, rotations are uniform (Mezzadri 2007).
     signs = np.where(np.diagonal(r, axis1=1, axis2=2) < 0, -1.0, 1.0)
     lengths = np.sqrt(generator.chisquare(coordinates, (blocks, coordinates, 1)))
-    vectors = (lengths * q * signs[:, None, :]).reshape(-1, coordinates)
-    return vectors[:count]
+    return (lengths * q * signs[:, None, :]).reshape(-1, coordinates)[:count]

@@ -143,7 +143,7 @@ def sinusoidal_encoding(
     family = _family(preset, dim, dict(zip(_Family._fields, options, strict=True)))
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
-    frequencies = geometric_frequencies(dim, base, scale, endpoint=family.endpoint)
+    frequencies = geometric_frequencies(dim, base, scale, family.endpoint)
 
     def encode(positions: Any, space: Space) -> Any:
         space = space.computing_in(dtype)

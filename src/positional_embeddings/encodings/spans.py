@@ -82,8 +82,7 @@ def _label(name: str, span: Any, *, is_exact: bool) -> str:
         return "24h"
     unit = next(unit for unit, ours in _UNITS.items() if length % LENGTHS[ours] == 0)
     count = length // LENGTHS[_UNITS[unit]]
-    is_short = is_exact or count <= _LARGEST_COUNT
-    return f"{count}{unit}" if is_short else f"{length / DAY:g}d"
+    return f"{count}{unit}" if is_exact or count <= _LARGEST_COUNT else f"{length / DAY:g}d"
 
 
 def names_of_waves(name: Any, labels: list[str], arrangement: str = "interleaved") -> list[str]:
@@ -99,14 +98,11 @@ def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:
     Names, and standard names and units of the CF conventions, say which it is. If they do not,
     the latitude is the first of the others, then the longitude.
     """
-    found = [tuple(bool(p.search(t.lower())) for p in (_LATITUDE, _LONGITUDE)) for t in texts]
-    latitudes, longitudes = (
-        [i for i, kinds in enumerate(found) if kinds == kind]
-        for kind in ((True, False), (False, True))
-    )
-    if len(latitudes) > 1 or len(longitudes) > 1:
+    # 1 for a latitude, -1 for a longitude, 0 where it is not said.
+    signs = [bool(_LATITUDE.search(t)) - bool(_LONGITUDE.search(t)) for t in map(str.lower, texts)]
+    if signs.count(1) > 1 or signs.count(-1) > 1:
         came = " and ".join(repr(text.strip()) for text in texts)
         raise wrong_value(name, "hold one latitude and one longitude", came)
-    others = [i for i in range(len(texts)) if i not in latitudes + longitudes]
-    latitude = (latitudes or others)[0]
-    return latitude, next(i for i in [*longitudes, *others] if i != latitude)
+    latitude = signs.index(max(signs))
+    others = (i for i in range(len(signs)) if i != latitude)
+    return latitude, min(others, key=signs.__getitem__)

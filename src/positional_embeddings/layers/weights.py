@@ -33,8 +33,7 @@ class WeightedLayer(checks.CheckedLayer):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         own = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
-        names = [*cls._array_names, *(name for name, f in own.items() if "weight" in f.metadata)]
-        cls._array_names = tuple(dict.fromkeys(names))
+        cls._array_names += tuple(name for name, f in own.items() if "weight" in f.metadata)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -145,11 +145,9 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
     lengths, at = other_axes("mask", mask, key_axis)
     size, *others = lengths or (1,)
     if set(others) - {1}:
-        raise wrong_value(
-            "mask",
-            "have length 1 on axes other than those of batch, queries and keys",
-            f"shape {tuple(mask.shape)}: pass one of the masks, such as that of one head",
-        )
+        what = "have length 1 on axes other than those of batch, queries and keys"
+        hint = " Pass one of the masks, such as that of one head."
+        raise wrong_value("mask", what, f"shape {tuple(mask.shape)}", hint)
     if size != 1 and batch >= size:
         raise wrong_value("batch", f"be below {size}, the batch of `mask`", batch)
     index = (0 if size == 1 else batch, *(0,) * len(others))

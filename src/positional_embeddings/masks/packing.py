@@ -9,7 +9,7 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import length_array, sequence_axis
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Namespace, dtype_name
 from positional_embeddings.arrays.space import on_given_device, space_of
 
@@ -54,8 +54,7 @@ def segment_ids_from_lengths(
     """
     if total_len is None:
         if not isinstance(lengths, list | tuple | range):
-            message = "`total_len` must be given where `lengths` is an array."
-            raise TypeError(message)
+            raise wrong_type("total_len", "be given where `lengths` is an array", "None")
         total_len = sum(checks.integers("lengths", lengths))
     total_len = checks.axis_length("total_len", total_len)
     ends = cumulative_lengths(lengths, xp=xp, device=device)
@@ -110,8 +109,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
     document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
     index = xp.arange(document.shape[0], dtype=dtype, device=space.device)
     since = index - space.searchsorted(document, document)
-    since = xp.where(ids < 0, 0, xp.reshape(since, ids.shape))
-    positions: ArrayT = xp.permute_dims(since, order)
+    positions: ArrayT = xp.permute_dims(xp.where(ids < 0, 0, xp.reshape(since, ids.shape)), order)
     return positions
 
 
@@ -197,7 +195,6 @@ def cumulative_lengths(
     start = xp.zeros(1, dtype=dtype, device=space.device)
     ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)
     if space.is_true(xp.any(ends[1:] < ends[:-1])):
-        most = xp.iinfo(dtype).max
-        message = f"`lengths` must add up to at most {most}, which {dtype_name(ends.dtype)} holds."
-        raise ValueError(message)
+        most = f"{xp.iinfo(dtype).max}, which {dtype_name(dtype)} holds"
+        raise wrong_value("lengths", f"add up to at most {most}", "more")
     return ends

@@ -150,8 +150,7 @@ def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float
     finite = np.isfinite(cells)
     total, known = covered(np.where(finite, cells, 0.0)), covered(finite)
     is_known = known > 0.5 * np.diff(even)[:, None]
-    means = np.where(is_known, total / np.where(is_known, known, 1.0), np.nan)
-    return means, float(edges[-1])
+    return np.where(is_known, total / np.where(is_known, known, 1.0), np.nan), float(edges[-1])
 
 
 def tick_integers(ax: Any, axis: str = "both") -> None:

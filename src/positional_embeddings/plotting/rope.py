@@ -143,8 +143,7 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
         frequencies = np.abs(rope.inv_freq)
         still = np.flatnonzero(frequencies == 0)
         lengths = 2 * pi / np.where(frequencies == 0, np.nan, frequencies)
-        marker = "." if frequencies.size <= 128 else ""
-        ax.plot(lengths, label=label, marker=marker, **style)
+        ax.plot(lengths, label=label, marker="." if frequencies.size <= 128 else "", **style)
         if still.size:
             pairs = "1 pair" if still.size == 1 else f"{still.size} pairs"
             text = f"{label}: {pairs} not rotated" if label else f"{pairs} not rotated"

@@ -406,8 +406,8 @@ def plot_attention(
     if not np.all((table >= 0) & (table <= 1 + _ROUNDING)):
         came = f"numbers from {np.min(table):g} to {np.max(table):g}"
         raise wrong_value("weights", "be from 0 to 1", came)
-    sees_a_key = np.max(table, axis=1, keepdims=True) > 0
-    cells = axes.block_means(np.where(sees_a_key, table, np.nan))
+    # A query without keys has no weights.
+    cells = axes.block_means(np.where(np.max(table, axis=1, keepdims=True) > 0, table, np.nan))
     ax = axes.axes_to_draw_on(ax)
     largest = _largest(cells)
     norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
@@ -422,10 +422,8 @@ def _indices(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an index on each of some axes, 0 on those that are not given."""
     given = index if isinstance(index, tuple) else (index,)
     numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(given)]
-    if len(numbers) > len(shape) and numbers != [0]:
-        what = f"have at most {len(shape)} numbers, one for each further axis of `weights`"
-        raise wrong_value("index", what, shown(index))
-    for i, (number, size) in enumerate(zip(numbers, shape, strict=False)):
+    sizes = (*shape, *(1,) * len(numbers))  # also of axes that `weights` does not have
+    for i, (number, size) in enumerate(zip(numbers, sizes, strict=False)):
         if number >= size:
             raise wrong_value(f"index[{i}]", f"be below {size}", number)
     return (*numbers, *(0,) * len(shape))[: len(shape)]
@@ -531,8 +529,7 @@ def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
     if beyond.size:
         what = "be latitudes from -90 to 90 degrees, before longitudes"
         raise wrong_value("coordinates[0]", what, float(beyond[0]))
-    inside = np.abs(longitude) <= 180
-    return latitude, np.where(inside, longitude, (longitude + 180) % 360 - 180)
+    return latitude, np.where(np.abs(longitude) <= 180, longitude, (longitude + 180) % 360 - 180)
 
 
 def _draw_map(ax: Any, similarity: HostArray, places: Sequence[HostArray], number: int) -> Any:

@@ -85,12 +85,7 @@ def neg_half(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> neg_half(np.asarray([1, 2, 3, 4]))
     array([-3, -4,  1,  2])
     """
-    xp = space_of(x=x).xp
-    _check_negatable(x)
-    axis = axes.axis_of("axis", axis, x.ndim)
-    check_even(x, axis)
-    negated: ArrayT = _quarter_turn(x, axis, "half", xp)
-    return negated
+    return _quarter_turn(x, axis, "half", space_of(x=x).xp)
 
 
 def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
@@ -126,20 +121,21 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
     >>> rotate_pairs(np.asarray([1, 2, 3, 4, 5]))
     array([-2,  1, -4,  3,  5])
     """
-    xp = space_of(x=x).xp
-    _check_negatable(x)
+    return _quarter_turn(x, axis, "interleaved", space_of(x=x).xp)
+
+
+def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
+    name = namespace.dtype_name(x.dtype)
+    if name.startswith(("bool", "uint", "datetime64", "object", "str", "bytes")):
+        raise wrong_type("x", "have a dtype with negative numbers", name)
     axis = axes.axis_of("axis", axis, x.ndim)
-    axes.length(x, axis)
-    rotated: ArrayT = _quarter_turn(x, axis, "interleaved", xp)
-    return rotated
-
-
-def _quarter_turn(x: Any, axis: int, layout: str, xp: Namespace) -> Any:
-    pairs = x.shape[axis] // 2
+    pairs = axes.length(x, axis) // 2
+    if layout == "half":
+        check_even(x, axis)
     if pairs == 0:
         return x
     first, second = halves(x, axis, layout, pairs)
-    turned = join_pairs(-second, first, axis, layout, xp)
+    turned: ArrayT = join_pairs(-second, first, axis, layout, xp)
     _, rest = cut_along(x, axis, 2 * pairs)
     return turned if rest is None else xp.concat([turned, rest], axis=axis)
 
@@ -156,12 +152,6 @@ def check_even(x: Array, axis: int) -> None:
     """Check that the features on an axis make pairs."""
     if x.shape[axis] % 2:
         raise wrong_value("x", f"have an even length on axis {axis}", f"shape {tuple(x.shape)}")
-
-
-def _check_negatable(x: Array) -> None:
-    name = namespace.dtype_name(x.dtype)
-    if name.startswith(("bool", "uint", "datetime64", "object", "str", "bytes")):
-        raise wrong_type("x", "have a dtype with negative numbers", name)
 
 
 def convert_layout(
@@ -221,10 +211,7 @@ def convert_layout(
     axis = axes.axis_of("axis", axis, array.ndim, "array")
     heads = 1 if num_heads is None else checks.positive_integer("num_heads", num_heads)
     length = axes.length(array, axis, "array")
-    if length % heads:
-        what = f"have a multiple of `num_heads` = {shown(heads)} on axis {axis}"
-        raise wrong_value("array", what, length)
-    head_size = length // heads
+    head_size = checks.quotient(f"array.shape[{axis}]", length, "num_heads", heads)
     rotated = head_size if rotary_dim is None else rotary_dim
     rotated = rotated_features(rotated, head_size, f"{head_size}, the head size")
     if source == target:

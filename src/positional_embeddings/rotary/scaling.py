@@ -235,8 +235,7 @@ class YaRNScaling(checks.CheckedLayer):
         low, high = max(low, 0), min(high, dim - 1)
         if low == high:
             high += 0.001
-        index = np.arange(dim // 2, dtype=np.float64)
-        divided = np.clip((index - low) / (high - low), 0, 1)
+        divided = np.clip((np.arange(dim // 2) - low) / (high - low), 0, 1)
         return kept / self.factor * divided + kept * (1 - divided), self._attention_factor()
 
     def _index(self, cycles: float, dim: int, base: float) -> float:
@@ -297,11 +296,7 @@ class Llama3Scaling(checks.CheckedLayer):
         """Return frequencies (dim / 2,) and the attention factor 1."""
         frequencies = _unscaled(dim, base, seq_len)
         cycles = self.original_max_position * frequencies / (2 * math.pi)
-        between = self.high_freq_factor - self.low_freq_factor
-        if between == 0:
-            kept = np.where(cycles >= self.low_freq_factor, 1.0, 0.0)
-        else:
-            kept = np.clip((cycles - self.low_freq_factor) / between, 0, 1)
+        kept = np.interp(cycles, [self.low_freq_factor, self.high_freq_factor], [0.0, 1.0])
         return frequencies * kept + frequencies / self.factor * (1 - kept), 1.0
 
 
@@ -374,17 +369,16 @@ def checked_scaling(scaled: Any, dim: int) -> tuple[list[float], float]:
 
 
 def scaled_frequencies(
-    scaling: Scaling, dim: int, base: float, seq_len: int
+    scaling: Any, dim: int, base: float, seq_len: int
 ) -> tuple[list[float], float]:
     """Return the checked frequencies and the attention factor of a scaling."""
-    given: Any = scaling
-    if not callable(given) or isinstance(given, type):
+    if not callable(scaling) or isinstance(scaling, type):
         what = "be a function such as LinearScaling(4.0), or None"
         raise wrong_type("scaling", what, shown(scaling))
-    for name, kind in SCALINGS.items():
-        if type(given) is kind:
-            options = tuple(getattr(given, field.name) for field in fields(given))
-            return _scaled_frequencies(name, options, dim, base, seq_len)
+    name = type_of(scaling)
+    if SCALINGS.get(name) is type(scaling):
+        options = tuple(getattr(scaling, field.name) for field in fields(scaling))
+        return _scaled_frequencies(name, options, dim, base, seq_len)
     return checked_scaling(scaling(dim, base, seq_len), dim)
 
 

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.sklearn import tables
-from positional_embeddings.sklearn.kernels import Kernel
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 # For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
@@ -68,8 +67,7 @@ class KnownGaps:
         """Return octaves of lengths of gaps, their median, and which places are in them."""
         between = np.flatnonzero((x >= self._x[0]) & (x < self._x[-1]))
         right = np.searchsorted(self._x, x[between], side="right")
-        longest = (self._x[-1] - self._x[0]) / 2
-        lengths = np.minimum(self._x[right] - self._x[right - 1], longest)
+        lengths = np.minimum(self._x[right] - self._x[right - 1], (self._x[-1] - self._x[0]) / 2)
         octaves = np.round(np.log2(lengths)).astype(int)
         for octave in np.unique(octaves):
             at = octaves == octave
@@ -116,8 +114,7 @@ def _convex(errors: HostArray, windows: int) -> Any:
     """
     cost = np.linalg.norm(errors[:, 0]) / windows**0.5
     rows = np.concatenate([errors, cost * np.eye(errors.shape[1])[1:]])
-    size = np.linalg.norm(rows) or 1.0
-    rows = np.concatenate([rows / size, np.ones((1, errors.shape[1]))])
+    rows = np.concatenate([rows / (np.linalg.norm(rows) or 1.0), np.ones((1, errors.shape[1]))])
     weights = nnls(rows, np.eye(rows.shape[0])[-1])[0]
     return weights / weights.sum()
 
@@ -306,8 +303,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         estimator = self.estimator
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
-            hint = " Pass AttentionRegressor(kernel)." if isinstance(estimator, Kernel) else ""
-            raise wrong_type("estimator", "be a regressor", shown(estimator), hint)
+            raise wrong_type("estimator", "be a regressor", shown(estimator))
         self._times: dict[str, list[tables.Column]] = {}
         table = tables.as_table(X)
         self._texts = _columns_of_text(table)

@@ -318,8 +318,7 @@ class SphereKernel(Factor):
 
     def _first_scale(self, x: HostArray, weight: HostArray) -> float:
         """Return Scott's rule of thumb for places in a plane."""
-        scales = _rule_of_thumb(self._encode(x), weight, 2)
-        return degrees(hypot(*scales) / 2**0.5) or 1.0
+        return degrees(hypot(*_rule_of_thumb(self._encode(x), weight, 2)) / 2**0.5) or 1.0
 
     def _scales(self) -> list[float]:
         return [radians(self.length_scale)] * 3

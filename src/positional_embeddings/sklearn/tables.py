@@ -30,8 +30,7 @@ def as_table(x: Any, name: str = "X") -> Any:
         x = np.asarray(x, dtype=object)
     if hasattr(x, "to_frame"):  # an index of pandas, too, which would be its own index
         return x.to_frame()
-    is_column = len(getattr(x, "shape", ())) == 1 and _kind_of(x) != "numbers"
-    return x[:, None] if is_column else x
+    return x[:, None] if len(getattr(x, "shape", ())) == 1 and _kind_of(x) != "numbers" else x
 
 
 def columns_of(name: str, table: Any) -> list[tuple[str, str, Any]]:
@@ -152,12 +151,11 @@ def time_zone_of(time_zone: Any) -> tzinfo | None:
     if time_zone is None or isinstance(time_zone, tzinfo):
         return time_zone
     what = 'be the name of a time zone, such as "Europe/Zurich", a tzinfo or None'
-    if not isinstance(time_zone, str):
-        raise wrong_type("time_zone", what, shown(time_zone))
+    wrong = wrong_value if isinstance(time_zone, str) else wrong_type
     try:
         return ZoneInfo(time_zone)
-    except (KeyError, OSError, ValueError):  # the last two where the text is no file's name
-        raise wrong_value("time_zone", what, shown(time_zone)) from None
+    except (KeyError, OSError, TypeError, ValueError):  # OSError where the text is no file's name
+        raise wrong("time_zone", what, shown(time_zone)) from None
 
 
 def check_zone(name: str, zone: Any, time_zone: Any) -> None:
