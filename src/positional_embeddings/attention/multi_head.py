@@ -14,7 +14,7 @@ from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.dot_product import given_arrays, scaled_dot_product_attention
 from positional_embeddings.attention.scores import ScoreFunction, call_score_function
 from positional_embeddings.biases.positions import Bias
-from positional_embeddings.layers.weights import WeightedLayer, normal, set_weights, weight
+from positional_embeddings.layers.weights import WeightedLayer, array_field, normal, set_weights
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.rotary.rope import RoPE
 
@@ -93,10 +93,10 @@ class RoPEMultiHeadAttention(WeightedLayer):
     num_kv_heads: Annotated[int | None, checks.optional(checks.feature_count)] = None
     base: PositiveNumber = 10_000
     rng: Any = field(default=None, compare=False)
-    Wq: Any = weight()
-    Wk: Any = weight()
-    Wv: Any = weight()
-    Wo: Any = weight()
+    Wq: Any = array_field(None)
+    Wk: Any = array_field(None)
+    Wv: Any = array_field(None)
+    Wo: Any = array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None

@@ -7,7 +7,7 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
 from positional_embeddings.biases.positions import Bias, subtract_positions
-from positional_embeddings.layers.weights import normal, set_weights, weight
+from positional_embeddings.layers.weights import array_field, normal, set_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class RelativePE(Bias):
     _: KW_ONLY
     init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
-    embeddings: Any = weight()
+    embeddings: Any = array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None

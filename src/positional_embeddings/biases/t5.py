@@ -12,7 +12,7 @@ from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.biases import positions
-from positional_embeddings.layers.weights import normal, set_weights, weight
+from positional_embeddings.layers.weights import array_field, normal, set_weights
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
@@ -199,7 +199,7 @@ class T5Bias(positions.Bias):
     max_distance: int = 128
     init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
-    embeddings: Any = weight()
+    embeddings: Any = array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None

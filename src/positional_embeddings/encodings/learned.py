@@ -79,7 +79,7 @@ class LearnedPE(weights.WeightedLayer):
     rng: Any = field(default=None, compare=False)
     feature_axis: int = 0
     seq_axis: int = 1
-    embeddings: Any = weights.weight()
+    embeddings: Any = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None

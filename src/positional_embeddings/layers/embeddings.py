@@ -75,7 +75,7 @@ class TokenEmbedding(weights.WeightedLayer):
     padding_idx: int | None = None
     init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
-    embeddings: Any = weights.weight()
+    embeddings: Any = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
@@ -160,8 +160,8 @@ class PatchEmbedding(weights.WeightedLayer):
     d_model: checks.FeatureCount
     _: KW_ONLY
     rng: Any = field(default=None, compare=False)
-    kernel: Any = weights.weight()
-    bias: Any = weights.weight()
+    kernel: Any = weights.array_field(None)
+    bias: Any = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None

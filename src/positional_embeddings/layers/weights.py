@@ -1,7 +1,7 @@
 """Layers that own arrays: drawing them, checking them, comparing them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import Field, field, fields
+from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
@@ -15,14 +15,9 @@ Draw = Callable[[Any, tuple[int, ...]], HostArray]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def weight() -> Any:
-    """Return the dataclass field of an array that a layer owns."""
-    return field(default=None, repr=False, metadata={"weight": True})
-
-
-def array_field() -> Any:
-    """Return the dataclass field of an array that has to be given."""
-    return field(repr=False, metadata={"weight": True})
+def array_field(default: Any = MISSING) -> Any:
+    """Return the dataclass field of an array of a layer, to be given if there is no default."""
+    return field(default=default, repr=False, metadata={"weight": True})
 
 
 class WeightedLayer(checks.CheckedLayer):

@@ -28,8 +28,7 @@ def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
         return k.values, *bounds
     start, stop = hull(k.ranges)
     dtype = np.min_scalar_type(start - stop - 1)
-    clipped = (np.clip(x, start - 1, stop) - start for x in (k.values, *bounds))
-    return tuple([x.astype(dtype) for x in clipped])
+    return tuple([(np.clip(x, start - 1, stop) - start).astype(dtype) for x in (k.values, *bounds)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,7 +11,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.layers.weights import array_field, weight
+from positional_embeddings.layers.weights import array_field
 from positional_embeddings.masks.mask import Mask, Points, frozen_copy
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
@@ -237,7 +237,7 @@ class SegmentMask(Mask):
     """
 
     ids: Any = array_field()
-    key_ids: Any = weight()
+    key_ids: Any = array_field(None)
     # The documents of the keys, if the host has them.
     _documents: "_Documents | None" = field(default=None, init=False, repr=False, compare=False)
 

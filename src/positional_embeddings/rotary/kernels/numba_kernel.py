@@ -238,9 +238,8 @@ def _rotate_pairs(
 
         length = n * context.get_abi_sizeof(number)
         second = builder.add(a, a.type(length)) if side_by_side.literal_value else a2
-        for address in (a, second):
-            if part.literal_value == 1:
-                fetch(address, length)
+        for address in (a, second) if part.literal_value == 1 else ():
+            fetch(address, length)
         if side_by_side.literal_value:
             both = load(a, number, 2 * n)
             first, second = (pick(both, both, [*range(i, 2 * n, 2)]) for i in range(2))
