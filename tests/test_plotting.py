@@ -556,6 +556,9 @@ def test_map_of_places(ax):
     np.testing.assert_allclose(dots.get_array(), similar, rtol=0, atol=1e-12)
     (star,) = ax.get_lines()
     assert (star.get_xdata(), star.get_ydata()) == ([-10.0], [10.0])
+    assert (ax.get_xlim(), ax.get_ylim()) == ((-180, 180), (-90, 90))
+    assert ax.get_xticks().tolist() == [-180, -120, -60, 0, 60, 120, 180]
+    assert ax.get_yticks().tolist() == [-90, -60, -30, 0, 30, 60, 90]
     assert labels(ax) == ("longitude (degrees east)", "latitude (degrees north)")
 
 
