@@ -64,12 +64,9 @@ def inverse_frequencies(
     >>> inverse_frequencies(8)
     array([1.   , 0.1  , 0.01 , 0.001])
     """
-    dim = checks.feature_count("dim", dim)
-    base = checks.positive_number("base", base)
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.widest, space)
-    frequencies = in_radians(geometric_frequencies(dim, base))
-    return space.xp.asarray(frequencies, dtype=dtype, device=device)
+    return space.xp.asarray(_frequencies(dim, base), dtype=dtype, device=device)
 
 
 def compute_frequencies(
@@ -119,8 +116,14 @@ def compute_frequencies(
     seq_len = checks.axis_length("seq_len", seq_len)
     space = new_space(xp, device)
     dtype = checks.float_dtype(dtype, space.widest, space)
-    angles = inverse_frequencies(dim, base)[:, None] * np.arange(seq_len, dtype=np.float64)
+    angles = np.asarray(_frequencies(dim, base))[:, None] * np.arange(seq_len, dtype=np.float64)
     return space.xp.asarray(angles, dtype=dtype, device=device)
+
+
+def _frequencies(dim: int, base: float) -> list[float]:
+    """Check the arguments, and return the frequencies in radians per position."""
+    dim = checks.feature_count("dim", dim)
+    return in_radians(geometric_frequencies(dim, checks.positive_number("base", base)))
 
 
 def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:

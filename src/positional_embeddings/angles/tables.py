@@ -265,10 +265,10 @@ class PositionTables:
             if self.arrange is None:
                 return tables
             return self._stacked(tables[0, ...], tables[1, ...], order, space)
-        count = prod(shape)
-        if xp is not np or count == 0:
+        if xp is not np or 0 in shape:
             return self._exact(positions, order, space)
         # In blocks, so that what is computed on the way takes little memory.
+        count = prod(shape)
         most = max(1, _BLOCK // len(in_cycles(self.frequencies)))
         flat = xp.reshape(positions, (*self.coordinates, count))
         blocks = (self._exact(flat[..., block], "C", space) for block in cuts(count, most))
