@@ -15,7 +15,7 @@ help:
 	@echo "make panel     judge smoothers on eight tasks of real data (a quarter of an hour)"
 	@echo "make lint      check style, types and docstrings"
 	@echo "make mutants   change the code in small ways, and list what no test notices (an hour)"
-	@echo "make bench     compare its speed with a copy and with other libraries (half an hour)"
+	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments that these commands made"
