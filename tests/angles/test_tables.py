@@ -384,3 +384,19 @@ def test_nothing_to_rotate_makes_no_doubled_tables():
     rope(np.zeros((8, 3)))
     cos, sin = page.tables
     np.testing.assert_array_equal(vars(page)["doubled"], [[*cos, *cos], [*-sin, *sin]])
+
+
+def test_tables_of_a_long_page_are_kept_once():
+    size = 40_000
+    token = np.random.default_rng(0).standard_normal((128, 1), dtype=np.float32)
+    last = np.asarray([size - 1])
+
+    def built():
+        rope = RoPE(128, size, fused=False)
+        rope(np.empty((128, size, 0), dtype=np.float32))
+        return rope(token, offset=size - 1), rope(token, positions=last)
+
+    expected = RoPE(128, size, fused=False)(token, offset=size - 1)
+    for rotated in built():
+        np.testing.assert_array_equal(rotated, expected)
+    assert peak_memory(built) < 1.5 * 128 * size * 4

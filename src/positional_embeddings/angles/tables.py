@@ -61,7 +61,12 @@ class Page:
 
     @cached_property
     def doubled(self) -> HostArray:
-        """[cos, cos] and [-sin, sin], tables of NumPy for all features of the half layout."""
+        """[cos, cos] and [-sin, sin], tables of NumPy for all features of the half layout.
+
+        The plain tables of a long page, which would take more memory than they save time.
+        """
+        if self.stop - self.start > PAGE:
+            return self.tables  # type: ignore[no-any-return]
         doubled = np.concat([self.tables, self.tables], axis=1)  # in the same order in memory
         np.negative(self.tables[1], out=doubled[1, : self.tables.shape[1]])
         return doubled  # type: ignore[no-any-return]
@@ -182,13 +187,10 @@ class PositionTables:
         tables = self._exact(position, "C", where)
         return _expand(tables, target, (target.seq,), space)
 
-    def _slice(
-        self, kind: Kind, start: int, stop: int, space: Space = HOST, *, doubled: bool = False
-    ) -> Any:
+    def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Any:
         """Return the tables of `start` to before `stop`, from a page of a kind."""
         page = self._page(kind, start, stop, space)
-        tables = page.doubled if doubled else page.tables
-        return tables[..., start - page.start : stop - page.start]
+        return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Return a page of a kind that covers `start` to `stop`, and keep it before the others."""
@@ -241,8 +243,7 @@ class PositionTables:
                 tables = tables.mT.take(index, axis=1).transpose(0, last, *range(1, last))
         elif values.size <= MAX_PAGES:
             each = values.ravel().tolist()
-            columns = [self._slice(kind, p, p + 1, doubled=doubled) for p in each]
-            tables = np.concat(columns, axis=2)
+            tables = np.concat([self._slice(kind, p, p + 1) for p in each], axis=2)
             tables = tables.reshape(*tables.shape[:2], *values.shape)
         else:
             return None
