@@ -23,7 +23,7 @@ VALUE_ERRORS = {
     "plotting.plot_attention(-ones((2, 3)))": "`weights` must be from 0 to 1, got numbers from -1 to -1.",
     "plotting.plot_attention(ones((2, 3)), index=1)": "`index[0]` must be below 1, got 1.",
     "plotting.plot_attention(ones((2, 3, 4)), index=4)": "`index[0]` must be below 4, got 4.",
-    "plotting.plot_attention(ones((2, 3, 4)), index=(1, 1))": "`index[1]` must be below 1, got 1.",
+    "plotting.plot_attention(ones((2, 3, 4)), index=(1, 1))": "`index` must have at most one number for each further axis of `weights` (1), got (1, 1).",
     "plotting.plot_rope_decay({})": "`ropes` must not be empty, got no RoPE.",
     "plotting.plot_similarity(ones(3))": "`encoding` must have shape (features, positions), got shape (3,).",
     "plotting.plot_similarity(zeros((2, 3)))": "`encoding` must hold finite numbers, not all of them zero, at each position, got a largest number of 0.0 at position 0.",

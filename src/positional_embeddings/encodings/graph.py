@@ -191,8 +191,10 @@ def _weights(adjacency: Any, space: Space) -> Any:
     if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
     weights = xp.astype(adjacency, space.widest, copy=False)
-    if space.is_true(xp.any(~(xp.isfinite(weights) & (weights >= 0)))):
-        raise wrong_value("adjacency", "have finite weights of 0 or more", "others among them")
+    wrong = (~xp.isfinite(weights), "NaN or infinity"), (weights < 0, "negative ones")
+    for where, came in wrong:
+        if space.is_true(xp.any(where)):
+            raise wrong_value("adjacency", "have finite weights of 0 or more", came)
     return weights
 
 

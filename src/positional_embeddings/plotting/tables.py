@@ -422,7 +422,10 @@ def _indices(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an index on each of some axes, 0 on those that are not given."""
     given = index if isinstance(index, tuple) else (index,)
     numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(given)]
-    sizes = (*shape, *(1,) * len(numbers))  # also of axes that `weights` does not have
+    sizes = shape or (1,)
+    if len(numbers) > len(sizes):
+        what = f"have at most one number for each further axis of `weights` ({len(shape)})"
+        raise wrong_value("index", what, shown(index))
     for i, (number, size) in enumerate(zip(numbers, sizes, strict=False)):
         if number >= size:
             raise wrong_value(f"index[{i}]", f"be below {size}", number)

@@ -120,10 +120,10 @@ def _plan(
     inner = (part, *row_steps), axes[0], (2, x_second, out_second, 0, 0)
     loops = np.asarray([parts, *axes[:1:-1], *inner], dtype=np.int64)
 
-    rows = part * outer * -(-all_rows // part) if all_rows else 0
+    rows = part * outer * -(-all_rows // part)
     most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // _THREAD_BYTES)
     count = max(1, min(rows, most))
-    pieces = list(pairwise(rows * i // count for i in range(count + 1))) if rows else []
+    pieces = list(pairwise(rows * i // count for i in range(count + 1)))
     return compiled(size, len(shapes[0]), *kind), loops, pieces
 
 
