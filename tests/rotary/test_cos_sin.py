@@ -61,6 +61,27 @@ def test_values(backend):
         np.testing.assert_allclose(got, expected[..., None], atol=backend.tolerance())
 
 
+def test_positions_of_a_batch_fit_any_layout(backend):
+    q = np.random.default_rng(0).standard_normal((2, 4, 3, 8))  # (batch, heads, seq, head)
+    positions = np.asarray([[0, 5, 7], [3, 1, 11]])
+    expected = RoPE(8, 50, feature_axis=-1, seq_axis=-2)(q, positions=positions[:, None, :])
+    for order, feature, seq in (
+        ((0, 1, 2, 3), -1, -2),
+        ((0, 2, 1, 3), -1, 1),
+        ((3, 2, 1, 0), 0, 1),
+        ((2, 3, 1, 0), 1, 0),
+    ):
+        rope = RoPE(8, 50, feature_axis=feature, seq_axis=seq)
+        places = backend.array(positions.T if feature + seq == 1 else positions)
+        x = backend.array(q.transpose(order))
+        rotated = [
+            rope(x, positions=places),
+            apply_rope(x, *rope.cos_sin(x, positions=places), feature_axis=feature),
+        ]
+        for got in map(backend.numpy, rotated):
+            np.testing.assert_allclose(got, expected.transpose(order), atol=backend.tolerance())
+
+
 def test_coordinates(backend):
     rope = RoPE(12, 20, sections=(1, 2, 3))
     x = backend.array(np.random.default_rng(0).standard_normal((12, 4, 2)))

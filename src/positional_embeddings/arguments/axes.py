@@ -59,18 +59,32 @@ def length(array: Any, axis: int, name: str = "x") -> int:
     return size  # type: ignore[no-any-return]
 
 
+def batch_axis(ndim: int, feature: int, seq: int) -> int | None:
+    """Return the axis of sequences, None if there is none.
+
+    It is the last one if features and sequence come first, else the first other one.
+    """
+    others = [axis for axis in range(ndim) if axis not in (feature, seq)]
+    return others[-1 if feature + seq == 1 else 0] if others else None
+
+
 def axes_of_positions(
     shape: tuple[Any, ...], target: tuple[Any, ...], feature: int, seq: int, name: str
 ) -> tuple[int, ...]:
     """Check the shape of positions against an array's, and return their axes in it."""
-    others = (*range(feature), *range(feature + 1, len(target)))
-    axes = (seq,) if len(shape) == 1 else others
+    others = tuple(axis for axis in range(len(target)) if axis != feature)
+    batch = batch_axis(len(target), feature, seq)
+    with_batch = (seq,) if batch is None else (min(seq, batch), max(seq, batch))
+    axes = {1: (seq,), 2: with_batch}.get(len(shape), others)
     lengths = [target[axis] for axis in axes]
     too_few = shape == (1,) and lengths != [1]
     if too_few or len(shape) != len(axes) or not all(map(checks.broadcasts_to, shape, lengths)):
-        rest = tuple([target[axis] for axis in others])
-        or_rest = f" or {rest}, with 1 where it broadcasts" if len(rest) > 1 else ""
-        raise wrong_value(name, f"have shape ({target[seq]},){or_rest}", shape)
+        choices = dict.fromkeys(
+            tuple(target[a] for a in own) for own in ((seq,), with_batch, others)
+        )
+        listed = " or ".join(map(str, choices))
+        hint = ", with 1 where it broadcasts" if len(choices) > 1 else ""
+        raise wrong_value(name, f"have shape {listed}{hint}", shape)
     return axes
 
 

@@ -102,8 +102,9 @@ class LearnedPE(weights.WeightedLayer):
             Real floating-point numbers in the library of the table, with `embedding_size` features
             on `feature_axis` and positions on `seq_axis`.
         positions : array, optional
-            Integers from 0 to `max_len` - 1 in any order, of shape (seq,), or with all axes of `x`
-            but the feature axis, each of the length in `x` or 1.
+            Integers from 0 to `max_len` - 1 in any order, of shape (seq,); (batch, seq) or
+            (seq, batch), in the order of the axes of `x`; or with all axes of `x` but the feature
+            axis; each of the length in `x` or 1.
         offset : int, default 0
             Position of the first element if `positions` is None.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional

@@ -280,9 +280,9 @@ class AbsolutePE(checks.CheckedLayer):
             `feature_axis` and a sequence along `seq_axis`.
         positions : array, optional
             Integer or real positions of any sign and order; real ones beyond
-            2**63 give NaN. One axis belongs to the sequence; two or more are
-            the axes of `x` without the features, each as long as in `x` or 1. The
-            table's length does not bound them.
+            2**63 give NaN. One axis belongs to the sequence; two are the sequence and the batch,
+            in the order that they have in `x`; or they are the axes of `x` without the features;
+            each as long as in `x` or 1. The table's length does not bound them.
         offset : int, default 0
             Position of the first element if `positions` is not given.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional

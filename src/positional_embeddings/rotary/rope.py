@@ -186,8 +186,9 @@ class RoPE(checks.CheckedLayer):
             ``head_size / 2`` features, each of which is a pair.
         positions : array, optional
             Integer or real positions of any sign and order, also beyond the table; real
-            ones beyond 2**63 give NaN. One axis is the sequence; two or more are
-            the axes of `x` without the features, each as long as in `x` or 1. With `sections`
+            ones beyond 2**63 give NaN. One axis is the sequence; two are the sequence and the
+            batch, in the order that they have in `x`; or they are the axes of `x` without the
+            features; each as long as in `x` or 1. With `sections`
             the first axis holds the coordinates; without positions every coordinate
             counts the sequence.
         offset : int, default 0
