@@ -44,7 +44,7 @@ for name in pe.__all__:
     if isinstance(layer, type):
         lazy_xp_function((layer, "__call__"))
 lazy_xp_function((pe.Mask, "dense"))
-lazy_xp_function((pe.RoPE, "cos_sin"))
+lazy_xp_function((pe.RoPE, "tables"))
 lazy_xp_function((pe.AbsolutePE, "encoding"))
 lazy_xp_function((pe.LearnedPE, "vjp"))
 lazy_xp_function((pe.LearnedPE, "encoding"))

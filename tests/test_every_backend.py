@@ -69,6 +69,7 @@ CALLS = {
     "RoPEMultiHeadAttention": lambda a, _: pe.RoPEMultiHeadAttention(
         8, 2, 6, **dict(zip(("Wq", "Wk", "Wv", "Wo"), map(a, WEIGHTS), strict=True))
     )(a(Q), pe.CausalMask()),
+    "RotaryTables": lambda a, _: pe.RoPE(8, 6).tables(a(POSITIONS), dtype=a(X).dtype)(a(X)),
     "SandwichBias": lambda _, new: pe.SandwichBias(2, dim=8)(4, **new),
     "SegmentMask": lambda a, _: pe.SegmentMask(a(IDS)).dense(5),
     "SlidingWindowMask": mask(pe.SlidingWindowMask(1, 1)),

@@ -58,7 +58,7 @@ def test_rotation(backend, counted):
     assert counted(lambda: rope(x)) == (1, 0, 0, 0, 0)
     positions = backend.array(np.arange(3))
     assert counted(lambda: rope(x, positions=positions)) == (2, 0, 0, 0, 0)
-    assert counted(lambda: rope.cos_sin(x, positions=positions)) == (1, 0, 0, 0, 0)
+    assert counted(lambda: rope.tables(positions)) == (1, 0, 0, 0, 0)
     parts = RoPE(8, 100, sections=(1, 2, 1), **LAST)
     rows = backend.array(np.ones((3, 3), dtype="int64"))
     assert counted(lambda: parts(x, positions=rows)) == (3, 0, 0, 0, 0)
@@ -121,7 +121,8 @@ def test_calls_launch_few_kernels_and_wait_for_none(backend, counted):
     features_first = [backend.array(np.ones((8, n, 2, 4), dtype="float32")) for n in (1, 40, 40)]
     positions, mask = backend.array(np.arange(40)), create_causal_mask(40, xp=backend.xp)
     rope, plain = RoPE(8, 100, **LAST), RoPE(8, 100, fused=False, **LAST)
-    cos, sin = rope.cos_sin(x, positions=positions)
+    tables = rope.tables(positions)
+    cos, sin = tables.cos, tables.sin
     added, attend = AbsolutePE(8, 100, **LAST), scaled_dot_product_attention
     window = SlidingWindowMask(9, 0)
     most_launches = [

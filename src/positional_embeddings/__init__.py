@@ -77,6 +77,7 @@ from positional_embeddings.rotary.scaling import (
     ProportionalScaling,
     YaRNScaling,
 )
+from positional_embeddings.rotary.tables import RotaryTables
 from positional_embeddings.rotary.xpos import xpos_scale
 
 __version__ = "0.2.0"
@@ -105,6 +106,7 @@ __all__ = [
     "RelativePE",
     "RoPE",
     "RoPEMultiHeadAttention",
+    "RotaryTables",
     "SandwichBias",
     "SegmentMask",
     "SlidingWindowMask",

@@ -55,7 +55,7 @@ class Page:
         views: tuple[HostArray, ...] | None = self._views.get(kind)
         if views is None:
             tables = self.doubled if doubled else self.tables
-            views = _expand(tables, target, (target.seq,), HOST)
+            views = expand(tables, target, (target.seq,), HOST)
             keep(self._views, kind, views, MAX_KINDS)
         return views
 
@@ -137,17 +137,11 @@ class PositionTables:
         """
         if positions is not None:
             checks.no_positions_and_offset(positions, offset)
-            checks.real(name, positions, space.xp)
-            leading, shape = self.coordinates, tuple(positions.shape)
-            if leading and (shape[:1] != leading or len(shape) < 2):
-                what = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
-                raise wrong_value(name, what, f"shape {shape}")
+            shape = self._shape(positions, name, space)
             check = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
-            own = check(shape[len(leading) :], target.shape, target.feature, target.seq, name)
-            tables = self._look_up(positions, target.order, space, doubled=doubled)
-            if tables is None:
-                tables = self._compute(positions, target.order, space)
-            return _expand(tables, target, own, space)
+            own = check(shape, target.shape, target.feature, target.seq, name)
+            tables = self._at_positions(positions, target.order, space, doubled=doubled)
+            return expand(tables, target, own, space)
         # The length of an array of NumPy is known, and none is computed later.
         is_numpy, seq = space.xp is np, target.seq
         count = target.shape[seq] if is_numpy else axes.length(target, seq, target.name)
@@ -168,7 +162,32 @@ class PositionTables:
             # On its device, if tables may be kept there.
             kind = _precision(space), target.order, *(space.table_key or ())
             tables = self._slice(kind, offset, offset + count, space)
-        return _expand(tables, target, (seq,), space)
+        return expand(tables, target, (seq,), space)
+
+    def at_positions(self, positions: Any, order: Order, space: Space) -> Any:
+        """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
+        if not self._shape(positions, "positions", space):
+            raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
+        tables = self._at_positions(positions, order, space)
+        if space.xp is np:
+            return read_only(tables)
+        options = {"dtype": space.dtype, "device": space.device}
+        return space.xp.asarray(tables, **options) if type(tables) is np.ndarray else tables
+
+    def _shape(self, positions: Any, name: str, space: Space) -> tuple[Any, ...]:
+        """Check positions, and return their shape without an axis of coordinates."""
+        checks.real(name, positions, space.xp)
+        leading, shape = self.coordinates, tuple(positions.shape)
+        if leading and (shape[:1] != leading or len(shape) < 2):
+            what = f"have a leading axis of {leading[0]} coordinates, as `sections` has"
+            raise wrong_value(name, what, f"shape {shape}")
+        return shape[len(leading) :]
+
+    def _at_positions(
+        self, positions: Any, order: Order, space: Space, *, doubled: bool = False
+    ) -> Any:
+        tables = self._look_up(positions, order, space, doubled=doubled)
+        return self._compute(positions, order, space) if tables is None else tables
 
     def copies_at(
         self, target: Target, positions: Array | None, offset: int, space: Space
@@ -185,7 +204,7 @@ class PositionTables:
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
         tables = self._exact(position, "C", where)
-        return _expand(tables, target, (target.seq,), space)
+        return expand(tables, target, (target.seq,), space)
 
     def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Any:
         """Return the tables of `start` to before `stop`, from a page of a kind."""
@@ -333,7 +352,7 @@ def _precision(space: Space) -> str:
     return "float32" if space.dtype == space.xp.float32 else "float64"
 
 
-def _expand(
+def expand(
     tables: Any, target: Target, position_axes: tuple[int, ...], space: Space
 ) -> tuple[Any, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""

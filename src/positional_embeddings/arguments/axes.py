@@ -40,6 +40,11 @@ def feature_and_seq_axis(
     return feature, seq
 
 
+def is_last(layer: Any) -> bool:
+    """Tell whether the features of a layer come after its positions, in arrays of four axes."""
+    return bool(layer.feature_axis % 4 > layer.seq_axis % 4)
+
+
 def set_axes(layer: Any) -> None:
     """Set both axes of a layer as ints that differ, before there is an array to count them on."""
     feature = checks.integer("feature_axis", layer.feature_axis)

@@ -15,13 +15,22 @@ from positional_embeddings.angles.frequencies import Frequencies, geometric_freq
 from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
-from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.namespace import Array, ArrayT, HostArray, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    HostArray,
+    Namespace,
+    np,
+)
+from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.hf_config import rope_arguments
 from positional_embeddings.rotary.rotate import check_installed, rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
+from positional_embeddings.rotary.tables import RotaryTables
 
 SectionFrequencies = Literal["shared", "restart"]
 SectionOrder = Literal["contiguous", "strided"]
@@ -242,56 +251,65 @@ class RoPE(checks.CheckedLayer):
             sin = -sin
         return rotate(x, cos, sin, target.feature, self.layout, space, run=run, out=out)
 
-    def cos_sin(
-        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
-    ) -> tuple[ArrayT, ArrayT]:
-        """Return cosine and sine for `apply_rope`, to be made once and given to many calls.
+    def tables(
+        self,
+        positions: Array | Sequence[int],
+        /,
+        *,
+        xp: Namespace | None = None,
+        dtype: Dtype | None = None,
+        device: Device | None = None,
+    ) -> RotaryTables:
+        """Return cosine and sine at positions, to be made once and given to many calls.
 
         In a step of a model the queries and keys of all layers have the same positions.
 
         Parameters
         ----------
-        like : array
-            Queries or keys. Only shape, dtype, library and device matter.
-        positions : array, optional
+        positions : array, or sequence of int
             Positions, as in a call of the layer.
-        offset : int, default 0
-            Position of the first element if `positions` is not given.
+        xp, dtype, device : optional
+            Array library (NumPy if None), real dtype and device of what is rotated. The library
+            and the device are only for a sequence such as ``range(100)``. The dtype is the
+            library's default if None; half precision is rotated by tables of float32.
 
         Returns
         -------
-        cos, sin : array
-            One number for each rotated pair along `feature_axis` and each position, with 1
-            on the axes of `like` that the positions do not have; in the library, on the
-            device and in the compute dtype of `like`: float32 for half precision. They are
-            multiplied by the `attention_factor`.
+        RotaryTables
+            ``tables(q)`` is ``rope(q, positions=positions)``; its `cos` and `sin` are for
+            `apply_rope` and others. They are multiplied by the `attention_factor`.
 
         Raises
         ------
-        TypeError, ValueError
-            The errors of calling the layer.
+        TypeError
+            If an argument is of the wrong kind.
+        ValueError
+            If `positions` have no axis, or not the leading one of coordinates that `sections` ask
+            for, or the device does not have `dtype`.
 
         Examples
         --------
         >>> import numpy as np
-        >>> from positional_embeddings import apply_rope
         >>> rope = RoPE(64, 1024, feature_axis=-1, seq_axis=-2)
         >>> q, k = np.ones((2, 8, 100, 64)), np.ones((2, 4, 100, 64))
-        >>> cos, sin = rope.cos_sin(q)
-        >>> cos.shape
-        (1, 1, 100, 32)
-        >>> rotated = apply_rope(k, cos, sin, feature_axis=-1)
-        >>> np.array_equal(rotated, rope(k))
-        True
-
-        With a partial rotation, or in the other layout, `apply_rope` has to know of it:
-        ``apply_rope(k, cos, sin, layout=rope.layout, rotary_dim=rope.rotary_dim)``.
+        >>> tables = rope.tables(np.arange(100))
+        >>> np.array_equal(tables(q), rope(q)), np.array_equal(tables(k), rope(k))
+        (True, True)
+        >>> tables.cos.shape
+        (100, 32)
         """
-        offset = checks.non_negative_integer("offset", offset)
-        space = space_of(like=like, **namespace.drop_none(positions=positions))
-        target = axes.target_of(like, space, self, "head_size", "like", complex_pairs=True)
-        cos, sin = self._tables.copies_at(target, positions, offset, space)
-        return cos, sin
+        given: Any = positions
+        if isinstance(given, list | tuple | range):
+            space = new_space(xp, device)
+            numbers = checks.integers("positions", given)
+            given = space.xp.asarray(numbers, dtype=space.integer, device=space.device)
+        else:
+            space = space_of(positions=given)
+            for name, option in namespace.drop_none(xp=xp, device=device).items():
+                raise wrong_type(name, "be left out where `positions` are an array", shown(option))
+        space = space.computing_in(checks.float_dtype(dtype, space.default_float, space))
+        order: axes.Order = "F" if axes.is_last(self) else "C"
+        return RotaryTables(self, self._tables.at_positions(given, order, space))
 
     def shift(self, x: ArrayT, delta: Any, /) -> ArrayT:
         """Rotate what is rotated already, such as cached keys, to other positions.
