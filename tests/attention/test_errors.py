@@ -22,6 +22,15 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=lambda *_: np.asarray(True))": "`mask(q_idx, k_idx)` must have axes of queries and keys, got shape ().",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), mask=lambda i, j: (j > i).T[:2], block_size=3)": "`mask(q_idx, k_idx)` must have shape (3, 3) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
     "scaled_dot_product_attention(zeros((2, 3, 4, 6)), *zeros((2, 2, 5, 4, 6)), mask=zeros((6, 1, 3, 5), dtype=bool))": "`mask` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (6, 1, 3, 5).",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), sinks=ones(3))": "`sinks` must be for a number of heads that divides axis 2 of `q`, 2 (heads * batch), got 3.",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), sinks=ones((2, 1)))": "`sinks` must have shape (heads,), got (2, 1).",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2, 5)), sinks=ones(3))": "`sinks` must be for 2 heads, as axis 2 of `q` has, got 3.",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.arange(3), offset=0)": "`offset` must be left out where `positions` are given, got 0.",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.arange(3), mask=PaddingMask([3, 2]))": "`mask` must have no PaddingMask where positions are given, got PaddingMask([3, 2]). Give padding a key position below 0.",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.arange(4))": "`positions` must have shape (3,) or (3, 2), with 1 where it broadcasts, got (4,).",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.zeros((1, 2), int))": "`positions` must have 3 positions, got shape (1, 2).",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2, 5)), positions=np.zeros((3, 2, 5), int))": "`positions` must have length 1 on all axes but those of the sequence and the batch, got (3, 2, 5).",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 6)), positions=np.zeros((3, 2), int), key_positions=np.zeros((3, 3), int))": "`key_positions` must be for 2 sequences, as `positions` are, got shape (3, 3).",
     "RoPEMultiHeadAttention(10, 4)": "`d_model` must be a multiple of `num_heads` = 4, got 10.",
     "RoPEMultiHeadAttention(12, 4)": "`d_model` must be an even multiple of `num_heads` = 4, got 12.",
     "RoPEMultiHeadAttention(16, 4, num_kv_heads=3)": "`num_heads` must be a multiple of `num_kv_heads` = 3, got 4.",
@@ -43,6 +52,8 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=NeighbourhoodMask((1, 2), 1))": "`shape` must have a token for each query and key, got (1, 2), 2 tokens, for queries from position 0 to 2 and 3 keys.",
 }
 TYPE_ERRORS = {
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), key_positions=np.arange(3))": "`positions` must be given with `key_positions`, got None.",
+    "scaled_dot_product_attention(ones((4, 1, 2)), *ones((2, 4, 3, 2)), positions=np.arange(1))": "`key_positions` must be given for 3 keys of 1 queries, got None.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), seq_axis=np.asarray([1]))": "`seq_axis` must be an integer, got numpy.ndarray of shape (1,).",
     "scaled_dot_product_attention(zeros((2, 2)), [[1]], zeros((2, 2)))": "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",
     "scaled_dot_product_attention(zeros((2, 2)), zeros((2, 2), dtype='float32'), zeros((2, 2)))": "`k` must have the dtype of `q`, float64, got float32.",
@@ -68,6 +79,9 @@ NAMED = {
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), bias=zeros((3, 3, 2)))": "bias",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), scale=0)": "scale",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), softcap=-1)": "softcap",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=ones(3))": "positions",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), sinks=np.arange(2))": "sinks",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), return_lse=1)": "return_lse",
     "RoPEMultiHeadAttention(16, 0)": "num_heads",
     "RoPEMultiHeadAttention(10**30, 2)": "d_model",
     "RoPEMultiHeadAttention(8, 2, 10**30)": "max_len",
@@ -94,5 +108,8 @@ NAMED = {
 }
 
 test_messages = make_test(
-    VALUE_ERRORS, TYPE_ERRORS, replace=replace, mha=RoPEMultiHeadAttention(8, 2, 10, rng=0)
+    VALUE_ERRORS,
+    TYPE_ERRORS,
+    replace=replace,
+    mha=RoPEMultiHeadAttention(8, 2, 10, rng=0),
 )

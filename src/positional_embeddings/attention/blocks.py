@@ -53,13 +53,10 @@ def attend(
     value: Any,
     block_size: int | None,
     *,
-    mergeable: bool = False,
     otherwise: Callable[..., Any] | None = None,
 ) -> Any:
     """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
-    If it is to be mergeable, its features are followed by the total of the weights and by the
-    maximum of the scores that they are relative to, so that it merges with outputs of other keys.
     If blocks would skip few scores, `otherwise` computes, if it is given.
     """
     space, most = scores.space, most_scores(query, scores.space)
@@ -76,7 +73,7 @@ def attend(
         whole, parts = tuple(slice(0, n) for n in rows), []
         for block in query_blocks:
             (state,) = _attend_rows(scores, query, keys, [whole], block)
-            parts += _split(state, block, space, mergeable=mergeable)
+            parts += _split(state, block, scores)
         parts.sort(key=lambda at: at[0].start)
         return space.xp.concat([part for _, part in parts], axis=-2)
 
@@ -84,14 +81,14 @@ def attend(
     largest = max((q.size * at.keys.size for q, ats in query_blocks for at in ats), default=1)
     lengths = block_lengths(rows, range(len(rows)), max(1, most // largest))
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    shape = (*rows, q_len, value.shape[-1] + (2 if mergeable else 0))
+    shape = (*rows, q_len, value.shape[-1] + scores.with_lse)
     output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
         states = _attend_rows(scores, query, keys, some, block)
         for group, state in zip(some, states, strict=True):
-            for queries, part in _split(state, block, space, mergeable=mergeable):
+            for queries, part in _split(state, block, scores):
                 output[(*group, queries, slice(None))] = part
 
     with threads_for(output) as (threads, prepare):
@@ -104,11 +101,9 @@ def attend(
     return output
 
 
-def _split(
-    state: OnlineSoftmax, block: QueryBlock, space: Space, *, mergeable: bool
-) -> list[tuple[slice, Any]]:
+def _split(state: OnlineSoftmax, block: QueryBlock, scores: Scores) -> list[tuple[slice, Any]]:
     """Return the output of a block of queries for each range of them."""
-    output = state.partial(space) if mergeable else state.means(space)
+    output = state.output(scores.space, with_lse=scores.with_lse)
     split, done = [], 0
     for start, stop in block.queries.ranges or ():
         split.append((slice(start, stop), output[..., done : done + stop - start, :]))

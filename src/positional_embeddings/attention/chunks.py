@@ -16,6 +16,7 @@ from positional_embeddings.arrays.namespace import drop_none
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores, slice_broadcast
+from positional_embeddings.attention.softmax import log_or_inf
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.ranges import intersect, unite
@@ -42,7 +43,8 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, block_size: int | N
     # What all tasks share: the scores without arrays.
     without_arrays: dict[str, Any] = dict.fromkeys(given)
     nowhere: Any = None  # a task computes where its chunks are
-    shared = space.shared(scores._replace(space=nowhere, **without_arrays))
+    scores = scores._replace(empty=None, sinks=None)
+    shared = space.shared(scores._replace(space=nowhere, with_lse=True, **without_arrays))
     task = partial(_attend_chunk, tuple(given), block_size)
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(c, initial=0))) for c in own)
     outputs = []
@@ -50,7 +52,7 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, block_size: int | N
         places = ([*row_bounds, queries, keys] for keys in runs)
         parts = [_partial_outputs(task, arrays, bounds, shared, space) for bounds in places]
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
-        outputs.append(_merged(part, space)[..., 0, : value.shape[-1]])
+        outputs.append(_merged(part, space)[..., 0, : value.shape[-1] + scores.with_lse])
     return outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
 
 
@@ -89,7 +91,7 @@ def _pairs(
 def _partial_outputs(
     task: Any, arrays: list[Any], bounds: list[Bounds], shared: Any, space: Space
 ) -> Any:
-    """Return the partial outputs of some chunks, (..., query, chunk of keys, feature + 2)."""
+    """Return the partial outputs of some chunks, (..., query, chunk of keys, feature + 1)."""
     index = [slice(own[0][0], own[-1][1]) for own in bounds]
 
     def cut(array: Any) -> Any:
@@ -100,7 +102,7 @@ def _partial_outputs(
     return space.map_chunks(
         partial(task, bounds),
         *map(cut, arrays),
-        chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
+        chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 1,)),
         dtype=space.dtype,
         numbered=True,
         name="scaled_dot_product_attention",
@@ -129,11 +131,11 @@ def _attend_chunk(
         **terms,
     )
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
-    return blocks.attend(scores, query, key, value, block_size, mergeable=True)[..., None, :]
+    return blocks.attend(scores, query, key, value, block_size)[..., None, :]
 
 
 def _merged(parts: Any, space: Space) -> Any:
-    """Merge the partial outputs of all chunks of keys, (..., query, 1, feature + 2)."""
+    """Merge the partial outputs of all chunks of keys, (..., query, 1, feature + 1)."""
     axis = parts.ndim - 2
     while (count := parts.shape[axis]) > 1:
         lengths = tuple(min(_MERGED, count - start) for start in range(0, count, _MERGED))
@@ -146,12 +148,13 @@ def _merged(parts: Any, space: Space) -> Any:
 
 
 def _merge_chunk(parts: Any) -> Any:
-    """Return one partial output from several, (..., query, part, feature + 2)."""
-    xp = space_of(parts=parts).xp
-    means, total, maximum = parts[..., :-2], parts[..., -2:-1], parts[..., -1:]
-    highest = xp.max(maximum, axis=-2, keepdims=True)
-    weights = total * xp.exp(maximum - xp.where(highest == -float("inf"), 0.0, highest))
+    """Return one partial output from several, (..., query, part, feature + 1)."""
+    space = space_of(parts=parts)
+    xp, means, lse = space.xp, parts[..., :-1], parts[..., -1:]
+    highest = xp.max(lse, axis=-2, keepdims=True)
+    weights = xp.exp(lse - xp.where(highest == -float("inf"), 0.0, highest))
     total = xp.sum(weights, axis=-2, keepdims=True)
     # Divided first: a sum of several large values might overflow.
     weighted = weights / xp.where(total == 0, 1.0, total) * means
-    return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), total, highest], axis=-1)
+    lse = highest + log_or_inf(total, xp)
+    return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), lse], axis=-1)

@@ -31,12 +31,16 @@ def scaled_dot_product_attention(
     bias: Array | Bias | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    sinks: Array | None = None,
     offset: int | None = None,
+    positions: Array | None = None,
+    key_positions: Array | None = None,
     block_size: int | None = None,
     enable_gqa: bool = False,
+    return_lse: bool = False,
     feature_axis: int = 0,
     seq_axis: int = 1,
-) -> ArrayT:
+) -> Any:
     r"""Return for each query the mean of the values, weighted by the softmax of its scores.
 
     The axes of `mask` and `bias` are the axes of the scores, (query, key, ...): queries and
@@ -73,9 +77,19 @@ def scaled_dot_product_attention(
     softcap : float, optional
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
+    sinks : array, shape (heads,), optional
+        Real logits of a key without value: each query has this score beside the others, so that its
+        weights add up to less than 1.
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key, as with cached keys.
+    positions, key_positions : array of int, optional
+        Positions of queries and keys, at which a `Mask` and a `Bias` are evaluated, wherever the
+        keys are in memory: of shape (seq,); or (batch, seq) or (seq, batch), in the order of the
+        axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
+        position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
+        positions of the queries if only `positions` are given. An array and a function for `mask`
+        or `bias` do not depend on positions.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
@@ -84,13 +98,19 @@ def scaled_dot_product_attention(
         Grouped-query attention: one further axis of `k` and `v`, the heads, may have a
         length that divides the length in `q`; query head h then reads key head ``h // group``.
         Split a merged ``heads * batch`` axis first.
+    return_lse : bool, default False
+        Also return the logarithm of the sum of the exponentials of the scores, sinks among them,
+        by which outputs for parts of the keys are merged.
     feature_axis, seq_axis : int, default 0 and 1
         Axes of features and positions in `q`, `k` and `v`.
 
     Returns
     -------
-    array, shape (v_head, q_len, ...)
+    output : array, shape (v_head, q_len, ...)
         Dtype of `q`. Half precision is computed in float32.
+    lse : array, shape (q_len, ...)
+        Only if `return_lse`: float32 for half precision; minus infinity for a query that may attend
+        to no key.
 
     Raises
     ------
@@ -98,8 +118,8 @@ def scaled_dot_product_attention(
         If an array has the wrong kind or dtype, the arrays come from different
         libraries, or an option is of the wrong kind.
     ValueError
-        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, or `offset`
-        is given without a `Mask` or a `Bias`.
+        If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
+        is given without a `Mask` or a `Bias` or with `positions`, or a `PaddingMask` with these.
 
     See Also
     --------
@@ -165,9 +185,13 @@ def scaled_dot_product_attention(
     (2, 8, 1, 64)
     """
     arrays = {"q": q, "k": k, "v": v}
-    space = space_of(**arrays, **given_arrays({"mask": mask, "bias": bias}))
+    places = positions, key_positions
+    given = {"mask": mask, "bias": bias, "positions": positions, "key_positions": key_positions}
+    space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
     options = feature_axis, seq_axis, enable_gqa
-    scores = scores_of(arrays, mask, bias, scale, softcap, offset, options, space)
+    own = mask, bias, scale, softcap, offset, places, sinks, options
+    with_lse = checks.boolean("return_lse", return_lse)
+    scores = scores_of(arrays, *own, space, with_lse=with_lse)
     layout = scores.layout
     if block_size is not None:
         block_size = checks.positive_integer("block_size", block_size)
@@ -177,7 +201,18 @@ def scaled_dot_product_attention(
     rows = layout.rows((q, k, v), space)
     with space.without_autocast(q):
         output = choose(scores, *rows, block_size=block_size)(scores, *rows)
-    return layout.back(output, (layout.seq, layout.feature), q.dtype, space)  # type: ignore[no-any-return]
+    last = layout.seq, layout.feature
+    if not scores.with_lse:
+        return layout.back(output, last, q.dtype, space)
+    output, lse = output[..., :-1], output[..., -1:]
+    if scores.sinks is not None:
+        output = output * scores.share_of_keys(lse)
+        lse = space.xp.logaddexp(lse, scores.sinks)
+    output = layout.back(output, last, q.dtype, space)
+    if not return_lse:
+        return output
+    of_features = (slice(None),) * layout.feature
+    return output, layout.back(lse, last, space.dtype, space)[(*of_features, 0, ...)]
 
 
 def attention_weights(
@@ -189,7 +224,10 @@ def attention_weights(
     bias: Array | Bias | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    sinks: Array | None = None,
     offset: int | None = None,
+    positions: Array | None = None,
+    key_positions: Array | None = None,
     enable_gqa: bool = False,
     feature_axis: int = 0,
     seq_axis: int = 1,
@@ -210,9 +248,14 @@ def attention_weights(
         Factor on the scores, positive, ``1 / sqrt(head)`` if None.
     softcap : float, optional
         Bounds the scores, positive: ``softcap * tanh(scores / softcap)``.
+    sinks : array, shape (heads,), optional
+        Real logits of a key without value.
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key.
+    positions, key_positions : array of int, optional
+        Positions of queries and keys, in place of `offset`. A key position below 0 is an empty
+        slot.
     enable_gqa : bool, default False
         Grouped queries: one further axis of `k` may divide the one of `q`.
     feature_axis, seq_axis : int, default 0 and 1
@@ -223,7 +266,7 @@ def attention_weights(
     array, shape (q_len, k_len, ...)
         Dtype of `q`. Queries and keys are on the axes that hold features and sequence in
         `q`, in ascending order. The weights add up to 1 over the keys, or to 0 for a query
-        that may attend to no key.
+        that may attend to no key; to less with `sinks`.
 
     Raises
     ------
@@ -252,9 +295,12 @@ def attention_weights(
     array([[0.75, 0.25]])
     """
     arrays = {"q": q, "k": k}
-    space = space_of(**arrays, **given_arrays({"mask": mask, "bias": bias}))
+    places = positions, key_positions
+    given = {"mask": mask, "bias": bias, "positions": positions, "key_positions": key_positions}
+    space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
     options = feature_axis, seq_axis, enable_gqa
-    scores = scores_of(arrays, mask, bias, scale, softcap, offset, options, space)
+    own = mask, bias, scale, softcap, offset, places, sinks, options
+    scores = scores_of(arrays, *own, space)
     layout = scores.layout
     query, key = layout.rows((q, k), space)
     with space.without_autocast(q):

@@ -83,7 +83,7 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
         if rest_keys.size:
             last = lambda s: update(s, rest_keys, *rests)  # noqa: E731
             state = loops.cond(visits_the_rest, last, lambda s: s, state)
-        return state.means(space)
+        return state.output(space, with_lse=scores.with_lse)
 
     whole, rest = _in_blocks(query, q_block, xp)
     count = whole.shape[0]

@@ -11,6 +11,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, dtype_name, np
 from positional_embeddings.arrays.space import space_of
+from positional_embeddings.attention.places import places_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
@@ -86,32 +87,47 @@ class Layout(NamedTuple):
         return self.to_rows(axes.align_axes(name, array, own, tuple(shape), meaning), own, space)
 
     def align_mask_or_bias(self, kind: str, array: Any, space: Space) -> Any:
-        """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows."""
-        if array.shape[2] == 1:
+        """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows.
+
+        A `Bias` at positions of several sequences gives (query, key, batch, heads).
+        """
+        if array.ndim == 4 and 1 in array.shape[2:]:
+            kind, array = (
+                ("bias", array[:, :, 0, :]) if array.shape[2] == 1 else ("mask", array[..., 0])
+            )
+        if array.shape[2:] == (1,):
             rows = len(self.row_axes) + (self.split is not None)
             return array[..., 0][(*(None,) * rows, ...)]
-        axis = self.check_sequences_or_heads(kind, array.shape[2])
-        if self.is_merged:
-            array = space.xp.permute_dims(array, (2, 0, 1))
-            return array[None, ...] if kind == "mask" else array[:, None, ...]
-        own = self.score_axes
-        array = axes.expand_to_axes(array, (*own, axis), len(self.shape), space.xp)
-        return self.to_rows(array, own, space)
+        kinds = (kind,) if array.ndim == 3 else ("mask", "bias")
+        row_axes = map(self.check_sequences_or_heads, kinds, array.shape[2:])
+        own = (*self.score_axes, *row_axes)
+        if not self.is_merged:
+            array = axes.expand_to_axes(array, own, len(self.shape), space.xp)
+            return self.to_rows(array, self.score_axes, space)
+        array = space.xp.permute_dims(array, (*range(array.ndim - 1, 1, -1), 0, 1))
+        return (
+            array[None, ...]
+            if kind == "mask"
+            else array[:, None, ...]
+            if array.ndim == 3
+            else array
+        )
 
     def check_sequences_or_heads(self, kind: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of a bias; return their axis.
 
         Heads come before the batch if features and sequence come first, else after it.
         """
-        others, what = sorted(self.row_axes), "sequences" if kind == "mask" else "heads"
+        others = sorted(self.row_axes)
+        what = "sequences" if kind in ("mask", "positions") else "heads"
         if not others:
             why = f"since `q` of {len(self.shape)} axes has none for more"
             raise wrong_value(kind, f"be for one {what.rstrip('s')}, {why}", size)
         heads_first = self.score_axes == (0, 1)
-        axis = others[0] if (kind == "bias") == heads_first else others[-1]
+        axis = others[0] if (what == "heads") == heads_first else others[-1]
         n = self.shape[axis]
         if self.is_merged and self.split is not None:
-            n = self.split[kind == "mask"]
+            n = self.split[what == "sequences"]
             what += " in heads * batch"
         if checks.known_to_differ(size, n):
             raise wrong_value(kind, f"be for {n} {what}, as axis {axis} of `q` has", size)
@@ -129,6 +145,9 @@ class Scores(NamedTuple):
     offset: int  # position of the first query, for a `Mask` or a `Bias`
     has_reach: bool  # whether the mask says which keys the queries see
     space: Space
+    with_lse: bool  # whether the output ends with the logarithm of the sum of exponentials
+    sinks: Any  # logits of no key, (..., 1, 1), or None
+    empty: Any = None  # which keys are empty slots, (..., 1, key), where the mask is no `Mask`
     # The rows and the keys of a part of all scores.
     rows: tuple[slice, ...] = ()
     keys: tuple[int, int] | None = None
@@ -157,10 +176,11 @@ class Scores(NamedTuple):
     def mask_and_bias(self, queries: Span, keys: Span, *, is_masked: bool = True) -> Any:
         """Return the mask, if some keys are masked, and the bias, (..., query, key) or None."""
         mask = self.mask if is_masked else None
-        return (
-            None if mask is None else self._between("mask", mask, queries, keys),
-            None if self.bias is None else self._between("bias", self.bias, queries, keys),
-        )
+        mask = None if mask is None else self._between("mask", mask, queries, keys)
+        bias = None if self.bias is None else self._between("bias", self.bias, queries, keys)
+        if self.empty is not None:
+            mask = mask | keys.take(self.empty, -1, self.space)
+        return mask, bias
 
     def _between(self, name: str, given: Any, queries: Span, keys: Span) -> Any:
         space, layout = self.space, self.layout
@@ -211,6 +231,10 @@ class Scores(NamedTuple):
             scores = space.into(space.xp.add, scores, bias)
         return scores if mask is None else space.fill(scores, mask, -float("inf"))
 
+    def share_of_keys(self, lse: Any) -> Any:
+        """Return the part of the weights that the keys have beside the sinks."""
+        return self.space.xp.exp(lse - self.space.xp.logaddexp(lse, self.sinks))
+
 
 def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
     """Return ``softcap * tanh(scores / softcap)``."""
@@ -252,20 +276,34 @@ def scores_of(
     scale: Any,
     softcap: Any,
     offset: Any,
+    positions: tuple[Any, Any],
+    sinks: Any,
     options: tuple[int, int, bool],
     space: Space,
+    *,
+    with_lse: bool = False,
 ) -> Scores:
     """Check `arrays`, q, k and perhaps v, and all that makes their scores, and return these.
 
-    The options are `feature_axis`, `seq_axis` and `enable_gqa`.
+    The positions are of queries and of keys, the options `feature_axis`, `seq_axis` and
+    `enable_gqa`.
     """
+    empty, batch = None, 1
+    if any(given is not None for given in positions):
+        places = places_of(arrays["q"], arrays["k"], *positions, options[:2], space)
+        mask, bias, offset, empty = places.apply(mask, bias, offset, space)
+        batch = places.batch
     forms = tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()])
     is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-    sequences, heads = mask._batch() if is_mask else 1, bias._heads() if is_bias else 1
+    sizes = [("mask", mask._batch() if is_mask else batch)]
+    if is_bias:
+        sizes.append(("bias", bias._heads()))
+    if sinks is not None:
+        sizes.append(("sinks", _number_of_sinks(sinks, space.xp)))
     needs_lengths = callable(mask) or callable(bias)  # a `Mask` and a `Bias` are functions, too
     are_keys = space.xp is np and [*map(type, options)] == [int, int, bool]
     find = _numpy_layout if are_keys else _layout
-    layout = find(forms, options, sequences, heads, needs_lengths, space.xp)
+    layout = find(forms, options, tuple(sizes), needs_lengths, space.xp)
     first, q_len, k_len = 0, layout.queries.size, layout.keys.size
     if not (is_mask or is_bias):
         if offset is not None:
@@ -284,14 +322,27 @@ def scores_of(
     scale = layout.default_scale if scale is None else checks.positive_number("scale", scale)
     # PyTorch would compile for each length anew, whose blocks differ.
     has_reach = is_mask and not space.is_compiling
-    return Scores(layout, mask, bias, scale, softcap, first, has_reach, space)
+    if empty is not None:
+        empty = layout.align_mask_or_bias("mask", empty, space)
+    if sinks is not None:
+        sinks = space.astype(sinks, space.dtype)[None, None, :]
+        sinks, with_lse = layout.align_mask_or_bias("sinks", sinks, space), True
+    own = layout, mask, bias, scale, softcap, first, has_reach, space
+    return Scores(*own, with_lse, sinks, empty)
+
+
+def _number_of_sinks(sinks: Any, xp: Namespace) -> Any:
+    """Check sinks, and return their number."""
+    checks.real_floating(xp, sinks=sinks)
+    if sinks.ndim != 1:
+        raise wrong_value("sinks", "have shape (heads,)", tuple(sinks.shape))
+    return sinks.shape[0]
 
 
 def _layout(
     forms: tuple[Any, ...],
     options: tuple[int, int, bool],
-    sequences: Any,
-    heads: Any,
+    sizes: tuple[tuple[str, Any], ...],
     needs_lengths: bool,  # noqa: FBT001
     xp: Namespace,
 ) -> Layout:
@@ -342,24 +393,24 @@ def _layout(
     is_in_order = split is None and (seq, feature) == (q.ndim - 2, q.ndim - 1)
     own = tuple(broadcast), whole_span(shape[seq]), whole_span(k_shape[seq])
     layout = Layout(*own, feature, seq, tuple(rows), split, is_in_order, scores_per_key, scale)
-    return _split_by(layout, {"mask": sequences, "bias": heads}, is_grouped=is_grouped)
+    return _split_by(layout, sizes, is_grouped=is_grouped)
 
 
 # Checks take as long as the attention of a token. Lengths of other libraries may be no keys.
 _numpy_layout = lru_cache(maxsize=256)(_layout)
 
 
-def _split_by(layout: Layout, sizes: dict[str, Any], *, is_grouped: bool) -> Layout:
-    """Check the sequences of a `Mask` and the heads of a `Bias`; split a merged axis by them."""
-    several = {kind: size for kind, size in sizes.items() if size not in (1, None)}
+def _split_by(layout: Layout, sizes: tuple[tuple[str, Any], ...], *, is_grouped: bool) -> Layout:
+    """Check the sequences of a `Mask` and the heads of others; split a merged axis by them."""
+    several = {kind: size for kind, size in sizes if size not in (1, None)}
     if len(layout.row_axes) == 1 and several:
         axis = layout.row_axes[0]
         if layout.score_axes == (0, 1) and not is_grouped:
             split = _heads_and_batch(several, layout.shape[axis], axis)
             layout = layout._replace(split=split, is_merged=True)
-        elif len(several) == 2:
+        elif "mask" in several and len(several) > 1:
             what = "not be for several sequences if `bias` is for several heads"
-            raise wrong_value("mask", f"{what} and `q` has one axis for both", sizes["mask"])
+            raise wrong_value("mask", f"{what} and `q` has one axis for both", several["mask"])
     for kind, size in several.items():
         layout.check_sequences_or_heads(kind, size)
     return layout
@@ -372,7 +423,8 @@ def _heads_and_batch(several: dict[str, Any], n: Any, axis: int) -> tuple[Any, A
             many = "sequences" if kind == "mask" else "heads"
             what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
             raise wrong_value(kind, f"{what} (heads * batch)", size)
-    heads = several["bias"] if "bias" in several else n // max(1, several["mask"])
+    heads = next((m for kind, m in several.items() if kind != "mask"), None)
+    heads = n // max(1, several["mask"]) if heads is None else heads
     if "mask" in several and heads * several["mask"] == n:
         return heads, several["mask"]
     return heads, n // max(1, heads)

@@ -89,13 +89,28 @@ class OnlineSoftmax(NamedTuple):
         sums = self.sums * decay + multiply(weights, values, space)
         return OnlineSoftmax(running_max, sums, self.total * decay + space.total(weights))
 
-    def means(self, space: Space) -> Any:
-        """Return the weighted means of the values, zeros if every key was hidden."""
-        return self.sums / space.clip(self.total, _TINY)
+    def output(self, space: Space, *, with_lse: bool) -> Any:
+        """Return the weighted means of the values, zeros if every key was hidden.
 
-    def partial(self, space: Space) -> Any:
-        """Return the means, the total of the weights and the maximum that they are relative to."""
-        xp = space.xp
-        maximum = xp.zeros_like(self.total) if self.running_max is None else self.running_max
-        maximum = xp.where(self.total == 0, -float("inf"), maximum)
-        return xp.concat([self.means(space), self.total, maximum], axis=-1)
+        After them comes the logarithm of the sum of exponentials, if it is asked for.
+        """
+        means = self.sums / space.clip(self.total, _TINY)
+        if not with_lse:
+            return means
+        lse = log_or_inf(self.total, space.xp)
+        lse = lse if self.running_max is None else lse + self.running_max
+        return space.xp.concat([means, lse], axis=-1)
+
+
+def log_sum_exp(highest: Any, weights: Any, space: Space) -> Any:
+    """Return the logarithm of the sum of exponentials of scores, (..., query, 1).
+
+    `highest` is the highest score, and has the largest of the weights.
+    """
+    largest = space.xp.max(weights, axis=-1, keepdims=True)
+    return space.xp.where(largest == 0, -float("inf"), highest - log_or_inf(largest, space.xp))
+
+
+def log_or_inf(x: Any, xp: Any) -> Any:
+    """Return the logarithm, minus infinity of 0 without a warning."""
+    return xp.where(x == 0, -float("inf"), xp.log(xp.where(x == 0, 1.0, x)))

@@ -181,8 +181,7 @@ class Bias(WeightedLayer, ABC):
             return np.ascontiguousarray(bias) if takes_strides(space) else bias
         check_dtype = checks.integral if self._takes_integers else checks.real
         query, key = _checked_positions(query, key, check_dtype, space)
-        compute = self._by_chunks if space.is_chunked else self._in_dtype
-        bias = compute(dtype, query, key, space)
+        bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
     @abstractmethod
@@ -205,17 +204,13 @@ class Bias(WeightedLayer, ABC):
 
         It may be a view, with the heads last in memory ("C") or first ("F"), as scores have them.
         """
-        if dtype is None:
-            # Half precision would make far keys infinite.
-            wide = (namespace.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())
-            dtype = next(wide, space.dtype)
-        space, is_one = space.computing_in(dtype), queries.size == 1
         q, k = queries.ranges or (), keys.ranges or ()
-        repeats = self._is_relative and len(q) == len(k) == 1
+        repeats, is_one = self._is_relative and len(q) == len(k) == 1, queries.size == 1
         if space.is_chunked or not (repeats and (is_one or takes_strides(space))):
             query, key = (span.positions(space, self._heads()) for span in (queries, keys))
-            compute = self._by_chunks if space.is_chunked else self._in_dtype
-            return compute(dtype, query, key, space)
+            return self._at(query, key, space, dtype)
+        dtype = self._wide_dtype(space) if dtype is None else dtype
+        space = space.computing_in(dtype)
         # Each relative position once; what a real dtype holds exactly need not be converted to it.
         start, stop = k[0][0] - q[0][1] + 1, k[0][1] - q[0][0]
         is_exact = max(-start, stop) * float(space.xp.finfo(space.dtype).eps) < 1
@@ -225,6 +220,17 @@ class Bias(WeightedLayer, ABC):
         if is_one:
             return bias
         return toeplitz(np.asarray(bias[0], order=order), queries.size, keys.size)
+
+    def _at(self, query: Any, key: Any, space: Space, dtype: Dtype | None = None) -> Any:
+        """Return the bias between positions, as `_between` does."""
+        dtype = self._wide_dtype(space) if dtype is None else dtype
+        compute = self._by_chunks if space.is_chunked else self._in_dtype
+        return compute(dtype, query, key, space.computing_in(dtype))
+
+    def _wide_dtype(self, space: Space) -> Dtype:
+        """Return the dtype of the arrays, in which half precision does not make keys infinite."""
+        wide = (namespace.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())
+        return next(wide, space.dtype)
 
     def _by_chunks(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between chunked positions, in one task for each chunk."""

@@ -24,9 +24,10 @@ def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
 
     Small integers are compared four times as fast.
     """
-    if k.space.xp is not np or k.space.is_compiling or k.ranges is None or len(bounds[0]) == 1:
+    is_plain = k.space.xp is np and not k.space.is_compiling
+    if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or k.values.size == 0:
         return k.values, *bounds
-    start, stop = hull(k.ranges)
+    start, stop = hull(k.ranges) if k.ranges else (int(k.values.min()), int(k.values.max()) + 1)
     dtype = np.min_scalar_type(start - stop - 1)
     return tuple([(np.clip(x, start - 1, stop) - start).astype(dtype) for x in (k.values, *bounds)])
 
@@ -268,7 +269,7 @@ class GlobalMask(Mask):
         """Tell which positions have global tokens."""
         xp, tokens = points.space.xp, points.in_library(self.indices)
         if self._ranges is None or points.ranges is None or points.space.is_compiling:
-            return xp.any(points.values == tokens, axis=-1, keepdims=True)
+            return xp.any(points.values[..., None] == tokens, axis=-1)
         positions = np.concat([np.arange(*own) for own in points.ranges])
         edges = np.ravel(ranges.intersect(self._ranges, points.ranges))
         found = np.searchsorted(edges, positions, side="right") % 2 == 1

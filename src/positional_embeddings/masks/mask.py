@@ -29,7 +29,7 @@ _MOST_SHOWN = 1000
 class Points(NamedTuple):
     """Positions of queries or of keys, at which a rule is evaluated."""
 
-    values: Any  # integers; the last axis, of length 1, is the batch
+    values: Any  # integers; the last axis is the batch, of length 1 if it is the same for all
     space: Space
     k_len: int | None  # number of all keys, if it is known
     ranges: Ranges | None = None  # the same positions, if the host knows them
@@ -65,10 +65,13 @@ class Points(NamedTuple):
             taken = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
             return taken[:, None, :] if self.values.shape[1] == 1 else taken[None, :, :]
         table = self.in_library(table)
-        index = self.values[..., 0] - start
-        inside = (index >= 0) & (index < table.shape[0])
-        taken = self.space.take_entries(table, xp.where(inside, index, 0), 0)
-        return xp.where(inside[..., None], taken, outside)
+        count, batch = table.shape
+        index = self.values - start
+        inside = (index >= 0) & (index < count)
+        flat = self.space.reshape(table, (count * batch,))
+        sequences = xp.arange(batch, dtype=index.dtype, device=self.space.device)
+        taken = self.space.take_entries(flat, xp.where(inside, index, 0) * batch + sequences, 0)
+        return xp.where(inside, taken, outside)
 
 
 class Mask(WeightedLayer, ABC):
@@ -387,7 +390,8 @@ class FunctionMask(Mask):
     function : callable
         Gets positions of queries, (n, 1), and of keys, (1, m), as integers in the library of
         the arrays it is used with, and returns the mask between them, (n, m) or
-        (n, m, batch): True where a key is hidden.
+        (n, m, batch): True where a key is hidden. Where an attention has positions of several
+        sequences, it gets (n, 1, batch) and (1, m, batch), and returns (n, m, batch).
 
     Raises
     ------
@@ -411,17 +415,20 @@ class FunctionMask(Mask):
             raise wrong_type("function", "be a function of positions", shown(function))
 
     def _hides(self, q: Points, k: Points) -> Any:
-        hidden = self.function(q.values[..., 0], k.values[..., 0])
-        name = "function(q_pos, k_pos)"
+        name, given = "function(q_pos, k_pos)", [q.values, k.values]
+        has_batch = any(values.shape[-1] != 1 for values in given)
+        if not has_batch:
+            given = [values[..., 0] for values in given]
+        hidden = self.function(*given)
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
-        rank = max(q.values.ndim, k.values.ndim) - 1
-        shapes = [tuple(points.values.shape[:-1]) for points in (q, k)]
+        rank = max(values.ndim for values in given)
+        shapes = [tuple(values.shape) for values in given]
         shape = tuple(hidden.shape)
-        fits = hidden.ndim in (rank, rank + 1)
+        fits = hidden.ndim in ((rank,) if has_batch else (rank, rank + 1))
         if not (fits and checks.shapes_broadcast([shape[:rank], *shapes])):
             what = f"have the shape of {shapes[0]} and {shapes[1]} together, or one more axis"
             raise wrong_value(name, what, shape)
-        return hidden[..., None] if hidden.ndim == rank else hidden
+        return hidden if has_batch or hidden.ndim > rank else hidden[..., None]
 
     def _batch(self) -> int | None:
         return None

@@ -1,0 +1,230 @@
+"""Masks and biases at the positions of queries and keys, wherever these are in memory."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.positions import Span, position_array
+from positional_embeddings.arrays.errors import wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.biases.positions import Bias
+from positional_embeddings.masks.by_position import NeighbourhoodMask, SlidingWindowMask
+from positional_embeddings.masks.by_sequence import PaddingMask, PrefixMask, SegmentMask
+from positional_embeddings.masks.mask import Mask, Points
+from positional_embeddings.masks.ranges import Ranges, Reach, unite
+
+
+class Places(NamedTuple):
+    """Positions of queries and of keys, (position, batch or 1)."""
+
+    queries: Any
+    keys: Any
+    on_host: list[HostArray] | None  # the same, as arrays of NumPy, if the host has them
+    may_be_empty: bool  # whether a key position may be below 0
+
+    @property
+    def batch(self) -> int:
+        """Return the number of sequences that have positions of their own."""
+        return int(max(self.queries.shape[1], self.keys.shape[1]))
+
+    def apply(
+        self, mask: Any, bias: Any, offset: Any, space: Space
+    ) -> tuple[Any, Any, int | None, Any]:
+        """Return a mask and a bias at these positions, an offset, and the keys that are empty.
+
+        The keys, (1, key, batch), are for a mask that is no `Mask`; None if none is empty.
+        """
+        if offset is not None:
+            raise wrong_value("offset", "be left out where `positions` are given", offset)
+        is_mask, is_bias, empty = isinstance(mask, Mask), isinstance(bias, Bias), None
+        if is_mask:
+            self._check(mask, space)
+        # A prefix may be longer than the keys that are there.
+        first = None if is_mask and _has_prefix(mask) else self._offset()
+        if first is None:
+            first = 0
+            if mask is None and self.may_be_empty:
+                mask, is_mask = SlidingWindowMask(None, None), True
+            if is_mask:
+                mask = MaskAt(mask, self)
+            elif self.may_be_empty:
+                empty = (self.keys < 0)[None, ...]
+            if is_bias:
+                bias = BiasAt(bias, self)
+        return mask, bias, first if is_mask or is_bias else None, empty
+
+    def _offset(self) -> int | None:
+        """Return the first position, if queries are consecutive, and keys count from 0."""
+        if self.on_host is None or self.batch != 1:
+            return None
+        first = int(self.on_host[0][0, 0])
+        pairs = zip(self.on_host, (first, 0), strict=True)
+        are_counted = (np.array_equal(p[:, 0], np.arange(n, n + len(p))) for p, n in pairs)
+        return first if all(are_counted) else None
+
+    def _check(self, mask: Mask, space: Space) -> None:
+        """Check that a mask, or each that it is made of, has a rule for these positions."""
+        for part in getattr(mask, "masks", ()):
+            self._check(part, space)
+        if isinstance(mask, PaddingMask):
+            hint = " Give padding a key position below 0."
+            raise wrong_value("mask", "have no PaddingMask where positions are given", mask, hint)
+        if isinstance(mask, SegmentMask | NeighbourhoodMask) and self.on_host is not None:
+            queries, keys = self.on_host
+            first, last, last_key = (
+                max(0, int(n)) for n in (queries.min(), queries.max(), keys.max())
+            )
+            mask._check((first, last + 1), last_key + 1, space)
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the positions that belong to a library other than NumPy."""
+        named = {"positions": self.queries, "key_positions": self.keys}
+        return {name: a for name, a in named.items() if not isinstance(a, np.ndarray)}
+
+
+def places_of(
+    q: Any,
+    k: Any,
+    positions: Any,
+    key_positions: Any,
+    options: tuple[int, int],
+    space: Space,
+) -> Places:
+    """Check the positions of queries and of keys, and return them."""
+    if positions is None:
+        raise wrong_type("positions", "be given with `key_positions`", "None")
+    feature, seq = axes.feature_and_seq_axis(*options, q, "q")
+    if key_positions is None:
+        if checks.known_to_differ(k.shape[seq], q.shape[seq]):
+            what = f"be given for {k.shape[seq]} keys of {q.shape[seq]} queries"
+            raise wrong_type("key_positions", what, "None")
+        key_positions = positions
+    batch = axes.batch_axis(q.ndim, feature, seq)
+    # Keys that all sequences share may have places of their own in each.
+    k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
+    given = ("positions", positions, tuple(q.shape)), ("key_positions", key_positions, k_shape)
+    rows = [_rows(name, array, shape, feature, seq, space) for name, array, shape in given]
+    if not checks.shapes_broadcast([array.shape[1:] for array in rows]):
+        what = f"be for {rows[0].shape[1]} sequences, as `positions` are"
+        raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
+    on_host: list[Any] = [space.values_on_host(array) for array in rows]
+    queries, keys = rows
+    if not all(array is not None and array.size for array in on_host):
+        return Places(queries, keys, None, may_be_empty=True)
+    return Places(queries, keys, on_host, may_be_empty=int(on_host[1].min()) < 0)
+
+
+def _rows(
+    name: str, positions: Any, target: tuple[Any, ...], feature: int, seq: int, space: Space
+) -> Any:
+    """Check positions, and return them as (position, batch or 1)."""
+    checks.integral(name, positions, space.xp)
+    find = _numpy_order if space.xp is np else _order
+    order, others = find(name, tuple(positions.shape), target, feature, seq)
+    rows = space.xp.permute_dims(position_array(name, positions, space), order)
+    return rows[..., None] if others < 0 else rows[(..., *(0,) * others)]
+
+
+def _order(
+    name: str, shape: tuple[Any, ...], target: tuple[Any, ...], feature: int, seq: int
+) -> tuple[tuple[int, ...], int]:
+    """Check the shape of positions; return their axes with sequence and batch first.
+
+    The number of other axes is -1 if there is no batch.
+    """
+    batch = axes.batch_axis(len(target), feature, seq)
+    if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
+        # One axis of heads and batch.
+        target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
+    own = axes.axes_of_positions(shape, target, feature, seq, name)
+    if any(n != 1 for n, axis in zip(shape, own, strict=True) if axis not in (seq, batch)):
+        what = "have length 1 on all axes but those of the sequence and the batch"
+        raise wrong_value(name, what, shape)
+    if shape[own.index(seq)] != target[seq]:
+        raise wrong_value(name, f"have {target[seq]} positions", f"shape {shape}")
+    kept = [own.index(axis) for axis in (seq, batch) if axis in own]
+    return (*kept, *(i for i in range(len(own)) if i not in kept)), len(own) - 2
+
+
+_numpy_order = lru_cache(maxsize=256)(_order)
+
+
+def _has_prefix(mask: Mask) -> bool:
+    parts = getattr(mask, "masks", ())
+    return isinstance(mask, PrefixMask) or any(map(_has_prefix, parts))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MaskAt(Mask):
+    """A mask at the positions of queries and keys, which are counted by their indices."""
+
+    mask: Mask
+    places: Places
+
+    def _hides(self, q: Points, k: Points) -> Any:
+        """Return the mask between positions; an empty slot is hidden from all."""
+        hidden = self.mask._hides(q, k)
+        return hidden | (k.values < 0) if self.places.may_be_empty else hidden
+
+    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:  # noqa: ARG002
+        query = queries.take(self.places.queries, -2, space)[:, None, :]
+        key = keys.take(self.places.keys, -2, space)[None, :, :]
+        with space.without_chunk_warnings():
+            return self._hides(Points(query, space, None), Points(key, space, None))
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        on_host = self.places.on_host
+        if on_host is None:
+            return Reach(((0, k_len),), ())
+        parts = (on_host[0][start:stop] for start, stop in queries)
+        at = unite((int(part.min()), int(part.max()) + 1) for part in parts)
+        some, every = self.mask._reach(at, max(1, int(on_host[1].max()) + 1))
+        return Reach(_keys_in(some, on_host[1], np.any), _keys_in(every, on_host[1], np.all))
+
+    def _global_queries(self) -> Ranges:
+        on_host = self.places.on_host
+        return () if on_host is None else _keys_in(self.mask._global_queries(), on_host[0], np.any)
+
+    def _arrays(self) -> dict[str, Any]:
+        return self.mask._arrays() | self.places.arrays()
+
+    def _batch(self) -> int | None:
+        return self.places.batch if self.places.batch > 1 else self.mask._batch()
+
+
+def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
+    """Return ranges of keys whose positions are in some ranges, in any sequence or in all."""
+    edges = np.asarray(ranges, dtype=np.int64).reshape(-1)
+    inside = in_batch(np.searchsorted(edges, positions, side="right") % 2 == 1, axis=1)
+    flips = np.flatnonzero(np.diff(inside, prepend=False, append=False)).tolist()
+    return tuple(zip(flips[::2], flips[1::2], strict=True))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BiasAt(Bias):
+    """A bias at the positions of queries and keys, which are counted by their indices."""
+
+    bias: Bias
+    places: Places
+
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        return self.bias._formula(query, key, space)
+
+    def _heads(self) -> int:
+        return self.bias._heads()
+
+    def _arrays(self) -> dict[str, Any]:
+        return self.bias._arrays() | self.places.arrays()
+
+    def _between(self, queries: Span, keys: Span, space: Space, *_: Any) -> Any:
+        """Return the bias, (query, key, heads), or (query, key, batch, heads) of several."""
+        query = queries.take(self.places.queries, -2, space)
+        key = keys.take(self.places.keys, -2, space)
+        if self.places.batch == 1:
+            query, key = query[:, 0], key[:, 0]
+        elif space.is_chunked:  # whose tasks take queries and keys of one batch
+            whole = (self.places.batch,)
+            query, key = (space.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
+        return self.bias._at(query, key, space)

@@ -1,0 +1,263 @@
+"""Attention at positions is that of an array that asks the rule of each query and key."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends import peak_memory
+from mask_strategies import BATCH, masks
+from positional_embeddings import (
+    ALiBiBias,
+    CausalMask,
+    FunctionMask,
+    NeighbourhoodMask,
+    PrefixMask,
+    SegmentMask,
+    SlidingWindowMask,
+    T5Bias,
+    attention_weights,
+    scaled_dot_product_attention,
+)
+
+HEADS, HEAD = 2, 3
+# From (batch, heads, seq, head) to other layouts, with their axes of features and sequence.
+LAYOUTS = {
+    "(batch, heads, seq, head)": ((0, 1, 2, 3), -1, -2),
+    "(batch, seq, heads, head)": ((0, 2, 1, 3), -1, 1),
+    "(head, seq, heads, batch)": ((3, 2, 1, 0), 0, 1),
+    "(head, seq, heads * batch)": ((3, 2, 1, 0), 0, 1),
+}
+
+
+def in_layout(array, layout):
+    """Move the axes of (batch, heads, seq, head)."""
+    moved = np.transpose(array, LAYOUTS[layout][0])
+    return moved.reshape(*moved.shape[:2], -1) if "*" in layout else moved
+
+
+def options(layout):
+    return {"feature_axis": LAYOUTS[layout][1], "seq_axis": LAYOUTS[layout][2]}
+
+
+def close(backend, got, expected):
+    tolerance = backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(got), expected, rtol=tolerance, atol=tolerance)
+
+
+def hidden_pairs(hides, positions, key_positions):
+    """Return what a rule hides, (batch, 1, query, key), pair by pair."""
+    q_len, k_len = positions.shape[1], key_positions.shape[1]
+    hidden = np.ones((BATCH, 1, q_len, k_len), dtype=bool)
+    for b, i, j in np.ndindex(BATCH, q_len, k_len):
+        q, k = int(positions[b, i]), int(key_positions[b, j])
+        hidden[b, 0, i, j] = k < 0 or hides(q, k, b)
+    return hidden
+
+
+@given(data=st.data(), layout=st.sampled_from(list(LAYOUTS)))
+def test_masks_and_biases_are_evaluated_at_positions(backend, data, layout):
+    last = 8
+    mask, hides = data.draw(
+        masks(last + 1, backend).filter(lambda drawn: "PaddingMask" not in repr(drawn[0]))
+    )
+    with_bias = data.draw(st.booleans())
+    shared = data.draw(st.booleans())
+    q_len, k_len = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 7))
+    block_size = (
+        None if backend.lazy or "jax" in backend.name else data.draw(st.sampled_from([None, 2]))
+    )
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    rows = 1 if shared else BATCH
+    positions = rng.integers(0, last + 1, (rows, q_len))
+    key_positions = rng.integers(-2, last + 1, (rows, k_len))
+    if data.draw(st.booleans()):
+        key_positions = np.sort(key_positions, axis=1)
+    everyone = [np.broadcast_to(p, (BATCH, p.shape[1])) for p in (positions, key_positions)]
+    arrays = [rng.standard_normal((BATCH, HEADS, n, HEAD)) for n in (q_len, k_len, k_len)]
+    bias = ALiBiBias(HEADS, causal=False) if with_bias else None
+    hidden = hidden_pairs(hides, *everyone)
+    distance = np.abs(everyone[1][:, None, None, :] - everyone[0][:, None, :, None])
+    added = -distance * np.asarray([1 / 16, 1 / 256])[:, None, None] if with_bias else None
+    expected = scaled_dot_product_attention(
+        *arrays, mask=hidden, bias=added, feature_axis=-1, seq_axis=-2
+    )
+    seq_first = LAYOUTS[layout][1] == 0
+    given = [backend.array(p.T if seq_first else p) for p in (positions, key_positions)]
+    got = scaled_dot_product_attention(
+        *(backend.array(in_layout(array, layout)) for array in arrays),
+        mask=mask,
+        bias=bias,
+        positions=given[0],
+        key_positions=given[1],
+        block_size=block_size,
+        **options(layout),
+    )
+    close(backend, got, in_layout(expected, layout))
+
+
+def test_empty_slots_are_hidden_from_all_with_any_mask(backend):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((BATCH, HEADS, n, HEAD)) for n in (3, 6, 6)]
+    key_positions = np.asarray([[0, -1, 1, 2, -1, 3], [-5, 0, 1, -1, 2, -1]])
+    positions = np.asarray([[1, 2, 3], [0, 1, 2]])
+    empty = (key_positions < 0)[:, None, None, :]
+    later = np.triu(np.ones((3, 6), dtype=bool), 4)
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    q, k, v, at, key_at = map(backend.array, (*arrays, positions, key_positions))
+    for mask in (None, backend.array(later), lambda q_idx, k_idx: k_idx > q_idx + 3):
+        hidden = empty if mask is None else empty | later
+        expected = scaled_dot_product_attention(*arrays, mask=hidden, **axes)
+        given = {"mask": mask, "positions": at, "key_positions": key_at, **axes}
+        close(backend, scaled_dot_product_attention(q, k, v, **given), expected)
+        weights = attention_weights(arrays[0], arrays[1], mask=hidden, **axes)
+        close(backend, attention_weights(q, k, **given), weights)
+
+
+def test_keys_have_the_positions_of_queries(backend):
+    x = np.random.default_rng(0).standard_normal((4, 5, 2))
+    positions = np.asarray([3, 0, -1, 7, 1])
+    hidden = (positions[None, :] > positions[:, None]) | (positions < 0)[None, :]
+    expected = scaled_dot_product_attention(x, x, x, mask=hidden)
+    a = backend.array(x)
+    for shape in ((5,), (5, 1)):
+        at = backend.array(positions.reshape(shape))
+        close(
+            backend,
+            scaled_dot_product_attention(a, a, a, mask=CausalMask(), positions=at),
+            expected,
+        )
+
+
+def test_heads_may_share_keys_at_positions(backend):
+    rng = np.random.default_rng(0)
+    q = rng.standard_normal((2, 4, 3, 8))
+    k, v = rng.standard_normal((2, 2, 2, 6, 8))
+    key_positions = np.asarray([[0, 1, 2, 3, 4, -1], [5, -1, 1, 2, 3, 4]])
+    positions = np.asarray([[2, 3, 4], [3, 4, 5]])
+    distance = key_positions[:, None, None, :] - positions[:, None, :, None]
+    hidden = (distance > 0) | (key_positions < 0)[:, None, None, :]
+    slopes = ALiBiBias(4)(1, 2)[0, 1, :] - ALiBiBias(4)(1, 2)[0, 0, :]
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    expected = scaled_dot_product_attention(
+        q,
+        np.repeat(k, 2, axis=1),
+        np.repeat(v, 2, axis=1),
+        mask=hidden,
+        bias=distance * slopes[:, None, None],
+        **axes,
+    )
+    got = scaled_dot_product_attention(
+        *map(backend.array, (q, k, v)),
+        mask=CausalMask(),
+        bias=ALiBiBias(4),
+        positions=backend.array(positions),
+        key_positions=backend.array(key_positions),
+        enable_gqa=True,
+        **axes,
+    )
+    close(backend, got, expected)
+
+
+@pytest.mark.parametrize("start", [0, 7])
+def test_consecutive_positions_are_an_offset(start):
+    x = np.random.default_rng(0).standard_normal((4, 9, 2))
+    mask = CausalMask() | SlidingWindowMask(3, 0) | PrefixMask([2, 4])
+    bias = T5Bias(1, rng=0)
+    q = x[:, start:]
+    expected = scaled_dot_product_attention(q, x, x, mask=mask, bias=bias, offset=start)
+    places = {"positions": np.arange(start, 9), "key_positions": np.arange(9)}
+    got = scaled_dot_product_attention(q, x, x, mask=mask, bias=bias, **places)
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_positions_skip_what_nobody_sees(shuffled):
+    n = 8192
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, n, 4), dtype=np.float32)
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    positions = 3 * np.arange(n)
+    if shuffled:  # as in a ring
+        positions = np.roll(positions, n // 3)
+    calls = []
+
+    def window(q_pos, k_pos):
+        calls.append(q_pos.shape[0] * k_pos.shape[1])
+        return np.abs(q_pos - k_pos) > 300
+
+    mask = SlidingWindowMask(300, 300) | FunctionMask(window)
+    got = scaled_dot_product_attention(x, x, x, mask=mask, positions=positions, **axes)
+    assert sum(calls) < n * n / 8
+    order = np.argsort(positions)
+    expected = scaled_dot_product_attention(
+        *(x[:, order] for _ in range(3)), mask=SlidingWindowMask(100, 100), **axes
+    )
+    np.testing.assert_allclose(got[:, order], expected, atol=2e-6)
+    call = lambda: scaled_dot_product_attention(  # noqa: E731
+        x, x, x, mask=SlidingWindowMask(300, 300), positions=positions, **axes
+    )
+    assert peak_memory(call) < 40 * x.nbytes
+
+
+def test_masks_of_tables_and_grids_check_positions():
+    x = np.ones((2, 3, 1))
+    at = np.asarray([0, 1, 5])
+    for mask, name in ((SegmentMask([0, 0, 1]), "ids"), (NeighbourhoodMask((2, 2), 1), "shape")):
+        with pytest.raises(ValueError, match=f"`{name}` must"):
+            scaled_dot_product_attention(x, x, x, mask=mask, positions=at)
+    mask = SegmentMask([0, 0, 1, 1, 1, 1])
+    weights = attention_weights(x, x, mask=mask, positions=at)[..., 0]
+    np.testing.assert_allclose(weights, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]])
+
+
+def test_a_prefix_may_be_longer_than_the_keys_so_far():
+    x = np.random.default_rng(0).standard_normal((2, 4, 3))
+    for positions in (np.arange(4), np.asarray([[0, 0, 0], [1, 0, 1], [2, 1, 2], [3, 2, 2]])):
+        got = attention_weights(x, x, mask=PrefixMask(10) | CausalMask(), positions=positions)
+        assert np.all(np.tril(np.ones((4, 4)))[..., None] * got >= 0)
+        assert np.allclose(np.sum(got, axis=1), 1)
+        everything = attention_weights(x, x, mask=PrefixMask(10), positions=positions)
+        np.testing.assert_allclose(everything, attention_weights(x, x), atol=1e-15)
+
+
+def test_sequences_may_share_keys_in_places_of_their_own():
+    rng, axes = np.random.default_rng(0), {"feature_axis": -1, "seq_axis": -2}
+    q, k = rng.standard_normal((2, 1, 3, 4)), rng.standard_normal((1, 1, 5, 4))
+    places = {
+        "positions": np.asarray([[0, 1, 2], [2, 3, 4]]),
+        "key_positions": np.asarray([[0, 1, 2, -1, 3], [4, 3, -1, 2, 1]]),
+    }
+    got = attention_weights(q, k, mask=CausalMask(), **places, **axes)
+    expected = attention_weights(q, np.repeat(k, 2, axis=0), mask=CausalMask(), **places, **axes)
+    np.testing.assert_allclose(got, expected, atol=1e-15)
+
+
+def test_no_sequences_and_no_queries():
+    for shape in ((4, 3, 0), (4, 0, 2)):
+        x, positions = np.ones(shape), np.zeros(shape[1:], dtype=int)
+        got = scaled_dot_product_attention(x, x, x, mask=CausalMask(), positions=positions)
+        assert got.shape == shape
+
+
+def test_a_bias_takes_batched_keys_and_shared_queries(backend):
+    rng, axes = np.random.default_rng(0), {"feature_axis": -1, "seq_axis": -2}
+    q = rng.standard_normal((2, 2, 4, 3))
+    positions, key_positions = np.arange(4), np.asarray([[0, 1, 2, 3], [3, 1, 0, 2]])
+    expected = attention_weights(
+        q,
+        q,
+        bias=ALiBiBias(2),
+        positions=np.stack([positions] * 2),
+        key_positions=key_positions,
+        **axes,
+    )
+    got = attention_weights(
+        backend.array(q),
+        backend.array(q),
+        bias=ALiBiBias(2),
+        positions=backend.array(positions),
+        key_positions=backend.array(key_positions),
+        **axes,
+    )
+    close(backend, got, expected)

@@ -1,0 +1,129 @@
+"""Logits of no key, and the logarithm of the sum of exponentials, by plain loops."""
+
+import math
+
+import numpy as np
+import pytest
+
+from positional_embeddings import (
+    ALiBiBias,
+    CausalMask,
+    PaddingMask,
+    attention_weights,
+    scaled_dot_product_attention,
+)
+
+AXES = {"feature_axis": -1, "seq_axis": -2}
+RNG = np.random.default_rng(0)
+Q = RNG.standard_normal((2, 4, 5, 8))
+K, V = RNG.standard_normal((2, 2, 4, 7, 8))
+SINKS = np.asarray([0.3, -2.0, 5.0, 1.0])
+HIDDEN = np.triu(np.ones((5, 7), dtype=bool), 3)
+HIDDEN[0] = True
+
+
+def loop(sinks, hidden):
+    """Return outputs, logarithms of sums and weights, query by query."""
+    out, lse, weights = np.zeros((2, 4, 5, 8)), np.zeros((2, 4, 5)), np.zeros((2, 4, 5, 7))
+    for b, h, i in np.ndindex(2, 4, 5):
+        seen = [j for j in range(7) if not hidden[i, j]]
+        exp = {j: math.exp(sum(Q[b, h, i] * K[b, h, j]) / math.sqrt(8)) for j in seen}
+        total = sum(exp.values()) + (0 if sinks is None else math.exp(sinks[h]))
+        lse[b, h, i] = math.log(total) if total else -math.inf
+        for j in seen:
+            weights[b, h, i, j] = exp[j] / total
+            out[b, h, i] += weights[b, h, i, j] * V[b, h, j]
+    return out, lse, weights
+
+
+def close(backend, got, expected):
+    tolerance = 4 * backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(got), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("block_size", [None, 2])
+@pytest.mark.parametrize("is_hidden", [False, True])
+@pytest.mark.parametrize("with_sinks", [False, True])
+def test_sinks_and_sums_are_those_of_loops(backend, with_sinks, is_hidden, block_size):
+    hidden = HIDDEN if is_hidden else np.zeros_like(HIDDEN)
+    out, lse, weights = loop(SINKS if with_sinks else None, hidden)
+    arrays = [backend.array(x) for x in (Q, K, V)]
+    options = {
+        "mask": backend.array(HIDDEN) if is_hidden else None,
+        "sinks": backend.array(SINKS) if with_sinks else None,
+        **AXES,
+    }
+    got = scaled_dot_product_attention(*arrays, return_lse=True, block_size=block_size, **options)
+    close(backend, got[0], out)
+    close(backend, got[1], lse)
+    alone = scaled_dot_product_attention(*arrays, block_size=block_size, **options)
+    close(backend, alone, out)
+    close(backend, attention_weights(*arrays[:2], **options), weights)
+
+
+def test_outputs_of_parts_of_the_keys_are_merged(backend):
+    arrays = [backend.array(x) for x in (Q, K, V)]
+    xp = backend.xp
+    whole, lse = scaled_dot_product_attention(*arrays, return_lse=True, **AXES)
+    outputs, sums = [], []
+    for at in (slice(0, 3), slice(3, 7)):
+        q, k, v = arrays[0], arrays[1][:, :, at, :], arrays[2][:, :, at, :]
+        output, own = scaled_dot_product_attention(q, k, v, return_lse=True, **AXES)
+        outputs.append(output)
+        sums.append(own)
+    together = xp.logaddexp(*sums)
+    merged = sum(
+        x * xp.exp(own - together)[..., None] for x, own in zip(outputs, sums, strict=True)
+    )
+    close(backend, merged, backend.numpy(whole))
+    close(backend, together, backend.numpy(lse))
+
+
+@pytest.mark.parametrize("layout", ["(head, seq, heads, batch)", "(head, seq, heads * batch)"])
+def test_sinks_belong_to_heads_in_any_layout(backend, layout):
+    expected, lse = scaled_dot_product_attention(
+        Q, K, V, mask=CausalMask() | PaddingMask([7, 4]), sinks=SINKS, return_lse=True, **AXES
+    )
+    is_merged = "*" in layout
+
+    def moved(x):
+        x = np.transpose(x, (*range(3, 1, -1), 1, 0)) if x.ndim == 4 else np.transpose(x, (2, 1, 0))
+        return x.reshape(*x.shape[:-2], -1) if is_merged else x
+
+    got = scaled_dot_product_attention(
+        *(backend.array(moved(x)) for x in (Q, K, V)),
+        mask=CausalMask() | PaddingMask([7, 4]),
+        sinks=backend.array(SINKS),
+        return_lse=True,
+    )
+    close(backend, got[0], moved(expected))
+    close(backend, got[1], moved(lse))
+
+
+def test_sinks_of_shared_heads_and_a_bias(backend):
+    k, v = K[:, ::2], V[:, ::2]
+    expected = scaled_dot_product_attention(
+        Q, np.repeat(k, 2, axis=1), np.repeat(v, 2, axis=1), bias=ALiBiBias(4), sinks=SINKS, **AXES
+    )
+    got = scaled_dot_product_attention(
+        *map(backend.array, (Q, k, v)),
+        bias=ALiBiBias(4),
+        sinks=backend.array(SINKS),
+        enable_gqa=True,
+        **AXES,
+    )
+    close(backend, got, expected)
+
+
+def test_sums_of_half_precision_are_in_float32():
+    arrays = [x.astype(np.float16) for x in (Q, K, V)]
+    output, lse = scaled_dot_product_attention(*arrays, return_lse=True, **AXES)
+    assert (output.dtype, lse.dtype) == (np.float16, np.float32)
+    np.testing.assert_allclose(lse, loop(None, np.zeros_like(HIDDEN))[1], atol=2e-3)
+
+
+def test_queries_without_keys():
+    none = np.zeros((2, 4, 0, 8))
+    output, lse = scaled_dot_product_attention(Q, none, none, sinks=SINKS, return_lse=True, **AXES)
+    assert not output.any()
+    np.testing.assert_array_equal(lse, np.broadcast_to(SINKS[:, None], lse.shape))
