@@ -41,7 +41,7 @@ for name in pe.__all__:
         lazy_xp_function(function)
 for name in pe.__all__:
     layer = getattr(pe, name)
-    if isinstance(layer, type):
+    if isinstance(layer, type) and any("__call__" in vars(base) for base in layer.__mro__):
         lazy_xp_function((layer, "__call__"))
 lazy_xp_function((pe.Mask, "dense"))
 lazy_xp_function((pe.RoPE, "tables"))

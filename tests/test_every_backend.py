@@ -39,6 +39,16 @@ def mask(value):
     return lambda a, _: value(a(QUERIES), a(KEYS))
 
 
+def stored(a, new):
+    """Store three tokens and two in a ring of four slots, and return all that a step gives."""
+    cache, step = pe.KVCache.empty(2, 4, **new).step(3)
+    buffer = step.store(a(np.zeros((8, 4, 2))), a(Q[:, :3]))
+    if buffer.shape[1] < 4:
+        buffer = a(np.concatenate([Q[:, :3], np.zeros((8, 1, 2))], axis=1))
+    _, step = cache.step(2)
+    return step.positions, step.key_positions, step.store(buffer, a(Q[:, 3:5]))
+
+
 # Name, and a call on arrays that `a` makes; `new` is the library and device of what takes none.
 CALLS = {
     "ALiBiBias": lambda _, new: pe.ALiBiBias(2)(4, **new),
@@ -51,6 +61,8 @@ CALLS = {
     "FunctionMask": mask(pe.FunctionMask(lambda q, k: q < k)),
     "GlobalMask": mask(pe.GlobalMask([1])),
     "KERPLEBias": lambda a, _: pe.KERPLEBias(a(np.ones(2)), a(np.asarray([0.5, 2])))(4),
+    "KVCache": lambda a, new: stored(a, new)[:2],
+    "KVStep": lambda a, new: stored(a, new)[2:],
     "LearnedPE": lambda a, _: pe.LearnedPE(8, 6, embeddings=a(X))(a(X), positions=a(POSITIONS)),
     "LinearScaling": rope(scaling=pe.LinearScaling(2.0)),
     "Llama3Scaling": rope(scaling=pe.Llama3Scaling(8.0, 1.0, 4.0, 8)),

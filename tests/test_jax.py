@@ -17,6 +17,7 @@ from positional_embeddings import (
     FunctionMask,
     GlobalMask,
     KERPLEBias,
+    KVCache,
     LearnedPE,
     PaddingMask,
     PatchEmbedding,
@@ -504,3 +505,66 @@ assert jax.tree.leaves(pe.LearnedPE(8, 5, xp=jnp))[0].shape == (8, 5)
 assert jax.tree.leaves(early) == []
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+AXES = {"feature_axis": -1, "seq_axis": -2}
+
+
+def stored(cache, buffer, tokens, new):
+    cache, step = cache.step(tokens)
+    return cache, step.store(buffer, new), step.positions, step.key_positions
+
+
+@pytest.mark.parametrize("capacity", [12, 6])
+def test_a_cache_in_jit_is_that_outside(capacity):
+    steps = [[[0, 1, 1], [1, 1, 1]], [[1], [1]], [[1, 0], [0, 1]], [[1, 1], [1, 1]], [[0], [1]]]
+    cache = traced = KVCache.empty(2, capacity, 1, **AXES, xp=jnp)
+    buffer = in_jit = jnp.zeros((2, 3, capacity, 4))
+    rng, call = np.random.default_rng(0), jax.jit(stored)
+    for i, tokens in enumerate(steps):
+        new = jnp.asarray(rng.standard_normal((2, 3, len(tokens[0]), 4)))
+        cache, buffer, *positions = stored(cache, buffer, tokens, new)
+        traced, in_jit, *own = call(traced, in_jit, jnp.asarray(tokens), new)
+        np.testing.assert_array_equal(positions[0], own[0])
+        for row in range(2):
+            there, in_trace = (
+                {int(p): keys[row, :, at] for at, p in enumerate(places[row]) if p >= 0}
+                for keys, (_, places) in ((buffer, positions), (in_jit, own))
+            )
+            assert there.keys() == in_trace.keys()
+            for position, key in there.items():
+                np.testing.assert_array_equal(key, in_trace[position])
+        if i == 2:
+            cache, traced = (
+                cache.rewind([1, 0]),
+                jax.jit(KVCache.rewind)(traced, jnp.asarray([1, 0])),
+            )
+            cache, traced = cache.take([1, 0]), jax.jit(KVCache.take)(traced, jnp.asarray([1, 0]))
+            buffer, in_jit = buffer[::-1], in_jit[::-1]
+    np.testing.assert_array_equal(cache.lengths, traced.lengths)
+
+
+def test_a_cache_goes_through_scan():
+    def body(state, new):
+        cache, buffer = state
+        cache, step = cache.step(1)
+        buffer = step.store(buffer, new)
+        return (cache, buffer), (step.positions, step.key_positions)
+
+    new = jnp.arange(9.0).reshape(9, 1, 1, 1, 1) * jnp.ones((2, 1, 1, 3))
+    start = KVCache.empty(2, 4, 1, **AXES, xp=jnp), jnp.zeros((2, 1, 4, 3))
+    scan = jax.jit(lambda start, new: jax.lax.scan(body, start, new))
+    (cache, buffer), (positions, key_positions) = scan(start, new)
+    np.testing.assert_array_equal(positions[:, 0, 0], np.arange(9))
+    np.testing.assert_array_equal(key_positions[-1], [[0, 7, 8, 6]] * 2)
+    np.testing.assert_array_equal(buffer[0, 0, :, 0], [0, 7, 8, 6])
+    np.testing.assert_array_equal(cache.lengths, [9, 9])
+
+
+def test_a_step_is_a_pytree():
+    step = KVCache.empty(2, 8, **AXES, xp=jnp).step(3)[1]
+    positions, keys = jax.jit(lambda step, x: (step.positions, step.store(x, x[:, :, :3])))(
+        step, jnp.ones((2, 1, 8, 4))
+    )
+    np.testing.assert_array_equal(positions, [[0, 1, 2]])
+    assert keys.shape == (2, 1, 8, 4)

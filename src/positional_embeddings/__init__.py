@@ -12,6 +12,7 @@ from positional_embeddings.attention.dot_product import (
     attention_weights,
     scaled_dot_product_attention,
 )
+from positional_embeddings.attention.kv_cache import KVCache, KVStep
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.biases.alibi import ALiBiBias, alibi_bias, alibi_slopes
 from positional_embeddings.biases.fire import FIREBias
@@ -92,6 +93,8 @@ __all__ = [
     "FunctionMask",
     "GlobalMask",
     "KERPLEBias",
+    "KVCache",
+    "KVStep",
     "LearnedPE",
     "LinearScaling",
     "Llama3Scaling",

@@ -24,6 +24,7 @@ FOR_PUBLIC_FUNCTIONS = {
     "weights._same",
     "labelled.RandomFourier.encode",
     "labelled._octaves",
+    "kv_cache._numbers",
 }
 
 # A function of the user returned the array.

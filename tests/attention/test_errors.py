@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from positional_embeddings import RoPEMultiHeadAttention
+from positional_embeddings import KVCache, RoPEMultiHeadAttention
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
@@ -31,6 +31,21 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.zeros((1, 2), int))": "`positions` must have 3 positions, got shape (1, 2).",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2, 5)), positions=np.zeros((3, 2, 5), int))": "`positions` must have length 1 on all axes but those of the sequence and the batch, got (3, 2, 5).",
     "scaled_dot_product_attention(*ones((3, 4, 3, 6)), positions=np.zeros((3, 2), int), key_positions=np.zeros((3, 3), int))": "`key_positions` must be for 2 sequences, as `positions` are, got shape (3, 3).",
+    "KVCache.empty(2, 4, 4)": "`sinks` must be below `capacity` = 4, got 4.",
+    "KVCache.empty(2, 4, 1, window=4)": "`window` must be at most `capacity` - `sinks` = 3, got 4.",
+    "cache.step([[1, 0, 2], [1, 1, 1]])": "`tokens` must hold 1 at tokens and 0 at padding, got other numbers.",
+    "cache.step([[1, 0, 1]])": "`tokens` must have shape (2, seq), got (1, 3).",
+    "cache.rewind(1)": "`counts` must be from 0 to 0, got 1 at index 0.",
+    "cache.rewind([0, 0, 0])": "`counts` must have shape (2,), got (3,).",
+    "KVCache.empty(1, 4).step(6)[0].rewind([2])": "`counts` must leave the keys that the next query needs, got [2]: the ring has overwritten 1 of them. Give `empty` a `window`, and a `capacity` above it.",
+    "cache.take(zeros((1, 1), int))": "`rows` must have shape (batch,), got (1, 1).",
+    "cache.take([0, 2])": "`rows` must be from 0 to 1, got [0, 2].",
+    "cache.step(1)[1].store(zeros((3, 4, 2)), zeros((3, 1, 2)))": "`buffer` must have 6 slots (`capacity`) on axis 1, got shape (3, 4, 2).",
+    "cache.step([[1], [0]])[1].store(zeros((3, 6, 5)), zeros((3, 1, 5)))": "`buffer` must have 2 sequences on axis 2, got shape (3, 6, 5).",
+    "cache.step(1)[1].store(zeros((3, 6, 4, 3)), zeros((3, 1, 4, 3)))": "`buffer` must have 2 sequences on axis 3, got shape (3, 6, 4, 3).",
+    "KVCache.empty(3, 6, feature_axis=0, seq_axis=-2).step(1)[1].store(zeros((2, 6, 3)), zeros((2, 1, 3)))": "`buffer` must have the sequences on the same side of the slots as with 4 axes, got shape (2, 6, 3).",
+    "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 2, 2)))": "`new` must have shape (3, 1, 2), got (3, 2, 2).",
+    "cache.step(1)[1].store(zeros((3, 6)), zeros((3, 1)))": "`buffer` must have an axis of sequences, got shape (3, 6).",
     "RoPEMultiHeadAttention(10, 4)": "`d_model` must be a multiple of `num_heads` = 4, got 10.",
     "RoPEMultiHeadAttention(12, 4)": "`d_model` must be an even multiple of `num_heads` = 4, got 12.",
     "RoPEMultiHeadAttention(16, 4, num_kv_heads=3)": "`num_heads` must be a multiple of `num_kv_heads` = 3, got 4.",
@@ -54,6 +69,8 @@ VALUE_ERRORS = {
 TYPE_ERRORS = {
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), key_positions=np.arange(3))": "`positions` must be given with `key_positions`, got None.",
     "scaled_dot_product_attention(ones((4, 1, 2)), *ones((2, 4, 3, 2)), positions=np.arange(1))": "`key_positions` must be given for 3 keys of 1 queries, got None.",
+    "cache.take([0.5])": "`rows` must hold integers, got float64.",
+    "cache.step([[0.5, 1]])": "`tokens` must hold integers or booleans, got float64.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), seq_axis=np.asarray([1]))": "`seq_axis` must be an integer, got numpy.ndarray of shape (1,).",
     "scaled_dot_product_attention(zeros((2, 2)), [[1]], zeros((2, 2)))": "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",
     "scaled_dot_product_attention(zeros((2, 2)), zeros((2, 2), dtype='float32'), zeros((2, 2)))": "`k` must have the dtype of `q`, float64, got float32.",
@@ -79,9 +96,18 @@ NAMED = {
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), bias=zeros((3, 3, 2)))": "bias",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), scale=0)": "scale",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), softcap=-1)": "softcap",
+    "KVCache.empty(0, 4)": "batch",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=ones(3))": "positions",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), sinks=np.arange(2))": "sinks",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), return_lse=1)": "return_lse",
+    "KVCache.empty(1, 0)": "capacity",
+    "KVCache.empty(1, 3, seq_axis=0)": "seq_axis",
+    "cache.step(0)": "tokens",
+    "cache.step(zeros((2, 2)))": "tokens",
+    "cache.rewind(0.5)": "counts",
+    "cache.rewind(zeros(2))": "counts",
+    "cache.take(zeros(2))": "rows",
+    "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 1, 2), np.float32))": "new",
     "RoPEMultiHeadAttention(16, 0)": "num_heads",
     "RoPEMultiHeadAttention(10**30, 2)": "d_model",
     "RoPEMultiHeadAttention(8, 2, 10**30)": "max_len",
@@ -112,4 +138,5 @@ test_messages = make_test(
     TYPE_ERRORS,
     replace=replace,
     mha=RoPEMultiHeadAttention(8, 2, 10, rng=0),
+    cache=KVCache.empty(2, 6),
 )

@@ -11,8 +11,10 @@ from positional_embeddings import (
     ALiBiBias,
     CausalMask,
     FunctionMask,
+    KVCache,
     NeighbourhoodMask,
     PrefixMask,
+    RoPE,
     SegmentMask,
     SlidingWindowMask,
     T5Bias,
@@ -209,6 +211,50 @@ def test_masks_of_tables_and_grids_check_positions():
     mask = SegmentMask([0, 0, 1, 1, 1, 1])
     weights = attention_weights(x, x, mask=mask, positions=at)[..., 0]
     np.testing.assert_allclose(weights, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]])
+
+
+def decoded(mask, layer, steps, capacity, sinks=0):
+    """Run steps of a cached attention, and return the output of each token by its position."""
+    rope, axes = RoPE(8, 100, feature_axis=-1, seq_axis=-2), {"feature_axis": -1, "seq_axis": -2}
+    cache = KVCache.empty(2, capacity, sinks, **axes)
+    buffers = [np.zeros((2, 3, capacity, 8)) for _ in range(2)]
+    outputs = [{}, {}]
+    for tokens in steps:
+        kept = np.ones((2, tokens), int) if isinstance(tokens, int) else np.asarray(tokens)
+        cache, step = cache.step(tokens)
+        positions = np.broadcast_to(step.positions, kept.shape)
+        x = np.zeros((3, 2, 3, kept.shape[1], 8))
+        for b, i in zip(*np.nonzero(kept), strict=True):
+            x[:, b, :, i] = layer[b][:, :, positions[b, i]]
+        q, k, v = x
+        q, k = (rope(array, positions=step.positions) for array in (q, k))
+        keys, values = (step.store(*pair) for pair in zip(buffers, (k, v), strict=True))
+        places = {"positions": step.positions, "key_positions": step.key_positions}
+        out = scaled_dot_product_attention(q, keys, values, mask=mask, **places, **axes)
+        for b, i in zip(*np.nonzero(kept), strict=True):
+            outputs[b][int(positions[b, i])] = out[b, :, i]
+    return [np.stack([own[p] for p in sorted(own)], axis=1) for own in outputs]
+
+
+LEFT = [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]
+RIGHT = [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+HOLES = [[1, 0, 1, 0, 1], [1, 1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("prompt", [LEFT, RIGHT, HOLES])
+@pytest.mark.parametrize(
+    ("window", "capacity", "rest"),
+    [(None, 20, [1, 1, 3, 1]), (4, 5, [1] * 9), (4, 4, [2, 3, 1, 1, 4])],
+)
+def test_cached_decoding_of_padded_prompts_is_that_of_each_sequence(prompt, window, capacity, rest):
+    mask = CausalMask() if window is None else CausalMask() | SlidingWindowMask(window - 1, 0)
+    layer = np.random.default_rng(0).standard_normal((2, 3, 3, 40, 8))  # sequence, qkv, heads
+    got = decoded(mask, layer, [prompt, *rest], capacity)
+    rope, axes = RoPE(8, 100, feature_axis=-1, seq_axis=-2), {"feature_axis": -1, "seq_axis": -2}
+    for own, x, tokens in zip(got, layer, np.sum(prompt, axis=1), strict=True):
+        q, k, v = (array[:, : tokens + sum(rest)] for array in x)
+        expected = scaled_dot_product_attention(rope(q), rope(k), v, mask=mask, **axes)
+        np.testing.assert_allclose(own, expected, atol=1e-12)
 
 
 def test_a_prefix_may_be_longer_than_the_keys_so_far():

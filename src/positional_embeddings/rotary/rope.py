@@ -267,7 +267,7 @@ class RoPE(checks.CheckedLayer):
         Parameters
         ----------
         positions : array, or sequence of int
-            Positions, as in a call of the layer.
+            Positions, as in a call of the layer, such as ``step.positions`` of a `KVCache`.
         xp, dtype, device : optional
             Array library (NumPy if None), real dtype and device of what is rotated. The library
             and the device are only for a sequence such as ``range(100)``. The dtype is the
