@@ -246,6 +246,71 @@ def test_resize_is_linear_interpolation(backend, old, new):
     )
 
 
+def cubic_loop(table, height, width, antialias):
+    """Interpolate a table (rows, columns) patch by patch, as Keys's equations say."""
+    a = -0.5 if antialias else -0.75
+    result = np.zeros((height, width))
+
+    def weights(new, count, old):
+        centre = (new + 0.5) * old / count - 0.5
+        spread = max(1.0, old / count) if antialias else 1.0
+        found = {}
+        for cell in range(-4 * old - 4, 5 * old + 5):
+            x = abs(cell - centre) / spread
+            if x < 1:
+                weight = (a + 2) * x**3 - (a + 3) * x**2 + 1
+            elif x < 2:
+                weight = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+            else:
+                continue
+            if antialias and not 0 <= cell < old:
+                continue
+            inside = min(max(cell, 0), old - 1)
+            found[inside] = found.get(inside, 0.0) + weight
+        return {cell: weight / sum(found.values()) for cell, weight in found.items()}
+
+    for i in range(height):
+        for j in range(width):
+            for row, down in weights(i, height, table.shape[0]).items():
+                for column, across in weights(j, width, table.shape[1]).items():
+                    result[i, j] += down * across * table[row, column]
+    return result
+
+
+GRIDS = [((3, 3), (5, 4)), ((7, 4), (3, 2)), ((1, 5), (2, 11)), ((2, 2), (2, 2)), ((6, 6), (1, 13))]
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize(("old", "new"), GRIDS)
+def test_resize_of_a_grid_is_cubic(backend, old, new, antialias):
+    table = np.random.default_rng(0).standard_normal((2, 1 + math.prod(old)))
+    layer = LearnedPE(2, table.shape[1], embeddings=backend.array(table))
+    grid = None if old[0] == old[1] else old
+    resized = layer.resize(new, grid=grid, prefix=1, antialias=antialias)
+    assert resized.max_len == 1 + math.prod(new)
+    got = backend.numpy(resized.embeddings)
+    np.testing.assert_array_equal(got[:, 0], backend.numpy(layer.embeddings)[:, 0])
+    for row, numbers in zip(table, got, strict=True):
+        expected = cubic_loop(row[1:].reshape(old), *new, antialias)
+        tolerance = 4 * backend.tolerance()
+        np.testing.assert_allclose(numbers[1:].reshape(new), expected, atol=tolerance)
+
+
+@pytest.mark.library("torch")
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize(("old", "new"), [*GRIDS, ((14, 14), (37, 24)), ((32, 32), (7, 9))])
+def test_resize_of_a_grid_is_that_of_pytorch(old, new, antialias):
+    import torch
+
+    table = np.random.default_rng(0).standard_normal((3, math.prod(old)))
+    images = torch.asarray(table.reshape(1, 3, *old))
+    options = {"mode": "bicubic", "align_corners": False, "antialias": antialias}
+    expected = torch.nn.functional.interpolate(images, size=new, **options)
+    layer = LearnedPE(3, table.shape[1], embeddings=table)
+    got = layer.resize(new, grid=old, antialias=antialias).embeddings
+    np.testing.assert_allclose(got, expected.reshape(3, -1), atol=1e-13)
+
+
 def test_half_precision(backend):
     layer = layer_on(backend)
     for dtype in backend.half_dtypes:

@@ -1,14 +1,23 @@
 """Learned positional encodings: a table of vectors to add to the features."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    HostArray,
+    Namespace,
+    np,
+)
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.layers import weights
@@ -219,15 +228,33 @@ class LearnedPE(weights.WeightedLayer):
         total = weights.zero_padding_idx(total, self.padding_idx, space)
         return grad, xp.astype(total, self.embeddings.dtype, copy=False)
 
-    def resize(self, max_len: int) -> "LearnedPE":
-        """Return the encoding for another length, by linear interpolation of the table.
+    def resize(
+        self,
+        max_len: int | Sequence[int],
+        *,
+        grid: Sequence[int] | None = None,
+        prefix: int = 0,
+        antialias: bool = False,
+    ) -> "LearnedPE":
+        """Return the encoding for another length or grid, by interpolation of the table.
 
-        The first and the last vector stay as they are.
+        Between lengths it is linear, and the first and the last vector stay as they are. Between
+        grids, such as the patches of images, it is bicubic, with the centres of patches in
+        proportion.
 
         Parameters
         ----------
-        max_len : int
-            New number of positions, positive.
+        max_len : int or (int, int)
+            New number of positions, positive; or height and width of the new grid, whose
+            positions are in C order.
+        grid : (int, int), optional
+            Height and width of the present grid; a square if None. For a new grid only.
+        prefix : int, default 0
+            Number of positions before the grid, such as the one of a class token, which stay as
+            they are. For a new grid only.
+        antialias : bool, default False
+            Whether a smaller grid is averaged over what is left out, by a wider cubic of Keys's
+            parameter -0.5 instead of -0.75, as image libraries do. For a new grid only.
 
         Returns
         -------
@@ -237,10 +264,16 @@ class LearnedPE(weights.WeightedLayer):
         Raises
         ------
         TypeError
-            If `max_len` is not an integer.
+            If a size is not an integer, or `antialias` is not a boolean.
         ValueError
-            If `max_len` is not positive, or the layer has a `padding_idx`, whose zeros would mix
-            into its neighbours.
+            If a size is not positive, the table does not have the positions of `prefix` and `grid`,
+            an option for grids is given with a length, or the layer has a `padding_idx`, whose
+            zeros would mix into its neighbours.
+
+        References
+        ----------
+        Keys (1981), Cubic convolution interpolation for digital image processing, equation 4;
+        Dosovitskiy et al. (2021), An Image is Worth 16x16 Words, section 3.2.
 
         Examples
         --------
@@ -248,25 +281,58 @@ class LearnedPE(weights.WeightedLayer):
         >>> pe = LearnedPE(1, 3, embeddings=np.asarray([[0.0, 1.0, 4.0]]))
         >>> pe.resize(5).embeddings
         array([[0. , 0.5, 1. , 2.5, 4. ]])
+
+        The table of a class token and 14 x 14 patches, for images of 16 x 20 patches:
+
+        >>> LearnedPE(8, 1 + 14 * 14, rng=0).resize((16, 20), prefix=1).max_len
+        321
         """
-        max_len = checks.axis_length("max_len", max_len)
         if self.padding_idx is not None:
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         space = space_of(embeddings=self.embeddings)
-        xp, on = space.xp, space.device
-        # New position j is at j * (old - 1) / (new - 1) among the old ones.
-        steps = max(max_len - 1, 1)
-        left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
-        right = np.minimum(left + 1, self.max_len - 1)
-        fraction = xp.asarray(rest / steps, dtype=space.dtype, device=on)
+        xp, on = space.xp, {"dtype": space.dtype, "device": space.device}
         wide = xp.astype(self.embeddings, space.dtype, copy=False)
-        ends = (xp.asarray(end, dtype=space.integer, device=on) for end in (left, right))
-        before, after = (xp.take(wide, end, axis=1) for end in ends)
-        # Zero times infinity would be NaN.
-        after = xp.where(fraction > 0, after, 0)
-        wide = before * (1 - fraction) + after * fraction
+        if isinstance(max_len, tuple | list):
+            height, width = _grid("max_len", max_len)
+            prefix = checks.non_negative_integer("prefix", prefix)
+            antialias = checks.boolean("antialias", antialias)
+            rest = self.max_len - prefix
+            rows, columns = (isqrt(max(rest, 0)),) * 2 if grid is None else _grid("grid", grid)
+            if rest < 1 or rest != rows * columns:
+                what = "be the height and width of all positions after `prefix`"
+                came = f"{'no square' if grid is None else (rows, columns)} for {rest}"
+                raise wrong_value("grid", what, came)
+            down, across = (
+                xp.asarray(_cubic_weights(old, new, antialias), **on)
+                for old, new in ((rows, height), (columns, width))
+            )
+            images = xp.reshape(wide[:, prefix:], (self.embedding_size, rows, columns))
+            images = down @ (images @ across.T)
+            new = xp.reshape(images, (self.embedding_size, height * width))
+            wide = xp.concat([wide[:, :prefix], new], axis=1)
+        else:
+            for name, value, default in (
+                ("grid", grid, None),
+                ("prefix", prefix, 0),
+                ("antialias", antialias, False),
+            ):
+                if value is not default:
+                    raise wrong_value(name, "be left out unless `max_len` is a grid", shown(value))
+            max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
+            # New position j is at j * (old - 1) / (new - 1) among the old ones.
+            steps = max(max_len - 1, 1)
+            left, rest = np.divmod(np.arange(max_len) * (self.max_len - 1), steps)
+            right = np.minimum(left + 1, self.max_len - 1)
+            fraction = xp.asarray(rest / steps, **on)
+            ends = (
+                xp.asarray(end, dtype=space.integer, device=space.device) for end in (left, right)
+            )
+            before, after = (xp.take(wide, end, axis=1) for end in ends)
+            # Zero times infinity would be NaN.
+            after = xp.where(fraction > 0, after, 0)
+            wide = before * (1 - fraction) + after * fraction
         table = xp.astype(wide, self.embeddings.dtype, copy=False)
-        return replace(self, max_len=max_len, embeddings=table)
+        return replace(self, max_len=wide.shape[1], embeddings=table)
 
     def _vectors(
         self, x: Any, positions: Array | None, offset: int, space: Space, name: str = "x"
@@ -296,3 +362,39 @@ class LearnedPE(weights.WeightedLayer):
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
         return slice(offset, offset + size), [feature, seq]
+
+
+def _grid(name: str, shape: Any) -> tuple[int, int]:
+    """Check the height and the width of a grid."""
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise wrong_value(name, "have a height and a width", shown(shape))
+    height, width = (checks.axis_length(f"{name}[{i}]", n) for i, n in enumerate(shape))
+    return height, width
+
+
+def _cubic_weights(old: int, new: int, antialias: bool) -> HostArray:  # noqa: FBT001
+    """Return the weights (new, old) of cubic interpolation between centres of equal cells.
+
+    Without antialiasing the border cells go on beyond the border.
+    """
+    centres = (np.arange(new) + 0.5) * old / new - 0.5
+    spread = max(old / new, 1.0) if antialias else 1.0
+    reach = int(2 * spread) + 2
+    cells = np.floor(centres)[:, None] + np.arange(-reach, reach + 1)
+    weights = _cubic((cells - centres[:, None]) / spread, -0.5 if antialias else -0.75)
+    if antialias:
+        weights *= (cells >= 0) & (cells < old)
+    weights /= np.sum(weights, axis=1, keepdims=True)
+    matrix: HostArray = np.zeros((new, old))
+    index = np.clip(cells, 0, old - 1).astype(np.int64)
+    np.add.at(matrix, (np.arange(new)[:, None], index), weights)
+    return matrix
+
+
+def _cubic(x: HostArray, a: float) -> HostArray:
+    """Return Keys's cubic of parameter `a`, which is 0 from 2 on."""
+    x = abs(x)
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    cubic: HostArray = np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+    return cubic
