@@ -357,41 +357,74 @@ def random_masks(draw):
     return draw(st.sampled_from([mask, ~mask, mask | other, mask & other, mask & ~other]))
 
 
+def listed(tables):
+    """Return the partial and the whole blocks of each sequence and block of queries."""
+    batch, _, rows = tables.kv_num_blocks.shape
+    pairs = tables[:2], tables[2:]
+    return [
+        [
+            tuple(index[b, 0, i, : count[b, 0, i]].tolist() for count, index in pairs)
+            for i in range(rows)
+        ]
+        for b in range(batch)
+    ]
+
+
 @given(
     mask=random_masks(),
     k_len=st.integers(4, 12),
     queries=st.tuples(st.integers(0, 11), st.integers(0, 11)),
     block_size=st.integers(1, 13),
 )
-def test_blocks_see_no_key_outside_their_ranges(mask, k_len, queries, block_size):
+def test_blocks_are_seen_in_part_or_as_a_whole(mask, k_len, queries, block_size):
     offset, last = sorted(min(position, k_len - 1) for position in queries)
     q_len = last + 1 - offset
-    found = to_block_ranges(mask, q_len, k_len, block_size=block_size, offset=offset)
+    tables = to_block_ranges(mask, q_len, k_len, block_size=block_size, offset=offset)
     visible = ~mask.dense(q_len, k_len, offset=offset)
-    blocks = [visible[i : i + block_size] for i in range(0, q_len, block_size)]
-    assert len(found) == len(blocks)
-    for ranges, block in zip(found, blocks, strict=True):
-        ends = [0, *(end for part in ranges for end in part), k_len]
-        assert ends == sorted(ends)
-        outside = np.ones(k_len, bool)
-        for start, stop in ranges:
-            assert start < stop
-            outside[start:stop] = False
-        assert not block[:, outside].any()
+    found = listed(tables)
+    assert all(table.dtype == np.int32 for table in tables)
+    assert tables.kv_indices.shape[2:] == (-(-q_len // block_size), -(-k_len // block_size))
+    for b in range(visible.shape[2]):
+        for i, start in enumerate(range(0, q_len, block_size)):
+            part, whole = found[b if len(found) > 1 else 0][i]
+            for j, first in enumerate(range(0, k_len, block_size)):
+                block = visible[start : start + block_size, first : first + block_size, b]
+                is_whole = block.shape == (block_size, block_size) and block.all()
+                assert (j in whole) == is_whole
+                assert (j in part) == (block.any() and not is_whole)
 
 
-def test_ranges_of_blocks():
-    window = SlidingWindowMask(2, 0)
-    assert to_block_ranges(window, 5, block_size=2) == [((0, 2),), ((0, 4),), ((2, 5),)]
-    assert to_block_ranges(window, 3, 9, block_size=2) == [((4, 8),), ((6, 9),)]
-    assert to_block_ranges(window, 3, 9, block_size=2, offset=0) == [((0, 2),), ((0, 3),)]
-    with_token = window & GlobalMask([0])
-    assert to_block_ranges(with_token, 4, 9, block_size=2) == [((0, 1), (3, 7)), ((0, 1), (5, 9))]
+def test_blocks_of_several_sequences():
+    mask = CausalMask() | PaddingMask([4, 1])
+    tables = to_block_ranges(mask, 6, block_size=2)
+    assert listed(tables) == [
+        [([0], []), ([1], [0]), ([], [0, 1])],
+        [([0], []), ([0], []), ([0], [])],
+    ]
 
 
-def test_ranges_of_blocks_do_not_need_values(backend):
-    mask = PaddingMask(backend.array([3, 1]))
-    known = 3 if backend.name == "numpy" else 4
-    assert to_block_ranges(mask, 4, block_size=4) == [((0, known),)]
-    causal = CausalMask() | mask
-    assert to_block_ranges(causal, 4, block_size=2) == [((0, 2),), ((0, known),)]
+def test_blocks_do_not_need_values(backend):
+    mask = CausalMask() | PaddingMask(backend.array([3, 1]))
+    found = listed(to_block_ranges(mask, 4, block_size=2))
+    if backend.name == "numpy":
+        assert found == [[([0], []), ([1], [0])], [([0], []), ([0], [])]]
+    else:
+        assert found == [[([0], []), ([0, 1], [])]]
+
+
+@pytest.mark.library("torch")
+def test_flex_attention_takes_the_blocks():
+    import torch
+    from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+
+    mask = CausalMask() | SlidingWindowMask(200, 0) | PaddingMask([500, 380])
+
+    def seen(b, _, q, k):
+        return (k <= q) & (k >= q - 200) & (k < torch.asarray([500, 380])[b])
+
+    tables = map(torch.asarray, to_block_ranges(mask, 512, block_size=64))
+    ours = BlockMask.from_kv_blocks(*tables, BLOCK_SIZE=64, mask_mod=seen)
+    theirs = create_block_mask(seen, 2, 1, 512, 512, device="cpu", BLOCK_SIZE=64)
+    assert torch.equal(ours.to_dense(), theirs.to_dense())
+    for name in ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name))

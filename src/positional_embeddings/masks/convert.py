@@ -2,16 +2,28 @@
 
 import operator
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import position_interval
+from positional_embeddings.arguments.positions import position_interval, span_of
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.memory import cuts
+from positional_embeddings.arrays.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    HostArray,
+    Namespace,
+    np,
+)
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.masks.mask import Mask
-from positional_embeddings.masks.ranges import Ranges
+
+# What a block of queries sees of a block of keys.
+_HIDDEN, _PART, _WHOLE = range(3)
 
 _EXAMPLES = "such as CausalMask() or FunctionMask(function)"
 
@@ -268,6 +280,25 @@ def to_bias(
     return mask_to_bias(~to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device), dtype)
 
 
+class BlockRanges(NamedTuple):
+    """Which blocks of keys each block of queries sees, as NumPy arrays of int32.
+
+    Attributes
+    ----------
+    kv_num_blocks : array, shape (batch, 1, q_blocks)
+        Number of blocks of keys that are seen in part.
+    kv_indices : array, shape (batch, 1, q_blocks, k_blocks)
+        Which blocks these are, in ascending order; zeros after them.
+    full_kv_num_blocks, full_kv_indices : array
+        The same of the blocks that are seen as a whole.
+    """
+
+    kv_num_blocks: HostArray
+    kv_indices: HostArray
+    full_kv_num_blocks: HostArray
+    full_kv_indices: HostArray
+
+
 def to_block_ranges(
     mask: Mask,
     /,
@@ -276,24 +307,30 @@ def to_block_ranges(
     *,
     block_size: int,
     offset: int | None = None,
-) -> list[Ranges]:
-    """Return which keys each block of queries can see at most, as block-sparse kernels want.
+) -> BlockRanges:
+    """Return which blocks of keys each block of queries sees, as block-sparse kernels want.
+
+    PyTorch's FlexAttention takes the tables, as tensors, in this order:
+    ``BlockMask.from_kv_blocks(*map(torch.asarray, tables), BLOCK_SIZE=block_size, mask_mod=...)``.
 
     Parameters
     ----------
     mask : Mask
-        It names all keys if it cannot know, as `Mask.key_ranges` says.
+        A mask that holds arrays of another library than NumPy, which are not read, makes every
+        block that it can hide a part of one that is seen in part.
     q_len, k_len : int
         Numbers of queries and keys; as many keys as queries if `k_len` is None.
     block_size : int
-        Number of queries of a block, positive.
+        Number of queries and of keys of a block, positive. The last ones may be shorter, and are
+        never seen as a whole then.
     offset : int, optional
         Position of the first query among the keys. If None, the last query is at the last key.
 
     Returns
     -------
-    list of tuple of (int, int)
-        For each block of queries its ascending ranges of keys (start, stop).
+    BlockRanges
+        ``(kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)``. The batch is 1 if
+        the mask is the same for all sequences.
 
     Raises
     ------
@@ -302,11 +339,20 @@ def to_block_ranges(
     ValueError
         If a number is not positive, or the mask does not fit this number of queries and keys.
 
+    References
+    ----------
+    Dong et al. (2024), Flex Attention, section 3.2.
+
     Examples
     --------
     >>> from positional_embeddings import SlidingWindowMask
-    >>> to_block_ranges(SlidingWindowMask(2, 0), 8, block_size=4)
-    [((0, 4),), ((2, 8),)]
+    >>> tables = to_block_ranges(SlidingWindowMask(5, 0), 12, block_size=4)
+    >>> tables.kv_indices[0, 0]
+    array([[0, 0, 0],
+           [0, 1, 0],
+           [0, 1, 2]], dtype=int32)
+    >>> tables.kv_num_blocks[0, 0]
+    array([1, 2, 3], dtype=int32)
     """
     if not isinstance(mask, Mask):
         raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", shown(mask))
@@ -314,8 +360,49 @@ def to_block_ranges(
     space = new_space()
     (start, stop), k_len = position_interval(q_len, k_len, offset, space)
     mask._check((start, stop), k_len, space)
-    firsts = range(start, stop, block_size)
-    return [mask.key_ranges(first, min(first + block_size, stop), k_len) for first in firsts]
+    sizes = np.asarray([at.stop - at.start for at in cuts(k_len, block_size)])
+    states = [
+        _states((first, min(first + block_size, stop)), sizes, block_size, mask, k_len, space)
+        for first in range(start, stop, block_size)
+    ]
+    batch = max(map(len, states))
+    states = np.stack([np.broadcast_to(row, (batch, len(sizes))) for row in states], axis=1)
+    tables = []
+    for state in (_PART, _WHOLE):
+        chosen = states[:, None] == state
+        counts = np.sum(chosen, axis=-1, dtype=np.int32)
+        order = np.argsort(~chosen, axis=-1, stable=True)
+        is_counted = np.arange(len(sizes)) < counts[..., None]
+        tables += [counts, np.where(is_counted, order, 0).astype(np.int32)]
+    return BlockRanges(*tables)
+
+
+def _states(
+    queries: tuple[int, int], sizes: Any, block_size: int, mask: Mask, k_len: int, space: Space
+) -> Any:
+    """Return what some queries see of each block of keys, (batch or 1, block)."""
+    starts = np.cumulative_sum(sizes, include_initial=True)
+    seen = []
+    for reached in mask._reach((queries,), k_len):
+        keys = np.zeros(k_len, dtype=np.int64)
+        for start, stop in reached:
+            keys[start:stop] = 1
+        seen.append(np.add.reduceat(keys, starts[:-1]))
+    some, every = seen
+    is_long = (sizes == block_size) & (queries[1] - queries[0] == block_size)
+    states = np.where((every == sizes) & is_long, _WHOLE, np.where(some > 0, _PART, _HIDDEN))[None]
+    if mask._arrays():
+        return states
+    for j in np.flatnonzero(states[0] == _PART):
+        keys = span_of((int(starts[j]), int(starts[j + 1])))
+        hidden = mask._between(span_of(queries), keys, k_len, space)
+        own = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
+        if is_long[j]:
+            own = np.where(hidden.any(axis=(0, 1)), own, _WHOLE)
+        if len(states) < len(own):
+            states = np.repeat(states, len(own), axis=0)
+        states[:, j] = own
+    return states
 
 
 def from_attend(attend: ArrayT, /) -> ArrayT:
