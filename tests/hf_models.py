@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 _ATTENTION = re.compile("Att|MLA")
+_ROTARY = re.compile("Rotary|RoPE|Rope")
 POSITIONS = np.asarray([0, 1, 3, 10, 50, 200, 700])
 # Where defaults alone do not make a model that runs: what its published configurations have.
 CHANGES = {
@@ -124,6 +125,7 @@ def model_classes(config):
 
 def shrink(config):
     """Make a configuration small where rotation does not depend on it."""
+    config.allow_global_per_layer_attribute_access = True
 
     def put(**values):
         for name, value in values.items():
@@ -169,23 +171,171 @@ class UndrivenError(AssertionError):
     """No class of models of a configuration runs here; says why."""
 
 
-def seen(config, *, coordinates=False):
-    """Return what each attention of a small model of a configuration sees."""
+def seen(config, *, coordinates=0):
+    """Return what each attention of a small model of a configuration sees.
+
+    If no model runs, its attention and its rotary embedding run by themselves.
+    """
     reasons = []
     for implementation in ("kept", "eager"):
-        for model_class in model_classes(config):
-            try:
-                found = _seen_of(config, model_class, implementation, coordinates=coordinates)
-            except Exception as error:  # noqa: BLE001 - whatever stops a model
-                reasons.append(f"{model_class.__name__}: {type(error).__name__}: {error}")
-            else:
-                if found:
-                    return found
-                reasons.append(f"{model_class.__name__}: no attention")
+        for drive, classes in ((_Whole, model_classes(config)), (_Parts, part_classes(config))):
+            for parts in classes:
+                try:
+                    found = _seen_of(config, drive, parts, implementation, coordinates)
+                except Exception as error:  # noqa: BLE001 - whatever stops a model
+                    reasons.append(f"{parts}: {type(error).__name__}: {error}")
+                else:
+                    if found:
+                        return found
+                    reasons.append(f"{parts}: no attention")
     raise UndrivenError("\n".join(reasons))
 
 
-def _seen_of(config, model_class, implementation, *, coordinates):
+def part_classes(config):
+    """Return pairs of a rotary embedding and an attention that take a configuration."""
+    from torch import nn
+
+    found = []  # as (kind, class, whether it takes this configuration)
+    folder = type(config).__module__.rpartition(".")[0]
+    for path in sorted(Path(importlib.import_module(folder).__path__[0]).glob("modeling_*.py")):
+        module = importlib.import_module(f"{folder}.{path.stem}")
+        for value in vars(module).values():
+            if not inspect.isclass(value) or not issubclass(value, nn.Module):
+                continue
+            taken = inspect.signature(value.__init__).parameters.get("config")
+            names = inspect.signature(value.forward).parameters
+            is_attention = bool(_ATTENTION.search(value.__name__)) and not value.__name__.endswith(
+                "Layer"
+            )
+            if taken is None or not (is_attention or _ROTARY.search(value.__name__)):
+                continue
+            if not is_attention or "position_embeddings" in names:
+                fits = taken.annotation in (type(config), inspect.Parameter.empty)
+                found.append((is_attention, value, fits))
+    both = []
+    for kind in (False, True):
+        of_kind = [(value, fits) for is_attention, value, fits in found if is_attention is kind]
+        # What takes another configuration counts if there is no choice.
+        both.append([value for value, fits in of_kind if fits or len(of_kind) == 1])
+    return [(rotary, attention) for rotary in both[0] for attention in both[1]]
+
+
+class _Whole:
+    """A model, whose rotary embeddings get other positions."""
+
+    def __init__(self, config, model_class, coordinates):
+        import torch
+
+        self.inputs = _inputs(config, model_class)
+        torch.manual_seed(0)
+        self.model = model_class(config).eval().float()
+        self.coordinates = coordinates
+        rotaries = [m for m in self.model.modules() if "Rotary" in type(m).__name__]
+        self.rotaries = [
+            m for m in rotaries if "position_ids" in inspect.signature(m.forward).parameters
+        ]
+        for module in self.rotaries:
+            module.register_forward_pre_hook(self.place, with_kwargs=True)
+        takes = inspect.signature(model_class.forward).parameters
+        self.can_run = bool(self.rotaries) or "position_ids" in takes
+
+    def place(self, module, args, kwargs):
+        import torch
+
+        names = list(inspect.signature(module.forward).parameters)
+        given = dict(zip(names, args, strict=False)) | kwargs
+        shape = given["position_ids"].shape
+        positions = torch.from_numpy(_positions(shape[-1], self.coordinates) * self.factor)
+        if self.coordinates:
+            assert shape[0] == len(positions)
+            positions = positions[:, None]
+        return (), given | {"position_ids": positions.expand(shape)}
+
+    def run(self, factor):
+        import torch
+
+        self.factor = factor
+        if not self.rotaries:
+            self.inputs["position_ids"] = torch.from_numpy(POSITIONS)[None] * factor
+        self.model(**self.inputs)
+
+    def positions(self, seq):
+        return _positions(seq, self.coordinates)
+
+
+class _Parts:
+    """A rotary embedding, and an attention of each type of layers that takes what it returns."""
+
+    GRID = (2, 3)  # of patches, where a rotary embedding takes an image
+
+    def __init__(self, config, classes, coordinates):
+        import torch
+        from torch import nn
+
+        torch.manual_seed(0)
+        self.config, self.coordinates, self.can_run = config, coordinates, True
+        rotary, attention = classes
+        names = inspect.signature(attention.__init__).parameters
+        types = getattr(config, "layer_types", None) or []
+        known = [x for x in dict.fromkeys(types) if "attention" in x and "linear" not in x]
+        self.types = known if {"layer_idx", "layer_type"} & names.keys() and known else types[:1]
+        self.types = self.types or [None]
+        attentions = []
+        for name in self.types:
+            given = {"layer_idx": types.index(name) if types else 0, "layer_type": name}
+            given = {key: value for key, value in given.items() if key in names}
+            attentions.append(attention(config, **given))
+        self.model = nn.ModuleDict({"rotary": rotary(config), "all": nn.ModuleList(attentions)})
+        self.model.eval().float()
+        parts = attentions[0].modules()
+        width = next(part.in_features for part in parts if hasattr(part, "in_features"))
+        self.takes = inspect.signature(attention.forward).parameters
+        self.takes_image = "pixel_values" in inspect.signature(rotary.forward).parameters
+        seq = self.GRID[0] * self.GRID[1] if self.takes_image else len(POSITIONS)
+        shape = (seq, width) if "cu_seqlens" in self.takes else (1, seq, width)
+        self.hidden = torch.randn(shape)
+
+    def tables(self, factor, layer_type):
+        import torch
+
+        rotary = self.model["rotary"]
+        if self.takes_image:
+            size = self.config.patch_size
+            patch = (size, size) if isinstance(size, int) else size
+            image = torch.zeros(1, 3, *(n * m for n, m in zip(self.GRID, patch, strict=True)))
+            inverse = rotary.inv_freq.clone()
+            rotary.inv_freq.mul_(factor)
+            found = rotary(image)
+            rotary.inv_freq.copy_(inverse)
+            return found
+        positions = torch.from_numpy(_positions(len(POSITIONS), self.coordinates)) * factor
+        shapes = [positions.mT, positions.mT[None]] if self.coordinates else [positions[None]]
+        names = inspect.signature(rotary.forward).parameters
+        more = {"layer_type": layer_type} if "layer_type" in names else {}
+        for shape in shapes:
+            with suppress(IndexError, RuntimeError):
+                return rotary(self.hidden, shape, **more)
+        message = "no shape of positions fits"
+        raise TypeError(message)
+
+    def run(self, factor):
+        import torch
+
+        more = {name: None for name in ("attention_mask", "past_key_values") if name in self.takes}
+        if "cu_seqlens" in self.takes:
+            more["cu_seqlens"] = torch.tensor([0, len(self.hidden)], dtype=torch.int32)
+        for name, attention in zip(self.types, self.model["all"], strict=True):
+            tables = self.tables(factor, name)
+            attention(self.hidden, position_embeddings=tables, **more)
+
+    def positions(self, seq):
+        if self.takes_image:
+            places = np.stack(np.meshgrid(*map(np.arange, self.GRID), indexing="ij")).reshape(2, -1)
+            return (2 * places + 1) / np.asarray(self.GRID)[:, None] - 1
+        return _positions(seq, self.coordinates)
+
+
+def _seen_of(config, drive, parts, implementation, coordinates):
     import torch
     from torch.overrides import TorchFunctionMode
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
@@ -216,54 +366,36 @@ def _seen_of(config, model_class, implementation, *, coordinates):
     ALL_ATTENTION_FUNCTIONS.register("kept", keep)
     ALL_MASK_ATTENTION_FUNCTIONS.register("kept", ALL_MASK_ATTENTION_FUNCTIONS["eager"])
     config._attn_implementation = implementation
-    inputs = _inputs(config, model_class)
-    torch.manual_seed(0)
-    model = model_class(config).eval().float()
-    factor = 0
-
-    def place(module, args, kwargs):
-        names = list(inspect.signature(module.forward).parameters)
-        given = dict(zip(names, args, strict=False)) | kwargs
-        shape = given["position_ids"].shape
-        positions = torch.from_numpy(_positions(shape[-1], coordinates) * factor)
-        if coordinates:
-            assert shape[0] == len(positions)
-            positions = positions[:, None]
-        return (), given | {"position_ids": positions.expand(shape)}
+    driven = drive(config, parts, coordinates)
+    if not driven.can_run:
+        return []
 
     def ramp(_module, _inputs, result):
         return torch.arange(1.0, 1 + result.shape[-1]).expand(result.shape).contiguous()
 
-    rotaries = [m for m in model.modules() if "Rotary" in type(m).__name__]
-    rotaries = [m for m in rotaries if "position_ids" in inspect.signature(m.forward).parameters]
-    for module in rotaries:
-        module.register_forward_pre_hook(place, with_kwargs=True)
-    if not rotaries and "position_ids" not in inspect.signature(model_class.forward).parameters:
-        return []
     runs = []
     for factor, ramps in ((0, False), (1, False), (0, True)):
         if ramps:
-            attentions = [m for m in model.modules() if _ATTENTION.search(type(m).__name__)]
+            attentions = [m for m in driven.model.modules() if _ATTENTION.search(type(m).__name__)]
             for module in {part for attention in attentions for part in attention.modules()}:
                 if isinstance(module, torch.nn.Linear | Conv1D):
                     module.register_forward_hook(ramp)
-        if not rotaries:
-            inputs["position_ids"] = torch.from_numpy(POSITIONS)[None] * factor
         kept.clear()
         with torch.no_grad(), Products():
-            model(**inputs)
+            driven.run(factor)
         runs.append(list(kept))
     found = []
     for at_zero, rotated, ramped in zip(*runs, strict=True):
         pairs = list(zip(at_zero[1:], rotated[1:], ramped[1:], strict=True))
-        found.append((at_zero[0], pairs, _positions(at_zero[1].shape[2], coordinates)))
+        found.append((at_zero[0], pairs, driven.positions(at_zero[1].shape[2])))
     return found
 
 
 def _positions(seq, coordinates):
     """Return the positions of a sequence: the ones above, or others where it has another length."""
     positions = POSITIONS if seq == len(POSITIONS) else 40 * np.arange(seq)
-    return np.stack([positions, positions[::-1], positions // 3]) if coordinates else positions
+    every = [positions, positions[::-1], positions // 3]
+    return np.stack(every[:coordinates]) if coordinates else positions
 
 
 def _inputs(config, model_class):
@@ -327,3 +459,11 @@ def is_equal(rope, pairs, positions):
 def rotates(pairs):
     """Tell whether a model rotated at all."""
     return not all(np.allclose(zero, rotated, atol=1e-6) for zero, rotated, _ in pairs)
+
+
+def sections_of(config, parameters):
+    """Return sections of three coordinates, the first of which has the most pairs."""
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    half = int(size * parameters.get("partial_rotary_factor", 1.0)) // 2
+    side = 5 * half // 16
+    return [half - 2 * side, side, side]

@@ -290,12 +290,12 @@ PITFALLS = [
     (
         SIZES | {"model_type": "cohere2", "rope_theta": 5e4},
         "",
-        ["Features 2i and 2i + 1", "Layers of full attention do not rotate"],
+        ["Features 2i and 2i + 1", "Some layers do not rotate: RoPE.layers_from_hf_config"],
     ),
     (
         SIZES | {"model_type": "smollm3", "rope_theta": 5e6, "no_rope_layers": [1, 1, 1, 0]},
         "",
-        [HALF, "Some layers do not rotate: see no_rope_layers"],
+        [HALF, "Some layers do not rotate: RoPE.layers_from_hf_config has None"],
     ),
     (
         SIZES
@@ -330,7 +330,7 @@ def test_mscale_is_that_of_transformers():
 
 
 def test_layers_of_each_type(explained, printed, tmp_path):
-    full, sliding = explained(GEMMA)
+    sliding, full = explained(GEMMA)
     assert (full["layer_type"], full["base"], full["rope_type"]) == (
         "full_attention",
         1e6,
@@ -339,8 +339,8 @@ def test_layers_of_each_type(explained, printed, tmp_path):
     assert (sliding["layer_type"], sliding["base"]) == ("sliding_attention", 1e4)
     assert explained(GEMMA, "--layer-type sliding_attention") == [sliding]
     text = printed(f"rope {tmp_path}")
-    assert "model:             gemma3_text; layers: full_attention\n" in text
-    assert "\n\nmodel:             gemma3_text; layers: sliding_attention\n" in text
+    assert "model:             gemma3_text; layers: sliding_attention\n" in text
+    assert "\n\nmodel:             gemma3_text; layers: full_attention\n" in text
 
 
 def test_pairs_that_are_not_rotated(explained, printed, tmp_path):

@@ -17,6 +17,7 @@ from positional_embeddings import (
     LongRoPEScaling,
     RoPE,
     YaRNScaling,
+    grid_positions,
 )
 
 SIZES = {"head_dim": 64, "max_position_embeddings": 8192}
@@ -33,7 +34,6 @@ LLAMA = {"model_type": "llama"} | SIZES
         ("ernie4_5_moe", "interleaved"),
         ("ernie4_5_vl_moe_text", "interleaved"),
         ("helium", "interleaved"),
-        ("cohere2_moe", "interleaved"),
         ("glm_ocr_text", "interleaved"),
         ("glm4v_text", "interleaved"),
         ("openai_privacy_filter", "interleaved"),
@@ -153,8 +153,8 @@ def test_dynamic_starts_from_the_longest_context():
 def test_the_outer_original_length_wins(parameters, scaling):
     nested = parameters | {"original_max_position_embeddings": 2048}
     config = LLAMA | {"original_max_position_embeddings": 1024}
-    assert RoPE.from_hf_config(config | {"rope_parameters": nested}).scaling == scaling
-    assert RoPE.from_hf_config(config | {"rope_parameters": parameters}).scaling == scaling
+    assert RoPE.from_hf_config(config | {"rope_parameters": nested}, 9).scaling == scaling
+    assert RoPE.from_hf_config(config | {"rope_parameters": parameters}, 9).scaling == scaling
 
 
 def test_without_an_original_length_it_is_the_longest_context():
@@ -195,28 +195,119 @@ def test_layers_that_do_not_rotate():
     }
     expected = RoPE(64, 8192, 5e4, layout="interleaved")
     assert RoPE.from_hf_config(config, layer_type="sliding_attention") == expected
+    assert RoPE.layers_from_hf_config(config | {"num_hidden_layers": 2}) == [expected, None]
     with pytest.raises(ValueError, match=r"must be None or one of \['sliding_attention'\]"):
         RoPE.from_hf_config(config, layer_type="full_attention")
+    with pytest.raises(
+        ValueError, match=r"'cohere2' differ: call `RoPE.layers_from_hf_config`, or"
+    ):
+        RoPE.from_hf_config(config)
     config["layer_types"] = ["linear_attention", "full_attention"]
-    with pytest.raises(ValueError, match=r"of \['full_attention'\], got 'linear_attention'"):
-        RoPE.from_hf_config(config, layer_type="linear_attention")
+    with pytest.raises(ValueError, match=r"of the model type 'cohere2' differ"):
+        RoPE.from_hf_config(config)
+
+
+def test_all_layers_rotate_where_none_has_a_window():
+    """EXAONE 4: layers of full attention do not, if others have a sliding window."""
+    config = SIZES | {"model_type": "exaone4", "layer_types": ["full_attention"] * 2}
+    config |= {"rope_theta": 1e6, "sliding_window": None, "num_hidden_layers": 2}
+    rope = RoPE(64, 8192, 1e6)
+    assert RoPE.from_hf_config(config) == rope
+    assert RoPE.layers_from_hf_config(config) == [rope, rope]
+    with pytest.raises(ValueError, match="differ: call"):
+        RoPE.from_hf_config(config | {"sliding_window": 4096})
+
+
+def test_layers_are_those_of_the_period():
+    config = {"model_type": "gemma3_text", "num_hidden_layers": 8}
+    for period in (6, 3):
+        ropes = RoPE.layers_from_hf_config(config | {"sliding_window_pattern": period}, 99)
+        bases = [1e6 if (i + 1) % period == 0 else 1e4 for i in range(8)]
+        assert [rope.base for rope in ropes] == bases
+        assert len(set(map(id, ropes))) == 2  # alike layers share one
+    with pytest.raises(ValueError, match="`sliding_window_pattern` must be a positive integer"):
+        RoPE.layers_from_hf_config(config | {"sliding_window_pattern": 0})
+    # The last layer of Gemma 4 sees the whole sequence, with larger heads.
+    ropes = RoPE.layers_from_hf_config({"model_type": "gemma4_text", "num_hidden_layers": 8})
+    assert [rope.head_size for rope in ropes] == [256] * 5 + [512, 256, 512]
+
+
+def test_layers_by_their_lists():
+    config = LLAMA | {"num_hidden_layers": 3, "model_type": "smollm3", "rope_theta": 1e4}
+    rope = RoPE(64, 8192)
+    assert RoPE.layers_from_hf_config(config | {"no_rope_layers": [1, 0, 1]}) == [rope, None, rope]
+    assert RoPE.layers_from_hf_config(config | {"no_rope_layer_interval": 2})[1] is None
+    assert RoPE.from_hf_config(config | {"no_rope_layers": [1, 1]}) == rope
+    with pytest.raises(ValueError, match="the lists of layers must have 3 entries"):
+        RoPE.layers_from_hf_config(config | {"no_rope_layers": [1, 0]})
+    bases = {"layer_rope_theta": [5e5, 0, 1e4], "model_type": "granite_swa"}
+    expected = [RoPE(64, 8192, 5e5), None, rope]
+    assert RoPE.layers_from_hf_config(config | bases) == expected
+    config = SIZES | {"num_hidden_layers": 2, "rope_parameters": {"full_attention": {"factor": 2}}}
+    with pytest.raises(ValueError, match="must have 'layer_types', one for each layer"):
+        RoPE.layers_from_hf_config(config, layout="half")
+    with pytest.raises(ValueError, match="must have 'num_hidden_layers'"):
+        RoPE.layers_from_hf_config(SIZES, layout="half")
+
+
+def test_layers_of_sizes_of_their_own():
+    config = LLAMA | {"num_hidden_layers": 2, "per_layer_config": {"01": {"head_dim": 32}}}
+    assert RoPE.layers_from_hf_config(config) == [RoPE(64, 8192), RoPE(32, 8192)]
+
+
+def test_types_of_layers_without_parameters():
+    parameters = {"sliding_attention": {"rope_theta": 7.0}, "full_attention": None}
+    config = {"layer_types": list(parameters), "rope_parameters": parameters}
+    config["num_hidden_layers"] = 2
+    for model_type in ("beam", "ours"):
+        given = SIZES | config | {"model_type": model_type}
+        assert RoPE.layers_from_hf_config(given, layout="half") == [RoPE(64, 8192, 7), None]
+    config["layer_types"] = ["chunked_attention"] * 2
+    with pytest.raises(ValueError, match=r"must be one of \['sliding_attention'\], got 'chunked"):
+        RoPE.layers_from_hf_config(SIZES | config, layout="half")
+
+
+def test_longrope_needs_the_length_of_the_sequence():
+    factors = {"short_factor": [1.0] * 32, "long_factor": [2.0] * 32}
+    config = LLAMA | {"rope_scaling": {"rope_type": "longrope", "factor": 2.0} | factors}
+    for function in (RoPE.from_hf_config, RoPE.layers_from_hf_config):
+        with pytest.raises(ValueError, match="`seq_len` must be given, as LongRoPE has other"):
+            function(config)
+    assert RoPE.from_hf_config(config, 99).inv_freq[1] == RoPE(64, 99).inv_freq[1]
 
 
 @pytest.mark.parametrize(
-    ("config", "missing"),
+    ("model_type", "expected"),
     [
-        ({"model_type": "cohere"}, "rope_theta"),
-        ({"model_type": "glm4"}, "partial_rotary_factor"),
-        ({"model_type": "gemma3_text", "rope_theta": 1e6}, "rotary parameters for each type"),
-        ({"model_type": "deepseek_v3"}, "qk_rope_head_dim"),
-        ({"model_type": "qwen3", "head_dim": None}, "head_dim"),
-        ({"model_type": "gptj"}, "rotary_dim"),
-        ({"model_type": "gpt_oss", "rope_theta": 15e4}, "rope_scaling"),
+        ("cohere", RoPE(128, 8192, 500_000.0, layout="interleaved")),
+        ("glm4", RoPE(128, 131072, rotary_dim=64, layout="interleaved")),
+        ("deepseek_v3", RoPE(64, 4096, layout="interleaved")),
+        ("qwen3", RoPE(128, 32768)),
+        ("gptj", RoPE(256, 2048, rotary_dim=64, layout="interleaved")),
+        ("gpt_oss", RoPE(64, 131072, 150_000.0, scaling=YaRNScaling(32.0, 4096, truncate=False))),
     ],
 )
-def test_what_a_model_has_by_itself_is_not_guessed(config, missing):
-    with pytest.raises(ValueError, match=f"must have '?{missing}.* a default of its own: `to_dict"):
-        RoPE.from_hf_config(SIZES | config)
+def test_what_is_left_out_is_the_default_of_the_model(model_type, expected):
+    assert RoPE.from_hf_config({"model_type": model_type}) == expected
+
+
+def test_the_text_model_of_a_configuration_without_its_type():
+    assert RoPE.from_hf_config({"model_type": "qwen2_vl", "head_dim": 64}, 99).base == 1e6
+    config = {"model_type": "llava", "text_config": SIZES}
+    assert RoPE.from_hf_config(config) == RoPE(64, 8192)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"model_type": "gemma4_vision"}, "each half of a head rotates by one coordinate"),
+        ({"model_type": "inkling2_vision"}, "its first coordinate is the column"),
+    ],
+)
+def test_what_no_rope_does_is_refused(config, reason):
+    for options in ({}, {"layout": "half"}):
+        with pytest.raises(ValueError, match=f"^no `RoPE` rotates as .* does: {reason}"):
+            RoPE.from_hf_config(config, **options)
 
 
 def test_layers_that_are_not_extended():
@@ -229,7 +320,7 @@ def test_layers_that_are_not_extended():
     )
     assert full == RoPE(64, 8192, 5e5, scaling=LinearScaling(8.0))
     assert sliding == RoPE(64, 8192, 5e5)
-    with pytest.raises(ValueError, match="`layer_type` must be one of"):
+    with pytest.raises(ValueError, match=r"one of \['full_attention', 'sliding_attention'\]"):
         RoPE.from_hf_config(config)
 
 
@@ -364,3 +455,26 @@ def test_each_number_is_read_or_refused_by_its_name(model_type, parameters, key)
         else:
             assert np.all(np.isfinite(rope.inv_freq)), number
             assert math.isfinite(rope.attention_factor), number
+
+
+def test_places_of_patches():
+    """Rows and columns rotate as many pairs each, with all frequencies or every other one."""
+    config = {"hidden_size": 64, "num_attention_heads": 2, "model_type": "pixtral"}
+    rope = RoPE.from_hf_config(config)
+    places = grid_positions((3, 4))
+    x = np.random.default_rng(0).standard_normal((32, 12))
+    rotated = rope(x, positions=places)
+    for pair in range(16):
+        frequency = 10_000 ** -((2 * (pair % 8) + pair // 8) / 16)
+        angle = places[pair // 8] * frequency
+        a, b = x[pair], x[pair + 16]
+        np.testing.assert_allclose(rotated[pair], a * np.cos(angle) - b * np.sin(angle))
+    vision = {"model_type": "qwen2_vl_vision", "embed_dim": 64, "num_heads": 2}
+    axial = {"sections": (8, 8), "section_frequencies": "restart"}
+    assert RoPE.from_hf_config(vision) == RoPE(32, 1024, **axial)
+    assert RoPE.layers_from_hf_config(vision | {"depth": 2}) == [RoPE(32, 1024, **axial)] * 2
+    frames = {"model_type": "minimax_m3_vl_vision", "head_dim": 80}
+    axial["sections"] = (13, 13, 13)
+    assert RoPE.from_hf_config(frames, 99) == RoPE(80, 99, rotary_dim=78, **axial)
+    with pytest.raises(ValueError, match=r"`rope_type` must be one of \['axial', 'default'\]"):
+        RoPE.from_hf_config(vision | {"rope_parameters": {"rope_type": "yarn"}})

@@ -298,7 +298,7 @@ CONFIGURATIONS = {
     ),
     "Phi-3": (
         PHI_3,
-        {},
+        {"seq_len": 131_072},
         RoPE(
             96,
             131072,
@@ -460,7 +460,7 @@ def test_published_factors():
     assert RoPE.from_hf_config(QWEN_25_YARN).attention_factor == pytest.approx(
         0.1 * math.log(4) + 1
     )
-    phi = RoPE.from_hf_config(PHI_3)
+    phi = RoPE.from_hf_config(PHI_3, 131_072)
     assert phi.attention_factor == pytest.approx(math.sqrt(1 + math.log(32) / math.log(4096)))
     assert phi.inv_freq[1] == pytest.approx(10_000 ** (-2 / 96) / 2)
     assert RoPE.from_hf_config(PHI_3, seq_len=4096).inv_freq[1] > phi.inv_freq[1]

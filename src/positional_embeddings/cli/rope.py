@@ -22,8 +22,7 @@ from typing import Any
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table, wrapped
-from positional_embeddings.rotary import hf_models
-from positional_embeddings.rotary.hf_config import from_json, layer_types, read_config
+from positional_embeddings.rotary.hf_config import Model, from_json, read_config
 from positional_embeddings.rotary.scaling import type_of
 
 CONFIG_HELP = "a config.json of Hugging Face, a folder that has one, or - for stdin"
@@ -74,14 +73,16 @@ def load_config(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def ropes_of(config: Mapping[str, Any], arguments: argparse.Namespace) -> dict[str | None, pe.RoPE]:
     """Return the embedding of each type of layers that is asked for."""
-    given = arguments.layer_type
-    names: list[Any] = [given] if given is not None else layer_types(config) or [None]
-    options = {"seq_len": arguments.seq_len, "layout": arguments.layout}
-    try:
-        return {name: pe.RoPE.from_hf_config(config, layer_type=name, **options) for name in names}
-    except ValueError as error:
-        message, _, _ = str(error).partition(" Or build `RoPE(...)` by hand")
-        raise ValueError(message) from None
+    given, layout = arguments.layer_type, arguments.layout
+    seq_len = arguments.seq_len
+    if seq_len is None:
+        seq_len = config.get("max_position_embeddings")
+    if given is not None:
+        return {given: pe.RoPE.from_hf_config(config, seq_len, layer_type=given, layout=layout)}
+    model = Model(config)
+    layers = [layer for layer in model.layers() if layer.rotates]
+    ropes = {x.type: pe.RoPE(**model.arguments(x, seq_len, layout)) for x in layers}
+    return ropes if len(set(ropes.values())) > 1 else {None: next(iter(ropes.values()))}
 
 
 def _explain(layer_type: str | None, rope: pe.RoPE, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,15 +244,15 @@ def _about_layers(
         yield f"""A position has {len(rope.sections)} coordinates, which rotate
             {", ".join(map(str, rope.sections))} pairs ({rope.section_order}): pass positions with a
             leading axis. In plain text all coordinates are equal."""
-    others = ", ".join(name for name in layer_types(config) if name != layer_type)
+    model = Model(config)
+    others = ", ".join(
+        name for name in model.facts.get("bases", model.labels) if name != layer_type
+    )
     if others:
         yield f"""Layers of another type ({others}) have parameters of their own: one RoPE for each
             type."""
-    if config.get("model_type") in hf_models.FULL_WITHOUT:
-        yield """Layers of full attention do not rotate where the model has layers of another
-            attention, too."""
-    if "no_rope_layers" in config or "no_rope_layer_interval" in config:
-        yield "Some layers do not rotate: see no_rope_layers or no_rope_layer_interval."
+    if not all(layer.rotates for layer in model.layers()):
+        yield """Some layers do not rotate: RoPE.layers_from_hf_config has None for them."""
 
 
 def _about_lengths(rope: pe.RoPE, config: Mapping[str, Any]) -> Iterator[str]:

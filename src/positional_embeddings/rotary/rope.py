@@ -27,7 +27,7 @@ from positional_embeddings.arrays.namespace import (
 )
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.rotary import layouts
-from positional_embeddings.rotary.hf_config import rope_arguments
+from positional_embeddings.rotary.hf_config import layer_arguments, rope_arguments
 from positional_embeddings.rotary.rotate import check_installed, rotate, rotate_doubled, run_for
 from positional_embeddings.rotary.scaling import Scaling, scaled_frequencies
 from positional_embeddings.rotary.tables import RotaryTables
@@ -372,17 +372,19 @@ class RoPE(checks.CheckedLayer):
 
         Scores of queries and keys equal the model's own code in transformers. A model
         whose rotation is not known by its ``model_type`` is refused unless `layout` is given,
-        and so is one that does not rotate.
+        and so is one that does not rotate, or does so in another way in other layers.
 
         Parameters
         ----------
         config : dict or path
             The configuration, its file, or the folder of it. Both forms of it are read:
             with ``rope_theta`` and ``rope_scaling``, and with ``rope_parameters``. If it has
-            a ``text_config``, that is read; for another part of it pass that part.
+            a ``text_config``, that is read; for another part of it, such as
+            ``vision_config``, pass that part. What it leaves out is as in transformers.
         seq_len : int, optional
             Number of positions in the table, the configuration's
-            ``max_position_embeddings`` if None. Dynamic NTK and LongRoPE depend on it.
+            ``max_position_embeddings`` if None. Dynamic NTK and LongRoPE depend on it;
+            LongRoPE must have it.
         **options : Any
             `layer_type` if the types of layers have different parameters, and arguments
             of `RoPE`, such as `feature_axis` or `layout`, which override the configuration.
@@ -391,8 +393,8 @@ class RoPE(checks.CheckedLayer):
         -------
         RoPE
             Head size, base, partial rotation, scaling and sections as the configuration
-            has them, in the layout of its ``model_type``. Which layers rotate, and a
-            rotation in several dimensions of images, is left to the model.
+            has them, in the layout of its ``model_type``. Models of images have two
+            sections: positions are rows and columns of patches, from `grid_positions`.
 
         Raises
         ------
@@ -400,9 +402,12 @@ class RoPE(checks.CheckedLayer):
             If the configuration is no dict, or a number or a flag in it is of another kind.
         ValueError
             If the file holds no JSON, the model's rotation is not known, a type or a key of
-            the rotary parameters is unknown, or one is missing, also one that the model's
-            own code has a default for. The message says what is known, what to pass instead,
-            and from what to build ``RoPE(...)`` by hand.
+            the rotary parameters is unknown, one is missing, or layers differ. The message
+            says what is known, and what to pass instead.
+
+        See Also
+        --------
+        layers_from_hf_config : The rotary embedding of each layer.
 
         Examples
         --------
@@ -418,9 +423,69 @@ class RoPE(checks.CheckedLayer):
         ...     "model_type": "my_model", "head_dim": 64, "max_position_embeddings": 2048,
         ... }, layout="interleaved").layout
         'interleaved'
+
+        DINOv3 rotates by the centres of patches, in an image from -1 to 1:
+
+        >>> import numpy as np
+        >>> from positional_embeddings import grid_positions
+        >>> rope = RoPE.from_hf_config({"model_type": "dinov3_vit", "hidden_size": 384})
+        >>> height, width = 14, 16
+        >>> patches = grid_positions((height, width), dtype=np.float64)
+        >>> centres = (2 * patches + 1) / np.asarray([[height], [width]]) - 1
+        >>> rope(np.ones((64, height * width, 6)), positions=centres).shape
+        (64, 224, 6)
         """
         layer_type, layout = options.pop("layer_type", None), options.pop("layout", None)
         return cls(**(rope_arguments(config, seq_len, layer_type, layout) | options))
+
+    @classmethod
+    def layers_from_hf_config(
+        cls,
+        config: Mapping[str, Any] | str | PathLike[str],
+        seq_len: int | None = None,
+        **options: Any,
+    ) -> "list[RoPE | None]":
+        """Return the rotary embedding of each layer of a model, None where it has none.
+
+        Parameters
+        ----------
+        config : dict or path
+            As for `from_hf_config`, with the number of layers.
+        seq_len : int, optional
+            Number of positions in the tables, as for `from_hf_config`.
+        **options : Any
+            Arguments of `RoPE`, which override the configuration.
+
+        Returns
+        -------
+        list of RoPE or None
+            One a layer. Layers that rotate alike share one; layers that do not rotate, or
+            that have no attention, have None.
+
+        Raises
+        ------
+        TypeError, ValueError
+            The errors of `from_hf_config`, but the one about layers that differ; and if the
+            configuration says neither the number nor the types of the layers.
+
+        Examples
+        --------
+        SmolLM3 leaves queries and keys of every fourth layer as they are:
+
+        >>> ropes = RoPE.layers_from_hf_config({"model_type": "smollm3", "num_hidden_layers": 8})
+        >>> [rope is not None for rope in ropes]
+        [True, True, True, False, True, True, True, False]
+
+        Gemma 3 has another base in layers that see the whole sequence:
+
+        >>> ropes = RoPE.layers_from_hf_config({"model_type": "gemma3_text"})
+        >>> [rope.base for rope in ropes[:6]]
+        [10000.0, 10000.0, 10000.0, 10000.0, 10000.0, 1000000.0]
+        """
+        layers, found = layer_arguments(config, seq_len, options.pop("layout", None))
+        ropes = {layer: cls(**(arguments | options)) for layer, arguments in found.items()}
+        alike = {rope: rope for rope in ropes.values()}
+        return [alike[ropes[layer]] if layer in ropes else None for layer in layers]
 
     @property
     def inv_freq(self) -> HostArray:
