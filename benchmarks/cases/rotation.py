@@ -153,9 +153,9 @@ def ours(
     x, offset = xp.asarray(inputs.x, dtype=dtype), inputs.offset
     options = {"out": xp.empty_like(x)} if with_out else {}
     if by_tables:
-        cos, sin = rope.cos_sin(x, offset=offset)
-        axis = inputs.feature_axis
-        return lambda: apply_rope(x, cos, sin, layout=inputs.pairs, feature_axis=axis, **options)
+        tables = rope.tables(xp.arange(offset, offset + inputs.seq), dtype=x.dtype)
+        options |= {"layout": inputs.pairs, "feature_axis": inputs.feature_axis}
+        return partial(apply_rope, x, tables.cos, tables.sin, **options)
     options |= {"offset": offset} if offset else {}
     return lambda: rope(x, **options)
 
@@ -202,8 +202,7 @@ def by_positions(
     rope = RoPE(inputs.head, 2048, BASE, feature_axis=-1, seq_axis=-2, fused=fused)
 
     def by_tables() -> Run:
-        cos, sin = rope.cos_sin(x, positions=places)
-        return lambda: apply_rope(x, cos, sin, feature_axis=-1)
+        return partial(rope.tables(places, dtype=x.dtype), x)
 
     by_offset = partial(rope, x, offset=offset) if offset else partial(rope, x)
     runs = {
