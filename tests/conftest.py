@@ -5,6 +5,7 @@ of `ON_DEMAND`. Tests marked `library` need libraries that the dependency group 
 """
 
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -56,6 +57,8 @@ MODULES = {
     "test_torch.py": "torch",
     "test_torch_modes.py": "torch",
 }
+# Programs that tests need, and name like libraries.
+PROGRAMS = ("chromium", "node")
 MARKERS = (
     "backend: runs on an array library; set on each test with the fixture `backend`",
     "library(*names): needs libraries that the dependency group `test` lacks",
@@ -137,7 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @cache
 def _is_missing(library: str) -> bool:
-    return find_spec(library) is None
+    return (shutil.which(library) if library in PROGRAMS else find_spec(library)) is None
 
 
 def _demand_libraries(config: pytest.Config) -> None:

@@ -1,0 +1,416 @@
+// Rotary embeddings of a model from its Hugging Face config.json, as the Python library reads it.
+//
+// What the code of each model does is in hf_models.json, a copy of the library's file; its keys are
+// described in src/positional_embeddings/rotary/hf_models.py. Names of keys and arguments are those
+// of the library, and so are the messages of errors.
+
+import * as checks from "./checks.js";
+import { isObject, isTrue, repr, shown, WrongInput, wrong } from "./checks.js";
+import { Rope, SCALINGS, scalingOf } from "./rope.js";
+
+const WITHOUT_SCALING = ["default", "mrope"];
+const OTHER_NAMES = { su: "longrope" };
+
+// Of several names, the first one counts.
+const BASES = ["rotary_emb_base", "rope_theta", "rope_embedding_base"];
+const SHARES = ["rotary_pct", "partial_rotary_factor", "rope_pct"];
+const PARAMETERS = ["rope_scaling", "rope_parameters"];
+const LAYERS = "num_hidden_layers";
+const LENGTH = "max_position_embeddings";
+const ORIGINAL = "original_max_position_embeddings";
+const TOP_KEYS = [
+  ...BASES,
+  ...SHARES,
+  ...PARAMETERS,
+  "layer_rope_theta",
+  "no_rope_layer_interval",
+  "no_rope_layers",
+  "qk_rope_head_dim",
+  "rope_interleave",
+  "rotary_dim",
+];
+
+// Keys of the rotary parameters of all types; the others are options of the scaling.
+const COMMON = [
+  "rope_type",
+  "type",
+  "rope_theta",
+  "partial_rotary_factor",
+  "mrope_section",
+  "mrope_interleaved",
+  ORIGINAL,
+  LENGTH,
+];
+const ATTENTION_LAYERS = ["chunked_attention", "full_attention", "sliding_attention"];
+const PATCHES = 1024;
+
+const hasOwn = Object.hasOwn;
+
+/** Return the value of the first key that is there, or the default. */
+function first(values, keys, otherwise) {
+  const key = keys.find((name) => hasOwn(values, name));
+  return key === undefined ? otherwise : values[key];
+}
+
+function withoutNull(values) {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null));
+}
+
+/** Refuse keys that are not known here: ignored, they could change the result. */
+function checkKnown(what, keys, known) {
+  for (const key of keys) {
+    if (!known.includes(key)) {
+      const listed = repr([...new Set(known)].sort());
+      throw new WrongInput(`${what} must be of ${listed}, got ${repr(key)}.`);
+    }
+  }
+}
+
+/** Return the object that a text holds. */
+export function parse(text) {
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw wrong("config", "be a JSON object", `text which is no JSON: ${error.message}`);
+  }
+  if (!isObject(value)) throw wrong("config", "be a JSON object", shown(value));
+  return value;
+}
+
+/** Return a configuration, or its text model's; `facts` is what is known of all models. */
+function textConfig(config, facts) {
+  const text = config.text_config ?? null;
+  if (text !== null && !isObject(text)) throw wrong("text_config", "be a dict", shown(text));
+  const { model_type: type = null, ...found } = {
+    model_type: config.model_type ?? null,
+    ...(isTrue(text) ? text : config),
+  };
+  if (type === null) return found;
+  if (typeof type !== "string") throw wrong("model_type", "be a string", shown(type));
+  return { ...found, model_type: factsOf(type, facts).text ?? type };
+}
+
+function factsOf(type, facts) {
+  return hasOwn(facts, type) ? facts[type] : {};
+}
+
+/** A configuration with the defaults of its model, and what is known of the model. */
+export class Model {
+  constructor(config, facts) {
+    const given = textConfig(config, facts);
+    this.type = given.model_type ?? null;
+    this.name =
+      this.type === null
+        ? "a configuration without `model_type`"
+        : `the model type ${repr(this.type)}`;
+    this.facts = factsOf(String(this.type), facts);
+    this.isKnown = isTrue(this.facts);
+    this.defaults = this.facts.defaults ?? {};
+    for (const [name, key] of Object.entries(this.facts.names ?? {})) {
+      if (hasOwn(given, key)) given[name] = given[key];
+    }
+    // null takes the place of a default, but is no base and no share.
+    const rotary = [...BASES, ...SHARES, ...PARAMETERS];
+    const plain = Object.entries(this.defaults).filter(([key]) => !rotary.includes(key));
+    this.config = withoutNull({ ...Object.fromEntries(plain), ...given });
+    this.#check();
+    this.given = this.#givenParameters();
+    this.labels = Object.keys(this.given).filter((name) => isObject(this.given[name]));
+  }
+
+  #check() {
+    const { config, facts } = this;
+    let kind = config.position_embedding_type ?? "rope";
+    // The code of most models that are known does not read it, whatever it says.
+    if (this.isKnown && !("optional" in facts)) kind = "rope";
+    if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
+    const rotates = kind === "rope" || kind === "rotary";
+    if (!rotates || "unrotated" in facts) {
+      const positions = rotates ? "" : ` with ${repr(kind)} positions`;
+      throw new WrongInput(
+        `the model must have a rotary embedding, got the type ${repr(this.type)}${positions}: ` +
+          "leave its queries and keys as they are.",
+      );
+    }
+    if (facts.refused) {
+      throw new WrongInput(`no \`RoPE\` rotates as ${this.name} does: ${facts.refused}.`);
+    }
+    const own = Object.values(facts.bases ?? {}).flatMap((label) => label.slice(1));
+    const rotary = Object.keys(config).filter(
+      (key) => (key.includes("rope") || key.startsWith("rotary")) && isTrue(config[key]),
+    );
+    checkKnown(`the rotary keys of ${this.name}`, rotary, [...TOP_KEYS, ...own]);
+    for (const key of [...BASES, ...own]) {
+      if (hasOwn(config, key)) checks.positiveNumber(key, config[key]);
+    }
+    for (const key of SHARES) if (hasOwn(config, key)) checks.share(key, config[key]);
+  }
+
+  /** Return the rotary parameters as the configuration has them, or the default ones. */
+  #givenParameters() {
+    for (const key of PARAMETERS) {
+      const given = this.config[key] ?? {};
+      if (!isObject(given)) throw wrong(key, "be a dict", repr(given));
+      if (isTrue(given)) return given;
+    }
+    return this.defaults.rope_parameters ?? {};
+  }
+
+  /** Return {type, rotates, base, headSize} of each layer; without their number, of all kinds. */
+  layers(count = null) {
+    const { config } = this;
+    let types = this.#listed("layer_types");
+    const bases = this.#listed("layer_rope_theta");
+    let flags = this.#listed("no_rope_layers");
+    if (!flags.length) flags = bases;
+    const name = "no_rope_layer_interval";
+    const interval = checks.nonNegativeInteger(name, config[name] ?? 0);
+    const some =
+      types.length ||
+      flags.length ||
+      checks.positiveInteger(LAYERS, config[LAYERS] ?? (interval || 1));
+    if (!types.length) types = this.#defaultTypes(count ?? some, count !== null);
+    if (!flags.length) flags = types.map((_, i) => !interval || (i + 1) % interval);
+    if (Math.min(types.length, flags.length) < (count ?? types.length)) {
+      const entries = count ?? types.length;
+      throw new WrongInput(`the lists of layers must have ${entries} entries.`);
+    }
+    const sizes = config.per_layer_config ?? {};
+    return types.slice(0, count ?? types.length).map((type, i) => ({
+      type,
+      rotates: isTrue(flags[i]) && this.#rotates(type),
+      base: "own_bases" in this.facts ? (bases[i] ?? null) : null,
+      headSize: sizes[i]?.head_dim ?? null,
+    }));
+  }
+
+  #listed(key) {
+    const value = this.config[key] ?? [];
+    if (!Array.isArray(value)) {
+      throw wrong(key, "be a list with an entry for each layer", shown(value));
+    }
+    return value.map((name) => (name === "attention" ? "full_attention" : name));
+  }
+
+  #defaultTypes(count, allOfThem) {
+    const { types: rule, bases, rotates = [] } = this.facts;
+    if (rule) {
+      const key = rule.key ?? "period";
+      const every = checks.positiveInteger(key, this.config[key] ?? rule.every);
+      const at = ((rule.at % every) + every) % every;
+      const types = Array.from({ length: count }, (_, i) =>
+        i % every === at ? rule.type : rule.others,
+      );
+      return [...types.slice(0, -1), rule.last ?? types.at(-1)];
+    }
+    let names = bases ? Object.keys(bases) : this.labels;
+    if (!names.length) names = rotates;
+    if (names.length && allOfThem) {
+      throw new WrongInput("the configuration must have 'layer_types', one for each layer.");
+    }
+    return names.length ? names : Array(count).fill(null);
+  }
+
+  #rotates(type) {
+    const own = hasOwn(this.given, String(type)) ? this.given[String(type)] : this.given;
+    if (own === null) return false;
+    const { facts } = this;
+    let types = facts.rotates ?? [null, ...ATTENTION_LAYERS, ...this.labels];
+    if ("windowless" in facts && !hasOwn(this.config, "sliding_window")) types = facts.windowless;
+    return types.includes(type);
+  }
+
+  /** Return the rotary embedding of a layer; `seqLen` and `layout` are null for the model's own. */
+  rope(layer, seqLen = null, layout = null) {
+    return new Rope(this.arguments(layer, seqLen, layout));
+  }
+
+  /** Return the arguments of the rotary embedding of a layer. */
+  arguments(layer, seqLen = null, layout = null) {
+    layout ??= this.#layout();
+    const parameters = this.#parameters(layer);
+    let kind = parameters.rope_type || parameters.type || "default";
+    kind = hasOwn(OTHER_NAMES, kind) ? OTHER_NAMES[kind] : kind;
+    const name = "rope_type" in parameters ? "rope_type" : "type";
+    const { axial, ignored = [] } = this.facts;
+    const types = axial
+      ? ["axial", "default"]
+      : [...WITHOUT_SCALING, ...Object.keys(SCALINGS)].sort();
+    if (!types.includes(kind)) throw wrong(name, `be one of ${repr(types)}`, repr(kind));
+    const options = hasOwn(SCALINGS, kind) ? SCALINGS[kind].options : null;
+    const known = Object.keys(options ?? {}).filter((key) => key !== "original_max_position");
+    const whose = name in parameters ? `of ${repr(kind)}` : "without a 'rope_type'";
+    const all = [...known, ...COMMON, ...ignored];
+    checkKnown(`the rotary parameters ${whose}`, Object.keys(parameters), all);
+    const headSize = this.#headSize(layer);
+    const length = this.#seqLen(seqLen, kind);
+    let dim;
+    let more;
+    if (axial) {
+      [dim, more] = axialArguments(headSize, axial);
+    } else {
+      dim = this.#rotaryDim(kind, headSize, parameters.partial_rotary_factor);
+      more = this.#sections(parameters);
+      more.scaling = options ? this.#scaling(kind, Object.keys(options), parameters) : null;
+    }
+    return {
+      head_size: headSize,
+      seq_len: length,
+      base: parameters.rope_theta,
+      layout,
+      rotary_dim: dim === headSize ? null : dim,
+      ...more,
+    };
+  }
+
+  #seqLen(given, kind) {
+    const longest = this.config[LENGTH] ?? ("axial" in this.facts ? PATCHES : null);
+    let reason = kind === "longrope" ? "LongRoPE has other frequencies for long sequences" : "";
+    if (longest === null) reason = `the configuration has no ${repr(LENGTH)}`;
+    else checks.positionCount(LENGTH, longest);
+    if (given === null && reason) {
+      throw new WrongInput(`\`seq_len\` must be given, as ${reason}.`);
+    }
+    return given ?? longest;
+  }
+
+  #rotaryDim(kind, headSize, share) {
+    const { config, facts, defaults } = this;
+    const readsShare = !this.isKnown || "share" in facts || "rotary_dim" in defaults;
+    const isPartial = share !== 1 || hasOwn(config, "rotary_dim");
+    if (isPartial && !readsShare && kind !== "proportional") {
+      const key = share === 1 ? "rotary_dim" : "partial_rotary_factor";
+      throw new WrongInput(
+        `\`${key}\` must be left out for ${repr(this.type)}, which rotates all features.`,
+      );
+    }
+    if (kind === "proportional" || "qk_rope_head_dim" in defaults) return headSize;
+    if (hasOwn(config, "rotary_dim")) {
+      return checks.positiveInteger("rotary_dim", config.rotary_dim, { even: true });
+    }
+    const what = "int(head_dim * partial_rotary_factor)";
+    return checks.positiveInteger(what, Math.trunc(headSize * share), { even: true });
+  }
+
+  #sections(parameters) {
+    if (!("mrope_section" in parameters)) return {};
+    const { mrope_section: sections, mrope_interleaved: strided } = parameters;
+    let order = this.facts.sections ?? "contiguous";
+    if (order === "unknown") {
+      throw new WrongInput(
+        `\`mrope_section\` of ${repr(this.type)} has an order that is not known here.`,
+      );
+    }
+    if (!Array.isArray(sections))
+      throw wrong("mrope_section", "be a list of integers", repr(sections));
+    if (strided !== undefined) {
+      order = checks.boolean("mrope_interleaved", strided) ? "strided" : "contiguous";
+    }
+    return { sections, section_order: order };
+  }
+
+  #layout() {
+    const { config, facts } = this;
+    const flag = config.rope_interleave ?? null;
+    if (flag !== null && typeof flag !== "boolean") {
+      throw wrong("rope_interleave", "be True, False or None", shown(flag));
+    }
+    if (flag !== null && "interleave" in facts) return flag ? "interleaved" : "half";
+    if ("layout" in facts) return facts.layout;
+    let advice = "pass layout='half' or layout='interleaved', whichever its code has";
+    const parts = Object.keys(config).filter(
+      (key) => isObject(config[key]) && "model_type" in config[key],
+    );
+    if (parts.length) advice += `, or one of its parts, of ${repr(parts)}`;
+    throw new WrongInput(`the layout of ${this.name} is not known: ${facts.ask ?? advice}.`);
+  }
+
+  /** Return the rotary parameters of a layer, with defaults, without null. */
+  #parameters(layer) {
+    const { config, facts, defaults, labels } = this;
+    const bases = facts.bases ?? {};
+    const names = isTrue(bases) ? Object.keys(bases) : labels;
+    let otherwise = defaults.rope_theta ?? 10_000;
+    let keys = facts.base_keys ?? BASES;
+    let { given } = this;
+    if (names.length) {
+      if (!names.includes(layer.type)) {
+        throw wrong("layer_type", `be one of ${repr([...names].sort())}`, repr(layer.type));
+      }
+      if (isTrue(bases)) [otherwise, ...keys] = bases[layer.type];
+      if (labels.length) given = given[layer.type] ?? {};
+      else if (!(facts.scaled ?? []).includes(layer.type)) given = {};
+    } else if (hasOwn(config, ORIGINAL)) {
+      // Of two values, the outer one counts.
+      given = { ...given, [ORIGINAL]: config[ORIGINAL] };
+    }
+    const parameters = {
+      rope_theta: first(config, keys, otherwise),
+      partial_rotary_factor: first(config, SHARES, defaults.partial_rotary_factor ?? 1),
+      ...withoutNull(given),
+    };
+    if (layer.base !== null) parameters.rope_theta = layer.base;
+    checks.positiveNumber("rope_theta", parameters.rope_theta);
+    checks.share("partial_rotary_factor", parameters.partial_rotary_factor);
+    return parameters;
+  }
+
+  #headSize(layer) {
+    const { config } = this;
+    if (layer.headSize !== null) return checks.featureCount("head_dim", layer.headSize);
+    const all = layer.type === "full_attention" ? ["global_head_dim"] : [];
+    for (const key of [...all, "qk_rope_head_dim", "head_dim", "kv_channels"]) {
+      if (hasOwn(config, key)) return checks.featureCount(key, config[key]);
+    }
+    const [heads, hidden] = ["num_attention_heads", "hidden_size"];
+    const count = checks.featureCount(heads, this.needed(heads));
+    const size = checks.featureCount(hidden, this.needed(hidden));
+    if (size % count) throw wrong(hidden, `be a multiple of \`${heads}\` = ${count}`, size);
+    return size / count;
+  }
+
+  /** Return a value of the configuration, or throw. */
+  needed(key) {
+    if (hasOwn(this.config, key)) return this.config[key];
+    const came = repr(Object.keys(this.config).sort());
+    throw new WrongInput(`the configuration must have ${repr(key)}, got ${came}.`);
+  }
+
+  #scaling(kind, names, parameters) {
+    const given = Object.fromEntries(
+      names.filter((name) => name in parameters).map((name) => [name, parameters[name]]),
+    );
+    if (names.includes("original_max_position")) {
+      // Dynamic scaling ignores the key.
+      const original =
+        ORIGINAL in parameters && kind !== "dynamic"
+          ? checks.positionCount(ORIGINAL, parameters[ORIGINAL])
+          : this.needed(LENGTH);
+      given.original_max_position = original;
+      if (["yarn", "longrope"].includes(kind) && !("factor" in given)) {
+        given.factor = this.needed(LENGTH) / original;
+      }
+    }
+    for (const name of names) {
+      if (name.startsWith("beta") && !isTrue(given[name]))
+        delete given[name]; // 0 is not given
+      else if (SCALINGS[kind].needed.includes(name) && !(name in given)) {
+        const common = ["rope_theta", "partial_rotary_factor"];
+        const came = Object.keys(parameters).filter((key) => !common.includes(key));
+        throw new WrongInput(
+          `the rotary parameters of ${repr(kind)} must have ${repr(name)}, got ${repr(came.sort())}.`,
+        );
+      }
+    }
+    return scalingOf(kind, given);
+  }
+}
+
+/** Return how many features rotate by places in images, and the arguments for it. */
+function axialArguments(headSize, { coordinates, frequencies = "restart", scale = 1 }) {
+  const sections = Array(coordinates).fill(Math.floor(headSize / (2 * coordinates)));
+  const dim = 2 * sections.reduce((sum, n) => sum + n, 0);
+  if (frequencies === "alternating") return [dim, { sections, scaling: { type: "alternating" } }];
+  return [dim, { sections, section_frequencies: frequencies, scale }];
+}
