@@ -185,8 +185,9 @@ def test_a_pasted_configuration_changes_the_pictures(opened):
     ("slider", "place", "changed"),
     [
         ("dim", 64, {"head_size": 128, "rotary_dim": 64}),
-        ("base", math.log2(10_000), {"base": 10_000}),
-        ("context", 15, {"seq_len": 33_000}),
+        ("base", 4, {"base": 10_000}),
+        ("base", 5.5, {"base": 316_000}),
+        ("context", 15, {"seq_len": 32_768}),
         ("factor", 2, {"scaling": pe.Llama3Scaling(4.0, 1.0, 4.0, 8192)}),
     ],
 )
@@ -256,7 +257,7 @@ def test_an_error_takes_the_place_of_the_pictures(opened, text, message):
     page.wait_for_selector("#error:visible")
     assert page.inner_text("#error").startswith(message)
     assert page.is_hidden("#pictures")
-    page.fill("#base-slider", "15")  # the model before is not shown again
+    page.fill("#base-slider", "5")  # the model before is not shown again
     page.wait_for_timeout(100)
     assert page.is_hidden("#pictures")
     page.select_option("#model", "GPT-NeoX 20B")
@@ -264,14 +265,17 @@ def test_an_error_takes_the_place_of_the_pictures(opened, text, message):
     assert_shows(page, shown_rope(EXAMPLES["GPT-NeoX 20B"]))
 
 
-def test_a_layout_can_be_chosen(opened):
+def test_layout_and_context_can_be_chosen(opened):
     page = opened()
-    config = {"model_type": "new", "head_dim": 64, "max_position_embeddings": 512}
-    page.fill("#config", json.dumps(config))
+    page.fill("#config", json.dumps({"model_type": "new", "head_dim": 64}))
     page.wait_for_selector("#error:visible")
+    assert page.inner_text("#error").endswith("Choose a layout in this page.")
     page.select_option("#layout", "interleaved")
+    page.wait_for_timeout(100)
+    assert page.inner_text("#error").endswith("Choose a context in this page.")
+    page.fill("#context-number", "500")
     page.wait_for_selector("#pictures:visible")
-    assert_shows(page, pe.RoPE(64, 512, layout="interleaved"))
+    assert_shows(page, pe.RoPE(64, 500, layout="interleaved"))
 
 
 @pytest.mark.parametrize("width", [320, NARROW, 800, WIDE])
@@ -325,5 +329,5 @@ def test_a_file_without_a_server_says_what_to_do(browser):
     context = browser.new_context()
     page = context.new_page()
     page.goto((EXPLORER / "index.html").as_uri())
-    assert "python -m http.server" in page.inner_text("#waiting")
+    assert "python -m http.server" in page.text_content("#waiting")
     context.close()

@@ -16,33 +16,26 @@ const CHOICES = ["none", "linear", "ntk", "dynamic", "yarn", "llama3"];
 
 const find = (selector) => document.querySelector(selector);
 
-// Sliders: their label, the least and the largest value, and whether they move in powers of two.
+// Sliders: label, unit, least and largest value, and the base of their logarithmic scale, if any.
 const SLIDERS = {
   dim: { label: "dimension", unit: "features", range: [2, 256], step: 2 },
-  base: { label: "base", range: [100, 1e8], digits: 3, logarithmic: true },
-  factor: {
-    label: "factor",
-    unit: "of the scaling",
-    range: [1, 128],
-    digits: 3,
-    logarithmic: true,
-  },
-  window: {
-    label: "window",
-    unit: "keys",
-    range: [2, 2 ** 20],
-    digits: 2,
-    logarithmic: true,
-    whole: true,
-  },
+  base: { label: "base", unit: "", range: [100, 1e8], scale: 10, step: 0.01 },
+  factor: { label: "factor", unit: "of the scaling", range: [1, 128], scale: 2, step: 0.125 },
+  window: { label: "window", unit: "keys", range: [2, 2 ** 20], scale: 2, step: 0.25, whole: true },
   context: {
     label: "context",
     unit: "positions",
     range: [64, 2 ** 24],
-    digits: 2,
-    logarithmic: true,
+    scale: 2,
+    step: 0.25,
     whole: true,
   },
+};
+
+// What to do in the page about an error, by what its message begins with.
+const REMEDIES = {
+  "`seq_len` must be given": "Choose a context in this page.",
+  "the layout of": "Choose a layout in this page.",
 };
 
 const state = { facts: {}, examples: {}, model: null, layers: [], kind: 0, changes: {} };
@@ -109,20 +102,22 @@ function read() {
   show();
 }
 
-/** Draw; an error about the configuration takes the place of the pictures. */
+/** Draw; an error takes the place of the pictures. */
 function show() {
-  const error = find("#error");
   let failed = null;
   try {
     render();
   } catch (problem) {
-    if (!(problem instanceof WrongInput)) throw problem;
     failed = problem;
   }
-  error.hidden = failed === null;
-  error.textContent = failed?.message ?? "";
+  const isOurs = failed && !(failed instanceof WrongInput);
+  const message = isOurs ? `This page has an error: ${failed.message}` : (failed?.message ?? "");
+  const remedy = Object.keys(REMEDIES).find((start) => message.startsWith(start));
+  find("#error").textContent = remedy ? `${message} ${REMEDIES[remedy]}` : message;
+  find("#error").hidden = failed === null;
   find("#pictures").hidden = failed !== null;
   find("#config").setAttribute("aria-invalid", String(failed !== null));
+  if (isOurs) throw failed;
   if (failed === null) plots.resize();
 }
 
@@ -339,10 +334,11 @@ function showErrors(rope) {
 
 // The same in Python.
 
-function pythonOf(name, values, separator = ["", ", ", ""]) {
-  const given = Object.entries(values).filter(([, value]) => value !== null && value !== undefined);
-  const [before, between, after] = separator;
-  return `${name}(${before}${given.map(([key, value]) => `${key}=${value}`).join(between)}${after})`;
+/** Return a call with an argument a line; deeper calls are indented. */
+function pythonOf(name, values, indent = "") {
+  const given = Object.entries(values).filter(([, value]) => (value ?? null) !== null);
+  const lines = given.map(([key, value]) => `${indent}    ${key}=${value},\n`);
+  return `${name}(\n${lines.join("")}${indent})`;
 }
 
 const MASKS = {
@@ -363,7 +359,8 @@ function showPython(rope, mask) {
     ...texts(rest),
     layout: repr(layout),
     sections: sections && repr(sections),
-    scaling: scaling && isPublic ? pythonOf(SCALINGS[type].className, texts(options)) : null,
+    scaling:
+      scaling && isPublic ? pythonOf(SCALINGS[type].className, texts(options), "    ") : null,
   };
   const maskCode = MASKS[mask.kind]?.(mask.size);
   const names = [
@@ -372,9 +369,7 @@ function showPython(rope, mask) {
   ];
   const lines = [`from positional_embeddings import ${[...new Set(names)].sort().join(", ")}`, ""];
   lines.push(
-    isPublic
-      ? `rope = ${pythonOf("RoPE", values, ["\n    ", ",\n    ", ",\n"])}`
-      : 'rope = RoPE.from_hf_config("config.json")',
+    isPublic ? `rope = ${pythonOf("RoPE", values)}` : 'rope = RoPE.from_hf_config("config.json")',
   );
   if (maskCode) lines.push(`mask = ${maskCode}`);
   find("#python code").textContent = lines.join("\n");
@@ -401,14 +396,16 @@ function showTable(rope) {
 
 // Controls.
 
-function toSlider({ logarithmic }, value) {
-  return logarithmic ? Math.log2(value) : value;
+function toSlider({ scale }, value) {
+  return scale ? Math.log2(value) / Math.log2(scale) : value;
 }
 
-function fromSlider({ logarithmic, digits, whole, range }, place) {
-  if (!logarithmic) return place;
-  const value = Number((2 ** place).toPrecision(digits));
-  return Math.min(Math.max(whole ? Math.round(value) : value, range[0]), range[1]);
+/** Return the value at a place of a slider, to three digits between powers of its scale. */
+function fromSlider({ scale, whole, range }, place) {
+  if (!scale) return place;
+  const value = scale ** place;
+  const round = Number.isInteger(place) ? value : Number(value.toPrecision(3));
+  return Math.min(Math.max(whole ? Math.round(round) : round, range[0]), range[1]);
 }
 
 function makeControls() {
@@ -429,7 +426,7 @@ function makeControls() {
         id: `${name}-slider`,
         min: least,
         max: most,
-        step: slider.step ?? 0.01,
+        step: slider.step,
       }),
     ]);
     find("#sliders button").before(row);
@@ -478,6 +475,18 @@ function after(wait, run) {
   };
 }
 
+function oncePerFrame(run) {
+  let isWaiting = false;
+  return () => {
+    if (isWaiting) return;
+    isWaiting = true;
+    requestAnimationFrame(() => {
+      isWaiting = false;
+      run();
+    });
+  };
+}
+
 function choose(name) {
   find("#model").value = name;
   find("#config").value = JSON.stringify(state.examples[name], null, 1).replace(
@@ -489,7 +498,7 @@ function choose(name) {
 
 function listen() {
   const typed = after(250, read);
-  const moved = after(15, () => show());
+  const moved = oncePerFrame(show);
   find("#model").addEventListener("change", ({ target }) => {
     if (target.value !== PASTED) {
       choose(target.value);

@@ -210,7 +210,7 @@ export function drawWavelengths(target, rope, summary) {
     const contexts = [{ y: rope.seqLen, text: `context: ${format(rope.seqLen, 9)}` }];
     if (isScaled && before.seqLen !== rope.seqLen) {
       const text = `before: ${format(before.seqLen, 9)}`;
-      contexts.push({ y: before.seqLen, text, right: true, below: true });
+      contexts.push({ y: before.seqLen, text });
     }
     const still = pairs.filter((i) => now[i] === null);
     const name = isScaled ? "after" : "wavelength";
