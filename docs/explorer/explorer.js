@@ -342,9 +342,9 @@ function pythonOf(name, values, indent = "") {
 }
 
 const MASKS = {
-  full: () => "CausalMask()",
-  sliding: (size) => `CausalMask() | SlidingWindowMask(left=${size - 1}, right=None)`,
-  chunked: (size) => `CausalMask() | ChunkedMask(${size})`,
+  full: () => "pe.CausalMask()",
+  sliding: (size) => `pe.CausalMask() | pe.SlidingWindowMask(${size - 1}, None)`,
+  chunked: (size) => `pe.CausalMask() | pe.ChunkedMask(${size})`,
 };
 
 function showPython(rope, mask) {
@@ -360,17 +360,13 @@ function showPython(rope, mask) {
     layout: repr(layout),
     sections: sections && repr(sections),
     scaling:
-      scaling && isPublic ? pythonOf(SCALINGS[type].className, texts(options), "    ") : null,
+      scaling && isPublic
+        ? pythonOf(`pe.${SCALINGS[type].className}`, texts(options), "    ")
+        : null,
   };
+  const call = isPublic ? pythonOf("pe.RoPE", values) : 'pe.RoPE.from_hf_config("config.json")';
   const maskCode = MASKS[mask.kind]?.(mask.size);
-  const names = [
-    "RoPE",
-    ...[values.scaling, maskCode].flatMap((code) => code?.match(/[A-Z]\w+(?=\()/g) ?? []),
-  ];
-  const lines = [`from positional_embeddings import ${[...new Set(names)].sort().join(", ")}`, ""];
-  lines.push(
-    isPublic ? `rope = ${pythonOf("RoPE", values)}` : 'rope = RoPE.from_hf_config("config.json")',
-  );
+  const lines = ["import positional_embeddings as pe", "", `rope = ${call}`];
   if (maskCode) lines.push(`mask = ${maskCode}`);
   find("#python code").textContent = lines.join("\n");
 }

@@ -149,7 +149,11 @@ function draw(target, summary, make) {
       width: holder.clientWidth,
       height: HEIGHT,
       legend: { show: false },
-      cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+      cursor: {
+        y: false,
+        drag: { x: false, y: false },
+        points: { size: (plot, i) => (plot.series[i].width ? 7 : 0) },
+      },
       padding: [8, 14, 0, 0],
       ...options,
       hooks: {
