@@ -44,6 +44,7 @@ SCALED = [
     scaled("yarn", **YARN, mscale=0.707, mscale_all_dim=1.2),
     scaled("yarn", **YARN, mscale=0, mscale_all_dim=1.2),
     scaled("yarn", original_max_position_embeddings=512),
+    scaled("yarn", original_max_position_embeddings=6),
     scaled("yarn", **YARN) | {"rope_theta": 1.5},
     scaled("llama3", **BANDS, original_max_position_embeddings=8192),
     scaled("llama3", **BANDS | {"high_freq_factor": 1}, original_max_position_embeddings=100),
@@ -60,6 +61,10 @@ OTHER += [
     | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
     {"model_type": "llama", "text_config": {"head_dim": 8}, **LONG},
     {"model_type": "smollm3", "no_rope_layer_interval": 3, "num_hidden_layers": 7},
+    {"model_type": "llama", "kv_channels": 32},
+    {"model_type": "granite_swa", "num_hidden_layers": 3, "layer_rope_theta": [1e4, 0, 5e5]},
+    {"model_type": "llama", "layer_types": ["attention", "full_attention"], "num_hidden_layers": 2}
+    | {"global_head_dim": 16, "per_layer_config": {"1": {"head_dim": 8}}},
 ]
 WRONG = [
     {},

@@ -58,17 +58,14 @@ function fixedExp(v) {
   return [sum, Number(exponent - BITS)];
 }
 
-/** Return mantissa * 2 ** exponent as the nearest float64 number, of two the even one. */
+/** Return mantissa * 2 ** exponent as the nearest float64 number. */
 function rounded(mantissa, exponent) {
   if (mantissa === 0n) return 0;
   const size = bitLength(mantissa) + exponent; // the number is below 2 ** size
   const drop = Math.max(size - 53, -1074) - exponent;
   if (drop <= 0) return Number(mantissa) * 2 ** exponent;
-  const kept = mantissa >> BigInt(drop);
-  const rest = 2n * (mantissa - (kept << BigInt(drop)));
-  const half = 1n << BigInt(drop);
-  const up = rest > half || (rest === half && kept & 1n);
-  return Number(kept + (up ? 1n : 0n)) * 2 ** (exponent + drop);
+  const half = 1n << BigInt(drop - 1);
+  return Number((mantissa + half) >> BigInt(drop)) * 2 ** (exponent + drop);
 }
 
 /** Return a fixed-point number of any sign as a float64 number. */
