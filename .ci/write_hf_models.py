@@ -470,11 +470,7 @@ def bases_of(config_class: Any, nested: dict[str, Any]) -> dict[str, Any]:
         base[0] = (found.get(key) or {}).get("rope_theta") or base[0]
     scaled = made(config_class, rope_scaling={"rope_type": "linear", "factor": 7.0})
     scaled = scaled.get("rope_parameters") or {}
-    of = [
-        key
-        for key in nested
-        if isinstance(scaled.get(key), dict) and scaled[key].get("factor") == 7
-    ]
+    of = sorted(key for key in nested if (scaled.get(key) or {}).get("factor") == 7)
     return {"bases": bases} | ({"scaled": of} if of else {})
 
 

@@ -1,0 +1,207 @@
+"""Easy mistakes of porting a model: each is an error now, or right as it is written."""
+
+import math
+
+import numpy as np
+import pytest
+
+from positional_embeddings import (
+    CausalMask,
+    KVCache,
+    PaddingMask,
+    RoPE,
+    SlidingWindowMask,
+    T5Bias,
+    apply_rope,
+    grid_positions,
+    scaled_dot_product_attention,
+)
+
+AXES = {"feature_axis": -1, "seq_axis": -2}
+HEADS, TOKENS, SIZE = 2, 9, 8
+PROMPTS = (6, 3)  # tokens of two prompts, each of which goes on to TOKENS
+Q, K, V = np.random.default_rng(0).standard_normal((3, 2, HEADS, TOKENS, SIZE))
+TABLE = np.random.default_rng(1).standard_normal((8, HEADS))
+T5 = T5Bias(HEADS, num_buckets=8, max_distance=6, bidirectional=False, embeddings=TABLE)
+BUCKETS = (0, 1, 2, 3, 4, 6, 7, 7, 7)  # of the distances: 4 + floor(4 log(d / 4) / log(6 / 4))
+
+
+def attended(row, stop, *, window=TOKENS, bias=None, base=None):
+    """Return what the last of some tokens of a sequence attends to, head by head."""
+    output = np.empty((HEADS, SIZE))
+    rotated = [x if base is None else turned(x, base) for x in (Q, K)]
+    for head in range(HEADS):
+        keys = range(max(0, stop - window), stop)
+        q, k = (x[row, head] for x in rotated)
+        scores = np.asarray([q[stop - 1] @ k[j] / math.sqrt(SIZE) for j in keys])
+        if bias is not None:
+            scores = scores + [bias[BUCKETS[stop - 1 - j], head] for j in keys]
+        weights = np.exp(scores - scores.max())
+        output[head] = weights / weights.sum() @ V[row, head, keys]
+    return output
+
+
+def turned(x, base):
+    """Rotate features i and i + SIZE / 2 by hand, at positions that count the tokens."""
+    half = SIZE // 2
+    angles = np.arange(TOKENS)[:, None] * base ** -(np.arange(half) / half)
+    a, b = x[..., :half], x[..., half:]
+    return np.concat(
+        [a * np.cos(angles) - b * np.sin(angles), b * np.cos(angles) + a * np.sin(angles)], axis=-1
+    )
+
+
+def padded(x, side):
+    """Return the prompts (2, HEADS, 6, SIZE), NaN where one is padded, and their attention mask."""
+    prompts = np.full((2, HEADS, max(PROMPTS), SIZE), np.nan)
+    mask = np.zeros((2, max(PROMPTS)), dtype=np.int64)
+    for row, count in enumerate(PROMPTS):
+        at = slice(max(PROMPTS) - count, None) if side == "left" else slice(count)
+        prompts[row, :, at], mask[row, at] = x[row, :, :count], 1
+    return np.nan_to_num(prompts), mask
+
+
+def decoded(side, capacity, *, rope=None, window=None, **options):
+    """Return what the next two tokens of both sequences attend to, one token a step."""
+    cache = KVCache.empty(2, capacity, **AXES)
+    keys, values = np.full((2, 2, HEADS, capacity, SIZE), np.nan)  # nobody reads empty slots
+    prompts = [padded(x, side) for x in (Q, K, V)]
+    steps = [([x for x, _ in prompts], prompts[0][1])]
+    for more in range(2):
+        rows = range(2), slice(None), [count + more for count in PROMPTS]
+        steps.append(([x[rows][:, :, None] for x in (Q, K, V)], 1))
+    outputs = []
+    mask = CausalMask() | SlidingWindowMask(TOKENS if window is None else window - 1, 0)
+    for (q, k, v), tokens in steps:
+        cache, step = cache.step(tokens)
+        rotate = rope.tables(step.positions) if rope else lambda x: x
+        outputs.append(
+            scaled_dot_product_attention(
+                rotate(q),
+                step.store(keys, rotate(k)),
+                step.store(values, v),
+                mask=mask,
+                positions=step.positions,
+                key_positions=step.key_positions,
+                **options,
+                **AXES,
+            )
+        )
+    return [output[:, :, 0] for output in outputs[1:]]
+
+
+def check(outputs, **options):
+    for more, output in enumerate(outputs):
+        for row, count in enumerate(PROMPTS):
+            expected = attended(row, count + more + 1, **options)
+            np.testing.assert_allclose(output[row], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_of_the_prompt_is_said_once(side):
+    """The mask of the tokenizer is for the prompt; the next token needs no mask of padding."""
+    check(decoded(side, 20))
+    step = KVCache.empty(2, 20, **AXES).step(padded(Q, side)[1])[1]
+    with pytest.raises(ValueError, match="`mask` must have no PaddingMask where positions are"):
+        scaled_dot_product_attention(
+            *(padded(x, side)[0] for x in (Q, K, V)),
+            mask=CausalMask() | PaddingMask(PROMPTS, side),
+            positions=step.positions,
+            **AXES,
+        )
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_rope_of_padded_prompts_in_a_cache_with_room(side):
+    """Positions count the tokens of each sequence, so that no offset is said."""
+    check(decoded(side, 20, rope=RoPE(SIZE, 32, 100.0, **AXES)), base=100.0)
+    positions = np.arange(TOKENS)
+    with pytest.raises(ValueError, match="`offset` must be left out where `positions` are given"):
+        scaled_dot_product_attention(Q, K, V, positions=positions, offset=6, **AXES)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_windows_and_biases_do_not_count_padded_slots(side):
+    check(decoded(side, 20, window=4), window=4)
+    check(decoded(side, 20, bias=T5), bias=TABLE)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_ring_takes_the_mask_of_the_model(side):
+    check(decoded(side, 4, window=4, bias=T5), window=4, bias=TABLE)
+
+
+def test_a_cache_with_room_needs_no_offset():
+    """Empty slots are hidden without a word, as the NaN that they hold here would show."""
+    check(decoded("left", 4 * TOKENS))
+    cache, step = KVCache.empty(2, 20, **AXES).step(TOKENS)
+    with pytest.raises(TypeError, match="`positions` must be given with `key_positions`"):
+        scaled_dot_product_attention(Q, K, V, key_positions=step.key_positions, **AXES)
+    _, step = cache.step(1)
+    with pytest.raises(TypeError, match="`key_positions` must be given for 9 keys of 1 queries"):
+        scaled_dot_product_attention(Q[:, :, :1], K, V, positions=step.positions, **AXES)
+
+
+PHI3 = {
+    "model_type": "phi3",
+    "hidden_size": 16,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 64,
+    "original_max_position_embeddings": 16,
+    "rope_scaling": {"type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4},
+}
+
+
+def test_longrope_asks_for_the_length():
+    for function in (RoPE.from_hf_config, RoPE.layers_from_hf_config):
+        with pytest.raises(ValueError, match="`seq_len` must be given, as LongRoPE has other"):
+            function(PHI3 | {"num_hidden_layers": 2})
+    plain = 10_000.0 ** -(np.arange(4) / 4)
+    np.testing.assert_allclose(RoPE.from_hf_config(PHI3, 16).inv_freq, plain)
+    np.testing.assert_allclose(RoPE.from_hf_config(PHI3, 17).inv_freq, plain / 4)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_tables_know_the_layout_of_their_rope(layout):
+    """`tables(q)` has nothing to be said again, where `apply_rope` takes arrays of any origin."""
+    rope = RoPE(SIZE, 32, 100.0, layout=layout, rotary_dim=6, **AXES)
+    tables = rope.tables(np.arange(TOKENS))
+    expected = Q.copy()
+    for pair in range(3):
+        i, j = (pair, pair + 3) if layout == "half" else (2 * pair, 2 * pair + 1)
+        angles = np.arange(TOKENS) * 100.0 ** -(pair / 3)
+        expected[..., i] = Q[..., i] * np.cos(angles) - Q[..., j] * np.sin(angles)
+        expected[..., j] = Q[..., j] * np.cos(angles) + Q[..., i] * np.sin(angles)
+    np.testing.assert_allclose(tables(Q), expected, atol=1e-12)
+    by_hand = apply_rope(Q, tables.cos, tables.sin, layout=layout, rotary_dim=6, feature_axis=-1)
+    np.testing.assert_allclose(by_hand, expected, atol=1e-12)
+
+
+def test_dinov3_rotates_by_rows_and_columns():
+    """Also with a layout, which made a rotation by one coordinate of it."""
+    config = {"model_type": "dinov3_vit", "hidden_size": 16, "num_attention_heads": 2}
+    height, width = 2, 3
+    patches = grid_positions((height, width), dtype=np.float64)
+    centres = (2 * patches + 1) / np.asarray([[height], [width]]) - 1
+    for options in ({}, {"layout": "half"}):
+        rope = RoPE.from_hf_config(config, **options, **AXES)
+        x = Q[:, :, : height * width]
+        with pytest.raises(ValueError, match="positions"):
+            rope(x, positions=np.arange(height * width))
+        expected = x.copy()
+        for pair in range(4):
+            angles = 2 * np.pi * centres[pair // 2] * 100.0 ** -(pair % 2 / 2)
+            a, b = x[..., pair], x[..., pair + 4]
+            expected[..., pair] = a * np.cos(angles) - b * np.sin(angles)
+            expected[..., pair + 4] = b * np.cos(angles) + a * np.sin(angles)
+        np.testing.assert_allclose(rope(x, positions=centres), expected, atol=1e-12)
+
+
+def test_layers_of_cohere_2_that_do_not_rotate():
+    config = {"model_type": "cohere2", "hidden_size": 64, "num_attention_heads": 2}
+    config |= {"num_hidden_layers": 8, "sliding_window_pattern": 4, "rope_theta": 50_000}
+    with pytest.raises(ValueError, match=r"'cohere2' differ: call `RoPE.layers_from_hf_config`"):
+        RoPE.from_hf_config(config, 99)
+    ropes = RoPE.layers_from_hf_config(config, 99)
+    assert [rope is None for rope in ropes] == [False, False, False, True] * 2
+    assert ropes[0] == RoPE(32, 99, 50_000, layout="interleaved")
