@@ -428,6 +428,16 @@ def test_what_is_not_finite_reaches_only_its_own_column(backend):
         LearnedPE(1, 3).vjp(np.ones((1, 2)), positions=np.asarray([0, 7]))
 
 
+def test_a_number_that_is_not_finite_spreads_over_its_feature_in_a_grid():
+    grid = np.ones((2, 13))
+    grid[0, 7] = np.inf
+    with np.errstate(invalid="ignore"):
+        table = LearnedPE(2, 13, embeddings=grid).resize((5, 5), prefix=4).embeddings
+    assert not np.isfinite(table[0, 4:]).any()
+    np.testing.assert_array_equal(table[0, :4], 1)
+    np.testing.assert_allclose(table[1], 1)
+
+
 @pytest.mark.needs("sort")
 @given(
     positions=st.lists(st.integers(0, 5), max_size=40),

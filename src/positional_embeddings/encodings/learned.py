@@ -259,7 +259,8 @@ class LearnedPE(weights.WeightedLayer):
         Returns
         -------
         LearnedPE
-            A new layer with the interpolated table.
+            A new layer with the interpolated table. In a grid, a number that is not finite leaves
+            none that is finite to its feature.
 
         Raises
         ------
@@ -311,13 +312,9 @@ class LearnedPE(weights.WeightedLayer):
             new = xp.reshape(images, (self.embedding_size, height * width))
             wide = xp.concat([wide[:, :prefix], new], axis=1)
         else:
-            for name, value, default in (
-                ("grid", grid, None),
-                ("prefix", prefix, 0),
-                ("antialias", antialias, False),
-            ):
-                if value is not default:
-                    raise wrong_value(name, "be left out unless `max_len` is a grid", shown(value))
+            given = {"grid": grid, "prefix": prefix or None, "antialias": antialias or None}
+            for name, value in namespace.drop_none(**given).items():
+                raise wrong_value(name, "be left out unless `max_len` is a grid", shown(value))
             max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
             # New position j is at j * (old - 1) / (new - 1) among the old ones.
             steps = max(max_len - 1, 1)
@@ -375,20 +372,17 @@ def _grid(name: str, shape: Any) -> tuple[int, int]:
 def _cubic_weights(old: int, new: int, antialias: bool) -> HostArray:  # noqa: FBT001
     """Return the weights (new, old) of cubic interpolation between centres of equal cells.
 
-    Without antialiasing the border cells go on beyond the border.
+    Without antialiasing the border cells go on for two cells beyond the border.
     """
     centres = (np.arange(new) + 0.5) * old / new - 0.5
+    distances = np.arange(-2, old + 2) - centres[:, None]
     spread = max(old / new, 1.0) if antialias else 1.0
-    reach = int(2 * spread) + 2
-    cells = np.floor(centres)[:, None] + np.arange(-reach, reach + 1)
-    weights = _cubic((cells - centres[:, None]) / spread, -0.5 if antialias else -0.75)
-    if antialias:
-        weights *= (cells >= 0) & (cells < old)
-    weights /= np.sum(weights, axis=1, keepdims=True)
-    matrix: HostArray = np.zeros((new, old))
-    index = np.clip(cells, 0, old - 1).astype(np.int64)
-    np.add.at(matrix, (np.arange(new)[:, None], index), weights)
-    return matrix
+    every = _cubic(distances / spread, -0.5 if antialias else -0.75)
+    weights = every[:, 2:-2]
+    if not antialias:
+        weights[:, 0] += every[:, 0] + every[:, 1]
+        weights[:, -1] += every[:, -2] + every[:, -1]
+    return weights / np.sum(weights, axis=1, keepdims=True)  # type: ignore[no-any-return]
 
 
 def _cubic(x: HostArray, a: float) -> HostArray:
