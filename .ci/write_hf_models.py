@@ -68,6 +68,7 @@ ASK = {
 REFUSED = {
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
     "kimi_k25_vision": "its pairs are the column's and the row's in turns, of equal frequencies",
+    "mistral_large4_text": "its frequencies are multiplied by weights, exp(rotary_emb.alpha)",
     "llama4_vision_model": "its first coordinate is the column, and places count from 1",
 }
 UNKNOWN = (
@@ -140,7 +141,9 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
     """Return what is to be written of a type, None if that is nothing."""
     text = getattr(config, "text_config", None)
     if hasattr(text, "to_dict"):
-        return {"text": text.model_type} if is_rotary(type(text)) else None
+        parts = {"text": text, "vision": getattr(config, "vision_config", None)}
+        parts = {key: x.model_type for key, x in parts.items() if x and is_rotary(type(x))}
+        return parts if "text" in parts else None
     if not is_rotary(config_class):
         if hasattr(config, "num_attention_heads") and driver.model_classes(config):
             return {"unrotated": True}

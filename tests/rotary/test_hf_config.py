@@ -244,10 +244,38 @@ def test_layers_by_their_lists():
     expected = [RoPE(64, 8192, 5e5), None, rope]
     assert RoPE.layers_from_hf_config(config | bases) == expected
     config = SIZES | {"num_hidden_layers": 2, "rope_parameters": {"full_attention": {"factor": 2}}}
-    with pytest.raises(ValueError, match="must have 'layer_types', one for each layer"):
+    with pytest.raises(ValueError, match="must have 'layer_types', got "):
         RoPE.layers_from_hf_config(config, layout="half")
     with pytest.raises(ValueError, match="must have 'num_hidden_layers'"):
         RoPE.layers_from_hf_config(SIZES, layout="half")
+
+
+def test_other_lists_of_layers_ask_for_the_types():
+    config = {"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]}
+    with pytest.raises(ValueError, match="must have 'layer_types', got "):
+        RoPE.layers_from_hf_config(config, 9)
+    ropes = RoPE.layers_from_hf_config(
+        config | {"layer_types": ["conv", "full_attention", "conv"]}, 9
+    )
+    assert [rope is not None for rope in ropes] == [False, True, False]
+
+
+def test_a_published_configuration_of_gpt_j():
+    config = {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28}
+    config |= {"n_positions": 2048, "rotary": True, "rotary_dim": 64}
+    assert RoPE.from_hf_config(config) == RoPE(256, 2048, rotary_dim=64, layout="interleaved")
+
+
+def test_parts_for_images_with_the_type_of_the_whole_model():
+    """Published vision configurations of Qwen3-VL have it, and the ones of Qwen2.5-VL have none."""
+    vision = {"model_type": "qwen3_vl", "depth": 27, "hidden_size": 1152, "num_heads": 16}
+    axial = {"sections": (18, 18), "section_frequencies": "restart"}
+    config = {"model_type": "qwen3_vl", "vision_config": vision | {"patch_size": 16}}
+    assert RoPE.from_hf_config(config["vision_config"]) == RoPE(72, 1024, **axial)
+    config["text_config"] = {"model_type": "qwen3_vl_text", "head_dim": 128}
+    assert RoPE.from_hf_config(config, 9).head_size == 128
+    with pytest.raises(ValueError, match=r"pass `config \| {'model_type': ...}` with the type of"):
+        RoPE.from_hf_config({"depth": 27, "patch_size": 16})
 
 
 def test_layers_of_sizes_of_their_own():

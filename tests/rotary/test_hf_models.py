@@ -24,9 +24,15 @@ FOLDERS = hf_models.folders()
 SIZES = ("head_dim", "qk_rope_head_dim", "kv_channels", "rotary_dim")
 
 
-@pytest.fixture(autouse=True)
-def _fetch_nothing(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread_and_no_hub():
+    torch = importlib.import_module("torch")
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)  # for many small arrays
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+    torch.set_num_threads(count)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +114,20 @@ def check(config_class, given):
         return
     if not isinstance(theirs, str) and isinstance(theirs, list) == isinstance(ours, list):
         assert ours == theirs, (config_class.model_type, given)
+
+
+@pytest.mark.parametrize("folder", FOLDERS or ["transformers"])
+def test_parts_of_images_with_the_type_of_the_whole_model(folder):
+    """As published configurations of Qwen3-VL have it: never the rotation of the text."""
+    for config_class, config in hf_models.configs(folder):
+        vision = getattr(config, "vision_config", None)
+        if "text" in models().get(config_class.model_type, {}) and hasattr(vision, "patch_size"):
+            given = vision.to_dict()
+            found = answer(given | {"model_type": config_class.model_type})
+            if isinstance(found, str):
+                assert isinstance(answer(given), str)
+            else:
+                assert found == answer(given)
 
 
 FACTORS = {"short_factor": [1.5] * 32, "long_factor": [2.0] * 32}

@@ -28,7 +28,7 @@ _LAYERS, _LENGTH = "num_hidden_layers", "max_position_embeddings"
 _ORIGINAL = "original_max_position_embeddings"
 _TOP_KEYS = {
     *(*_BASES, *_SHARES, *_PARAMETERS, "layer_rope_theta", "no_rope_layer_interval"),
-    *("no_rope_layers", "qk_rope_head_dim", "rope_interleave", "rotary_dim"),
+    *("no_rope_layers", "qk_rope_head_dim", "rope_interleave", "rotary", "rotary_dim"),
 }
 
 # Keys of the rotary parameters of all types; the others are the fields of the scaling.
@@ -36,6 +36,9 @@ _COMMON = {
     *("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section"),
     *("mrope_interleaved", _ORIGINAL, _LENGTH),
 }
+
+# Lists of layers with attention, by which transformers sets `layer_types`.
+_LISTS = ("attn_layer_indices", "attn_type_list", "full_attn_idxs", "hybrid_layer_pattern")
 
 # Types of layers that have queries and keys.
 _ATTENTION_LAYERS = ("chunked_attention", "full_attention", "sliding_attention")
@@ -129,9 +132,7 @@ class Model:
             f"the rotary keys of {self.name}", [key for key in rotary if config[key]], known
         )
         for key in {*_BASES, *_SHARES, *keys} & config.keys():
-            number = checks.positive_number(key, config[key])
-            if key in _SHARES and number > 1:
-                raise wrong_value(key, "be at most 1", number)
+            _check_number(key, config[key])
 
     def _given_parameters(self) -> Values:
         """Return the rotary parameters as the configuration has them, or the default ones."""
@@ -174,6 +175,8 @@ class Model:
     def _default_types(self, count: int, *, all_of_them: bool) -> list[str | None]:
         """Return the type of each layer, None if the configuration does not tell them apart."""
         rule = self.facts.get("types")
+        if any(self.config.get(key) for key in _LISTS):
+            self.needed("layer_types")
         if rule:
             key = rule.get("key", "period")
             every = checks.positive_integer(key, self.config.get(key, rule["every"]))
@@ -182,8 +185,7 @@ class Model:
             return [*types[:-1], rule.get("last", types[-1])]
         names = [*self.facts.get("bases", self.labels)] or [*self.facts.get("rotates", ())]
         if names and all_of_them:
-            message = "the configuration must have 'layer_types', one for each layer."
-            raise ValueError(message)
+            self.needed("layer_types")
         return names or [None] * count
 
     def _rotates(self, layer_type: str | None) -> bool:
@@ -280,6 +282,8 @@ class Model:
         if "layout" in facts:
             return str(facts["layout"])
         advice = "pass layout='half' or layout='interleaved', whichever its code has"
+        if "patch_size" in config:
+            advice = "pass `config | {'model_type': ...}` with the type of its model"
         parts = {key: value for key, value in config.items() if isinstance(value, Mapping)}
         if names := [key for key, value in parts.items() if "model_type" in value]:
             advice += f", or one of its parts, of {names}"
@@ -309,10 +313,8 @@ class Model:
         parameters = defaults | _without_none(given)
         if layer.base is not None:
             parameters["rope_theta"] = layer.base
-        checks.positive_number("rope_theta", parameters["rope_theta"])
-        share = checks.positive_number("partial_rotary_factor", parameters["partial_rotary_factor"])
-        if share > 1:
-            raise wrong_value("partial_rotary_factor", "be at most 1", share)
+        for key in ("rope_theta", "partial_rotary_factor"):
+            _check_number(key, parameters[key])
         return parameters
 
     def _head_size(self, layer: Layer) -> int:
@@ -398,7 +400,9 @@ def read_config(config: Config) -> dict[str, Any]:
     if model_type is not None:
         if not isinstance(model_type, str):
             raise wrong_type("model_type", "be a string", f"{model_type!r}")
-        found["model_type"] = facts_of(model_type).get("text", model_type)
+        # Published parts of a model that are for images have the type of the whole model.
+        part = "vision" if "patch_size" in found else "text"
+        found["model_type"] = facts_of(model_type).get(part, model_type)
     return found
 
 
@@ -423,6 +427,12 @@ def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None
         if key not in known:
             message = f"{what} must be of {sorted(known)}, got {key!r}."
             raise ValueError(message)
+
+
+def _check_number(key: str, value: Any) -> None:
+    """Check a base, or the share of features that rotates."""
+    if checks.positive_number(key, value) > 1 and key in _SHARES:
+        raise wrong_value(key, "be at most 1", value)
 
 
 def _first(values: Values, keys: Iterable[str], default: Any) -> Any:

@@ -17,7 +17,8 @@ line has, as far as a model needs them:
 - `share`: whether its code reads which share of the features rotates.
 - `sections`: the order of sections; `axial`: the number of coordinates, and the frequencies.
 - `optional`: it rotates only if ``position_embedding_type`` says so.
-- `unrotated`: it does not rotate. `text`: the `model_type` of its text model.
+- `unrotated`: it does not rotate. `text`, `vision`: the `model_type` of its text model, and of its
+  model of images if that rotates.
 - `ask`, `refused`: why no `RoPE` is made without a `layout`, or at all.
 """
 
