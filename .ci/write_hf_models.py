@@ -65,7 +65,9 @@ ASK = {
     "deepseek_v32": TWO,
     "nanochat": "pass layout='half', and rotate by `rope(x, inverse=True)`: it rotates backwards",
 }
+PLACES = "it rotates by places in images, and its code was not run for this"
 REFUSED = {
+    "efficientloftr": PLACES,
     "gemma4_vision": "each half of a head rotates by one coordinate, as by two of half the size",
     "kimi_k25_vision": "its pairs are the column's and the row's in turns, of equal frequencies",
     "mistral_large4_text": "its frequencies are multiplied by weights, exp(rotary_emb.alpha)",
@@ -104,26 +106,57 @@ def main(folders: list[str]) -> None:
 
 def page(known: dict[str, Any], version: str) -> str:
     """Return the page that says which model types are read, and why others are not."""
-    kinds: dict[str, list[str]] = {kind: [] for kind in ("read", "why", "text", "unrotated")}
+    names: dict[str, list[str]] = {
+        kind: [] for kind in ("read", "unrun", "why", "text", "unrotated")
+    }
     for name, facts in known.items():
         kind = kind_of(facts)
-        kinds["why" if kind in ("ask", "refused") else kind].append(name)
+        if kind in ("ask", "refused"):
+            kind = "unrun" if facts.get("ask") == UNKNOWN else "why"
+        names[kind].append(name)
+    listed = {kind: ", ".join(f"`{name}`" for name in found) for kind, found in names.items()}
     rows = [
         f"| `{name}` | {known[name].get('ask') or known[name]['refused']} |"
-        for name in kinds["why"]
+        for name in names["why"]
     ]
     return f"""# Models of Hugging Face
 
-What `RoPE.from_hf_config` and `RoPE.layers_from_hf_config` make of the model types of transformers
-{version}. `.ci/write_hf_models.py` runs each model with random weights, compares the scores of its
-queries and keys with those of a `RoPE`, and writes this page and what the two functions know.
-A configuration of several models is read as its text model.
+`RoPE.from_hf_config` makes the rotary embedding of a model from its `config.json`;
+`RoPE.layers_from_hf_config` makes one for each layer, and None for layers that do not rotate. What
+the configuration leaves out is as in transformers {version}:
 
-## {len(kinds["read"])} types are read
+```python
+from positional_embeddings import RoPE
 
-{", ".join(f"`{name}`" for name in kinds["read"])}.
+axes = {{"feature_axis": -1, "seq_axis": -2}}
+config = {{"model_type": "gemma3_text", "num_hidden_layers": 12}}  # or the path of a config.json
+ropes = RoPE.layers_from_hf_config(config, **axes)
+assert [rope.base for rope in ropes[4:7]] == [10_000, 1_000_000, 10_000]
 
-## {len(kinds["why"])} types are refused
+config = {{"model_type": "smollm3", "num_hidden_layers": 8}}
+ropes = RoPE.layers_from_hf_config(config, seq_len=32_768, **axes)
+assert [rope is None for rope in ropes] == [False, False, False, True] * 2
+```
+
+Models of images, such as DINOv3, Pixtral and the `vision_config` of Qwen2-VL, rotate by the row and
+the column of a patch: pass positions of two coordinates, `grid_positions((height, width))`, in the
+order in which the model has its patches. DINOv3 has the centres of patches from -1 to 1 instead, as
+the example of `RoPE.from_hf_config` shows.
+
+The lists below are measured: `.ci/write_hf_models.py` runs each model of transformers with random
+weights, and compares the scores of its queries and keys with the scores of a `RoPE`. A
+configuration of several models is read as its text model; for another part, pass that part.
+
+## {len(names["read"])} types are read
+
+{listed["read"]}.
+
+## {len(names["unrun"])} types need a layout
+
+The program cannot run these alone. Pass `layout="half"` or `layout="interleaved"`, whichever their
+code has: {listed["unrun"]}.
+
+## {len(names["why"])} types are refused
 
 | model type | reason |
 | --- | --- |
@@ -166,7 +199,8 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
         if kind_of(facts) == "read":
             check_defaults(config_class, facts)
     except driver.UndrivenError as error:
-        facts["ask"] = UNKNOWN
+        # A layout alone would make a rotation by one coordinate.
+        facts |= {"refused": PLACES} if hasattr(small, "image_size") else {"ask": UNKNOWN}
         print(name, str(error)[:600].replace("\n", " // "), flush=True)
     finally:
         hf_models.models().pop(name, None)

@@ -232,6 +232,16 @@ def test_layers_are_those_of_the_period():
     assert [rope.head_size for rope in ropes] == [256] * 5 + [512, 256, 512]
 
 
+def test_a_type_of_layers_helps_only_if_all_of_it_rotate():
+    for config, advice in (
+        ({"model_type": "smollm3"}, "`"),
+        ({"model_type": "llama4_text"}, "`, or pass as `layer_type` one of ['chunked_attention']"),
+    ):
+        message = f"differ: call `RoPE.layers_from_hf_config{advice}."
+        with pytest.raises(ValueError, match=re.escape(message)):
+            RoPE.from_hf_config(config, 9)
+
+
 def test_layers_by_their_lists():
     config = LLAMA | {"num_hidden_layers": 3, "model_type": "smollm3", "rope_theta": 1e4}
     rope = RoPE(64, 8192)

@@ -81,7 +81,8 @@ def rope_arguments(
     found = [model.arguments(layer, seq_len, layout) for layer in rotating]
     if found and all(x.rotates for x in layers) and all(x == found[0] for x in found):
         return found[0]
-    advice = f", or pass as `layer_type` one of {types}" if layer_type is None else ""
+    alike = [name for name in types if all(x.rotates for x in layers if x.type == name)]
+    advice = f", or pass as `layer_type` one of {alike}" if alike and layer_type is None else ""
     message = f"layers of {model.name} differ: call `RoPE.layers_from_hf_config`{advice}."
     raise ValueError(message)
 
