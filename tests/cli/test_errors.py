@@ -38,7 +38,7 @@ def test_one_line(call, line):
 
 CONFIG_ERRORS = {
     "[1, 2]": "CONFIG must be a dict or the path of a JSON object, got an object of type list.",
-    '{"model_type": "bert"}': "the model must have a rotary embedding, got the type 'bert': leave its queries and keys as they are.",
+    '{"model_type": "bert"}': "no `RoPE` rotates as the model type 'bert' does: it has no rotary positions, so leave its queries and keys as they are.",
     '{"model_type": "recurrent_gemma", "head_dim": 8}': "--context must be given, as the configuration has no 'max_position_embeddings'.",
     '{"model_type": "new", "head_dim": 8}': "the layout of the model type 'new' is not known: pass --layout half or --layout interleaved, whichever its code has.",
     '{"model_type": "llama", "rope_scaling": 8}': "`rope_scaling` must be a dict, got 8.",

@@ -72,7 +72,7 @@ def test_shares_that_a_model_does_not_read_are_refused():
 def test_models_without_rotation(model_type):
     config = SIZES | {"model_type": model_type}
     for options in ({}, {"layout": "half"}):
-        with pytest.raises(ValueError, match=f"got the type '{model_type}': leave its"):
+        with pytest.raises(ValueError, match=f"'{model_type}' does: it has no rotary positions"):
             RoPE.from_hf_config(config, **options)
 
 

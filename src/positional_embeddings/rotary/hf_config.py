@@ -110,28 +110,23 @@ class Model:
 
     def _check(self) -> None:
         """Refuse a model without rotation, and keys that are not known here."""
-        config, refused = self.config, self.facts.get("refused")
-        kind = config.get("position_embedding_type", "rope")
+        config, facts = self.config, self.facts
         # The code of most models that are known does not read it, whatever it says.
-        kind = "rope" if self.facts and "optional" not in self.facts else kind
+        is_read = not facts or "optional" in facts
+        kind = config.get("position_embedding_type", "rope") if is_read else "rope"
         if checks.boolean("alibi", config.get("alibi", False)):
             kind = "alibi"
-        if kind not in ("rope", "rotary") or "unrotated" in self.facts:
-            positions = "" if kind in ("rope", "rotary") else f" with {kind!r} positions"
-            message = (
-                f"the model must have a rotary embedding, got the type {self.type!r}{positions}: "
-                "leave its queries and keys as they are."
-            )
-            raise ValueError(message)
+        kind = "no rotary" if "unrotated" in facts else kind
+        refused = facts.get("refused")
+        if kind not in ("rope", "rotary"):
+            refused = f"it has {kind} positions, so leave its queries and keys as they are"
         if refused:
             message = f"no `RoPE` rotates as {self.name} does: {refused}."
             raise ValueError(message)
         rotary = [key for key in config if "rope" in key or key.startswith("rotary")]
-        keys = [key for label in self.facts.get("bases", {}).values() for key in label[1:]]
-        known = _TOP_KEYS.union(keys)
-        _check_known(
-            f"the rotary keys of {self.name}", [key for key in rotary if config[key]], known
-        )
+        keys = [key for label in facts.get("bases", {}).values() for key in label[1:]]
+        given = [key for key in rotary if config[key]]
+        _check_known(f"the rotary keys of {self.name}", given, _TOP_KEYS.union(keys))
         for key in {*_BASES, *_SHARES, *keys} & config.keys():
             _check_number(key, config[key])
 
@@ -319,12 +314,9 @@ class Model:
         return parameters
 
     def _head_size(self, layer: Layer) -> int:
-        config = self.config
-        if layer.head_size is not None:
-            return checks.feature_count("head_dim", layer.head_size)
-        if layer.type == "full_attention" and "global_head_dim" in config:
-            return checks.feature_count("global_head_dim", config["global_head_dim"])
-        for key in ("qk_rope_head_dim", "head_dim", "kv_channels"):
+        config = self.config if layer.head_size is None else {"head_dim": layer.head_size}
+        of_full = ("global_head_dim",) * (layer.type == "full_attention")
+        for key in (*of_full, "qk_rope_head_dim", "head_dim", "kv_channels"):
             if key in config:
                 return checks.feature_count(key, config[key])
         heads, hidden = "num_attention_heads", "hidden_size"
