@@ -200,7 +200,7 @@ def facts_of(config_class: Any, config: Any) -> dict[str, Any] | None:
             check_defaults(config_class, facts)
     except driver.UndrivenError as error:
         # A layout alone would make a rotation by one coordinate.
-        facts |= {"refused": PLACES} if hasattr(small, "image_size") else {"ask": UNKNOWN}
+        facts = {"refused": PLACES} if hasattr(small, "image_size") else facts | {"ask": UNKNOWN}
         print(name, str(error)[:600].replace("\n", " // "), flush=True)
     finally:
         hf_models.models().pop(name, None)

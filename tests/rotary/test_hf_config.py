@@ -264,6 +264,7 @@ def test_other_lists_of_layers_ask_for_the_types():
     config = {"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]}
     with pytest.raises(ValueError, match="must have 'layer_types', got "):
         RoPE.layers_from_hf_config(config, 9)
+    assert RoPE.from_hf_config(config, 9).head_size == 80
     ropes = RoPE.layers_from_hf_config(
         config | {"layer_types": ["conv", "full_attention", "conv"]}, 9
     )
@@ -383,6 +384,12 @@ def test_sections_take_turns_in_models_that_say_nothing():
     for model_type, order in (("qwen3_vl_text", "strided"), ("qwen2_vl_text", "contiguous")):
         rope = RoPE.from_hf_config(config | {"model_type": model_type}, 9)
         assert rope.section_order == order
+
+
+def test_sections_of_an_order_that_is_not_known():
+    config = {"model_type": "ernie4_5_vl_moe_text"}
+    with pytest.raises(ValueError, match="`mrope_section` of 'ernie4_5_vl_moe_text' has an order"):
+        RoPE.from_hf_config(config | {"rope_parameters": {"mrope_section": [22, 22, 20]}})
 
 
 def test_an_object_is_not_printed(tmp_path):

@@ -171,7 +171,7 @@ class Model:
     def _default_types(self, count: int, *, all_of_them: bool) -> list[str | None]:
         """Return the type of each layer, None if the configuration does not tell them apart."""
         rule = self.facts.get("types")
-        if any(self.config.get(key) for key in _LISTS):
+        if all_of_them and any(self.config.get(key) for key in _LISTS):
             self.needed("layer_types")
         if rule:
             key = rule.get("key", "period")
@@ -278,7 +278,7 @@ class Model:
         if "layout" in facts:
             return str(facts["layout"])
         advice = "pass layout='half' or layout='interleaved', whichever its code has"
-        if "patch_size" in config:
+        if self.type is None and "patch_size" in config:
             advice = "pass `config | {'model_type': ...}` with the type of its model"
         parts = {key: value for key, value in config.items() if isinstance(value, Mapping)}
         if names := [key for key, value in parts.items() if "model_type" in value]:
