@@ -308,6 +308,18 @@ PITFALLS = [
         [HALF, "A position has 3 coordinates, which rotate 8, 12, 12 pairs (contiguous)"],
     ),
     (
+        {"model_type": "pixtral", "head_dim": 64},
+        "",
+        [
+            "Features i and i + 32 form a pair.",
+            (
+                "A position has 2 coordinates, which rotate 16, 16 pairs (contiguous): pass "
+                "positions with a leading axis. They are places of patches in an image: "
+                "grid_positions."
+            ),
+        ],
+    ),
+    (
         SIZES | {"model_type": "any"},
         "--layout interleaved",
         ["Features 2i and 2i + 1 form a pair."],

@@ -240,11 +240,14 @@ def _about_layers(
     if "qk_rope_head_dim" in config:
         yield f"""These {rope.head_size} features are the rotated part of a head: keep them apart
             from those without a position (qk_nope_head_dim)."""
+    model = Model(config)
     if rope.sections is not None:
+        where = "In plain text all coordinates are equal."
+        if "axial" in model.facts:
+            where = "They are places of patches in an image: grid_positions."
         yield f"""A position has {len(rope.sections)} coordinates, which rotate
             {", ".join(map(str, rope.sections))} pairs ({rope.section_order}): pass positions with a
-            leading axis. In plain text all coordinates are equal."""
-    model = Model(config)
+            leading axis. {where}"""
     others = ", ".join(
         name for name in model.facts.get("bases", model.labels) if name != layer_type
     )
