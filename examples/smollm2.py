@@ -25,6 +25,7 @@ from tokenizers import decoders, models, pre_tokenizers
 import positional_embeddings as pe
 
 AXES = {"feature_axis": -1, "seq_axis": -2}
+CAUSAL = pe.CausalMask()
 LIBRARIES = {name: f"array_api_compat.{name}" for name in ("numpy", "cupy", "torch")}
 LIBRARIES["jax"] = "jax.numpy"
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -77,9 +78,8 @@ def attend(x: Any, at: str, buffers: list[Any], step: Any, rotate: Any, model: M
     keys, values = step.store(buffers[0], rotate(k)), step.store(buffers[1], v)
     if "jax" in xp.__name__:  # which cannot write to the buffers
         buffers[:] = keys, values
-    places = {"positions": step.positions, "key_positions": step.key_positions}
     gathered = pe.scaled_dot_product_attention(
-        rotate(q), keys, values, mask=pe.CausalMask(), enable_gqa=True, **places, **AXES
+        rotate(q), keys, values, mask=CAUSAL, positions=step, enable_gqa=True, **AXES
     )
     joined = xp.reshape(xp.permute_dims(gathered, (0, 2, 1, 3)), x.shape)
     return joined @ w[f"{at}.self_attn.o_proj"]

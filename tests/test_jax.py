@@ -568,3 +568,19 @@ def test_a_step_is_a_pytree():
     )
     np.testing.assert_array_equal(positions, [[0, 1, 2]])
     assert keys.shape == (2, 1, 8, 4)
+
+
+@pytest.mark.parametrize("tokens", [3, [[0, 1, 1], [1, 1, 1]]])
+def test_attention_takes_a_step_inside_and_outside_of_jit(tokens):
+    step = KVCache.empty(2, 8, **AXES, xp=jnp).step(tokens)[1]
+    rng, k_len = np.random.default_rng(0), step.key_positions.shape[1]
+    q, k = (jnp.asarray(rng.standard_normal((2, 3, n, 4)), dtype="float32") for n in (3, k_len))
+    places = {"positions": step.positions, "key_positions": step.key_positions}
+    expected = scaled_dot_product_attention(q, k, k, mask=CausalMask(), **places, **AXES)
+
+    def attend(q, k, step):
+        return scaled_dot_product_attention(q, k, k, mask=CausalMask(), positions=step, **AXES)
+
+    constant = jax.jit(lambda q, k: attend(q, k, step))
+    for got in (attend(q, k, step), jax.jit(attend)(q, k, step), constant(q, k), constant(q, k)):
+        np.testing.assert_allclose(got, expected, atol=1e-6)

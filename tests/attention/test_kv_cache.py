@@ -149,7 +149,11 @@ def test_a_cache_is_a_value():
     assert pickle.loads(pickle.dumps(cache)) == cache
     assert hash(cache) == hash(cache.step(1)[0])
     assert cache != cache.step(1)[0]
-    assert repr(cache) == "KVCache(capacity=8, sinks=1, window=4, feature_axis=0, seq_axis=1)"
+    assert repr(cache) == "KVCache(capacity=8, sinks=1, window=4, lengths=[3, 3])"
+    many = "KVCache(capacity=8, lengths=<numpy.ndarray of shape (99,)>)"
+    assert repr(KVCache.empty(99, 8)) == many
+    shapes = [f"<numpy.ndarray of shape ({n}, 1)>" for n in (1, 4)]
+    assert repr(cache.step(1)[1]) == "KVStep(positions={}, key_positions={})".format(*shapes)
 
 
 def test_heads_and_batch_may_share_an_axis():

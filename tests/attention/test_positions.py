@@ -307,3 +307,60 @@ def test_a_bias_takes_batched_keys_and_shared_queries(backend):
         **axes,
     )
     close(backend, got, expected)
+
+
+@pytest.mark.parametrize("layout", ["(batch, heads, seq, head)", "(head, seq, heads * batch)"])
+@pytest.mark.parametrize("sinks", [0, 2])
+@pytest.mark.parametrize("prompt", [5, [[0, 0, 1, 1, 1], [1, 1, 0, 1, 1]]])
+def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
+    axes, own = options(layout), 0 if "*" in layout else 1  # axis of the sequence in positions
+    cache = KVCache.empty(BATCH, 7, sinks, **axes, xp=backend.xp, device=backend.device)
+    rng, mask, bias = np.random.default_rng(0), CausalMask(), ALiBiBias(HEADS)
+    for tokens in (prompt, 1, 2, 2, 1):
+        cache, step = cache.step(tokens)
+        count, k_len = step.positions.shape[own], step.key_positions.shape[own]
+        arrays = [
+            backend.array(in_layout(rng.standard_normal((BATCH, HEADS, n, HEAD)), layout))
+            for n in (count, k_len, k_len)
+        ]
+        places = {"positions": step.positions, "key_positions": step.key_positions}
+        for rules in ({"mask": mask}, {"mask": mask, "bias": bias}, {"bias": bias}, {}):
+            expected = scaled_dot_product_attention(*arrays, **rules, **places, **axes)
+            for _ in range(2):  # layers
+                got = scaled_dot_product_attention(*arrays, **rules, positions=step, **axes)
+                close(backend, got, backend.numpy(expected))
+
+
+@pytest.mark.parametrize("lengths", [[6, 6], [3, 6]])
+def test_a_step_evaluates_masks_and_biases_once(lengths):
+    calls = []
+
+    def later(q_pos, k_pos):
+        calls.append(1)
+        return k_pos > q_pos
+
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    mask, bias = FunctionMask(later), ALiBiBias(3)
+    rng = np.random.default_rng(0)
+    _, step = KVCache(capacity=16, lengths=lengths, **axes).step(1)
+    q, (k, v) = rng.standard_normal((2, 3, 1, 4)), rng.standard_normal((2, 2, 3, 7, 4))
+    layers = [
+        scaled_dot_product_attention(q, k, v, mask=mask, bias=bias, positions=step, **axes)
+        for _ in range(4)
+    ]
+    assert len(calls) == 1
+    assert all(np.array_equal(layer, layers[0]) for layer in layers)
+
+
+def test_a_step_of_another_library_says_how_to_make_it(backend):
+    if backend.xp is np or backend.name == "array_api_strict":
+        return
+    x = backend.array(np.ones((2, 1, 3, 4)))
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    _, step = KVCache.empty(2, 8, **axes).step(3)
+    for call in (
+        lambda: scaled_dot_product_attention(x, x, x, positions=step, **axes),
+        lambda: step.store(backend.array(np.ones((2, 1, 8, 4))), x),
+    ):
+        with pytest.raises(TypeError, match=r"of the cache, as a numpy\.ndarray is.*with xp="):
+            call()

@@ -189,3 +189,16 @@ def test_one_token_gets_the_tables_of_the_sequence():
         np.testing.assert_array_equal(rope(token, offset=offset), whole[:, :, [offset], :])
         tables = rope.tables([offset], dtype=np.float32)
         np.testing.assert_array_equal(tables(token), whole[:, :, [offset], :])
+
+
+@pytest.mark.parametrize("sections", [None, (2, 2)])
+def test_heads_and_batch_may_share_an_axis(backend, sections):
+    rope = RoPE(8, 50, sections=sections)
+    x = np.random.default_rng(0).standard_normal((8, 3, 4, 2))  # (head, seq, heads, batch)
+    positions = np.asarray([[0, 4], [1, 5], [2, 9]])  # (seq, batch)
+    positions = positions if sections is None else np.stack([positions, positions[::-1]])
+    expected = rope(x, positions=positions).reshape(8, 3, 8)
+    merged, at = backend.array(x.reshape(8, 3, 8)), backend.array(positions)
+    found = rope(merged, positions=at), rope.tables(at, dtype=merged.dtype)(merged)
+    for got in (*found, rope.shift(merged, at)):
+        np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())

@@ -84,13 +84,31 @@ def axes_of_positions(
     lengths = [target[axis] for axis in axes]
     too_few = shape == (1,) and lengths != [1]
     if too_few or len(shape) != len(axes) or not all(map(checks.broadcasts_to, shape, lengths)):
-        choices = dict.fromkeys(
-            tuple(target[a] for a in own) for own in ((seq,), with_batch, others)
-        )
-        listed = " or ".join(map(str, choices))
+        names = {seq: "seq", batch: "batch"}
+        choices = []
+        for own in dict.fromkeys(((seq,), with_batch, others)):
+            text = ", ".join(names.get(axis, str(target[axis])) for axis in own)
+            sizes = tuple(target[axis] for axis in own)
+            choices.append(f"({text}{',' * (len(own) == 1)}) = {sizes}")
         hint = ", with 1 where it broadcasts" if len(choices) > 1 else ""
-        raise wrong_value(name, f"have shape {listed}{hint}", shape)
+        raise wrong_value(name, f"have shape {' or '.join(choices)}{hint}", shape)
     return axes
+
+
+def repeat_for_heads(array: Any, rank: int, target: "Target", space: Space) -> Any:
+    """Return positions (..., seq, batch), or tables of them, for an axis of heads * batch.
+
+    `rank` is the number of axes of the positions. What fits as it is stays so.
+    """
+    if (rank, len(target.shape), target.feature + target.seq) != (2, 3, 1):
+        return array
+    *others, batch = array.shape
+    whole = target.shape[-1]
+    is_known = checks.is_known(batch) and checks.is_known(whole)
+    if not is_known or batch in (0, 1, whole) or whole % batch:
+        return array
+    repeated = space.xp.broadcast_to(array[..., None, :], (*others, whole // batch, batch))
+    return space.reshape(repeated, (*others, whole))
 
 
 def expand_to_axes(table: Any, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:

@@ -58,6 +58,7 @@ def remedy_for(name: str, value: Any) -> str:
         # A `Mask` is refused where a boolean one is wanted, or as something else.
         (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
         (isinstance(value, list | tuple), f"numpy.asarray({name})"),
+        (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
     )
     return next((f" Pass {line}." for is_one, line in lines if is_one), "")
 

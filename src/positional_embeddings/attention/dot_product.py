@@ -10,6 +10,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention import at_once, blocks, chunks, loops
+from positional_embeddings.attention.kv_cache import KVStep
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
@@ -33,7 +34,7 @@ def scaled_dot_product_attention(
     softcap: float | None = None,
     sinks: Array | None = None,
     offset: int | None = None,
-    positions: Array | None = None,
+    positions: Array | KVStep | None = None,
     key_positions: Array | None = None,
     block_size: int | None = None,
     enable_gqa: bool = False,
@@ -83,13 +84,14 @@ def scaled_dot_product_attention(
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key, as with cached keys.
-    positions, key_positions : array of int, optional
+    positions, key_positions : array of int, or KVStep, optional
         Positions of queries and keys, at which a `Mask` and a `Bias` are evaluated, wherever the
         keys are in memory: of shape (seq,); or (batch, seq) or (seq, batch), in the order of the
         axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
         position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
-        positions of the queries if only `positions` are given. An array and a function for `mask`
-        or `bias` do not depend on positions.
+        positions of the queries if only `positions` are given. The step of a `KVCache` has both,
+        checked already, and evaluates a mask or a bias once for all layers with NumPy. An array
+        and a function for `mask` or `bias` do not depend on positions.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
@@ -226,7 +228,7 @@ def attention_weights(
     softcap: float | None = None,
     sinks: Array | None = None,
     offset: int | None = None,
-    positions: Array | None = None,
+    positions: Array | KVStep | None = None,
     key_positions: Array | None = None,
     enable_gqa: bool = False,
     feature_axis: int = 0,
@@ -253,9 +255,9 @@ def attention_weights(
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key.
-    positions, key_positions : array of int, optional
-        Positions of queries and keys, in place of `offset`. A key position below 0 is an empty
-        slot.
+    positions, key_positions : array of int, or KVStep, optional
+        Positions of queries and keys, in place of `offset`; the step of a `KVCache` has both. A
+        key position below 0 is an empty slot.
     enable_gqa : bool, default False
         Grouped queries: one further axis of `k` may divide the one of `q`.
     feature_axis, seq_axis : int, default 0 and 1
@@ -315,7 +317,7 @@ def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mask | Bias):
             for key, array in value._arrays().items():
                 arrays[f"{name}.{key}"] = array
-        elif not (value is None or callable(value)):
+        elif not (value is None or callable(value) or isinstance(value, KVStep)):
             arrays[name] = value
     return arrays
 

@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import length_array
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, HostArray, Namespace, np
 from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.attention.places import Places, make_places
 from positional_embeddings.layers.weights import WeightedLayer, array_field
+
+# Lengths that a `repr` spells out.
+_MOST_SHOWN = 16
 
 # A row of the buffer, or None for all; the first slot, the first new token, and their number.
 Run = tuple[int | None, int, int, int]
@@ -104,7 +107,7 @@ class KVCache(WeightedLayer):
         like = space.xp.empty(0, dtype=space.integer, device=space.device)
         lengths = _numbers("lengths", lengths)
         if isinstance(lengths, np.ndarray):
-            lengths = read_only(np.array(lengths, dtype=np.int64))
+            lengths = memory.read_only(np.array(lengths, dtype=np.int64))
         checks.set_fields(self, lengths=lengths, _newest=lengths, _like=like)
         if self.sinks >= self.capacity:
             raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
@@ -160,6 +163,13 @@ class KVCache(WeightedLayer):
         like = space.xp.empty(0, dtype=space.integer, device=space.device)
         checks.set_fields(cache, _like=like)
         return cache
+
+    def __repr__(self) -> str:
+        given = ((f, getattr(self, f.name)) for f in fields(self) if f.init and f.repr)
+        options = [f"{f.name}={value}" for f, value in given if value != f.default]
+        is_short = isinstance(self.lengths, np.ndarray) and self.lengths.size <= _MOST_SHOWN
+        lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
+        return f"KVCache({', '.join(options)}, lengths={lengths})"
 
     def step(self, tokens: int | Array | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
         """Return the cache with new tokens, and where they are.
@@ -223,11 +233,10 @@ class KVCache(WeightedLayer):
                 key_positions, source = key_positions[:, :used], source[:, :used]
         newest = xp.maximum(newest, after[:, 0])
         cache = self._with(lengths + (after - before)[:, 0], newest)
-        of_queries, of_keys = (
-            _frozen(self._in_library(p, space)) for p in (positions, key_positions)
-        )
-        step = KVStep(of_queries, of_keys)
+        on_host = (positions.T, key_positions.T) if is_known else (None, None)
+        step = KVStep(*(self._in_library(own, space) for own in (positions, key_positions)))
         checks.set_fields(step, _cache=self, _count=count, _source=source, _runs=runs)
+        checks.set_fields(step, _places=step._make_places(space, on_host), _known={})
         return cache, step
 
     def rewind(self, counts: int | Sequence[int] | Array, /) -> "KVCache":
@@ -357,7 +366,7 @@ class KVCache(WeightedLayer):
     def _in_library(self, positions: Any, space: Space) -> Any:
         """Return positions (batch, seq) in the order of the buffers' axes, in their library."""
         positions = positions if _is_batch_first(self) else positions.T
-        return space.xp.asarray(positions, dtype=space.integer, device=space.device)
+        return _frozen(space.xp.asarray(positions, dtype=space.integer, device=space.device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,6 +402,15 @@ class KVStep(WeightedLayer):
     _source: Any = field(init=False, repr=False, metadata={"weight": True})
     # What to write, if that suffices.
     _runs: tuple[Run, ...] | None = field(init=False, repr=False)
+    # Positions as attention takes them, and what is known of buffers of NumPy.
+    _places: Places | None = field(default=None, init=False, repr=False, compare=False)
+    _known: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        given = (
+            f"{name}=<{shown(getattr(self, name))}>" for name in ("positions", "key_positions")
+        )
+        return f"KVStep({', '.join(given)})"
 
     def store(self, buffer: ArrayT, new: Array, /) -> ArrayT:
         """Store the keys or the values of the new tokens, and return all to attend to.
@@ -422,25 +440,70 @@ class KVStep(WeightedLayer):
         ValueError
             If the shapes do not fit.
         """
-        cache = self._cache
-        space = space_of(buffer=buffer, new=new, **{"the positions of the cache": cache._like})
         given: Any = buffer
-        _, seq, batch = _axes(cache, given)
-        self._check(given, new, seq, batch)
-        rows = cache.lengths.shape[0]
-        held = _index(given.ndim, {seq: slice(0, cache.capacity)})
-        if space.can_write and self._runs is not None:
-            for row, slot, token, count in self._runs:
-                # Heads and batch may share an axis, the batch last.
-                of_row = {} if row is None else {batch: slice(row, None, rows)}
-                part = new[_index(given.ndim, of_row | {seq: slice(token, token + count)})]
-                given[_index(given.ndim, of_row | {seq: slice(slot, slot + count)})] = part
-            return given[_index(given.ndim, {seq: slice(0, self._source.shape[1])})]  # type: ignore[no-any-return]
-        known = space.xp.concat([given[held], new], axis=seq)
-        keys: ArrayT = self._gather(known, seq, batch, space)
+        plain = type(given) is type(new) is np.ndarray
+        key = (given.dtype, given.shape, new.dtype, new.shape) if plain else None
+        known = (self._known or {}).get(key)
+        if known is None:
+            known = self._fit(given, new)
+            memory.keep({} if self._known is None else self._known, key, known)
+        space, seq, batch, writes, read = known
+        if writes is not None:
+            for at, part in writes:
+                given[at] = new[part]
+            return given[read]  # type: ignore[no-any-return]
+        keys: ArrayT = self._gather(
+            space.xp.concat([given[read], new], axis=seq), seq, batch, space
+        )
         if space.can_write:
-            given[held] = keys[held]
+            given[read] = keys[read]
         return keys
+
+    def _fit(self, buffer: Any, new: Any) -> tuple[Any, ...]:
+        """Check a buffer and what is new, and return their space and axes, and what to do.
+
+        That is the parts of the buffer to write, with the parts of `new`, and the part to read;
+        None to write and all slots if keys have to be gathered.
+        """
+        space, own = space_of(buffer=buffer, new=new), space_of(like=self._cache._like)
+        if space.xp is not own.xp:
+            raise _other_library("buffer", buffer, self._cache._like)
+        _, seq, batch = _axes(self._cache, buffer)
+        self._check(buffer, new, seq, batch)
+
+        def part(start: int, count: int, row: int | None = None) -> tuple[slice, ...]:
+            # Heads and batch may share an axis, the batch last.
+            rows = slice(row, None, None if row is None else self._cache.lengths.shape[0])
+            slices = {batch: rows, seq: slice(start, start + count)}
+            return tuple([slices.get(axis, slice(None)) for axis in range(buffer.ndim)])
+
+        if self._runs is None or not space.can_write:
+            return space, seq, batch, None, part(0, self._cache.capacity)
+        writes = [(part(slot, n, row), part(token, n, row)) for row, slot, token, n in self._runs]
+        return space, seq, batch, writes, part(0, self._source.shape[1])
+
+    def _make_places(self, space: Space, on_host: Any = (None, None)) -> Places:
+        """Return the positions as (position, batch or 1), with what the host knows of them."""
+        queries, keys = self.positions, self.key_positions
+        if _is_batch_first(self._cache):
+            queries, keys = queries.T, keys.T
+        return make_places(queries, keys, on_host, keeps=space.xp is np)
+
+    def _places_of(self, q: Any, k: Any, options: tuple[int, int], space: Space) -> Places:
+        """Return the positions of queries and keys in an attention, for as many as these are."""
+        places = self._places
+        if places is None or space.is_compiling:  # PyTorch would compile for each length anew
+            places = self._make_places(space)
+        if space.xp is not np or places.kept is None:
+            own = space_of(positions=self.positions)
+            if own.xp is not space.xp:
+                raise _other_library("q", q, self.positions)
+        _, seq = axes.feature_and_seq_axis(*options, q, "q")
+        for name, array, rows in (("q", q, places.queries), ("k", k, places.keys)):
+            if checks.known_to_differ(array.shape[seq], rows.shape[0]):
+                what = f"have {rows.shape[0]} tokens on axis {seq}, as the step in `positions`"
+                raise wrong_value(name, what, f"shape {tuple(array.shape)}")
+        return places
 
     def _gather(self, known: Any, seq: int, batch: int, space: Space) -> Any:
         """Return the keys of a buffer and the new ones after it that queries attend to."""
@@ -450,8 +513,8 @@ class KVStep(WeightedLayer):
             on = {"dtype": space.integer, "device": space.device}
             taken = []
             for row, own in enumerate(source):
-                step = {} if count == 1 else {batch: slice(row, None, count)}
-                part = known[_index(known.ndim, step)]
+                # Heads and batch may share an axis, the batch last.
+                part = known[(*(slice(None),) * batch, slice(row, None, count), ...)]
                 taken.append(xp.take(part, xp.asarray(own, **on), axis=seq))
             if count == 1:
                 return taken[0]
@@ -507,7 +570,7 @@ def _is_several(numbers: Any) -> bool:
 
 def _frozen(array: Any) -> Any:
     """Return an array that nobody writes to, if it is NumPy's."""
-    return read_only(array) if isinstance(array, np.ndarray) else array
+    return memory.read_only(array) if isinstance(array, np.ndarray) else array
 
 
 def _numbers(name: str, given: Any, *kinds: str) -> Any:
@@ -523,9 +586,10 @@ def _numbers(name: str, given: Any, *kinds: str) -> Any:
     return space.to_numpy(given) if space.is_readable(given) else given
 
 
-def _index(ndim: int, slices: dict[int, slice]) -> tuple[slice, ...]:
-    """Return the index of an array that is sliced on some axes."""
-    return tuple([slices.get(axis, slice(None)) for axis in range(ndim)])
+def _other_library(name: str, array: Any, like: Any) -> TypeError:
+    """Return the error about an array that is not of the library of the cache."""
+    required = f"be of the array library of the cache, as a {type_name(like)} is"
+    return wrong_type(name, required, type_name(array), " Make the cache with xp=.")
 
 
 def _token(rank: Any, order: Any, xp: Any) -> Any:

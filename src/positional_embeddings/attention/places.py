@@ -1,6 +1,6 @@
 """Masks and biases at the positions of queries and keys, wherever these are in memory."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -8,12 +8,22 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import Span, position_array
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.memory import keep
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.by_position import NeighbourhoodMask, SlidingWindowMask
 from positional_embeddings.masks.by_sequence import PaddingMask, PrefixMask, SegmentMask
 from positional_embeddings.masks.mask import Mask, Points
-from positional_embeddings.masks.ranges import Ranges, Reach, unite
+from positional_embeddings.masks.ranges import Ranges, Reach, complement, shift, unite
+
+# A mask that hides nothing but empty slots.
+_NOTHING = SlidingWindowMask(None, None)
+
+# Ranges of fewer keys than this are not worth parts of their own.
+_SHORT = 64
+
+# Numbers of a mask or a bias that are kept for the next layer.
+_MOST_KEPT = 2**17
 
 
 class Places(NamedTuple):
@@ -21,8 +31,11 @@ class Places(NamedTuple):
 
     queries: Any
     keys: Any
-    on_host: list[HostArray] | None  # the same, as arrays of NumPy, if the host has them
-    may_be_empty: bool  # whether a key position may be below 0
+    on_host: Any = None  # both as arrays of NumPy, if the host has them
+    may_be_empty: bool = True  # whether a key position may be below 0
+    first: Any = None  # position of the first of consecutive queries, if keys count from 0
+    # Masks and biases at these positions by their `id`, for all layers of a step of NumPy.
+    kept: dict[int, Any] | None = None
 
     @property
     def batch(self) -> int:
@@ -38,31 +51,30 @@ class Places(NamedTuple):
         """
         if offset is not None:
             raise wrong_value("offset", "be left out where `positions` are given", offset)
-        is_mask, is_bias, empty = isinstance(mask, Mask), isinstance(bias, Bias), None
-        if is_mask:
-            self._check(mask, space)
+        if mask is None and self.may_be_empty:
+            mask = _NOTHING
+        is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
+        first = self.first
         # A prefix may be longer than the keys that are there.
-        first = None if is_mask and _has_prefix(mask) else self._offset()
-        if first is None:
+        if first is None or self.kept is not None or (is_mask and _has_prefix(mask)):
             first = 0
-            if mask is None and self.may_be_empty:
-                mask, is_mask = SlidingWindowMask(None, None), True
-            if is_mask:
-                mask = MaskAt(mask, self)
-            elif self.may_be_empty:
-                empty = (self.keys < 0)[None, ...]
-            if is_bias:
-                bias = BiasAt(bias, self)
+            mask = self._at(MaskAt, mask, space) if is_mask else mask
+            bias = self._at(BiasAt, bias, space) if is_bias else bias
+        elif is_mask:
+            self._check(mask, space)
+        empty = (self.keys < 0)[None, ...] if self.may_be_empty and not is_mask else None
         return mask, bias, first if is_mask or is_bias else None, empty
 
-    def _offset(self) -> int | None:
-        """Return the first position, if queries are consecutive, and keys count from 0."""
-        if self.on_host is None or self.batch != 1:
-            return None
-        first = int(self.on_host[0][0, 0])
-        pairs = zip(self.on_host, (first, 0), strict=True)
-        are_counted = (np.array_equal(p[:, 0], np.arange(n, n + len(p))) for p, n in pairs)
-        return first if all(are_counted) else None
+    def _at(self, kind: Any, given: Any, space: Space) -> Any:
+        """Return a mask or a bias at these positions, for all layers the same one."""
+        kept = {} if self.kept is None else self.kept
+        found = kept.get(id(given))
+        if found is None:
+            if kind is MaskAt:
+                self._check(given, space)
+            found = kind(given, self)
+            keep(kept, id(given), found)
+        return found
 
     def _check(self, mask: Mask, space: Space) -> None:
         """Check that a mask, or each that it is made of, has a rule for these positions."""
@@ -78,10 +90,32 @@ class Places(NamedTuple):
             )
             mask._check((first, last + 1), last_key + 1, space)
 
+    def keep_small(self, known: dict[Any, Any], at: Any, found: Any) -> None:
+        """Keep what layers of a step ask for again, such as the mask of one query."""
+        if self.kept is not None and found.size <= _MOST_KEPT:
+            keep(known, at, found)
+
     def arrays(self) -> dict[str, Any]:
         """Return the positions that belong to a library other than NumPy."""
         named = {"positions": self.queries, "key_positions": self.keys}
         return {name: a for name, a in named.items() if not isinstance(a, np.ndarray)}
+
+
+def make_places(queries: Any, keys: Any, on_host: Any, *, keeps: bool = False) -> Places:
+    """Return positions, (position, batch or 1), with what the host knows, None for nothing.
+
+    If it `keeps` masks and biases, these are evaluated once for all layers.
+    """
+    if any(own is None or own.size == 0 for own in on_host):
+        return Places(queries, keys)
+    first = int(on_host[0][0, 0])
+    is_counted = on_host[0].shape[1] == on_host[1].shape[1] == 1 and all(
+        np.array_equal(own[:, 0], np.arange(n, n + len(own)))
+        for own, n in zip(on_host, (first, 0), strict=True)
+    )
+    may_be_empty = int(on_host[1].min()) < 0
+    counted_from = first if is_counted else None
+    return Places(queries, keys, on_host, may_be_empty, counted_from, {} if keeps else None)
 
 
 def places_of(
@@ -105,15 +139,11 @@ def places_of(
     # Keys that all sequences share may have places of their own in each.
     k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
     given = ("positions", positions, tuple(q.shape)), ("key_positions", key_positions, k_shape)
-    rows = [_rows(name, array, shape, feature, seq, space) for name, array, shape in given]
-    if not checks.shapes_broadcast([array.shape[1:] for array in rows]):
-        what = f"be for {rows[0].shape[1]} sequences, as `positions` are"
+    queries, keys = (_rows(*own, feature, seq, space) for own in given)
+    if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
+        what = f"be for {queries.shape[1]} sequences, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
-    on_host: list[Any] = [space.values_on_host(array) for array in rows]
-    queries, keys = rows
-    if not all(array is not None and array.size for array in on_host):
-        return Places(queries, keys, None, may_be_empty=True)
-    return Places(queries, keys, on_host, may_be_empty=int(on_host[1].min()) < 0)
+    return make_places(queries, keys, [space.values_on_host(own) for own in (queries, keys)])
 
 
 def _rows(
@@ -162,30 +192,54 @@ class MaskAt(Mask):
 
     mask: Mask
     places: Places
+    _known: dict[Any, Any] = field(default_factory=dict, init=False)  # what layers ask for again
 
     def _hides(self, q: Points, k: Points) -> Any:
         """Return the mask between positions; an empty slot is hidden from all."""
         hidden = self.mask._hides(q, k)
         return hidden | (k.values < 0) if self.places.may_be_empty else hidden
 
-    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:  # noqa: ARG002
+    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
+        at = queries.ranges, keys.ranges
+        found = self._known.get(at)
+        if found is None:
+            found = self._evaluate(queries, keys, k_len, space)
+            self.places.keep_small(self._known, at, found)
+        return found
+
+    def _evaluate(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
+        if self.places.first is not None:
+            return self.mask._between(queries.shifted(self.places.first), keys, k_len, space)
         query = queries.take(self.places.queries, -2, space)[:, None, :]
         key = keys.take(self.places.keys, -2, space)[None, :, :]
         with space.without_chunk_warnings():
             return self._hides(Points(query, space, None), Points(key, space, None))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        on_host = self.places.on_host
+        found: Reach | None = self._known.get((queries, k_len))
+        if found is None:
+            found = self._find_reach(queries, k_len)
+            keep(self._known, (queries, k_len), found)
+        return found
+
+    def _find_reach(self, queries: Ranges, k_len: int) -> Reach:
+        on_host, first = self.places.on_host, self.places.first
         if on_host is None:
             return Reach(((0, k_len),), ())
+        if first is not None:
+            return self.mask._reach(shift(queries, first), k_len)
         parts = (on_host[0][start:stop] for start, stop in queries)
         at = unite((int(part.min()), int(part.max()) + 1) for part in parts)
         some, every = self.mask._reach(at, max(1, int(on_host[1].max()) + 1))
-        return Reach(_keys_in(some, on_host[1], np.any), _keys_in(every, on_host[1], np.all))
+        some, every = _keys_in(some, on_host[1], np.any), _keys_in(every, on_host[1], np.all)
+        # Short gaps cost less than parts of their own, which are copied.
+        gaps = (pair for pair in complement(some, k_len) if pair[1] - pair[0] < _SHORT)
+        every = tuple((start, stop) for start, stop in every if stop - start >= _SHORT)
+        return Reach(unite((*some, *gaps)), every)
 
     def _global_queries(self) -> Ranges:
-        on_host = self.places.on_host
-        return () if on_host is None else _keys_in(self.mask._global_queries(), on_host[0], np.any)
+        on_host, found = self.places.on_host, self.mask._global_queries()
+        return _keys_in(found, on_host[0], np.any) if found and on_host is not None else ()
 
     def _arrays(self) -> dict[str, Any]:
         return self.mask._arrays() | self.places.arrays()
@@ -208,6 +262,7 @@ class BiasAt(Bias):
 
     bias: Bias
     places: Places
+    _known: dict[Any, Any] = field(default_factory=dict, init=False)  # what layers ask for again
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         return self.bias._formula(query, key, space)
@@ -220,6 +275,16 @@ class BiasAt(Bias):
 
     def _between(self, queries: Span, keys: Span, space: Space, *_: Any) -> Any:
         """Return the bias, (query, key, heads), or (query, key, batch, heads) of several."""
+        at = queries.ranges, keys.ranges, space.dtype
+        found = self._known.get(at)
+        if found is None:
+            found = self._compute(queries, keys, space)
+            self.places.keep_small(self._known, at, found)
+        return found
+
+    def _compute(self, queries: Span, keys: Span, space: Space) -> Any:
+        if self.places.first is not None:
+            return self.bias._between(queries.shifted(self.places.first), keys, space)
         query = queries.take(self.places.queries, -2, space)
         key = keys.take(self.places.keys, -2, space)
         if self.places.batch == 1:

@@ -11,7 +11,8 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, dtype_name, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.places import places_of
+from positional_embeddings.attention.kv_cache import KVStep
+from positional_embeddings.attention.places import Places, places_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
@@ -288,9 +289,8 @@ def scores_of(
     The positions are of queries and of keys, the options `feature_axis`, `seq_axis` and
     `enable_gqa`.
     """
-    empty, batch = None, 1
-    if any(given is not None for given in positions):
-        places = places_of(arrays["q"], arrays["k"], *positions, options[:2], space)
+    places, empty, batch = _places(arrays, positions, options[:2], space), None, 1
+    if places is not None:
         mask, bias, offset, empty = places.apply(mask, bias, offset, space)
         batch = places.batch
     forms = tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()])
@@ -309,6 +309,8 @@ def scores_of(
         if offset is not None:
             what = "be left out unless `mask` is a `Mask` or `bias` is a `Bias`"
             raise wrong_value("offset", what, offset)
+    elif places is not None:
+        first = offset
     elif 0 not in (q_len, k_len):
         first = first_position(q_len, k_len, offset, space)
         if is_mask:
@@ -317,8 +319,7 @@ def scores_of(
         mask = _checked("mask", mask, layout, space)
     if not (is_bias or bias is None):
         bias = _checked("bias", bias, layout, space)
-    if softcap is not None:
-        softcap = checks.positive_number("softcap", softcap)
+    softcap = None if softcap is None else checks.positive_number("softcap", softcap)
     scale = layout.default_scale if scale is None else checks.positive_number("scale", scale)
     # PyTorch would compile for each length anew, whose blocks differ.
     has_reach = is_mask and not space.is_compiling
@@ -329,6 +330,21 @@ def scores_of(
         sinks, with_lse = layout.align_mask_or_bias("sinks", sinks, space), True
     own = layout, mask, bias, scale, softcap, first, has_reach, space
     return Scores(*own, with_lse, sinks, empty)
+
+
+def _places(
+    arrays: dict[str, Any], positions: tuple[Any, Any], options: tuple[int, int], space: Space
+) -> Places | None:
+    """Return the positions of queries and keys, which a step has checked; None without."""
+    given, of_keys = positions
+    if isinstance(given, KVStep):
+        if of_keys is not None:
+            what = "be left out where `positions` is a step"
+            raise wrong_type("key_positions", what, shown(of_keys))
+        return given._places_of(arrays["q"], arrays["k"], options, space)
+    if given is None and of_keys is None:
+        return None
+    return places_of(arrays["q"], arrays["k"], given, of_keys, options, space)
 
 
 def _number_of_sinks(sinks: Any, xp: Namespace) -> Any:

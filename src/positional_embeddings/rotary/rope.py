@@ -16,6 +16,7 @@ from positional_embeddings.angles.tables import PositionTables
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -197,9 +198,9 @@ class RoPE(checks.CheckedLayer):
             Integer or real positions of any sign and order, also beyond the table; real
             ones beyond 2**63 give NaN. One axis is the sequence; two are the sequence and the
             batch, in the order that they have in `x`; or they are the axes of `x` without the
-            features; each as long as in `x` or 1. With `sections`
-            the first axis holds the coordinates; without positions every coordinate
-            counts the sequence.
+            features; each as long as in `x` or 1. Positions (seq, batch) are repeated for the
+            heads of a merged axis, ``(head, seq, heads * batch)``. With `sections` the first
+            axis holds the coordinates; without positions every coordinate counts the sequence.
         offset : int, default 0
             Position of the first element if `positions` is not given.
         inverse : bool, default False
@@ -244,6 +245,7 @@ class RoPE(checks.CheckedLayer):
             memory.keep(self._tables.known, key, known)
         space, target, run = known
         doubled = run is rotate_doubled
+        positions = self._for_heads(positions, target, space)
         cos, sin = self._tables.at(target, positions, offset, space, doubled=doubled)
         if inverse:
             # The tables hold the attention factor once, and rotating back divides by it.
@@ -348,11 +350,19 @@ class RoPE(checks.CheckedLayer):
             if delta.ndim == 0:
                 seq_len = axes.length(x, target.seq)
                 delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
+            delta = self._for_heads(delta, target, space)
             cos, sin = self._tables.at(target, delta, 0, space, name="delta")
         cos, sin = self._without_factor(cos, sin, 1)
         axis, layout, fused = target.feature, self.layout, self.fused
         run = run_for(x, axis, cos.shape[axis], layout, space, cos, sin, fused=fused)
         return rotate(x, cos, sin, axis, layout, space, run=run)
+
+    def _for_heads(self, positions: Any, target: axes.Target, space: Space) -> Any:
+        """Return positions of two axes, (seq, batch), for the heads of each sequence."""
+        if positions is None:
+            return None
+        rank = positions.ndim - len(self._tables.coordinates)
+        return axes.repeat_for_heads(positions, rank, target, space)
 
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""

@@ -103,6 +103,7 @@ class RotaryTables(WeightedLayer):
             hint = " Make tables with dtype= of `x`."
             raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
         tables = space.astype(tables, space.dtype)
+        tables = axes.repeat_for_heads(tables, tables.ndim - 2, target, space)
         shape = tuple(tables.shape)[2:]
         own = axes.axes_of_positions(shape, target.shape, target.feature, target.seq, "positions")
         cos, sin = expand(tables, target, own, space)
