@@ -7,16 +7,20 @@ from typing import Any
 
 from positional_embeddings.arguments import axes, checks, positions
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT
+from positional_embeddings.arrays.memory import keep
+from positional_embeddings.arrays.namespace import Array, ArrayT, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention import at_once, blocks, chunks, loops
-from positional_embeddings.attention.kv_cache import KVStep
+from positional_embeddings.attention.kv_cache import POSITIONS, KVStep
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
 
 # Scores of a block in a loop: few enough for any device, whose memory a trace does not know.
 LOOP_BLOCK = 2**22
+
+# Types of options that a step knows a call by.
+_PLAIN_OPTIONS = {type(None), bool, int, float}
 
 # Scores are few if the keys have this many times as many numbers.
 _FEW = 8
@@ -186,23 +190,35 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    arrays = {"q": q, "k": k, "v": v}
-    places = positions, key_positions
-    given = {"mask": mask, "bias": bias, "positions": positions, "key_positions": key_positions}
-    space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
-    options = feature_axis, seq_axis, enable_gqa
-    own = mask, bias, scale, softcap, offset, places, sinks, options
-    with_lse = checks.boolean("return_lse", return_lse)
-    scores = scores_of(arrays, *own, space, with_lse=with_lse)
-    layout = scores.layout
-    if block_size is not None:
-        block_size = checks.positive_integer("block_size", block_size)
-        for name, array in (("q", q), ("k", k)):
-            for axis in range(array.ndim):
-                axes.length(array, axis, name)
+    others = offset, key_positions, sinks, block_size
+    options = scale, softcap, enable_gqa, return_lse, feature_axis, seq_axis
+    kept, key = _kept_by_step(positions, (q, k, v), (mask, bias), others, options)
+    scores, run = kept.get(key, (None, None))
+    if scores is None:
+        arrays = {"q": q, "k": k, "v": v}
+        places = positions, key_positions
+        given = {"mask": mask, "bias": bias, "positions": positions, "key_positions": key_positions}
+        space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
+        own = (
+            mask,
+            bias,
+            scale,
+            softcap,
+            offset,
+            places,
+            sinks,
+            (feature_axis, seq_axis, enable_gqa),
+        )
+        with_lse = checks.boolean("return_lse", return_lse)
+        scores = scores_of(arrays, *own, space, with_lse=with_lse)
+    space, layout = scores.space, scores.layout
     rows = layout.rows((q, k, v), space)
     with space.without_autocast(q):
-        output = choose(scores, *rows, block_size=block_size)(scores, *rows)
+        if run is None:
+            block_size = _checked_block_size(block_size, q, k)
+            run = choose(scores, *rows, block_size=block_size)
+            keep(kept, key, (scores, run))
+        output = run(scores, *rows)
     last = layout.seq, layout.feature
     if not scores.with_lse:
         return layout.back(output, last, q.dtype, space)
@@ -310,6 +326,40 @@ def attention_weights(
     return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
 
 
+def _kept_by_step(
+    positions: Any,
+    arrays: tuple[Any, ...],
+    rules: tuple[Any, ...],
+    others: tuple[Any, ...],
+    options: tuple[Any, ...],
+) -> tuple[dict[Any, Any], Any]:
+    """Return what a step keeps of calls of NumPy, and the key of this one; None for no key.
+
+    The scores that it keeps hold the mask and the bias, so that no others get their `id`.
+    """
+    kept = positions._known if isinstance(positions, KVStep) else None
+    types = tuple(map(type, options))
+    if (
+        kept is None
+        or any(type(array) is not np.ndarray for array in arrays)
+        or any(not (rule is None or isinstance(rule, Mask | Bias)) for rule in rules)
+        or any(other is not None for other in others)
+        or not _PLAIN_OPTIONS.issuperset(types)
+    ):
+        return {}, None
+    return kept, (*[(x.dtype, x.shape) for x in arrays], *map(id, rules), types, *options)
+
+
+def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
+    """Check the size of blocks, which need known lengths."""
+    if block_size is None:
+        return None
+    for name, array in (("q", q), ("k", k)):
+        for axis in range(array.ndim):
+            axes.length(array, axis, name)
+    return checks.positive_integer("block_size", block_size)
+
+
 def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
     """Return the masks and biases that are arrays, and the arrays of others, by name."""
     arrays: dict[str, Any] = {}
@@ -317,7 +367,9 @@ def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mask | Bias):
             for key, array in value._arrays().items():
                 arrays[f"{name}.{key}"] = array
-        elif not (value is None or callable(value) or isinstance(value, KVStep)):
+        elif isinstance(value, KVStep):
+            arrays[POSITIONS] = value.positions
+        elif not (value is None or callable(value)):
             arrays[name] = value
     return arrays
 

@@ -15,6 +15,9 @@ from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.attention.places import Places, make_places
 from positional_embeddings.layers.weights import WeightedLayer, array_field
 
+# The name of positions in errors about arrays of two libraries.
+POSITIONS = "positions` of a cache made with `xp="
+
 # Lengths that a `repr` spells out.
 _MOST_SHOWN = 16
 
@@ -445,7 +448,8 @@ class KVStep(WeightedLayer):
         key = (given.dtype, given.shape, new.dtype, new.shape) if plain else None
         known = (self._known or {}).get(key)
         if known is None:
-            known = self._fit(given, new)
+            space = space_of(buffer=given, new=new, **{POSITIONS: self._cache._like})
+            known = self._fit(given, new, space)
             memory.keep({} if self._known is None else self._known, key, known)
         space, seq, batch, writes, read = known
         if writes is not None:
@@ -459,15 +463,12 @@ class KVStep(WeightedLayer):
             given[read] = keys[read]
         return keys
 
-    def _fit(self, buffer: Any, new: Any) -> tuple[Any, ...]:
+    def _fit(self, buffer: Any, new: Any, space: Space) -> tuple[Any, ...]:
         """Check a buffer and what is new, and return their space and axes, and what to do.
 
         That is the parts of the buffer to write, with the parts of `new`, and the part to read;
         None to write and all slots if keys have to be gathered.
         """
-        space, own = space_of(buffer=buffer, new=new), space_of(like=self._cache._like)
-        if space.xp is not own.xp:
-            raise _other_library("buffer", buffer, self._cache._like)
         _, seq, batch = _axes(self._cache, buffer)
         self._check(buffer, new, seq, batch)
 
@@ -494,10 +495,6 @@ class KVStep(WeightedLayer):
         places = self._places
         if places is None or space.is_compiling:  # PyTorch would compile for each length anew
             places = self._make_places(space)
-        if space.xp is not np or places.kept is None:
-            own = space_of(positions=self.positions)
-            if own.xp is not space.xp:
-                raise _other_library("q", q, self.positions)
         _, seq = axes.feature_and_seq_axis(*options, q, "q")
         for name, array, rows in (("q", q, places.queries), ("k", k, places.keys)):
             if checks.known_to_differ(array.shape[seq], rows.shape[0]):
@@ -584,12 +581,6 @@ def _numbers(name: str, given: Any, *kinds: str) -> Any:
         what = "hold integers" + " or booleans" * ("bool" in kinds)
         raise wrong_type(name, what, namespace.dtype_name(given.dtype))
     return space.to_numpy(given) if space.is_readable(given) else given
-
-
-def _other_library(name: str, array: Any, like: Any) -> TypeError:
-    """Return the error about an array that is not of the library of the cache."""
-    required = f"be of the array library of the cache, as a {type_name(like)} is"
-    return wrong_type(name, required, type_name(array), " Make the cache with xp=.")
 
 
 def _token(rank: Any, order: Any, xp: Any) -> Any:

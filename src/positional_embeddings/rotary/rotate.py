@@ -324,9 +324,7 @@ def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str
         cos, sin = np.concat([cos, cos], axis=axis), np.concat([-sin, sin], axis=axis)
     before, half = (slice(None),) * axis, x.shape[axis] // 2
     first, second = (*before, slice(None, half)), (*before, slice(half, None))
-    swapped = np.empty_like(x)
-    swapped[first] = x[second]
-    swapped[second] = x[first]
+    swapped = np.concat([x[second], x[first]], axis=axis)
     swapped *= sin
     np.multiply(x, cos, out=out)
     out += swapped
