@@ -19,6 +19,7 @@ from positional_embeddings import (
     FunctionMask,
     GlobalMask,
     KERPLEBias,
+    KVCache,
     LearnedPE,
     LinearScaling,
     Llama3Scaling,
@@ -617,3 +618,22 @@ def test_remainders_of_float32_have_the_sign_of_the_dividend():
     x = torch.tensor([5.5, -7.25, 3e38])
     found = space_of(x=x).remainder(x, 2.0)
     torch.testing.assert_close(found, torch.tensor([1.5, -1.25, 0.0]), atol=0, rtol=0)
+
+
+@QUIET
+def test_a_compiled_attention_takes_the_step_of_a_cache():
+    axes = {"feature_axis": -1, "seq_axis": -2}
+
+    def attend(q, keys, step):
+        return scaled_dot_product_attention(
+            q, keys, keys, mask=CausalMask(), positions=step, **axes
+        )
+
+    cache, steps = KVCache.empty(2, 3, **axes, xp=torch), []  # full: shapes do not change
+    buffer, new = torch.zeros(2, 3, 3, 4), torch.rand(9, 2, 3, 1, 4)
+    cache, step = cache.step([[0, 1], [1, 1]])
+    step.store(buffer, torch.rand(2, 3, 2, 4))
+    for token in new:
+        cache, step = cache.step(1)
+        steps.append((token, step.store(buffer, token).clone(), step))
+    assert compilations(attend, *steps) <= 2

@@ -492,8 +492,9 @@ class KVStep(WeightedLayer):
 
     def _places_of(self, q: Any, k: Any, options: tuple[int, int], space: Space) -> Places:
         """Return the positions of queries and keys in an attention, for as many as these are."""
-        places = self._places
-        if places is None or space.is_compiling:  # PyTorch would compile for each length anew
+        # PyTorch would compile for each length anew.
+        places = None if space.is_compiling else self._places
+        if places is None:
             places = self._make_places(space)
         _, seq = axes.feature_and_seq_axis(*options, q, "q")
         for name, array, rows in (("q", q, places.queries), ("k", k, places.keys)):

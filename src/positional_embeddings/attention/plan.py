@@ -66,6 +66,11 @@ def plan(
                 # A quarter more, rather than a small block at the end.
                 longest = block_size or 5 * most // (4 * count_positions(queries))
                 blocks.append(QueryBlock(span_of(*queries), _key_blocks(seen, k_len, longest)))
+    masked = sum(
+        own.queries.size * at.keys.size for own in blocks for at in own.key_blocks if at.is_masked
+    )
+    if masked > _WORTH_CUTTING * q_len * k_len:  # as of shuffled positions
+        return plan(q_len, k_len, block_size, most, None, ())
     return blocks
 
 
