@@ -109,6 +109,9 @@ def test_padding_of_the_prompt_is_said_once(side):
             positions=step.positions,
             **AXES,
         )
+    mask = CausalMask() | PaddingMask(PROMPTS, side)  # kept for the next token
+    with pytest.raises(ValueError, match="`mask` must have no PaddingMask"):
+        scaled_dot_product_attention(Q[:, :, -1:], K, V, mask=mask, **AXES)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -118,6 +121,9 @@ def test_a_rope_of_padded_prompts_in_a_cache_with_room(side):
     positions = np.arange(TOKENS)
     with pytest.raises(ValueError, match="`offset` must be left out where `positions` are given"):
         scaled_dot_product_attention(Q, K, V, positions=positions, offset=6, **AXES)
+    mask = CausalMask() | PaddingMask(PROMPTS, "left")
+    with pytest.raises(ValueError, match="`mask` must have no PaddingMask on the left"):
+        scaled_dot_product_attention(Q[:, :, :1], K, V, mask=mask, offset=6, **AXES)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -129,6 +135,9 @@ def test_windows_and_biases_do_not_count_padded_slots(side):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_ring_takes_the_mask_of_the_model(side):
     check(decoded(side, 4, window=4, bias=T5), window=4, bias=TABLE)
+    ring = K[:, :, :4], V[:, :, :4]
+    with pytest.raises(ValueError, match="`offset` must be at most 3, since the keys of the que"):
+        scaled_dot_product_attention(Q[:, :, :1], *ring, bias=T5, offset=20, **AXES)
 
 
 def test_a_cache_with_room_needs_no_offset():

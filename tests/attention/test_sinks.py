@@ -17,6 +17,7 @@ AXES = {"feature_axis": -1, "seq_axis": -2}
 RNG = np.random.default_rng(0)
 Q = RNG.standard_normal((2, 4, 5, 8))
 K, V = RNG.standard_normal((2, 2, 4, 7, 8))
+OFFSET = 2  # five queries, the last of seven tokens
 SINKS = np.asarray([0.3, -2.0, 5.0, 1.0])
 HIDDEN = np.triu(np.ones((5, 7), dtype=bool), 3)
 HIDDEN[0] = True
@@ -82,7 +83,12 @@ def test_outputs_of_parts_of_the_keys_are_merged(backend):
 @pytest.mark.parametrize("layout", ["(head, seq, heads, batch)", "(head, seq, heads * batch)"])
 def test_sinks_belong_to_heads_in_any_layout(backend, layout):
     expected, lse = scaled_dot_product_attention(
-        Q, K, V, mask=CausalMask() | PaddingMask([7, 4]), sinks=SINKS, return_lse=True, **AXES
+        *(Q, K, V),
+        mask=CausalMask() | PaddingMask([7, 4]),
+        offset=OFFSET,
+        sinks=SINKS,
+        return_lse=True,
+        **AXES,
     )
     is_merged = "*" in layout
 
@@ -93,6 +99,7 @@ def test_sinks_belong_to_heads_in_any_layout(backend, layout):
     got = scaled_dot_product_attention(
         *(backend.array(moved(x)) for x in (Q, K, V)),
         mask=CausalMask() | PaddingMask([7, 4]),
+        offset=OFFSET,
         sinks=backend.array(SINKS),
         return_lse=True,
     )

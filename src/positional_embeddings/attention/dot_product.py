@@ -125,7 +125,10 @@ def scaled_dot_product_attention(
         libraries, or an option is of the wrong kind.
     ValueError
         If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
-        is given without a `Mask` or a `Bias` or with `positions`, or a `PaddingMask` with these.
+        is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
+        after the last key. If a mask has a `PaddingMask` with `positions`; or without them, beside
+        another mask or a `Bias`, for fewer queries than keys: its lengths would have to count the
+        queries. One on the right is accepted if `offset` is given.
 
     See Also
     --------

@@ -14,12 +14,15 @@ from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.kv_cache import KVStep
 from positional_embeddings.attention.places import Places, places_of
 from positional_embeddings.biases.positions import Bias
+from positional_embeddings.masks.by_sequence import PaddingMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
 
 # Called with the indices of queries, (query, 1), and of keys, (1, key): 0, 1, 2, ..., whatever
 # their positions.
 ScoreFunction = Callable[[Any, Any], Any]
+
+_REMEDY = " Give `positions` and `key_positions`, below 0 for padding, as a KVCache does."
 
 # Above this, tanh would only round small scores.
 _LARGE_SOFTCAP = 2.0**64
@@ -312,9 +315,7 @@ def scores_of(
     elif places is not None:
         first = offset
     elif 0 not in (q_len, k_len):
-        first = first_position(q_len, k_len, offset, space)
-        if is_mask:
-            mask._check((first, first + q_len), k_len, space)
+        first = _first_position(mask, bias, offset, q_len, k_len, space)
     if not (is_mask or mask is None):
         mask = _checked("mask", mask, layout, space)
     if not (is_bias or bias is None):
@@ -345,6 +346,30 @@ def _places(
     if given is None and of_keys is None:
         return None
     return places_of(arrays["q"], arrays["k"], given, of_keys, options, space)
+
+
+def _first_position(mask: Any, bias: Any, offset: Any, q_len: int, k_len: int, space: Space) -> int:
+    """Return the position of the first query among the keys, after checks of who is there."""
+    first = first_position(q_len, k_len, offset, space)
+    if first + q_len > k_len >= q_len:
+        what = f"be at most {k_len - q_len}, since the keys of the queries are among `k`"
+        raise wrong_value("offset", what, offset, _REMEDY)
+    if isinstance(mask, Mask):
+        mask._check((first, first + q_len), k_len, space)
+        if q_len < k_len and (isinstance(bias, Bias) or hasattr(mask, "masks")):
+            _check_padding(mask, offset)
+    return first
+
+
+def _check_padding(mask: Mask, offset: int | None) -> None:
+    """Check that padding does not count keys that the mask of a prompt did not know."""
+    for part in getattr(mask, "masks", ()):
+        _check_padding(part, offset)
+    if isinstance(mask, PaddingMask) and (offset is None or mask.side == "left"):
+        side = " on the left" * (mask.side == "left")
+        what = f"have no PaddingMask{side} where queries are fewer than keys"
+        unless = "" if side else ", unless `offset` is given"
+        raise wrong_value("mask", f"{what}{unless}", mask, _REMEDY)
 
 
 def _number_of_sinks(sinks: Any, xp: Namespace) -> Any:
