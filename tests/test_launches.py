@@ -121,7 +121,7 @@ def test_calls_launch_few_kernels_and_wait_for_none(backend, counted):
     features_first = [backend.array(np.ones((8, n, 2, 4), dtype="float32")) for n in (1, 40, 40)]
     positions, mask = backend.array(np.arange(40)), create_causal_mask(40, xp=backend.xp)
     rope, plain = RoPE(8, 100, **LAST), RoPE(8, 100, fused=False, **LAST)
-    tables = rope.tables(positions)
+    tables = rope.tables(positions, dtype=x.dtype)
     cos, sin = tables.cos, tables.sin
     added, attend = AbsolutePE(8, 100, **LAST), scaled_dot_product_attention
     window = SlidingWindowMask(9, 0)
@@ -131,6 +131,7 @@ def test_calls_launch_few_kernels_and_wait_for_none(backend, counted):
         (partial(rope, x, positions=positions * 0.5), 2),
         (partial(rope.shift, x, 5), 1),
         (partial(apply_rope, x, cos, sin, feature_axis=-1), 1),
+        (partial(tables, x), 1),
         (partial(plain, x), 8),
         (partial(added, x), 1),
         (partial(added, x, positions=positions), 5),

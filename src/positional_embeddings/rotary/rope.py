@@ -273,7 +273,8 @@ class RoPE(checks.CheckedLayer):
         xp, dtype, device : optional
             Array library (NumPy if None), real dtype and device of what is rotated. The library
             and the device are only for a sequence such as ``range(100)``. The dtype is the
-            library's default if None; half precision is rotated by tables of float32.
+            library's default if None; half precision is rotated by tables of float32. Tables of a
+            wider dtype than what is rotated are cast in each call, but for NumPy.
 
         Returns
         -------
