@@ -61,7 +61,10 @@ OTHER += [
     | {"rope_scaling": {"type": "mrope", "mrope_section": [16, 24, 24]}},
     {"model_type": "llama", "text_config": {"head_dim": 8}, **LONG},
     {"model_type": "smollm3", "no_rope_layer_interval": 3, "num_hidden_layers": 7},
-    {"model_type": "llama", "kv_channels": 32},
+    {"model_type": "llama", "kv_channels": 32, "rotary": True},
+    {"model_type": "qwen2_vl", "embed_dim": 256, "num_heads": 4, "depth": 2, "patch_size": 14},
+    {"model_type": "bamba", "num_hidden_layers": 2, "attn_layer_indices": [1]}
+    | {"layer_types": ["linear_attention", "full_attention"]},
     {"model_type": "granite_swa", "num_hidden_layers": 3, "layer_rope_theta": [1e4, 0, 5e5]},
     {"model_type": "llama", "layer_types": ["attention", "full_attention"], "num_hidden_layers": 2}
     | {"global_head_dim": 16, "per_layer_config": {"1": {"head_dim": 8}}},
@@ -76,6 +79,9 @@ WRONG = [
     {"model_type": "bloom", "alibi": 1},
     {"model_type": "falcon", "alibi": True},
     {"model_type": "some_model", "position_embedding_type": "absolute"},
+    {"model_type": "step3p7", "patch_size": 14},
+    {"patch_size": 14, "head_dim": 64},
+    {"model_type": "lfm2", "num_hidden_layers": 3, "full_attn_idxs": [1]},
     {"model_type": "some_model", "vision_config": {"model_type": "siglip"}, "head_dim": 8},
     {"model_type": "llama", "rope_parameters": 3},
     {"model_type": "llama", "rope_theta": "1e4"},

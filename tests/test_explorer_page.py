@@ -245,7 +245,7 @@ def test_scalings_can_be_tried(opened):
     [
         ("{", "`config` must be a JSON object, got text which is no JSON: "),
         ("[1]", "`config` must be a JSON object, got [1]."),
-        ('{"model_type": "bert"}', "the model must have a rotary embedding, got the type 'bert'"),
+        ('{"model_type": "bert"}', "no `RoPE` rotates as the model type 'bert' does: it has no"),
         ('{"model_type": "llama", "rope_theta": 0}', "`rope_theta` must be a positive finite"),
         ('{"model_type": "new", "head_dim": 64}', "the layout of the model type 'new' is not"),
         ('{"model_type": "gemma3_text"}', "the configuration must have 'sliding_window'"),

@@ -27,6 +27,7 @@ const TOP_KEYS = [
   "no_rope_layers",
   "qk_rope_head_dim",
   "rope_interleave",
+  "rotary",
   "rotary_dim",
 ];
 
@@ -41,6 +42,8 @@ const COMMON = [
   ORIGINAL,
   LENGTH,
 ];
+// Lists of layers with attention, by which transformers sets `layer_types`.
+const LISTS = ["attn_layer_indices", "attn_type_list", "full_attn_idxs", "hybrid_layer_pattern"];
 const ATTENTION_LAYERS = ["chunked_attention", "full_attention", "sliding_attention"];
 const PATCHES = 1024;
 
@@ -88,7 +91,9 @@ function textConfig(config, facts) {
   };
   if (type === null) return found;
   if (typeof type !== "string") throw wrong("model_type", "be a string", shown(type));
-  return { ...found, model_type: factsOf(type, facts).text ?? type };
+  // Published parts of a model that are for images have the type of the whole model.
+  const part = "patch_size" in found ? "vision" : "text";
+  return { ...found, model_type: factsOf(type, facts)[part] ?? type };
 }
 
 function factsOf(type, facts) {
@@ -121,21 +126,16 @@ export class Model {
 
   #check() {
     const { config, facts } = this;
-    let kind = config.position_embedding_type ?? "rope";
     // The code of most models that are known does not read it, whatever it says.
-    if (this.isKnown && !("optional" in facts)) kind = "rope";
+    const isRead = !this.isKnown || "optional" in facts;
+    let kind = isRead ? (config.position_embedding_type ?? "rope") : "rope";
     if (checks.boolean("alibi", config.alibi ?? false)) kind = "alibi";
-    const rotates = kind === "rope" || kind === "rotary";
-    if (!rotates || "unrotated" in facts) {
-      const positions = rotates ? "" : ` with ${repr(kind)} positions`;
-      throw new WrongInput(
-        `the model must have a rotary embedding, got the type ${repr(this.type)}${positions}: ` +
-          "leave its queries and keys as they are.",
-      );
+    if ("unrotated" in facts) kind = "no rotary";
+    let { refused } = facts;
+    if (kind !== "rope" && kind !== "rotary") {
+      refused = `it has ${kind} positions, so leave its queries and keys as they are`;
     }
-    if (facts.refused) {
-      throw new WrongInput(`no \`RoPE\` rotates as ${this.name} does: ${facts.refused}.`);
-    }
+    if (refused) throw new WrongInput(`no \`RoPE\` rotates as ${this.name} does: ${refused}.`);
     const own = Object.values(facts.bases ?? {}).flatMap((label) => label.slice(1));
     const rotary = Object.keys(config).filter(
       (key) => (key.includes("rope") || key.startsWith("rotary")) && isTrue(config[key]),
@@ -195,6 +195,7 @@ export class Model {
 
   #defaultTypes(count, allOfThem) {
     const { types: rule, bases, rotates = [] } = this.facts;
+    if (allOfThem && LISTS.some((key) => isTrue(this.config[key]))) this.needed("layer_types");
     if (rule) {
       const key = rule.key ?? "period";
       const every = checks.positiveInteger(key, this.config[key] ?? rule.every);
@@ -206,9 +207,7 @@ export class Model {
     }
     let names = bases ? Object.keys(bases) : this.labels;
     if (!names.length) names = rotates;
-    if (names.length && allOfThem) {
-      throw new WrongInput("the configuration must have 'layer_types', one for each layer.");
-    }
+    if (names.length && allOfThem) this.needed("layer_types");
     return names.length ? names : Array(count).fill(null);
   }
 
@@ -319,6 +318,9 @@ export class Model {
     if (flag !== null && "interleave" in facts) return flag ? "interleaved" : "half";
     if ("layout" in facts) return facts.layout;
     let advice = "pass layout='half' or layout='interleaved', whichever its code has";
+    if (this.type === null && "patch_size" in config) {
+      advice = "pass `config | {'model_type': ...}` with the type of its model";
+    }
     const parts = Object.keys(config).filter(
       (key) => isObject(config[key]) && "model_type" in config[key],
     );
