@@ -265,6 +265,41 @@ def test_an_error_takes_the_place_of_the_pictures(opened, text, message):
     assert_shows(page, shown_rope(EXAMPLES["GPT-NeoX 20B"]))
 
 
+def test_positions_in_images(opened):
+    page = opened()
+    config = {"model_type": "dinov3_vit", "hidden_size": 1024, "num_attention_heads": 16}
+    page.fill("#config", json.dumps(config))
+    page.wait_for_selector("[data-fact=coordinates]")
+    assert "places of patches in an image" in page.inner_text("#pairs .note")
+    for name in ("layers", "wavelengths", "decay", "errors"):
+        assert page.is_hidden(f"#{name}")
+    assert page.is_disabled("#scaling")
+    found = {}
+    exec(page.inner_text("#python code"), found)  # noqa: S102 - of this page
+    assert found["rope"] == pe.RoPE.from_hf_config(config)
+    assert "mask" not in found
+    page.select_option("#model", "GPT-NeoX 20B")
+    assert page.is_visible("#layers")
+    assert_shows(page, shown_rope(EXAMPLES["GPT-NeoX 20B"]))
+
+
+def test_a_part_without_a_type_is_not_taken_for_text(opened):
+    page = opened()
+    page.fill("#config", json.dumps({"patch_size": 14, "head_dim": 64}))
+    page.wait_for_selector("#error:visible")
+    assert page.inner_text("#error").endswith(
+        "of its model. Add `model_type` to the text in this page."
+    )
+
+
+def test_lists_of_layers_without_types_show_one_of_each_kind(opened):
+    page = opened()
+    config = {"model_type": "minimax", "num_hidden_layers": 8, "attn_type_list": [0, 0, 0, 1] * 2}
+    page.fill("#config", json.dumps(config))
+    page.wait_for_timeout(400)
+    assert page.inner_text("#layers .note").startswith("2 layers, one of each kind: ")
+
+
 def test_layout_and_context_can_be_chosen(opened):
     page = opened()
     page.fill("#config", json.dumps({"model_type": "new", "head_dim": 64}))

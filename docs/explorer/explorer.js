@@ -32,10 +32,14 @@ const SLIDERS = {
   },
 };
 
-// What to do in the page about an error, by what its message begins with.
+// Pictures of positions in a line, which places in images have not.
+const OF_LINES = ["layers", "wavelengths", "decay", "errors"];
+
+// What to do in the page about an error, by what its message has in it.
 const REMEDIES = {
   "`seq_len` must be given": "Choose a context in this page.",
-  "the layout of": "Choose a layout in this page.",
+  "pass layout=": "Choose a layout in this page.",
+  "config | {'model_type': ...}": "Add `model_type` to the text in this page.",
 };
 
 const state = { facts: {}, examples: {}, model: null, layers: [], kind: 0, changes: {} };
@@ -55,14 +59,18 @@ function argumentsOf(layer) {
   return state.model.arguments(layer, length, state.changes.layout || null);
 }
 
+const isAxial = () => "axial" in state.model.facts;
+
 /** Return all layers; of a configuration without their number, or their types, one of each kind. */
 function layersOf(model) {
   const count = model.config.num_hidden_layers ?? null;
   try {
     return model.layers(count);
   } catch (error) {
-    if (!(error instanceof WrongInput) || !error.message.includes("layer_types")) throw error;
-    return model.layers();
+    const isMissing = error.message.includes("must have 'layer_types'");
+    if (!(error instanceof WrongInput) || !isMissing) throw error;
+    const alike = Map.groupBy(model.layers(), (layer) => JSON.stringify(layer));
+    return [...alike.values()].map(([layer]) => layer);
   }
 }
 
@@ -112,7 +120,7 @@ function show() {
   }
   const isOurs = failed && !(failed instanceof WrongInput);
   const message = isOurs ? `This page has an error: ${failed.message}` : (failed?.message ?? "");
-  const remedy = Object.keys(REMEDIES).find((start) => message.startsWith(start));
+  const remedy = Object.keys(REMEDIES).find((words) => message.includes(words));
   find("#error").textContent = remedy ? `${message} ${REMEDIES[remedy]}` : message;
   find("#error").hidden = failed === null;
   find("#pictures").hidden = failed !== null;
@@ -132,16 +140,19 @@ function render() {
   showKinds(kinds);
   if (!kind) throw new WrongInput("the configuration rotates no pair of features.");
   const rope = new Rope(changedArguments(kind));
-  const masks = masksOf(state.model, state.layers, state.changes.window ?? null);
+  const masks = isAxial() ? [] : masksOf(state.model, state.layers, state.changes.window ?? null);
   find("#pictures").hidden = false; // charts need a width
   find("#error").hidden = true;
   showControls(rope, masks);
   showFacts(rope);
-  showLayers(masks, rope.seqLen);
   showPairs(rope);
-  showWavelengths(rope);
-  showDecay(rope);
-  showErrors(rope);
+  for (const name of OF_LINES) find(`#${name}`).hidden = isAxial();
+  if (!isAxial()) {
+    showLayers(masks, rope.seqLen);
+    showWavelengths(rope);
+    showDecay(rope);
+    showErrors(rope);
+  }
   showPython(rope, masks[kind.numbers[0]]);
   showTable(rope);
 }
@@ -174,18 +185,7 @@ function showFacts(rope) {
   const first = ropes.firstFloat32Failure(rope.frequencies);
   const original = before.seqLen === rope.seqLen ? "" : `, from ${format(before.seqLen)}`;
   const of = rope.rotaryDim === rope.headSize ? "all" : `first ${rope.rotaryDim}`;
-  const facts = [
-    ["layout", "layout", rope.layout, rope.layout],
-    ["head_size", "features of a head", rope.headSize, `${rope.headSize}, ${of} rotated`],
-    ["base", "base", rope.base, format(rope.base, 12)],
-    ["seq_len", "context", rope.seqLen, `${format(rope.seqLen, 12)}${original}`],
-    ["rope_type", "scaling", rope.scaling?.type ?? "default", scalingText(rope)],
-    [
-      "attention_factor",
-      "factor on cosine and sine",
-      rope.attentionFactor,
-      format(rope.attentionFactor),
-    ],
+  const ofLines = [
     [
       "slow",
       "pairs that turn less than once",
@@ -198,6 +198,22 @@ function showFacts(rope) {
       first,
       first === null ? "not below 1,048,576" : `from position ${format(first, 7)}`,
     ],
+  ];
+  const coordinates = rope.sections?.length;
+  const ofImages = [["coordinates", "positions", coordinates, `${coordinates} coordinates`]];
+  const facts = [
+    ["layout", "layout", rope.layout, rope.layout],
+    ["head_size", "features of a head", rope.headSize, `${rope.headSize}, ${of} rotated`],
+    ["base", "base", rope.base, format(rope.base, 12)],
+    ["seq_len", "context", rope.seqLen, `${format(rope.seqLen, 12)}${original}`],
+    ["rope_type", "scaling", rope.scaling?.type ?? "default", scalingText(rope)],
+    [
+      "attention_factor",
+      "factor on cosine and sine",
+      rope.attentionFactor,
+      format(rope.attentionFactor),
+    ],
+    ...(isAxial() ? ofImages : ofLines),
   ];
   find("#facts").replaceChildren(
     ...facts.map(([name, label, value, text]) =>
@@ -238,7 +254,9 @@ function showLayers(masks, context) {
   );
   const still = layers.filter(({ rotates }) => !rotates).length;
   if (still) texts.push(`${count(still, "layer")} without rotation`);
-  const summary = note("layers", `${count(layers.length, "layer")}: ${texts.join(", ")}.`);
+  const isPart = layers.length < state.model.config.num_hidden_layers;
+  const shown = `${count(layers.length, "layer")}${isPart ? ", one of each kind" : ""}`;
+  const summary = note("layers", `${shown}: ${texts.join(", ")}.`);
   plots.drawLayers(find("#layers .strip"), layers, summary);
   const legend = [...new Set(masks.map(({ kind }) => kind))].map((kind) =>
     element("span", {}, [element("i", { class: `swatch layer ${kind}` }), KINDS[kind]]),
@@ -279,11 +297,14 @@ function showPairs(rope) {
     more.push(
       `a position has ${rope.sections.length} coordinates, which rotate ${rope.sections.join(", ")} pairs`,
     );
-  const text = [`Features ${a} and ${b} form pair i`, ...more].join("; ");
-  plots.drawPairs(find("#pairs .drawing"), rope, note("pairs", `${text}.`));
+  const where = isAxial()
+    ? " Positions are places of patches in an image: pictures of positions in a line are left out."
+    : "";
+  const text = `${[`Features ${a} and ${b} form pair i`, ...more].join("; ")}.${where}`;
+  plots.drawPairs(find("#pairs .drawing"), rope, note("pairs", text));
   const isSlow = ropes.fullCycles(rope.frequencies, rope.seqLen) < rope.frequencies.length;
   const legend = [
-    ["scale", "pair 0, the fastest, to the last one"],
+    ["scale", isAxial() ? "pair 0 to the last one" : "pair 0, the fastest, to the last one"],
     ...(isSlow ? [["arc-dashed", "turns less than once"]] : []),
     ...(rest ? [["still", "not rotated"]] : []),
   ];
@@ -365,7 +386,7 @@ function showPython(rope, mask) {
         : null,
   };
   const call = isPublic ? pythonOf("pe.RoPE", values) : 'pe.RoPE.from_hf_config("config.json")';
-  const maskCode = MASKS[mask.kind]?.(mask.size);
+  const maskCode = MASKS[mask?.kind]?.(mask.size);
   const lines = ["import positional_embeddings as pe", "", `rope = ${call}`];
   if (maskCode) lines.push(`mask = ${maskCode}`);
   find("#python code").textContent = lines.join("\n");
@@ -460,6 +481,7 @@ function showControls(rope, masks) {
     slider.setAttribute("aria-valuetext", `${SLIDERS[name].label} ${format(value, 9)}`);
   }
   find("#scaling").value = state.changes.scaling ?? OWN;
+  find("#scaling").disabled = isAxial();
   find("#layout").value = state.changes.layout ?? "";
 }
 
