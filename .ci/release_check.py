@@ -142,8 +142,8 @@ def check_wheel() -> str:
         names = wheel.namelist()
         folder = next(n.partition("/")[0] for n in names if n.endswith("/METADATA"))
         package = {name for name in names if name.startswith(f"{NAME}/")}
-        source = {path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*.py")}
-        wanted = {path.as_posix() for path in source} | {f"{NAME}/py.typed"}
+        files = [path.relative_to(ROOT / "src") for path in (ROOT / "src" / NAME).rglob("*.*")]
+        wanted = {path.as_posix() for path in files if "__pycache__" not in path.parts}
         require(package == wanted, f"more or less than src/: {sorted(package ^ wanted)}")
         rest = {name.removeprefix(f"{folder}/") for name in names if name not in package}
         known = {"METADATA", "WHEEL", "RECORD", "licenses/LICENSE", "entry_points.txt"}

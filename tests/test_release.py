@@ -1,5 +1,6 @@
 """What a release needs: a dated changelog, metadata that is complete, and workflows that fit it."""
 
+import json
 import re
 import tomllib
 from datetime import date
@@ -11,6 +12,7 @@ from hatch_fancy_pypi_readme.hooks import FancyReadmeMetadataHook
 from readme_renderer import markdown
 
 import positional_embeddings as pe
+from scripts import loaded
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -43,11 +45,54 @@ def test_version_has_a_dated_section_in_the_changelog():
     assert dates == sorted(dates, reverse=True)
 
 
-def test_citation_is_of_the_newest_section():
+def test_metadata_is_of_the_newest_section():
+    version, released = sections()[0]
     citation = parsed("CITATION.cff")
-    assert (citation["version"], citation["date-released"]) == sections()[0]
-    assert citation["title"] == PROJECT["name"]
-    assert citation["license"] == PROJECT["license"]
+    assert (citation["version"], citation["date-released"]) == (version, released)
+    codemeta, zenodo = (
+        json.loads((ROOT / name).read_text(encoding="utf-8"))
+        for name in ("codemeta.json", ".zenodo.json")
+    )
+    assert (codemeta["version"], codemeta["dateModified"]) == (version, str(released))
+    assert (zenodo["version"], zenodo["publication_date"]) == (version, str(released))
+    assert citation["title"] == codemeta["name"] == zenodo["title"] == PROJECT["name"]
+    assert citation["abstract"] == codemeta["description"] == zenodo["description"]
+    assert citation["license"] == zenodo["license"] == PROJECT["license"]
+    assert codemeta["license"] == f"https://spdx.org/licenses/{PROJECT['license']}"
+    assert citation["keywords"] == codemeta["keywords"] == zenodo["keywords"]
+    assert codemeta["runtimePlatform"] == f"Python {PROJECT['requires-python']}"
+    assert codemeta["softwareRequirements"] == [
+        re.split(">=", d)[0] for d in PROJECT["dependencies"]
+    ]
+
+
+def test_recipe_asks_for_what_the_project_asks_for():
+    recipe = parsed("conda/recipe.yaml")
+    assert recipe["context"]["version"] == sections()[0][0]
+    assert f">={recipe['context']['python_min']}" == PROJECT["requires-python"]
+    assert [f"{name} = {entry}" for name, entry in PROJECT["scripts"].items()] == recipe["build"][
+        "python"
+    ]["entry_points"]
+
+    def plain(packages):
+        names = [one.replace(" ", "").replace("matplotlib-base", "matplotlib") for one in packages]
+        return sorted(one for one in names if not one.startswith(("python", "pip")))
+
+    extras = PROJECT["optional-dependencies"]
+    on_host = [one for name in extras if not name.startswith("cupy") for one in extras[name]]
+    needs = recipe["requirements"]
+    assert plain(needs["run"]) == plain(PROJECT["dependencies"])
+    assert plain(needs["run_constraints"]) == plain(on_host)
+    assert plain(needs["host"]) == plain(tomllib.loads(PYPROJECT)["build-system"]["requires"])
+
+
+def test_supported_versions_are_those_of_the_project():
+    page = (ROOT / "docs/support.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w[\w-]*).*? \| ([\d.]+) \|", page, re.MULTILINE)
+    named = [(name.lower(), version) for name, version in rows]
+    named += re.findall(r"`([\w-]+)` \(from ([\d.]+)\)", page)
+    for module in loaded(ROOT / ".ci/lowest.py"):
+        assert dict(named) == {"python": PYTHONS[0], **module.lowest()}
 
 
 @pytest.mark.parametrize("address", ["ADDRESS", "https://example.org/owner/name"])
@@ -99,6 +144,7 @@ def test_suite_on_windows_runs_the_commands_of_the_makefile():
         "$(PYTHON)": "python",
         "$(VENV)": ".venv",
         "$*": "test",
+        "$(CONSTRAINTS)": "constraints.txt",
         "bin/": "Scripts/",
         " $(PYTEST)": "",
     }
