@@ -1,0 +1,92 @@
+"""Values that earlier versions pickled are unpickled by this one.
+
+`python tests/test_pickles.py VERSION` stores the values of a version, before it is released.
+"""
+
+import base64
+import inspect
+import json
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import positional_embeddings as pe
+
+FOLDER = Path(__file__).parent / "pickles"
+# Values of each public class.
+VALUES = [
+    "ALiBiBias(3, causal=False)",
+    'AbsolutePE(8, 6, base=100, arrangement="concatenated")',
+    'CausalMask() | ~PaddingMask([1, 2], side="left")',
+    "ChunkedMask(2) & DilatedMask(3)",
+    "DynamicNTKScaling(2, 4)",
+    "FIREBias(ones(2), ones(2), ones((3, 2)), ones(3), c=ones(()), threshold=ones(()))",
+    "FunctionMask(max)",
+    "GlobalMask([0, 3])",
+    'KERPLEBias(ones(2), ones(2), "power")',
+    "KVCache.empty(2, 4, sinks=1).step(3)[0]",
+    "KVCache.empty(2, 4).step(3)[1]",
+    "LearnedPE(8, 6, rng=0)",
+    "LinearScaling(2)",
+    "Llama3Scaling(8, 1, 4, 16)",
+    "LongRoPEScaling([1, 2], [3, 4], 4)",
+    "NTKScaling(4)",
+    "NeighbourhoodMask((3, 4), 1)",
+    "PatchEmbedding(4, 2, 3, 8, rng=0)",
+    "PrefixMask([1, 2])",
+    "ProportionalScaling(0.5)",
+    "RelativePE(3, 4, rng=0)",
+    "RoPE(8, 10)",
+    "RoPE(12, 10, scaling=YaRNScaling(4, 16), sections=[2, 4], feature_axis=-1, seq_axis=-2)",
+    "RoPE(8, 10).tables(arange(3))",
+    "RoPEMultiHeadAttention(8, 4, num_kv_heads=2, rng=0)",
+    "SandwichBias(3, dim=6)",
+    "SegmentMask(arange(3))",
+    "SlidingWindowMask(2, None)",
+    "T5Bias(3, rng=0)",
+    "TokenEmbedding(6, 3, rng=0)",
+    "YaRNScaling(4, 16, mscale=0.5)",
+]
+STORED = [
+    pytest.param(expression, stored, id=f"{file.stem}-{expression}")
+    for file in sorted(FOLDER.glob("*.json"))
+    for expression, stored in json.loads(file.read_text(encoding="utf-8")).items()
+]
+
+
+def value_of(expression):
+    """Return the value of an expression of public names."""
+    return eval(expression, vars(pe) | {"ones": np.ones, "arange": np.arange})
+
+
+def test_values_are_of_all_public_classes():
+    classes = {name for name in pe.__all__ if inspect.isclass(getattr(pe, name))}
+    named = {name for name in classes if any(f"{name}(" in text for text in VALUES)}
+    assert classes - named - {"Mask", "KVCache", "KVStep", "RotaryTables"} == set()
+    types = {type(value_of(text)) for text in VALUES}
+    assert {pe.KVCache, pe.KVStep, pe.RotaryTables} <= types
+
+
+@pytest.mark.parametrize(("expression", "stored"), STORED)
+def test_stored_value_is_unpickled(expression, stored):
+    unpickled = pickle.loads(base64.b85decode(stored))
+    # Of the same shared objects as what is unpickled.
+    expected = pickle.loads(pickle.dumps(value_of(expression), protocol=4))
+    assert repr(unpickled) == repr(expected)
+    assert pickle.dumps(unpickled) == pickle.dumps(expected)
+
+
+def store(version):
+    """Store the values of a version."""
+    stored = {
+        text: base64.b85encode(pickle.dumps(value_of(text), protocol=4)).decode() for text in VALUES
+    }
+    text = json.dumps(stored, indent=1)
+    (FOLDER / f"{version}.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    store(*sys.argv[1:])
