@@ -14,7 +14,7 @@ help:
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
 	@echo "make panel     judge smoothers on eight tasks of real data (a quarter of an hour)"
 	@echo "make lint      check style, types and docstrings"
-	@echo "make mutants   change the code in small ways, and list what no test notices (an hour)"
+	@echo "make mutants   change the code in small ways, and list what no test notices (hours; MUTANTS=\"--count 100\")"
 	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make soak      call it for ten minutes from threads and forks, and draw its memory"

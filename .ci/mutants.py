@@ -1,15 +1,17 @@
 """Change the code in small ways, one at a time, and list the changes that no test notices.
 
-A sample of the changes is drawn by a seed: the same code gives the same sample. Each change is made
+All changes, or a sample that a seed draws: the same code gives the same sample. Each change is made
 in a copy of the checkout, where the tests that run the changed line are run, the ones that run
-least code first. Results are kept, so that an interrupted run goes on where it ended. The tests see
-the libraries of the environment that runs this program.
+least code first, in a forked process that has the libraries imported already. A result holds until
+the changed file or the files of these tests change, so that an interrupted run goes on where it
+ended. The tests see the libraries of the environment that runs this program.
 """
 
 import argparse
 import ast
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -25,12 +27,30 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from tqdm import tqdm
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "src/positional_embeddings"
 # Compiled where neither coverage nor these tests see it, or written for a GPU.
 LEFT_OUT = ("kernels/numba_kernel.py", "kernels/cupy_kernel.py", "__main__.py")
 TIMEOUT = 300
 MEMORY = 12 * 2**30
+FEW = 12  # tests that are run first; most changes fail one of them
+# Imported before a process is forked for each change. The package itself is not.
+LIBRARIES = [
+    "array_api_compat",
+    "array_api_strict",
+    "hypothesis.extra.numpy",
+    "matplotlib.pyplot",
+    "mpmath",
+    "numpy.testing",
+    "pandas",
+    "polars",
+    "pytest",
+    "scipy.stats",
+    "sklearn.utils.estimator_checks",
+    "xarray",
+]
 CHOSEN = "MUTANTS_TESTS"  # the environment's variable that names a file of tests to run
 
 SWAPS: dict[type[ast.AST], tuple[str, str]] = {
@@ -59,6 +79,10 @@ SWAPS: dict[type[ast.AST], tuple[str, str]] = {
     ast.And: ("and", "or"),
     ast.Or: ("or", "and"),
 }
+
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(LIBRARIES)
 
 
 @dataclass(frozen=True)
@@ -229,29 +253,57 @@ def started_pytest(tree: Path, *arguments: str, **environment: str) -> subproces
     )
 
 
+def run_pytest(tree: Path, arguments: list[str], chosen: Path) -> None:
+    """Run pytest in a copy of the checkout, and end this process with its status."""
+    os.setsid()
+    os.chdir(tree)
+    log = os.open(chosen.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.environ |= {CHOSEN: str(chosen), "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{ROOT / '.ci'}"}
+    sys.path[:0] = [str(tree / "src"), str(ROOT / ".ci")]
+    sys.dont_write_bytecode = True
+    import pytest  # noqa: PLC0415 - imported before, by the process that is forked
+
+    status = pytest.main(["-q", "-p", "no:cacheprovider", *arguments])
+    os._exit(int(status))
+
+
 def outcome(tree: Path, mutant: Mutant, tests: list[str], options: list[str]) -> str:
     """Run the tests on a mutant: killed, timeout or survived."""
     file = tree / mutant.path
     original = file.read_bytes()
-    chosen = tree / "chosen.json"
-    chosen.write_text(json.dumps(tests), encoding="utf-8")
-    new = original[: mutant.start] + mutant.new.encode() + original[mutant.stop :]
-    file.write_bytes(new)
-    files = sorted({test.partition("::")[0] for test in tests})
-    command = ["-x", "-p", "mutants", *options, *files]
-    running = started_pytest(tree, *command, **{CHOSEN: str(chosen)})
+    file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.stop :])
     try:
-        said, _ = running.communicate(timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        os.killpg(running.pid, signal.SIGKILL)
-        running.communicate()
-        return "timeout"
+        for some in filter(None, (tests[:FEW], tests[FEW:])):
+            status = status_of(tree, some, options)
+            if status is None:
+                return "timeout"
+            if status == 5:
+                said = (tree / "chosen.log").read_text(encoding="utf-8")
+                message = f"no test of {mutant} was found:\n{said}"
+                raise RuntimeError(message)
+            if status:
+                return "killed"
     finally:
         file.write_bytes(original)
-    if running.returncode == 5:
-        message = f"no test of {mutant} was found:\n{said}"
-        raise RuntimeError(message)
-    return "killed" if running.returncode else "survived"
+    return "survived"
+
+
+def status_of(tree: Path, tests: list[str], options: list[str]) -> int | None:
+    """Return the exit status of some tests, None after a timeout."""
+    chosen = tree / "chosen.json"
+    chosen.write_text(json.dumps(tests), encoding="utf-8")
+    files = sorted({test.partition("::")[0] for test in tests})
+    arguments = ["-x", "-p", "mutants", *options, *files]
+    process = FORKS.Process(target=run_pytest, args=(tree, arguments, chosen))
+    process.start()
+    process.join(TIMEOUT)
+    if process.exitcode is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+        return None
+    return process.exitcode
 
 
 def copy_tree(source: Path, to: Path) -> None:
@@ -262,15 +314,25 @@ def copy_tree(source: Path, to: Path) -> None:
 
 
 @cache
-def digest(source: Path) -> str:
-    """Return a hash of the code and its tests."""
-    files = sorted(p for part in ("src", "tests") for p in (source / part).rglob("*.py"))
+def digest(*files: Path) -> str:
+    """Return a hash of files."""
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+def digest_of_all(source: Path) -> str:
+    """Return a hash of the code and its tests."""
+    return digest(*sorted(p for part in ("src", "tests") for p in (source / part).rglob("*.py")))
+
+
+def result_key(source: Path, mutant: Mutant, tests: list[str]) -> str:
+    """Return a hash of a mutant, the code around it and the tests that run it."""
+    files = sorted({test.partition("::")[0] for test in tests})
+    return f"{mutant.key}-{digest(source / mutant.path, *(source / file for file in files))}"
 
 
 def measured(source: Path, folder: Path, options: list[str]) -> Runs:
     """Run all tests once, noting which of them run each line."""
-    data_file = folder / f"coverage-{digest(source)}"
+    data_file = folder / f"coverage-{digest_of_all(source)}"
     if not data_file.exists():
         print("Noting which tests run each line (some minutes) ...", flush=True)
         copy_tree(source, folder / "tree")
@@ -289,7 +351,7 @@ def measured(source: Path, folder: Path, options: list[str]) -> Runs:
 def main() -> None:
     """Print each mutant and its outcome, and list the survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="how many changes (100)")
+    parser.add_argument("--count", type=int, help="how many changes (all)")
     parser.add_argument("--seed", type=int, default=0, help="which sample (0)")
     parser.add_argument("--only", default="", help="part of the paths of files to change")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
@@ -310,11 +372,11 @@ def main() -> None:
     ]
     run = [mutant for mutant in mutants if runs.of(mutant)]
     print(f"{len(mutants)} changes, of lines that a test runs: {len(run)}", flush=True)
-    results = options.folder / f"results-{digest(options.source)}.jsonl"
+    results = options.folder / "results.jsonl"
     known = {}
     if results.exists():
         lines = results.read_text(encoding="utf-8").splitlines()
-        known = {one["key"]: one["outcome"] for one in map(json.loads, lines)}
+        known = {one["result"]: one["outcome"] for one in map(json.loads, lines)}
 
     trees: SimpleQueue[Path] = SimpleQueue()
     for number in range(options.jobs):
@@ -322,26 +384,29 @@ def main() -> None:
         trees.put(options.folder / f"tree{number}")
 
     def outcome_of(mutant: Mutant) -> str:
-        if mutant.key not in known:
+        tests = runs.of(mutant)
+        key = result_key(options.source, mutant, tests)
+        if key not in known:
             tree = trees.get()
             try:
-                found = outcome(tree, mutant, runs.of(mutant), extra)
+                found = outcome(tree, mutant, tests, extra)
             finally:
                 trees.put(tree)
             with results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(mutant) | {"outcome": found}) + "\n")
-            known[mutant.key] = found
-            print(f"{found:8} {mutant}", flush=True)
-        return known[mutant.key]
+                file.write(json.dumps(asdict(mutant) | {"result": key, "outcome": found}) + "\n")
+            known[key] = found
+            if found != "killed":
+                tqdm.write(f"{found:8} {mutant}")
+        return known[key]
 
     by_outcome: dict[str, list[Mutant]] = defaultdict(list)
-    drawn = sample(run, options.count, options.seed)
-    if any(mutant.key not in known for mutant in drawn):
-        unchanged = replace(drawn[0], stop=drawn[0].start, new="")
-        if outcome(options.folder / "tree0", unchanged, runs.of(drawn[0]), extra) != "survived":
-            sys.exit("Chosen tests fail without any change.")
+    drawn = sample(run, options.count or len(run), options.seed)
+    unchanged = replace(drawn[0], stop=drawn[0].start, new="")
+    if outcome(options.folder / "tree0", unchanged, runs.of(drawn[0]), extra) != "survived":
+        sys.exit("Chosen tests fail without any change.")
     with ThreadPoolExecutor(options.jobs) as pool:
-        for mutant, found in zip(drawn, pool.map(outcome_of, drawn), strict=True):
+        outcomes = tqdm(pool.map(outcome_of, drawn), total=len(drawn), unit="change")
+        for mutant, found in zip(drawn, outcomes, strict=True):
             by_outcome[found].append(mutant)
     survivors = by_outcome["survived"]
     print(f"\n{len(drawn) - len(survivors)} of {len(drawn)} killed; survivors:")

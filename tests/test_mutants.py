@@ -132,9 +132,9 @@ def test_survivors_are_listed_and_results_kept(tmp_path):
     survivors = {"'>=' -> '>'", "'3' -> '4'", "'0' -> '1'"}
     *_, listed = first.partition("4 of 7 killed; survivors:\n")
     assert {line.partition("): ")[2] for line in listed.splitlines()} == survivors
-    assert first.count("\nkilled  ") == 4
+    assert first.count("\nsurvived ") == 3
 
     again = printed()
     assert "Noting" not in again
-    assert "\nkilled  " not in again
+    assert "\nsurvived " not in again
     assert again.endswith(f"survivors:\n{listed}")
