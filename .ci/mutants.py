@@ -43,7 +43,6 @@ LIBRARIES = [
     "hypothesis.extra.numpy",
     "matplotlib.pyplot",
     "mpmath",
-    "numpy.testing",
     "pandas",
     "polars",
     "pytest",
@@ -265,7 +264,9 @@ def run_pytest(tree: Path, arguments: list[str], chosen: Path) -> None:
     sys.dont_write_bytecode = True
     import pytest  # noqa: PLC0415 - imported before, by the process that is forked
 
-    status = pytest.main(["-q", "-p", "no:cacheprovider", *arguments])
+    # hypothesis, a plugin of pytest, was imported before.
+    ignored = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    status = pytest.main(["-q", "-p", "no:cacheprovider", *ignored, *arguments])
     os._exit(int(status))
 
 
