@@ -1,0 +1,201 @@
+"""The test vectors are well formed, are made again to the bit, and pass on every backend."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+
+import check
+import numpy_run
+from backends import CHUNKED
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+FILES = {group: check.read(group) for group in check.GROUPS}
+# JAX compiles each step of each degree anew.
+SLOW_ON_JAX = "HighDegree"
+
+
+def listed(group):
+    return FILES[group]["tests"]
+
+
+@pytest.mark.parametrize("group", check.GROUPS)
+def test_file_follows_the_schema(group):
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads((VECTORS / "schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(schema).validate(FILES[group])
+
+
+def test_files_are_strict_json():
+    def refuse(text):
+        raise ValueError(text)
+
+    for group in check.GROUPS:
+        json.loads((VECTORS / f"{group}.json").read_text("utf-8"), parse_constant=refuse)
+
+
+@pytest.mark.parametrize("group", check.GROUPS)
+def test_file_says_what_its_tests_use(group):
+    file = FILES[group]
+    assert file["group"] == group
+    assert file["numberOfTests"] == len(listed(group))
+    assert set(file["notes"]) == {flag for test in listed(group) for flag in test["flags"]}
+    assert set(file["functions"]) == {test["function"] for test in listed(group)}
+    for test in listed(group):
+        function = file["functions"][test["function"]]
+        assert test["id"].startswith(f"{group}/")
+        assert set(test["parameters"]) <= set(function["parameters"])
+        assert set(test["inputs"]) <= set(function["inputs"])
+        assert set(test["expected"]) <= set(function["outputs"])
+        for array in (*test["inputs"].values(), *test["expected"].values()):
+            assert np.prod(array["shape"], dtype=int) == len(array["data"])
+
+
+def test_ids_are_unique():
+    ids = [test["id"] for group in check.GROUPS for test in listed(group)]
+    assert len(set(ids)) == len(ids)
+
+
+def test_versions_agree():
+    versions = {file["version"] for file in FILES.values()}
+    assert len(versions) == 1
+    assert f"Version {versions.pop()}," in (VECTORS / "README.md").read_text(encoding="utf-8")
+
+
+def test_vectors_are_small():
+    assert sum(path.stat().st_size for path in VECTORS.glob("*.json")) < 3_000_000
+
+
+def test_files_are_made_again_to_the_bit():
+    make = [sys.executable, VECTORS / "make", "--check"]
+    made = subprocess.run(make, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert [line.split()[0] for line in made.stdout.splitlines()] != []
+    assert {line.split()[0] for line in made.stdout.splitlines()} == set(check.GROUPS)
+
+
+def test_check_finds_a_changed_file(tmp_path):
+    shutil.copytree(VECTORS, tmp_path / "vectors")
+    path = tmp_path / "vectors" / "shaw.json"
+    path.write_text(path.read_text().replace("-0.5", "-0.25", 1))
+    make = [sys.executable, tmp_path / "vectors" / "make", "--check", "shaw", "kerple"]
+    made = subprocess.run(make, capture_output=True, text=True, check=False)
+    assert made.returncode == 1
+    assert made.stderr == "not as they are made: shaw.json\n"
+
+
+def test_maker_knows_no_library():
+    for path in (VECTORS / "make").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert not any(f"import {name}" in text for name in ("numpy", "positional_embeddings"))
+
+
+# Oracles of mpmath's own.
+
+
+def test_harmonics_are_those_of_mpmath():
+    for test in listed("harmonics"):
+        x = {name: check.array(a) for name, a in test["inputs"].items()}
+        values = check.array(test["expected"]["harmonics"])
+        for i in range(0, len(values), 3):
+            n, m = int(x["degree"][i]), int(x["order"][i])
+            if n > 8:
+                continue
+            for j, (b, east) in enumerate(zip(x["latitude"], x["longitude"], strict=True)):
+                with mpmath.workdps(40):
+                    angle = (90 - mpmath.mpf(float(b))) * mpmath.pi / 180
+                    phase = mpmath.mpf(float(east)) * mpmath.pi / 180
+                    y = mpmath.spherharm(n, abs(m), angle, phase) * (-1) ** m
+                    y = y.real if m == 0 else mpmath.sqrt(2) * (y.imag if m < 0 else y.real)
+                assert abs(float(y) - values[i, j]) < 1e-15
+
+
+def test_clocks_are_those_of_the_time_zones():
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    for test in listed("dates"):
+        if zone := test["parameters"].get("time_zone"):
+            for text in test["inputs"]["times"]["data"]:
+                time = datetime.fromisoformat(text)
+                assert time.astimezone(ZoneInfo(zone)).isoformat() == time.isoformat()
+
+
+# Comparison.
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_unit_is_the_distance_to_the_next_number(dtype):
+    numbers = np.asarray([1, 1.5, 2, 3.99, 1e-3, 1e4, 6e-5, 1e-7, 0], dtype=dtype)
+    units = check.ulp(numbers.astype(np.float64), dtype)
+    np.testing.assert_array_equal(units, np.spacing(numbers).astype(np.float64))
+
+
+def test_unit_of_bfloat16():
+    np.testing.assert_array_equal(check.ulp([1.0, 300.0, 0.75], "bfloat16"), [2**-7, 2, 2**-8])
+
+
+def test_error_counts_units():
+    written = {"type": "real", "shape": [2], "data": [0.25, "NaN"], "scale": 1.0, "ulps": {}}
+    assert check.error(np.asarray([0.25 + 2**-51, np.nan]), written, "float64") == 2
+    assert check.error(np.asarray([0.25, 1.0]), written, "float64") == np.inf
+    assert check.error(np.asarray([np.inf, np.nan]), written, "float64") == np.inf
+    assert check.error(np.asarray([0.25]), written, "float64") == np.inf
+    exact = {"type": "integer", "shape": [2], "data": [1, 2]}
+    assert check.error(np.asarray([1, 2]), exact, "float64") == 0
+    assert check.error(np.asarray([1, 3]), exact, "float64") == np.inf
+
+
+def test_dtype_holds_its_numbers_alone():
+    assert check.holds([0.0, -1.5, np.nan, np.inf, 2.0**24], "float32")
+    assert not check.holds([2.0**24 + 1], "float32")
+    assert not check.holds([0.1], "float32")
+    assert check.holds([0.1], "float64")
+
+
+# This library.
+
+
+def library_of(backend):
+    def array(values, dtype):
+        if backend.name in CHUNKED:
+            return backend.array(values, dtype)
+        dtype = getattr(backend.xp, dtype)
+        return backend.xp.asarray(np.array(values), dtype=dtype, device=backend.device)
+
+    has_int64 = "no_x64" not in backend.name and backend.has_int64
+    integer = "int64" if has_int64 else "int32"
+    own = backend.xp, backend.device, integer, backend.wide, array, backend.numpy
+    return numpy_run.Library(*own)
+
+
+@pytest.mark.parametrize("group", check.GROUPS)
+def test_library_passes(backend, group, request):
+    dtypes = sorted(backend.floats, reverse=True)
+    dtypes += [str(dtype).rpartition(".")[2].strip("'>") for dtype in backend.half_dtypes]
+    slow = backend.name.startswith("jax") and not request.config.getoption("--long")
+    outputs = {name: f["outputs"].keys() for name, f in FILES[group]["functions"].items()}
+    run, skipped = numpy_run.runner(library_of(backend)), []
+
+    def run_but_slow(function, parameters, inputs, dtype):
+        if slow and max(inputs.get("degree", [0])) > 20:
+            raise check.CannotError(SLOW_ON_JAX)
+        came = run(function, parameters, inputs, dtype)
+        assert came.keys() == outputs[function]
+        return came
+
+    found = list(check.verdicts(run_but_slow, dtypes, [group]))
+    for test, dtype, outcome, reason in found:
+        assert outcome != "fail", f"{test['id']} {dtype}: {reason}"
+        if outcome == "cannot":
+            skipped.append(reason)
+    if backend.name == "numpy":
+        assert found
+        assert not skipped
