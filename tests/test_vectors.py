@@ -1,6 +1,7 @@
 """The test vectors are well formed, are made again to the bit, and pass on every backend."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,6 @@ from backends import CHUNKED
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 FILES = {group: check.read(group) for group in check.GROUPS}
-# JAX compiles each step of each degree anew.
-SLOW_ON_JAX = "HighDegree"
 
 
 def listed(group):
@@ -180,22 +179,118 @@ def library_of(backend):
 def test_library_passes(backend, group, request):
     dtypes = sorted(backend.floats, reverse=True)
     dtypes += [str(dtype).rpartition(".")[2].strip("'>") for dtype in backend.half_dtypes]
-    slow = backend.name.startswith("jax") and not request.config.getoption("--long")
+    tests = listed(group)
+    if backend.name.startswith("jax") and not request.config.getoption("--long"):
+        # It compiles each step for each shape: a fifth of the tests, and no high degrees.
+        tests = [test for test in tests if "HighDegree" not in test["flags"]][::5]
     outputs = {name: f["outputs"].keys() for name, f in FILES[group]["functions"].items()}
-    run, skipped = numpy_run.runner(library_of(backend)), []
+    run_test, passed = numpy_run.runner(library_of(backend)), 0
 
-    def run_but_slow(function, parameters, inputs, dtype):
-        if slow and max(inputs.get("degree", [0])) > 20:
-            raise check.CannotError(SLOW_ON_JAX)
-        came = run(function, parameters, inputs, dtype)
+    def run(function, parameters, inputs, dtype):
+        came = run_test(function, parameters, inputs, dtype)
         assert came.keys() == outputs[function]
         return came
 
-    found = list(check.verdicts(run_but_slow, dtypes, [group]))
-    for test, dtype, outcome, reason in found:
+    for test, dtype, outcome, reason in check.verdicts(run, dtypes, tests):
         assert outcome != "fail", f"{test['id']} {dtype}: {reason}"
-        if outcome == "cannot":
-            skipped.append(reason)
-    if backend.name == "numpy":
-        assert found
-        assert not skipped
+        passed += outcome == "pass"
+        if backend.name == "numpy":
+            assert outcome == "pass", reason
+    assert passed > 0 or {test["function"] for test in tests} <= {*numpy_run.ON_HOST}
+
+
+def test_runner_prints_its_counts():
+    runner = [sys.executable, VECTORS / "runners" / "numpy_run.py", "--group", "shaw", "--verbose"]
+    ran = subprocess.run(runner, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    counts = [line.split() for line in ran.stdout.splitlines()]
+    passed = str(len(listed("shaw")))
+    assert counts[1:] == [
+        ["shaw", dtype, passed, "0", "0"] for dtype in ("float64", "float32", "float16")
+    ]
+
+
+# Runners of others, and the table.
+
+
+def cell(run, dtype, group, flags):
+    """Return the outcomes of tests with a flag, or of those without any."""
+    tests = [
+        test for test in listed(group) if flags in test["flags"] or not (flags or test["flags"])
+    ]
+    return {verdict.outcome for verdict in check.verdicts(run, [dtype], tests)}
+
+
+@pytest.mark.library("torch")
+def test_torch_runner_passes_what_its_dtype_allows():
+    import torch_run
+
+    assert cell(torch_run.run, "float64", "attention", "GroupedHeads") == {"pass", "cannot"}
+    assert cell(torch_run.run, "float32", "alibi", "OddHeads") == {"pass", "cannot"}
+    found = check.verdicts(torch_run.run, ["float64", "float32"], listed("rotation")[:4])
+    assert {verdict.outcome for verdict in found} == {"pass"}
+    assert "fail" in cell(torch_run.run, "float32", "angles", "FarPosition")
+
+
+@pytest.mark.library("jax")
+def test_jax_runner_passes_what_its_dtype_allows():
+    import jax_run
+
+    found = check.verdicts(jax_run.run, ["float32"], listed("rotation")[:2])
+    assert {verdict.outcome for verdict in found} == {"pass"}
+    assert cell(jax_run.run, "float32", "angles", "Int64Position") == {"cannot"}
+    assert "fail" in cell(jax_run.run, "float32", "angles", "NearMultipleOfPi")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no compiler of C is there")
+def test_c_runner_passes_what_its_angles_allow(tmp_path):
+    source, program = VECTORS / "runners" / "c" / "run.c", tmp_path / "run"
+    warnings = ["-Wall", "-Wextra", "-Werror", "-std=c11"]
+    compiler = shutil.which("cc")
+    subprocess.run([compiler, "-O2", *warnings, "-o", program, source, "-lm"], check=True)
+    groups = ("angles", "rotation", "alibi", "attention", "t5")
+    paths = [VECTORS / f"{group}.json" for group in groups]
+    ran = subprocess.run([program, *paths], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1, ran.stderr
+    flags = {test["id"]: test["flags"] for group in groups for test in listed(group)}
+    failed = [line.split()[0] for line in ran.stdout.splitlines() if " fails in " in line]
+    rounded = {"FarPosition", "RealPosition", "NearMultipleOfPi"}
+    assert all(rounded & set(flags[name]) for name in failed), failed
+    assert f"attention.json float64: {len(listed('attention'))} pass, 0 fail" in ran.stdout
+    assert f"t5.json float64: 0 pass, 0 fail, {len(listed('t5'))} cannot" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("peer", "group"),
+    [
+        pytest.param("transformers", "scaling", marks=pytest.mark.library("transformers")),
+        pytest.param(
+            "rotary_embedding_torch",
+            "rotation",
+            marks=pytest.mark.library("rotary_embedding_torch"),
+        ),
+        pytest.param(
+            "positional_encodings",
+            "sinusoids",
+            marks=pytest.mark.library("positional_encodings", "torch"),
+        ),
+        pytest.param("onnx", "attention", marks=pytest.mark.library("onnxruntime")),
+        pytest.param("keras", "attention", marks=pytest.mark.library("keras")),
+        pytest.param("pandas", "dates"),
+        pytest.param("scipy", "harmonics"),
+        pytest.param("sklearn", "kernels"),
+    ],
+)
+def test_peers_still_do_what_they_can(peer, group):
+    command = [sys.executable, VECTORS / "table.py", "--peer", peer]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    (line,) = (row for row in ran.stdout.splitlines() if row.startswith(f"{peer} {group}:"))
+    assert re.search(r"\b[1-9]\d*/|\*\*", line), line
+
+
+def test_page_has_a_row_of_each_group():
+    page = (VECTORS.parent / "docs" / "vectors.md").read_text(encoding="utf-8")
+    text = page.partition("<!-- table -->")[2].partition("<!-- end of the table -->")[0]
+    rows = [line.strip("|").split("|")[0].strip() for line in text.splitlines() if line[:1] == "|"]
+    assert set(filter(None, rows)) - {"group", "---"} == set(check.GROUPS)

@@ -288,8 +288,8 @@ def group() -> Group:
     )
     add(
         "visible-nan-key",
-        "A key of NaN that one query sees.",
-        "VisibleNaN",
+        "A key of NaN that the last query alone sees.",
+        "HiddenNaN VisibleNaN",
         shape=(1, 1, 3, 3, 4, 4),
         k=put(drawn(85, 1, 3, 4), (0, 2), [float("nan")] * 4),
         attends=causal(3, 3),

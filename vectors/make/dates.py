@@ -165,9 +165,9 @@ def group() -> Group:
                 parameters={"period": period, "harmonics": harmonics, "time_zone": zone},
                 inputs={"times": times(texts)},
                 expected={
-                    # A phase near 1 is rounded, and its angle is some times as large.
+                    # Of an angle up to 2 pi h: its own rounding, that of pi and of the phase.
                     "encoding": within(
-                        [waves(part, harmonics) for part in found], 1, float64=2 + 2 * harmonics
+                        [waves(part, harmonics) for part in found], 1, float64=2 + 4 * harmonics
                     ),
                 },
             )

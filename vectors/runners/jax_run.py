@@ -61,8 +61,8 @@ def rotate(p: dict[str, Any], x: dict[str, Any], dtype: str) -> dict[str, Any]:
     is_half = p["layout"] == "half"
     a, b = jnp.split(part, 2, -1) if is_half else (part[..., ::2], part[..., 1::2])
     turned = a * cos - b * sin, a * sin + b * cos
-    rotated = jnp.concat(turned, -1) if is_half else jnp.stack(turned, -1).reshape(part.shape)
-    return out(y=jnp.concat([rotated.astype(dtype), rest], -1))
+    rotated = jnp.concatenate(turned, -1) if is_half else jnp.stack(turned, -1).reshape(part.shape)
+    return out(y=jnp.concatenate([rotated.astype(dtype), rest], -1))
 
 
 def attention(p: dict[str, Any], x: dict[str, Any], dtype: str) -> dict[str, Any]:

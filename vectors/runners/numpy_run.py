@@ -66,8 +66,14 @@ class Call(NamedTuple):
         return {"xp": xp, "dtype": getattr(xp, self.dtype), "device": device}
 
     def positions(self) -> dict[str, Any]:
-        """Return positions of queries and keys."""
-        return {name: self.place(name) for name in ("query_positions", "key_positions")}
+        """Return positions of queries and keys, whose distances fit the integers, too."""
+        names = ("query_positions", "key_positions")
+        if (
+            max(np.abs(self.x[name]).max() for name in names)
+            > np.iinfo(self.library.integer).max // 4
+        ):
+            raise CannotError("has integers of 32 bits alone")
+        return {name: self.place(name) for name in names}
 
     def out(self, **arrays: Any) -> dict[str, Any]:
         """Return results as NumPy arrays."""
