@@ -7,7 +7,9 @@ from exact import Group, frequency, function, integers, within
 FUNCTIONS = {
     "sandwich": function(
         "The bias of head h = 1, ..., n is n / (8 h) times the sum over i = 0, ..., dim / 2 - 1 of "
-        "cos((query - key) * base^(-2 i / dim)), n being the number of heads.",
+        "cos((query - key) * base^(-2 i / dim)), n being the number of heads. "
+        "A constant of each head, by which some programs make the largest bias 0, is left out: it "
+        "changes no softmax.",
         "Chi et al. (2023), Dissecting Transformer Length Extrapolation, section 5",
         parameters={
             "num_heads": "number of heads",
