@@ -27,7 +27,7 @@ from positional_embeddings import RoPE  # noqa: E402
 from positional_embeddings.rotary import hf_models  # noqa: E402
 
 OUTPUT = ROOT / "src/positional_embeddings/rotary/hf_models.json"
-PAGE = ROOT / "docs/models.md"
+PAGE = ROOT / "docs/results/models.md"
 LENGTH = 1000
 
 # Keys that a configuration may leave out, with the default of its class.

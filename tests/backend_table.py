@@ -1,4 +1,4 @@
-"""The table of docs/backends.md: public names by backends, from the outcomes of a test run."""
+"""The table of docs/results/backends.md: public names by backends, from a run of the tests."""
 
 import re
 from importlib.metadata import PackageNotFoundError, version
@@ -8,7 +8,7 @@ import pytest
 
 import positional_embeddings as pe
 
-PAGE = Path(__file__).parents[1] / "docs" / "backends.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "backends.md"
 CELLS = pytest.StashKey[dict[tuple[str, str], str]]()
 PACKAGES = {
     "strict": "array-api-strict",

@@ -368,7 +368,7 @@ def test_all_pairs_are_many_chunks(make):
 @pytest.mark.usefixtures("forbid_computing")
 @pytest.mark.parametrize("number", range(3))
 def test_the_how_to_runs_and_computes_nothing(number):
-    page = Path(__file__).parents[1] / "docs" / "larger_than_memory.md"
+    page = Path(__file__).parents[1] / "docs" / "guide" / "larger_than_memory.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 4  # the last one is of cubed
     exec(blocks[number], {})  # noqa: S102 - a page of this repository

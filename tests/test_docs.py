@@ -1,4 +1,4 @@
-"""Every line of docs/coming_from.md is run, and compared with plain loops."""
+"""Every line of docs/coming_from/systems.md is run, and compared with plain loops."""
 
 import math
 import re
@@ -10,7 +10,7 @@ import pytest
 
 import oracles
 
-TEXT = (Path(__file__).parents[1] / "docs" / "coming_from.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[1] / "docs/coming_from/systems.md").read_text(encoding="utf-8")
 TITLES = {
     "lean": "A Lean specification of positional encodings",
     "tutorial": "A PyTorch tutorial: sinusoidal, learned, rotary, relative",

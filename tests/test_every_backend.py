@@ -1,6 +1,6 @@
 """Each public name, called once on each backend, and compared with NumPy.
 
-`--backend-table FILE` writes the outcomes as the table of docs/backends.md.
+`--backend-table FILE` writes the outcomes as the table of docs/results/backends.md.
 """
 
 import importlib

@@ -8,10 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-# The code of coming_from.md and of the command line is compared by tests of its own.
-PAGES = [README, *(ROOT / "docs" / f"{name}.md" for name in ("attention", "coordinates"))]
-NAMES = ("contents", "decoding", "masks", "rotary", "smoothing", "vectors")
-PAGES += [ROOT / "docs" / f"{name}.md" for name in NAMES]
+# The code of these pages is run by tests of their own.
+ELSEWHERE = ("command_line", "larger_than_memory", "systems")
+DOCS = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
 LIBRARIES = ("jax", "torch")
@@ -24,7 +24,7 @@ BLOCKS = [
     for page in PAGES
     for number, (library, code) in enumerate(CODE.findall(page.read_text(encoding="utf-8")))
 ]
-LINKED = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*.md")]
+LINKED = [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("examples/**/*.md")]
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,8 @@ def test_cupy_differs_by_one_line():
 
 PRINTING = {
     README: "print(describe_mask",
-    ROOT / "docs" / "masks.md": "print(describe_mask",
-    ROOT / "docs" / "smoothing.md": "print(name",
+    ROOT / "docs" / "guide" / "masks.md": "print(describe_mask",
+    ROOT / "docs" / "guide" / "smoothing.md": "print(name",
 }
 
 
@@ -118,4 +118,4 @@ def test_every_page_can_be_reached():
             ((page.parent / name).resolve() for name in names) for page, names in found
         )
         pages |= set(linked)
-    assert {page.resolve() for page in ROOT.glob("docs/*.md")} <= {page.resolve() for page in pages}
+    assert {page.resolve() for page in DOCS} <= {page.resolve() for page in pages}

@@ -87,7 +87,7 @@ def test_recipe_asks_for_what_the_project_asks_for():
 
 
 def test_supported_versions_are_those_of_the_project():
-    page = (ROOT / "docs/support.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/support.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\w[\w-]*).*? \| ([\d.]+) \|", page, re.MULTILINE)
     named = [(name.lower(), version) for name, version in rows]
     named += re.findall(r"`([\w-]+)` \(from ([\d.]+)\)", page)

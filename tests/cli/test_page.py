@@ -1,4 +1,4 @@
-"""Every command of docs/command_line.md is run, and prints what the page says."""
+"""Every command of docs/guide/command_line.md is run, and prints what the page says."""
 
 import re
 import shlex
@@ -8,7 +8,8 @@ import pytest
 
 from positional_embeddings.cli.main import main
 
-TEXT = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
+PAGE = Path(__file__).parents[2] / "docs/guide/command_line.md"
+TEXT = PAGE.read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^`(\S+)`:\n\n```json\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 CALLS = [
     call
