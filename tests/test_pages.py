@@ -108,14 +108,20 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(linked), target
 
 
+def names_in(page):
+    """Return the files that a page links to, and the pages that its tables of contents name."""
+    text = page.read_text("utf-8")
+    tables = "".join(re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    named = [f"{line}.md" for line in tables.splitlines() if re.fullmatch(r"[\w/]+", line)]
+    linked = re.findall(r"\]\(([\w./]+\.md)", text)
+    return [*linked, *(name for name in named if (page.parent / name).exists())]
+
+
 def test_every_page_can_be_reached():
     pages = {README}
     for _ in LINKED:
-        found = (
-            (page, re.findall(r"\]\(([\w./]+\.md)", page.read_text("utf-8"))) for page in pages
-        )
         linked = chain.from_iterable(
-            ((page.parent / name).resolve() for name in names) for page, names in found
+            ((page.parent / name).resolve() for name in names_in(page)) for page in pages
         )
         pages |= set(linked)
     assert {page.resolve() for page in DOCS} <= {page.resolve() for page in pages}

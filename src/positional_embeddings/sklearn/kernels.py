@@ -127,7 +127,7 @@ class _Radial(Factor):
 
 @dataclass(repr=False, eq=False)
 class GaussianKernel(_Radial):
-    """Weights that fall with the distance: exp(-|x - y|**2 / (2 * length_scale**2)).
+    """Weights that fall with the distance: ``exp(-|x - y|**2 / (2 * length_scale**2))``.
 
     Parameters
     ----------
