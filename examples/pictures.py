@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
 from positional_embeddings import (
     CausalMask,
@@ -36,8 +37,14 @@ from positional_embeddings.plotting import (
 )
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "plots"))
-from saving import shrink  # noqa: E402 - found by the line above
+COLOURS = 255  # enough for a colour map, and a small file
+
+
+def shrink(path: Path) -> None:
+    """Store a picture with few colours."""
+    with Image.open(path) as image:
+        small = image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
 
 
 def overview() -> Figure:

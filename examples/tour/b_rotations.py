@@ -1,0 +1,58 @@
+"""
+2. Queries and keys are rotated
+===============================
+
+Most language models rotate pairs of features of their queries and keys by angles that grow with
+the position. The score of a query and a key then depends on their distance alone.
+"""
+
+# %%
+# A ``RoPE`` holds no array of any library: its tables follow each array that it rotates. Name
+# the axes of the features and of the sequence; no axis is guessed from a length.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from positional_embeddings import RoPE, YaRNScaling
+from positional_embeddings.plotting import plot_rope_decay, plot_wavelengths
+
+rope = RoPE(64, 4096, feature_axis=-1, seq_axis=-2)
+rng = np.random.default_rng(0)
+q, k = rng.standard_normal((2, 1, 8, 100, 64))  # (batch, heads, seq, features)
+near = rope(q) @ rope(k).swapaxes(-1, -2)
+far = rope(q, offset=1000) @ rope(k, offset=1000).swapaxes(-1, -2)
+print(np.abs(near - far).max() < 1e-10)
+
+# %%
+# Each pair has a wavelength: the first turns once in six positions, the last once in 50,000.
+# The scores of two equal vectors fall with their distance.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+plot_wavelengths({"base 10,000": rope}, ax=left)
+left.set_title("wavelengths of the pairs")
+plot_rope_decay({"base 10,000": rope}, max_distance=400, ax=right)
+right.set_title("scores at 400 distances")
+
+# %%
+# A model that was trained on 4,096 positions sees angles that it never saw if the text is
+# longer. A scaling such as YaRN stretches the slow pairs, so that 32,768 positions have known
+# angles.
+
+longer = RoPE(64, 32_768, scaling=YaRNScaling(8.0, 4096), feature_axis=-1, seq_axis=-2)
+ax = plot_wavelengths({"as trained": rope, "extended by YaRN": longer})
+ax.set_title("a longer context")
+print(round(longer.attention_factor, 3))
+
+# %%
+# All of this stands in the ``config.json`` of a model. ``from_hf_config`` reads it, and refuses
+# what it does not know.
+
+config = {
+    "model_type": "qwen2",
+    "hidden_size": 512,
+    "num_attention_heads": 8,
+    "max_position_embeddings": 32_768,
+    "rope_scaling": {"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 4096},
+}
+read = RoPE.from_hf_config(config, feature_axis=-1, seq_axis=-2)
+print(read.scaling)

@@ -1,0 +1,56 @@
+"""
+3. Masks say who sees whom
+==========================
+
+A mask is a small value that knows a rule. True is masked out. An attention takes the value and
+leaves out what nobody sees.
+"""
+
+# %%
+# Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``.
+
+import numpy as np
+
+from positional_embeddings import (
+    CausalMask,
+    PaddingMask,
+    RoPE,
+    SlidingWindowMask,
+    attention_weights,
+    describe_mask,
+    scaled_dot_product_attention,
+    to_attend,
+)
+from positional_embeddings.plotting import plot_attention, plot_mask
+
+window = CausalMask() | SlidingWindowMask(7, 0)
+print(describe_mask(window, 6))
+plot_mask(window, 32).set_title("no later key, and none farther than seven back")
+
+# %%
+# Two sequences of a batch have 20 and 32 tokens. For PyTorch, JAX and ONNX the same mask
+# becomes an array ``(batch, 1, query, key)`` in which True attends.
+
+mask = window | PaddingMask([20, 32])
+print(mask.dense(32).shape, to_attend(mask, 32).shape)
+
+# %%
+# The attention takes the value. What the mask hides never reaches the output, and a query that
+# sees no key gets zeros. Here are the weights of one head, with rotated queries and keys.
+
+axes = {"feature_axis": -1, "seq_axis": -2}
+q, k, v = np.random.default_rng(0).standard_normal((3, 2, 4, 32, 16))  # (batch, heads, seq, head)
+rope = RoPE(16, 64, **axes)
+output = scaled_dot_product_attention(rope(q), rope(k), v, mask=mask, **axes)
+weights = attention_weights(rope(q), rope(k), mask=mask, **axes)
+print(output.shape, weights.shape)
+ax = plot_attention(weights, index=(1, 0), key_axis=-1)
+ax.set_title("attention weights of one head")
+
+# %%
+# Long sequences are computed in blocks, and blocks that the mask hides are left out: the time
+# of a window grows with the length, not with its square.
+
+long = np.random.default_rng(1).standard_normal((3, 1, 1, 20_000, 16), dtype=np.float32)
+output = scaled_dot_product_attention(*long, mask=CausalMask() | SlidingWindowMask(127, 0), **axes)
+print(output.shape)
