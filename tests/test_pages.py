@@ -14,7 +14,7 @@ DOCS = sorted(ROOT.glob("docs/**/*.md"))
 PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
-LIBRARIES = ("jax", "torch")
+LIBRARIES = ("jax", "mlx", "rotary_embedding_torch", "torch", "transformers")
 BLOCKS = [
     pytest.param(
         code,
