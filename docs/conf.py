@@ -1,16 +1,13 @@
 """The site: pages in Markdown, the reference from docstrings, the gallery from scripts."""
 
-import re
 import sys
 from pathlib import Path
-from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 
-import look  # noqa: E402 - the fonts and colours of pictures, beside this file
+import look
 
-import positional_embeddings  # noqa: E402
+import positional_embeddings
 
 project = "positional-embeddings"
 author = "The positional-embeddings developers"
@@ -29,6 +26,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "hooks",
 ]
 exclude_patterns = ["explorer", "gallery/*.ipynb", "gallery/*.py", "tour/*.ipynb", "tour/*.py"]
 nitpicky = True
@@ -41,7 +39,8 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 # The reference
 
-default_role = "autolink"
+default_role = "py:obj"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autosummary_ignore_module_all = False
@@ -54,9 +53,10 @@ numpydoc_xref_aliases = {
     "arrays": ":term:`arrays <array>`",
     "Axes": ":class:`matplotlib.axes.Axes`",
     "bool": ":class:`python:bool`",
+    "callable": ":func:`callable <python:callable>`",
     "sequence": ":class:`sequence <python:collections.abc.Sequence>`",
 }
-nitpick_ignore_regex = [("py:obj", r"\w+")]  # fields of layers, which are parameters
+nitpick_ignore_regex = [("py:obj", r"[^.]+|torch\..*")]  # names of parameters, and of PyTorch
 add_module_names = False
 
 # Lists of a few names each, so that a build needs no network.
@@ -88,6 +88,11 @@ sphinx_gallery_conf = {
     "prefer_full_module": {r"positional_embeddings\.(plotting|sklearn|xarray)"},
     "reset_modules": ("look.apply",),
     "within_subsection_order": "FileNameSortKey",
+    "subsection_order": [
+        f"../examples/gallery/{name}"
+        for name in ("encodings", "science", "rotary", "masks", "attention")
+    ],
+    "capture_repr": ("_repr_html_",),
     "abort_on_example_error": False,
     "remove_config_comments": True,
     "show_memory": False,
@@ -102,7 +107,6 @@ html_theme = "pydata_sphinx_theme"
 html_title = project
 html_static_path = ["_static", str(look.FONTS)]
 html_css_files = ["site.css"]
-html_extra_path = [str(path) for path in [HERE / "explorer"] if path.exists()]
 templates_path = ["_templates"]
 html_show_sourcelink = False
 html_theme_options = {
@@ -116,17 +120,3 @@ html_theme_options = {
     "footer_end": [],
 }
 html_sidebars = {"index": []}
-
-
-def escape_shapes(*arguments: Any) -> None:
-    """Keep the star of (dim, *x.shape) and the last line of (n_features_in_,) from being markup."""
-    lines = arguments[-1]
-    markup = re.compile(r"(?<=[( ])\*(?=[\w.\[:\]]+[,)])|(?<=\w)_(?=,?\))")
-    for number, line in enumerate(lines):
-        if not line.lstrip().startswith((">>>", "...")):
-            lines[number] = markup.sub(r"\\\g<0>", line)
-
-
-def setup(app: Any) -> None:
-    """Read docstrings after numpydoc has."""
-    app.connect("autodoc-process-docstring", escape_shapes, priority=600)

@@ -112,7 +112,7 @@ def names_in(page):
     """Return the files that a page links to, and the pages that its tables of contents name."""
     text = page.read_text("utf-8")
     tables = "".join(re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    named = [f"{line}.md" for line in tables.splitlines() if re.fullmatch(r"[\w/]+", line)]
+    named = [f"{name}.md" for name in re.findall(r"^(?:.* <)?([\w/]+)>?$", tables, re.MULTILINE)]
     linked = re.findall(r"\]\(([\w./]+\.md)", text)
     return [*linked, *(name for name in named if (page.parent / name).exists())]
 

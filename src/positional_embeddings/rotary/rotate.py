@@ -39,7 +39,7 @@ def apply_rope(
         Real floating-point numbers with n features, n even, along `feature_axis`; or
         complex ones with n/2, each of which is a pair.
     cos, sin : array
-        Cosine and sine of the angles, such as those of `RoPE.tables`: one for each pair
+        Cosine and sine of the angles, such as `RotaryTables` hold: one for each pair
         along `feature_axis`, and on every other axis the length of `x`, or 1. Tables of one
         or two axes (and any of length 1) are repeated over the other axes of `x`: the
         trailing ones if features come first, the leading ones if they come last. If the

@@ -1,0 +1,52 @@
+"""What the site does beyond its extensions: escapes in docstrings, links of names, the explorer."""
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+
+import positional_embeddings.xarray
+from positional_embeddings import plotting, sklearn
+
+EXPLORER = Path(__file__).parent / "explorer"
+NAMES = {
+    name: f"{module.__name__}.{name}"
+    for module in (positional_embeddings.xarray, sklearn, plotting, positional_embeddings)
+    for name in module.__all__
+}
+
+
+def escape_shapes(*arguments: Any) -> None:
+    """Keep the star of (dim, *x.shape) and the last line of (n_features_in_,) from being markup."""
+    lines = arguments[-1]
+    markup = re.compile(r"(?<=[( ])\*(?=[\w.\[:\]]+[,)])|(?<=\w)_(?=,?\))")
+    for number, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[number] = markup.sub(r"\\\g<0>", line)
+
+
+def link_names(_app: Any, page: nodes.document) -> None:
+    """Link each public name in a page, such as `RoPE`, to its page in the reference."""
+    for literal in list(page.findall(nodes.literal)):
+        name = literal.astext().removesuffix("()")
+        if name in NAMES and type(literal.parent) in {nodes.paragraph, nodes.entry}:
+            where = {"refdomain": "py", "reftype": "obj", "reftarget": NAMES[name]}
+            literal.replace_self(addnodes.pending_xref("", literal.deepcopy(), **where))
+
+
+def copy_explorer(app: Any, _error: Exception | None) -> None:
+    """Put the explorer, a page without a builder, into a folder of the site."""
+    if EXPLORER.exists():
+        shutil.copytree(EXPLORER, Path(app.outdir) / EXPLORER.name, dirs_exist_ok=True)
+
+
+def setup(app: Any) -> None:
+    """Read docstrings after numpydoc has, and add the explorer where it is."""
+    app.connect("autodoc-process-docstring", escape_shapes, priority=600)
+    app.connect("doctree-read", link_names)
+    app.connect("build-finished", copy_explorer)
+    if EXPLORER.exists():
+        app.tags.add("explorer")
