@@ -65,13 +65,17 @@ def test_the_text_is_what_is_printed(page, capsys):
     assert f"```text\n{capsys.readouterr().out}```" in text
 
 
-@pytest.mark.parametrize("what", ["forecast", "cross_val_score", "from_hf_config"])
+@pytest.mark.parametrize("what", ["forecast", "from_hf_config"])
 def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
     text = README.read_text(encoding="utf-8")
     (code,) = (code for _, code in CODE.findall(text) if what in code)
     run(code)
     (printed,) = re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)
     assert printed == capsys.readouterr().out.strip()
+
+
+def test_the_front_door_is_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
 
 
 def test_pictures_are_there_and_small():
