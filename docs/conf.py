@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import hooks
 import look
 
 import positional_embeddings
@@ -51,11 +52,11 @@ numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {
     "array": ":term:`array`",
     "arrays": ":term:`arrays <array>`",
-    "Axes": ":class:`matplotlib.axes.Axes`",
+    "matplotlib.axes.Axes": ":class:`matplotlib.axes.Axes`",
     "bool": ":class:`python:bool`",
     "callable": ":func:`callable <python:callable>`",
     "sequence": ":class:`sequence <python:collections.abc.Sequence>`",
-}
+} | {name: f":class:`~{path}`" for name, path in hooks.NAMES.items() if name[0].isupper()}
 nitpick_ignore_regex = [("py:obj", r"[^.]+|torch\..*")]  # names of parameters, and of PyTorch
 add_module_names = False
 

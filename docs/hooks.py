@@ -28,8 +28,10 @@ def escape_shapes(*arguments: Any) -> None:
             lines[number] = markup.sub(r"\\\g<0>", line)
 
 
-def link_names(_app: Any, page: nodes.document) -> None:
+def link_names(app: Any, page: nodes.document) -> None:
     """Link each public name in a page, such as `RoPE`, to its page in the reference."""
+    if app.env.current_document.docname.startswith("coming_from/"):
+        return  # which has names of other libraries
     for literal in list(page.findall(nodes.literal)):
         name = literal.astext().removesuffix("()")
         if name in NAMES and type(literal.parent) in {nodes.paragraph, nodes.entry}:

@@ -14,7 +14,7 @@ DOCS = sorted(ROOT.glob("docs/**/*.md"))
 PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
-LIBRARIES = ("jax", "mlx", "rotary_embedding_torch", "torch", "transformers")
+LIBRARIES = ("jax", "keras", "mlx", "onnx", "rotary_embedding_torch", "torch", "transformers")
 BLOCKS = [
     pytest.param(
         code,
@@ -28,9 +28,11 @@ LINKED = [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("examples/**/*.md")]
 
 
 @pytest.fixture(autouse=True)
-def _in_the_clone(monkeypatch):
-    """Blocks read files of the clone."""
+def _in_the_clone(monkeypatch, tmp_path):
+    """Blocks read files of the clone, and Keras writes its own elsewhere."""
     monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
 
 
 def run(code):
