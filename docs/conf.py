@@ -106,7 +106,7 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
-html_static_path = ["_static", str(look.FONTS)]
+html_static_path = ["_static", *map(str, look.FONTS)]
 html_css_files = ["site.css"]
 templates_path = ["_templates"]
 html_show_sourcelink = False

@@ -9,9 +9,10 @@ import matplotlib as mpl
 from cycler import cycler
 from matplotlib import font_manager
 
-FONTS = Path(font_source_sans_pro.__file__).parent / "files"
-for weight in ("Regular", "It", "Semibold"):
-    font_manager.fontManager.addfont(FONTS / f"SourceSansPro-{weight}.ttf")
+FOLDER = Path(font_source_sans_pro.__file__).parent / "files"
+FONTS = [FOLDER / f"SourceSansPro-{weight}.ttf" for weight in ("Regular", "It", "Semibold")]
+for file in FONTS:
+    font_manager.fontManager.addfont(file)
 
 # Okabe and Ito's colours, as in `positional_embeddings.plotting`.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"]

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+import positional_embeddings as pe
+import positional_embeddings.xarray
+from positional_embeddings import plotting, sklearn
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 # The code of these pages is run by tests of their own.
@@ -74,6 +78,19 @@ def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
     run(code)
     (printed,) = re.findall(r"^print\(.*  # (.*?): ", code, re.MULTILINE)
     assert printed == capsys.readouterr().out.strip()
+
+
+def test_every_public_name_has_a_page_in_the_reference():
+    listed = []
+    for page in ROOT.glob("docs/reference/*.rst"):
+        text = page.read_text(encoding="utf-8")
+        module = "".join(re.findall(r"^\.\. currentmodule:: (\S+)$", text, re.MULTILINE))
+        for names in re.findall(r":nosignatures:\n\n((?:   \w+\n)+)", text):
+            listed += [f"{module}.{name}" for name in names.split()]
+    modules = (pe, plotting, sklearn, pe.xarray)
+    public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
+    public.remove("positional_embeddings.__version__")
+    assert sorted(listed) == sorted(public)
 
 
 def test_the_front_door_is_short():

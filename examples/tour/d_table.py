@@ -2,8 +2,8 @@
 4. From a table to a score
 ==========================
 
-Encodings are for tables, too. Dates and places of Atlantic storms become columns for scikit-
-learn, and attention becomes a smoother that knows its own error.
+Encodings are for tables, too. Dates and places of Atlantic storms become columns for
+scikit-learn, and attention becomes a smoother that knows its own error.
 """
 
 # %%
