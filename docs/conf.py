@@ -97,6 +97,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "write_computation_times": False,
     "show_signature": False,
     "thumbnail_size": (480, 320),
     "image_srcset": ["2x"],
