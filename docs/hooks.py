@@ -42,7 +42,9 @@ def link_names(app: Any, page: nodes.document) -> None:
 def copy_explorer(app: Any, _error: Exception | None) -> None:
     """Put the explorer, a page without a builder, into a folder of the site."""
     if EXPLORER.exists():
-        shutil.copytree(EXPLORER, Path(app.outdir) / EXPLORER.name, dirs_exist_ok=True)
+        skip = shutil.ignore_patterns("node_modules")
+        target = Path(app.outdir) / EXPLORER.name
+        shutil.copytree(EXPLORER, target, ignore=skip, dirs_exist_ok=True)
 
 
 def setup(app: Any) -> None:
