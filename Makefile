@@ -21,7 +21,7 @@ help:
 	@echo "make soak      call it for ten minutes from threads and forks, and draw its memory"
 	@echo "make vectors   let other libraries run the test vectors, and write docs/guide/vectors.md"
 	@echo "make release-check  build the sdist and the wheel, and use them in empty environments"
-	@echo "make clean     remove the environments that these commands made"
+	@echo "make clean     remove the environments and the site that these commands made"
 
 # Further options of pytest.
 PYTEST ?=
@@ -120,4 +120,4 @@ $(VENV)/%/ready: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build/site build/doctrees docs/gallery docs/reference/generated docs/tour
