@@ -9,8 +9,7 @@ module is cast as models cast theirs, its buffers included.
 
 import argparse
 import platform
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -115,19 +114,30 @@ def main() -> None:
         results[name] = {
             library: errors(make, positions, dtype, exact) for library, make in LIBRARIES.items()
         }
-        print(
-            f"\nLargest error of {name} cosine and sine, over {DIM // 2} frequencies, at position"
-        )
-        print(f"{'':24}" + "".join(f"{column:>12,}" for column in COLUMNS))
-        for library, worst in results[name].items():
-            row = (worst[positions == column][0] for column in COLUMNS)
-            print(f"{library:24}" + "".join(f"{value:12.1e}" for value in row))
     draw(options.output, positions, results)
+    page = "\n".join([*rows(positions, results), machine()])
+    print(page)
+    options.output.with_suffix(".md").write_text(f"{page}\n", encoding="utf-8")
+    print(f"\nPicture written to {options.output}, and this table beside it.")
+
+
+def rows(positions: HostArray, results: dict[str, dict[str, HostArray]]) -> Iterator[str]:
+    """Yield the lines of a table for each dtype, in Markdown."""
+    for dtype, of_libraries in results.items():
+        yield "| " + " | ".join([f"{dtype}, at position", *(f"{at:,}" for at in COLUMNS)]) + " |"
+        yield "| --- " * (1 + len(COLUMNS)) + "|"
+        for library, worst in of_libraries.items():
+            figures = (f"{worst[positions == at][0]:.1e}" for at in COLUMNS)
+            yield "| " + " | ".join([library, *figures]) + " |"
+        yield ""
+
+
+def machine() -> str:
+    """Return what the figures depend on."""
     packages = ("torch", "transformers", "rotary-embedding-torch", "numpy", "mpmath")
-    print(f"\n{platform.machine()}, Python {sys.version.split()[0]}, ", end="")
-    print(", ".join(f"{package} {version(package)}" for package in packages), end=", ")
-    print(f"{datetime.now(tz=UTC):%Y-%m-%d}")
-    print(f"Picture written to {options.output}.")
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    today = f"{datetime.now(tz=UTC):%Y-%m-%d}"
+    return f"{platform.machine()}, Python {platform.python_version()}, {versions}, {today}."
 
 
 if __name__ == "__main__":
