@@ -29,13 +29,14 @@ def escape_shapes(*arguments: Any) -> None:
 
 
 def link_names(app: Any, page: nodes.document) -> None:
-    """Link each public name in a page, such as `RoPE`, to its page in the reference."""
+    """Link each public name in a page, such as `RoPE` or `RoPE(64, 8)`, to the reference."""
     if app.env.current_document.docname.startswith("coming_from/"):
         return  # which has names of other libraries
     for literal in list(page.findall(nodes.literal)):
-        name = literal.astext().removesuffix("()")
-        if name in NAMES and type(literal.parent) in {nodes.paragraph, nodes.entry}:
-            where = {"refdomain": "py", "reftype": "obj", "reftarget": NAMES[name]}
+        call = re.fullmatch(r"(\w+)(\.from_\w+)?(\([^()]*\))?", literal.astext())
+        if call and call[1] in NAMES and type(literal.parent) in {nodes.paragraph, nodes.entry}:
+            target = NAMES[call[1]] + (call[2] or "")
+            where = {"refdomain": "py", "reftype": "obj", "reftarget": target}
             literal.replace_self(addnodes.pending_xref("", literal.deepcopy(), **where))
 
 

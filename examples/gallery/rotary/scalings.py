@@ -24,7 +24,7 @@ scalings = {
     "NTK": NTKScaling(8.0),
     "YaRN": YaRNScaling(8.0, TRAINED),
     "Llama 3": Llama3Scaling(8.0, 1.0, 4.0, TRAINED),
-    "LongRoPE": LongRoPEScaling([1.0] * 64, list(np.geomspace(1, 8, 64)), TRAINED),
+    "LongRoPE": LongRoPEScaling([1.0] * 64, list(np.linspace(1, 8, 64)), TRAINED),
 }
 plain = RoPE(128, LENGTH).inv_freq
 figure, ax = plt.subplots()
