@@ -52,6 +52,7 @@ lazy_xp_function((pe.LearnedPE, "encoding"))
 
 # Modules that import a library at their top: the library that all of their tests need.
 MODULES = {
+    "conformance/test_onnx.py": "onnx",
     "test_dask.py": "dask",
     "test_jax.py": "jax",
     "test_torch.py": "torch",
@@ -152,7 +153,8 @@ def _demand_libraries(config: pytest.Config) -> None:
 
 
 def _library_of_module(path: Path) -> str | None:
-    return MODULES.get(path.name) if path.parent == Path(__file__).parent else None
+    tests = Path(__file__).parent
+    return MODULES.get(path.relative_to(tests).as_posix()) if path.is_relative_to(tests) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,7 +15,6 @@ from positional_embeddings import (
     T5Bias,
     alibi_bias,
     alibi_slopes,
-    apply_rope,
     combine_masks,
     create_causal_mask,
     create_padding_mask,
@@ -145,19 +144,6 @@ def onnx_attention(q, k, v, attn_mask, **attributes):
     return np.nan_to_num(result)
 
 
-@pytest.mark.library("onnx")
-def test_softcap_scale_and_grouped_queries_of_onnx():
-    rng = np.random.default_rng(1)
-    q = rng.standard_normal((2, 6, 4, 8)).astype("float32")
-    k, v = (rng.standard_normal((2, 2, 4, 8)).astype("float32") for _ in range(2))
-    mask = np.broadcast_to(create_causal_mask(4)[..., 0], (1, 1, 4, 4))
-    ours = scaled_dot_product_attention(
-        q, k, v, mask=mask, scale=0.7, softcap=1.5, enable_gqa=True, feature_axis=-1, seq_axis=-2
-    )
-    theirs = onnx_attention(q, k, v, ~mask, scale=0.7, softcap=1.5)
-    np.testing.assert_allclose(ours, theirs, atol=1e-6)
-
-
 @pytest.mark.library("positional_encodings", "torch")
 def test_sinusoids_of_positional_encodings():
     import positional_encodings.torch_encodings as library
@@ -183,40 +169,6 @@ def test_sinusoids_of_whisper_and_marian():
         made = table.create_weight() if hasattr(table, "create_weight") else table.weight
         ours = sinusoidal_encoding(np.arange(100), dim, preset="marian")
         np.testing.assert_allclose(ours, torch.as_tensor(made).detach().numpy().T, atol=1e-6)
-
-
-@pytest.mark.library("onnx")
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-@pytest.mark.parametrize("rotary_dim", [0, 4])
-def test_rotary_embedding_of_onnx(layout, rotary_dim):
-    import onnx
-    from onnx import helper, reference
-
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((2, 3, 5, 8)).astype("float32")  # (batch, heads, seq, head)
-    rope = RoPE(8, 20, layout=layout, rotary_dim=rotary_dim or None)
-    cos, sin = (table.T.astype("float32") for table in (rope.cos, rope.sin))
-    ids = rng.integers(0, 20, (2, 5))
-    arrays = {"X": x, "cos": cos, "sin": sin, "ids": ids}
-    kinds = {np.dtype("float32"): onnx.TensorProto.FLOAT, np.dtype("int64"): onnx.TensorProto.INT64}
-    inputs = [
-        helper.make_tensor_value_info(name, kinds[array.dtype], array.shape)
-        for name, array in arrays.items()
-    ]
-    node = helper.make_node(
-        "RotaryEmbedding",
-        list(arrays),
-        ["Y"],
-        interleaved=int(layout == "interleaved"),
-        rotary_embedding_dim=rotary_dim,
-    )
-    output = helper.make_tensor_value_info("Y", onnx.TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "rotary", inputs, [output])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)])
-    (theirs,) = reference.ReferenceEvaluator(model).run(None, arrays)
-    gathered = (table[ids][:, None] for table in (cos, sin))
-    ours = apply_rope(x, *gathered, layout=layout, rotary_dim=rotary_dim or None, feature_axis=-1)
-    np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
 @pytest.mark.library("rotary_embedding_torch", "torch")
