@@ -962,6 +962,9 @@ VALUE_ERRORS = {
     "attention(q, k, v, block_size=0, **pair)": "`block_size` must be a positive integer, got 0.",
 }
 TYPE_ERRORS = {
+    "attention(q, k, v, fill_value=[0.0], **pair)": "`fill_value` must be a finite number, got [0.0] of type list.",
+    'encode(da, "time", periods="day", feature_dim=3)': "`feature_dim` must be a name, got 3.",
+    'encode(da, {"time"}, periods="day")': "`dim` must be a name, got {'time'}.",
     'attention(q, k, xr.Dataset({"u": v, "s": ("time", ["a"] * v.sizes["time"])}), **pair)': "`value['s']` must have an integer or real dtype, got str32.",
     "attention(q, k, v, mask=v.to_dataset(name='u'), **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got xarray.core.dataset.Dataset.",
     'encode(da, "time", periods="day", chunks=3)': "`chunks` must be a mapping from dimensions to lengths, got 3.",

@@ -136,6 +136,8 @@ def encode(
     """
     checks.choice("encoding", encoding, tuple(ENCODINGS))
     coordinates = _coordinates(da, dim, encoding)
+    if not isinstance(feature_dim, str):
+        raise wrong_type("feature_dim", "be a name", shown(feature_dim))
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
     features, labels, dtype = _plan(encoding, coordinates, options)
@@ -312,7 +314,7 @@ def attention(
         for array, dims in zip([queries, keys, values, *others], core, strict=True)
     ]
     attended = xr.apply_ufunc(
-        partial(_attend, terms=tuple(terms), fill_value=float(fill_value), options=options),
+        partial(_attend, terms=tuple(terms), fill_value=_fill(fill_value), options=options),
         *arrays,
         input_core_dims=core,
         output_core_dims=[[rows, outputs]],
@@ -408,6 +410,11 @@ def _as_times(x: Any) -> Any:
     return Times(x, x, None) if x.dtype.kind == "M" else x
 
 
+def _fill(value: Any) -> float:
+    """Return the number for queries that attend to no key, NaN and infinities among floats."""
+    return value if isinstance(value, float) else float(checks.finite_number("fill_value", value))
+
+
 def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
     """Return the coordinates that `dim` names, after checking what they hold."""
     if not isinstance(da, xr.DataArray | xr.Dataset):
@@ -420,6 +427,8 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
         raise wrong_type("dim", f"be one name for {encoding!r}", shown(dim))
     coordinates = []
     for name in dim if is_pair else [dim]:
+        if not isinstance(name, Hashable):
+            raise wrong_type("dim", "be a name", shown(dim))
         if name not in da.coords:
             listed = ", ".join(map(repr, da.coords)) or "none"
             remedy = ""

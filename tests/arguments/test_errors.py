@@ -5,6 +5,8 @@ import numpy as np
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "alibi_slopes(4, device='gpu')": "`device` must be a device of the library, got 'gpu'.",
+    "RoPE(4, 9).tables([2**63])": f"`positions` must hold positions within {2**63 - 1}, got {2**63}.",
     "AbsolutePE(6, 10).encoding(zeros((6, 11)))": "`like` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
     "AbsolutePE(6, 10).encoding(zeros((5, 3)))": "`like` must have 6 features (`embedding_size`) on axis 0, got shape (5, 3).",
     "AbsolutePE(6, 10, arrangement='cosine')": "`arrangement` must be 'interleaved' or 'concatenated', got 'cosine'.",
@@ -19,7 +21,7 @@ VALUE_ERRORS = {
     "LearnedPE(4, 3, padding_idx=3)": "`padding_idx` must be from 0 to 2, or None, got 3.",
     "LearnedPE(4, 3, embeddings=zeros((4, 3)), xp=np)": f"`xp` must be left out where every array is given, got {np!r}.",
     "TokenEmbedding(4, 3)(np.asarray([[0, 4]]))": "`ids` must be from 0 to 3, got 4.",
-    "create_causal_mask(2**70, k_len=4)": f"`q_len` must be at most {2**61 - 1}, so that int64 holds all distances, got {2**70}.",
+    "create_causal_mask(2**70, k_len=4)": f"`q_len` must be at most 2**48, got {2**70}.",
     "create_padding_mask([2, 5], 4)": "`lengths` must be between 0 and the number of keys = 4, got 5 at index 1.",
     "create_padding_mask(zeros((2, 1), dtype=int), 4)": "`lengths` must have shape (batch,), got (2, 1).",
     "create_padding_mask([1], 2, side='top')": "`side` must be 'right' or 'left', got 'top'.",

@@ -6,6 +6,8 @@ from positional_embeddings import KVCache, RoPEMultiHeadAttention
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "KVCache(capacity=4, lengths=[])": "`lengths` must be of one sequence or more, got none.",
+    "KVCache.empty(2**60, 4)": f"`batch` must be at most 2**48, got {2**60}.",
     "mha(zeros((8, 3, 5)), zeros((2, 3), dtype=bool))": "`mask` must have shape (3, 3, 2, 5) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
     "scaled_dot_product_attention(*zeros((3, 2, 8, 5, 4)), mask=zeros((2, 1, 5, 5), dtype=bool))": "`mask` must have shape (8, 8, 5, 4) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 1, 5, 5).",
     "scaled_dot_product_attention(zeros((2, 3, 4, 6)), *zeros((2, 2, 5, 4, 6)), bias=zeros((1, 4, 3, 5)))": "`bias` must have shape (3, 5, 4, 6) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (1, 4, 3, 5).",
@@ -40,7 +42,7 @@ VALUE_ERRORS = {
     "cache.rewind(1)": "`counts` must be from 0 to 0, got 1 at index 0.",
     "cache.rewind([0, 0, 0])": "`counts` must have shape (2,), got (3,).",
     "KVCache.empty(1, 4).step(6)[0].rewind([2])": "`counts` must leave the keys that the next query needs, got [2]: the ring has overwritten 1 of them. Give `empty` a `window`, and a `capacity` above it.",
-    "cache.take(zeros((1, 1), int))": "`rows` must have shape (batch,), got (1, 1).",
+    "cache.take(zeros((1, 1), int))": "`rows` must have shape (batch,), with one sequence or more, got (1, 1).",
     "cache.take([0, 2])": "`rows` must be from 0 to 1, got [0, 2].",
     "cache.step(1)[1].store(zeros((3, 4, 2)), zeros((3, 1, 2)))": "`buffer` must have 6 slots (`capacity`) on axis 1, got shape (3, 4, 2).",
     "cache.step([[1], [0]])[1].store(zeros((3, 6, 5)), zeros((3, 1, 5)))": "`buffer` must have 2 sequences on axis 2, got shape (3, 6, 5).",
@@ -72,6 +74,7 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=NeighbourhoodMask((1, 2), 1))": "`shape` must have a token for each query and key, got (1, 2), 2 tokens, for queries from position 0 to 2 and 3 keys.",
 }
 TYPE_ERRORS = {
+    "cache.rewind([[1], [1, 2]])": "`counts` must be a list of numbers or of lists, got [[1], [1, 2]].",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), key_positions=np.arange(3))": "`positions` must be given with `key_positions`, got None.",
     "scaled_dot_product_attention(ones((4, 1, 2)), *ones((2, 4, 3, 2)), positions=np.arange(1))": "`key_positions` must be given for 3 keys of 1 queries, got None.",
     "cache.take([0.5])": "`rows` must hold integers, got float64.",
@@ -96,6 +99,11 @@ TYPE_ERRORS = {
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {
+    "cache.step(2**60)": "tokens",
+    "cache.take([])": "rows",
+    "attention_weights(zeros((2, 3)), zeros(2), positions=np.arange(3))": "k",
+    "attention_weights(*zeros((2, 4, 3)), positions=int)": "positions",
+    "attention_weights(*zeros((2, 4, 3)), sinks=int)": "sinks",
     "scaled_dot_product_attention(zeros((2, 3, 4, 4)), zeros((2, 3, 2, 2)), zeros((2, 3, 2, 2)), enable_gqa=True)": "k",
     "scaled_dot_product_attention(zeros((2, 3, 4)), zeros((2, 3, 4)), zeros((2, 3, 4)), feature_axis=2, seq_axis=0, mask=zeros((2, 4), dtype=bool))": "mask",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), block_size=0)": "block_size",

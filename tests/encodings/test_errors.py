@@ -5,6 +5,8 @@ import numpy as np
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "days_since(zeros(3, dtype='M8'))": "`x` must have a unit, got dtype datetime64.",
+    "LearnedPE(4, 9).resize((2, 3), prefix=10**5000)": "`grid` must be the height and width of all positions after `prefix`, got no square for int of more digits than can be printed.",
     "LearnedPE(4, 3).vjp(zeros((3, 4)))": "`grad` must have 4 features (`embedding_size`) on axis 0, got shape (3, 4).",
     "sinusoidal_encoding(zeros(2), 4, preset='detr')": "`length` must be given with the preset 'detr', got None.",
     "sinusoidal_encoding(zeros(2), 4, length=3, full_turns=True)": "`length` must be left out with `full_turns`, got 3.",
@@ -95,6 +97,10 @@ class Sparse:
 
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {
+    "sinusoidal_encoding(np.arange(3), 8, length=5e-324)": "length",
+    "LearnedPE(4, 9)(None)": "x",
+    "LearnedPE(4, 9).encoding(None)": "like",
+    "LearnedPE(4, 9).vjp(None)": "grad",
     "AbsolutePE(6, 10)(zeros((5, 3)))": "x",
     "AbsolutePE(6, 0)": "max_len",
     "sinusoidal_encoding(zeros(2), 4, arrangement='half')": "arrangement",

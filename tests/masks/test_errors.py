@@ -3,6 +3,7 @@
 from wrong_inputs import make_test
 
 VALUE_ERRORS = {
+    "CausalMask()(np.arange(3), np.arange(4))": "`k_pos` must broadcast with `q_pos` of shape (3,), got (4,).",
     "GlobalMask(np.asarray([2**63 + 1], dtype='uint64'))": "`indices` must be between 0 and the largest int64 = 9223372036854775807, got 9223372036854775809 at index 0.",
     "combine_masks(zeros((2, 2, 1), dtype=bool), zeros((3, 1), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (2, 2, 1), (3, 1).",
     "combine_masks(create_causal_mask(4)[..., 0], zeros((2, 1, 4, 4), dtype=bool))": "`masks` must broadcast, as (query, key) and (query, key, batch) or with as many axes each, got (4, 4), (2, 1, 4, 4).",

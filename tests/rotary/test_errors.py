@@ -34,6 +34,7 @@ def hf(layer_type=None, **config):
 
 
 VALUE_ERRORS = {
+    "convert_layout(ones(4), 'half', 'interleaved', axis=0, num_heads=10**5000)": "`array.shape[0]` must be a multiple of `num_heads` = int of more digits than can be printed, got 4.",
     "rope(zeros((64, 3)), out=np.lib.stride_tricks.as_strided(zeros(64), (64, 3), (8, 0)))": "`out` must be an array that can be written to, got one whose elements share memory.",
     "rope(zeros((2, 3, 64)))": "`x` must have 64 features (`head_size`) on axis 0, got shape (2, 3, 64).",
     "RoPE(1024, 64)(zeros((64, 100)))": "`x` must have 1024 features (`head_size`) on axis 0, got shape (64, 100).",
@@ -98,6 +99,7 @@ VALUE_ERRORS = {
     "hf(model_type='ernie4_5_vl_moe_text', max_position_embeddings=9, rope_parameters={'rope_theta': 1e4, 'mrope_section': [1, 1, 2]})": "`mrope_section` of 'ernie4_5_vl_moe_text' has an order that is not known here.",
 }
 TYPE_ERRORS = {
+    "neg_half(zeros(4, 'V8'))": "`x` must have a dtype with negative numbers, got void64.",
     "RoPE.from_hf_config(ConfigObject())": "`config` must be a dict or the path of a JSON object, got an object of type ConfigObject: pass config.to_dict().",
     "rope.tables([1.0])": "`positions[0]` must be an integer, got 1.0 of type float.",
     "rope.tables(np.arange(3))(zeros((64, 3), int))": "`x` must have a floating-point dtype, got int64.",
@@ -130,6 +132,7 @@ TYPE_ERRORS = {
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {
+    "DynamicNTKScaling(2.0, 4)(8, 1e4, '9')": "seq_len",
     "rope(zeros((64, 3)), out=np.lib.stride_tricks.as_strided(zeros(64), (64, 3), (8, 0)))": "out",
     "RoPE(63, 8)": "head_size",
     "RoPE(64, 0)": "seq_len",

@@ -1024,6 +1024,21 @@ ERRORS = {
         TypeError,
         r"input argument must be uniformly strings or numbers. Got \['int', 'str'\]",
     ),
+    "complex weights": (
+        lambda: fitted(weight=np.ones(4, dtype=complex)),
+        TypeError,
+        "`sample_weight` must hold numbers, got complex128",
+    ),
+    "weights of no shape": (
+        lambda: fitted(weight=[[1.0], [1.0, 2.0]]),
+        ValueError,
+        r"`sample_weight` must be an array, got \[\[1.0\], \[1.0, 2.0\]\]",
+    ),
+    "groups of no shape": (
+        lambda: AttentionRegressor().fit(np.ones((2, 1)), np.ones(2), groups=[[1], [1, 2]]),
+        ValueError,
+        r"`groups` must be an array, got \[\[1\], \[1, 2\]\]",
+    ),
     "text for weights": (
         lambda: fitted(weight=["a", "b", "c", "d"]),
         TypeError,

@@ -79,7 +79,7 @@ def optional_index(name: str, value: SupportsIndex | None, size: int) -> int | N
 def quotient(name: str, value: int, divisor_name: str, divisor: int) -> int:
     """Return `value` divided by a size that must divide it."""
     if value % divisor:
-        raise wrong_value(name, f"be a multiple of `{divisor_name}` = {divisor}", value)
+        raise wrong_value(name, f"be a multiple of `{divisor_name}` = {shown(divisor)}", value)
     return value // divisor
 
 

@@ -19,8 +19,8 @@ def position_interval(
     q_len: int, k_len: int | None, offset: int | None, space: Space
 ) -> tuple[tuple[int, int], int]:
     """Check lengths; return the positions of the first query and after the last, and `k_len`."""
-    q_len = checks.positive_integer("q_len", q_len)
-    k_len = q_len if k_len is None else checks.positive_integer("k_len", k_len)
+    q_len = checks.axis_length("q_len", q_len)
+    k_len = q_len if k_len is None else checks.axis_length("k_len", k_len)
     start = first_position(q_len, k_len, offset, space)
     return (start, start + q_len), k_len
 

@@ -170,7 +170,7 @@ def _fixed(value: Any) -> Any:
 
 def without_warnings() -> Any:
     """Return a context in which NumPy does not warn of numbers that are not finite."""
-    return np.errstate(invalid="ignore", over="ignore")
+    return np.errstate(invalid="ignore", over="ignore", divide="ignore")
 
 
 @finished_before_forks

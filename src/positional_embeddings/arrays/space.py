@@ -95,7 +95,10 @@ def _numpy_space(dtype: Dtype) -> Space:
 
 def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:
     info = xp.__array_namespace_info__()
-    defaults = info.default_dtypes(device=device)
+    try:
+        defaults = info.default_dtypes(device=device)
+    except (TypeError, ValueError):
+        raise wrong_value("device", "be a device of the library", shown(device)) from None
     is_float = dtype is not None and (
         namespace.is_real_floating(dtype, xp) or namespace.is_complex(dtype)
     )

@@ -216,19 +216,19 @@ def scaled_dot_product_attention(
         scores = scores_of(arrays, *own, space, with_lse=with_lse)
     space, layout = scores.space, scores.layout
     rows = layout.rows((q, k, v), space)
-    with space.without_autocast(q):
+    last = layout.seq, layout.feature
+    with space.undisturbed(q):
         if run is None:
             block_size = _checked_block_size(block_size, q, k)
             run = choose(scores, *rows, block_size=block_size)
             keep(kept, key, (scores, run))
         output = run(scores, *rows)
-    last = layout.seq, layout.feature
-    if not scores.with_lse:
-        return layout.back(output, last, q.dtype, space)
-    output, lse = output[..., :-1], output[..., -1:]
-    if scores.sinks is not None:
-        output = output * scores.share_of_keys(lse)
-        lse = space.xp.logaddexp(lse, scores.sinks)
+        if not scores.with_lse:
+            return layout.back(output, last, q.dtype, space)
+        output, lse = output[..., :-1], output[..., -1:]
+        if scores.sinks is not None:
+            output = output * scores.share_of_keys(lse)
+            lse = space.xp.logaddexp(lse, scores.sinks)
     output = layout.back(output, last, q.dtype, space)
     if not return_lse:
         return output
@@ -324,7 +324,7 @@ def attention_weights(
     scores = scores_of(arrays, *own, space)
     layout = scores.layout
     query, key = layout.rows((q, k), space)
-    with space.without_autocast(q):
+    with space.undisturbed(q):
         weights = at_once.weights(scores, query, key)
     return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
 
@@ -372,7 +372,7 @@ def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
                 arrays[f"{name}.{key}"] = array
         elif isinstance(value, KVStep):
             arrays[POSITIONS] = value.positions
-        elif not (value is None or callable(value)):
+        elif not (value is None or (callable(value) and name in ("mask", "bias"))):
             arrays[name] = value
     return arrays
 

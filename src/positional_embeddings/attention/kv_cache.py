@@ -109,6 +109,8 @@ class KVCache(WeightedLayer):
         space, lengths = length_array("lengths", self.lengths, None, None)
         like = space.xp.empty(0, dtype=space.integer, device=space.device)
         lengths = _numbers("lengths", lengths)
+        if lengths.shape[0] == 0:
+            raise wrong_value("lengths", "be of one sequence or more", "none")
         if isinstance(lengths, np.ndarray):
             lengths = memory.read_only(np.array(lengths, dtype=np.int64))
         checks.set_fields(self, lengths=lengths, _newest=lengths, _like=like)
@@ -161,7 +163,7 @@ class KVCache(WeightedLayer):
             window=window,
             feature_axis=feature_axis,
             seq_axis=seq_axis,
-            lengths=np.zeros(checks.positive_integer("batch", batch), dtype=np.int64),
+            lengths=np.zeros(checks.axis_length("batch", batch), dtype=np.int64),
         )
         like = space.xp.empty(0, dtype=space.integer, device=space.device)
         checks.set_fields(cache, _like=like)
@@ -207,7 +209,7 @@ class KVCache(WeightedLayer):
                 raise wrong_value("tokens", f"have shape ({batch}, seq)", shape)
             count = shape[1]
         else:
-            count = checks.positive_integer("tokens", tokens)  # type: ignore[arg-type]
+            count = checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
         (keep, lengths, newest), xp = self._on_host(space, keep, self.lengths, self._newest)
         is_known = xp is np
         is_one = is_known and keep is None and _all_same(lengths) and _all_same(newest)
@@ -311,8 +313,9 @@ class KVCache(WeightedLayer):
         """
         space = space_of(like=self._like)
         given = _numbers("rows", rows)
-        if given.ndim != 1:
-            raise wrong_value("rows", "have shape (batch,)", tuple(given.shape))
+        if given.ndim != 1 or given.shape[0] == 0:
+            what = "have shape (batch,), with one sequence or more"
+            raise wrong_value("rows", what, tuple(given.shape))
         (given, length, newest), xp = self._on_host(space, given, self.lengths, self._newest)
         if xp is np and not ((given >= 0) & (given < len(length))).all():
             raise wrong_value("rows", f"be from 0 to {len(length) - 1}", given.tolist())
@@ -545,6 +548,8 @@ class KVStep(WeightedLayer):
             dtype = namespace.dtype_name(buffer.dtype)
             required = f"have the dtype of `buffer`, {dtype}"
             raise wrong_type("new", required, namespace.dtype_name(new.dtype))
+        if not getattr(getattr(buffer, "flags", None), "writeable", True):
+            raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
 
 
 def _axes(cache: KVCache, buffer: Any) -> tuple[int, int, int]:
@@ -574,7 +579,10 @@ def _frozen(array: Any) -> Any:
 def _numbers(name: str, given: Any, *kinds: str) -> Any:
     """Return integers, or what else is asked for, of a list or an array, as NumPy's if possible."""
     if isinstance(given, list | tuple):
-        given = np.asarray(given) if len(given) else np.zeros(0, dtype=np.int64)
+        try:
+            given = np.asarray(given) if len(given) else np.zeros(0, dtype=np.int64)
+        except ValueError:  # lists of different lengths
+            raise wrong_type(name, "be a list of numbers or of lists", shown(given)) from None
     space = space_of(**{name: given})
     if space.is_chunked:
         raise wrong_type(name, "be a list or an array in memory", type_name(given))

@@ -222,5 +222,5 @@ def _with_heads(kind: str, name: str, array: Any, heads: int, batch: int, xp: Na
 
 
 def _projected(weight: Any, x: Any, space: Space) -> Any:
-    with space.without_autocast(x):
+    with space.undisturbed(x):
         return space.xp.tensordot(space.xp.astype(weight, x.dtype, copy=False), x, axes=1)

@@ -338,13 +338,14 @@ def _places(
 ) -> Places | None:
     """Return the positions of queries and keys, which a step has checked; None without."""
     given, of_keys = positions
+    if given is None and of_keys is None:
+        return None
+    _check_axes(arrays)
     if isinstance(given, KVStep):
         if of_keys is not None:
             what = "be left out where `positions` is a step"
             raise wrong_type("key_positions", what, shown(of_keys))
         return given._places_of(arrays["q"], arrays["k"], options, space)
-    if given is None and of_keys is None:
-        return None
     return places_of(arrays["q"], arrays["k"], given, of_keys, options, space)
 
 
@@ -380,6 +381,15 @@ def _number_of_sinks(sinks: Any, xp: Namespace) -> Any:
     return sinks.shape[0]
 
 
+def _check_axes(arrays: dict[str, Any]) -> None:
+    """Check that all arrays have as many axes as `q`."""
+    count = arrays["q"].ndim
+    for name, array in arrays.items():
+        if array.ndim != count:
+            came = f"shape {tuple(array.shape)}"
+            raise wrong_value(name, f"have as many axes as `q`, {count}", came)
+
+
 def _layout(
     forms: tuple[Any, ...],
     options: tuple[int, int, bool],
@@ -399,8 +409,7 @@ def _layout(
         if dtype_name(array.dtype) != dtype_name(q.dtype):
             required = f"have the dtype of `q`, {dtype_name(q.dtype)}"
             raise wrong_type(name, required, dtype_name(array.dtype))
-        if array.ndim != q.ndim:
-            raise wrong_value(name, f"have as many axes as `q`, {q.ndim}", f"shape {array.shape}")
+    _check_axes(arrays)
     if needs_lengths:
         axes.length(q, seq, "q")
         axes.length(k, seq, "k")

@@ -98,8 +98,7 @@ class FIREBias(positions.Bias):
         ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * start)
         hidden = ratio[..., None] * w1 + b1
         hidden = xp.maximum(hidden, xp.zeros_like(hidden))
-        with space.without_autocast(hidden):
-            return hidden @ xp.matrix_transpose(w2) + b2
+        return hidden @ xp.matrix_transpose(w2) + b2
 
 
 def _as_array(value: Any, space: Space) -> Any:

@@ -194,8 +194,9 @@ class Bias(WeightedLayer, ABC):
 
     def _in_dtype(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
-        bias = self._formula(query, key, space.computing_in(dtype))
-        return space.xp.astype(bias, dtype, copy=False)
+        with space.undisturbed(key):
+            bias = self._formula(query, key, space.computing_in(dtype))
+            return space.xp.astype(bias, dtype, copy=False)
 
     def _between(
         self, queries: Span, keys: Span, space: Space, dtype: Dtype | None = None, order: str = "F"

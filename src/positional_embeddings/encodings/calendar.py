@@ -81,7 +81,7 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     return _with_gaps(np.minimum(phase, _BELOW_ONE), missing)
 
 
-def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
+def elapsed(times: Any, origin: Any, unit: Any, name: str = "times") -> HostArray:
     """Return the time since an origin, in a unit; the difference is taken in integers.
 
     Parameters
@@ -93,6 +93,8 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     unit : str or timedelta
         A unit of NumPy from "W" (weeks) and "D" (days) to "as", or a ``datetime.timedelta``,
         ``numpy.timedelta64`` or ``pandas.Timedelta`` above zero.
+    name : str, default "times"
+        What messages call the times.
 
     Returns
     -------
@@ -114,7 +116,7 @@ def elapsed(times: Any, origin: Any, unit: Any) -> HostArray:
     >>> elapsed(times, np.datetime64("2024-02-28T12:00"), "D")
     array([-0.5,  1.5])
     """
-    ticks, length, missing = _ticks_of("times", times)
+    ticks, length, missing = _ticks_of(name, times)
     start, start_length, no_start = _ticks_of("origin", origin)
     if no_start.ndim or no_start:
         raise wrong_value("origin", "be one date", shown(origin))

@@ -84,7 +84,7 @@ def days_of(name: str, values: Any, origin: Any = "1970-01-01") -> HostArray:
             raise wrong_value("origin", "be a date such as '1970-01-01'", shown(origin)) from None
     else:
         start = utc_of("origin", origin)
-    return elapsed(times, start, "D")
+    return elapsed(times, start, "D", name)
 
 
 def utc_of(name: str, values: Any) -> Any:

@@ -173,7 +173,7 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     is_diagonal = xp.eye(weights.shape[-1], dtype=xp.bool, device=space.device)
     probabilities = [xp.sum(xp.where(is_diagonal, one_step, 0.0), axis=-1)]
     walk = one_step
-    with space.without_autocast(walk):
+    with space.undisturbed(walk):
         for step in range(2, steps + 1):
             # The diagonal of a product of two powers takes no product of matrices.
             longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)

@@ -134,8 +134,8 @@ class LearnedPE(weights.WeightedLayer):
             If `x` or `positions` has the wrong shape, a position lies outside the table, or both
             `positions` and `offset` are given. Positions whose values cannot be read give NaN.
         """
-        given = namespace.drop_none(x=x, positions=positions)
-        space = space_of(**given, embeddings=self.embeddings)
+        given = namespace.drop_none(positions=positions)
+        space = space_of(x=x, **given, embeddings=self.embeddings)
         encoded = add_wide(x, self._vectors(x, positions, offset, space), space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
@@ -174,8 +174,8 @@ class LearnedPE(weights.WeightedLayer):
         >>> encoding.shape, np.array_equal(x + encoding, pe(x))
         ((1, 3, 4), True)
         """
-        given = namespace.drop_none(like=like, positions=positions)
-        space = space_of(**given, embeddings=self.embeddings)
+        given = namespace.drop_none(positions=positions)
+        space = space_of(like=like, **given, embeddings=self.embeddings)
         vectors = self._vectors(like, positions, offset, space, "like")
         encoding: ArrayT = space.xp.astype(vectors, space.dtype, copy=True)
         return encoding
@@ -205,8 +205,8 @@ class LearnedPE(weights.WeightedLayer):
         TypeError, ValueError
             As the call; positions outside the table whose values cannot be read get no gradient.
         """
-        given = namespace.drop_none(grad=grad, positions=positions)
-        space = space_of(**given, embeddings=self.embeddings)
+        given = namespace.drop_none(positions=positions)
+        space = space_of(grad=grad, **given, embeddings=self.embeddings)
         xp = space.xp
         columns, own = self._columns(grad, positions, offset, space, "grad")
         # The sum over the axes that the vectors were repeated along.
@@ -301,7 +301,7 @@ class LearnedPE(weights.WeightedLayer):
             rows, columns = (isqrt(max(rest, 0)),) * 2 if grid is None else _grid("grid", grid)
             if rest < 1 or rest != rows * columns:
                 what = "be the height and width of all positions after `prefix`"
-                came = f"{'no square' if grid is None else (rows, columns)} for {rest}"
+                came = f"{'no square' if grid is None else (rows, columns)} for {shown(rest)}"
                 raise wrong_value("grid", what, came)
             down, across = (
                 xp.asarray(_cubic_weights(old, new, antialias), **on)

@@ -196,7 +196,7 @@ def _angle_scale(family: _Family, length: float | None, preset: str | None) -> s
         if preset == "detr":
             raise wrong_value("length", "be given with the preset 'detr'", "None")
         return _FULL_TURN if family.full_turns else "1"
-    length = checks.positive_number("length", length)
+    length = features.wavelength("length", length)
     if family.full_turns:
         raise wrong_value("length", "be left out with `full_turns`", length)
     return features.cycles(_FULL_TURN, length + 1e-6 if preset == "detr" else length)

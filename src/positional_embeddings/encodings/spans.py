@@ -36,9 +36,10 @@ def listed(name: str, values: Any) -> list[Any]:
     is_array = len(getattr(values, "shape", ())) == 1
     if not is_array and not isinstance(values, list | tuple):
         return [values]
-    if len(values) == 0:
+    several = list(values)
+    if not several:
         raise wrong_value(name, "have one value or more", shown(values))
-    return list(values)
+    return several
 
 
 def span_of(span: Any, *, by_calendar: bool = True) -> Any:

@@ -220,7 +220,7 @@ class PatchEmbedding(weights.WeightedLayer):
         patches = xp.permute_dims(xp.reshape(wide, split), (0, 2, 4, 1, 3, 5))
         elements = self.num_channels * prod(patch)
         flat = xp.reshape(patches, (elements, rows * columns, batch))
-        with space.without_autocast(flat):
+        with space.undisturbed(flat):
             projected = xp.tensordot(xp.reshape(kernel, (self.d_model, elements)), flat, axes=1)
         embedded: ArrayT = xp.astype(projected + bias[:, None, None], images.dtype, copy=False)
         return embedded

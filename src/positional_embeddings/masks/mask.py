@@ -136,6 +136,9 @@ class Mask(WeightedLayer, ABC):
         space = space_of(**own, **arrays) if own or arrays else new_space()
         for name, pos in arrays.items():
             checks.integral(name, pos, space.xp)
+        shapes = [tuple(pos.shape) for pos in arrays.values()]
+        if not checks.shapes_broadcast(shapes):
+            raise wrong_value("k_pos", f"broadcast with `q_pos` of shape {shapes[0]}", shapes[1])
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
             positions.first_position(1, k_len, None, space)

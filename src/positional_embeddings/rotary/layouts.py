@@ -126,7 +126,7 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
 
 def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
     name = namespace.dtype_name(x.dtype)
-    if name.startswith(("bool", "uint", "datetime64", "object", "str", "bytes")):
+    if name.startswith(("bool", "uint", "datetime64", "object", "str", "bytes", "void")):
         raise wrong_type("x", "have a dtype with negative numbers", name)
     axis = axes.axis_of("axis", axis, x.ndim)
     pairs = axes.length(x, axis) // 2

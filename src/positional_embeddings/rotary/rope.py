@@ -305,6 +305,9 @@ class RoPE(checks.CheckedLayer):
         if isinstance(given, list | tuple | range):
             space = new_space(xp, device)
             numbers = checks.integers("positions", given)
+            farthest = namespace.largest_integer(space.integer, space.xp)
+            if (wrong := next((n for n in numbers if abs(n) > farthest), None)) is not None:
+                raise wrong_value("positions", f"hold positions within {farthest}", shown(wrong))
             given = space.xp.asarray(numbers, dtype=space.integer, device=space.device)
         else:
             space = space_of(positions=given)

@@ -325,9 +325,10 @@ def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str
     before, half = (slice(None),) * axis, x.shape[axis] // 2
     first, second = (*before, slice(None, half)), (*before, slice(half, None))
     swapped = np.concat([x[second], x[first]], axis=axis)
-    swapped *= sin
-    np.multiply(x, cos, out=out)
-    out += swapped
+    with namespace.without_warnings():
+        swapped *= sin
+        np.multiply(x, cos, out=out)
+        out += swapped
 
 
 def _rotate_complex(
@@ -336,10 +337,11 @@ def _rotate_complex(
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
     phasors = _phasors(cos, sin, x.dtype, space.xp)
-    if space.takes_out:
-        space.xp.multiply(part, phasors, out=to)
-    else:
-        to[...] = part * phasors
+    with space.undisturbed(x):
+        if space.takes_out:
+            space.xp.multiply(part, phasors, out=to)
+        else:
+            to[...] = part * phasors
     if rest is not None:
         to_rest[...] = rest
 
@@ -356,10 +358,11 @@ def _rotate_blocks(
             c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
             before = table_block, first.shape
         first, second = (xp.astype(part, c.dtype, copy=False) for part in (first, second))
-        rotated_first = first * c
-        rotated_first -= second * s
-        rotated_second = second * c
-        rotated_second += first * s
+        with space.undisturbed(x):
+            rotated_first = first * c
+            rotated_first -= second * s
+            rotated_second = second * c
+            rotated_second += first * s
         to_first[...] = rotated_first
         to_second[...] = rotated_second
 

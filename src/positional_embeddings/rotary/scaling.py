@@ -128,13 +128,14 @@ class DynamicNTKScaling(checks.CheckedLayer):
 
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor 1."""
+        seq_len = checks.position_count("seq_len", seq_len)
         ratio = max(seq_len, self.original_max_position) / self.original_max_position
         return _with_enlarged_base(1 + self.factor * (ratio - 1), dim, base, seq_len), 1.0
 
 
 def _with_enlarged_base(factor: float, dim: int, base: float, seq_len: int) -> HostArray:
     """Return frequencies of the base that divides the lowest one by a factor."""
-    _unscaled(dim, base, seq_len)
+    dim = 2 * _unscaled(dim, base, seq_len).size
     if dim <= 2:
         raise wrong_value("dim", "be above 2 for NTK scaling", dim)
     with np.errstate(over="ignore", under="ignore"):
@@ -178,8 +179,8 @@ class ProportionalScaling(checks.CheckedLayer):
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor 1."""
         frequencies = _unscaled(dim, base, seq_len) / self.factor
-        count = int(self.partial_rotary_factor * dim // 2)
-        return np.where(np.arange(dim // 2) < count, frequencies, 0.0), 1.0
+        count = int(self.partial_rotary_factor * frequencies.size)
+        return np.where(np.arange(frequencies.size) < count, frequencies, 0.0), 1.0
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,7 @@ class YaRNScaling(checks.CheckedLayer):
     def __call__(self, dim: int, base: float, seq_len: int, /) -> Scaled:
         """Return frequencies (dim / 2,) and the attention factor."""
         kept = _unscaled(dim, base, seq_len)
+        dim = 2 * kept.size
         if not base > 1:
             raise wrong_value("base", "be above 1 for YaRN", base)
         low, high = self._index(self.beta_fast, dim, base), self._index(self.beta_slow, dim, base)

@@ -72,6 +72,7 @@ def xpos_scale(
     dtype = checks.feature_dtype(positions, dtype, space)
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
     zeta = xp.asarray(zetas, dtype=wide, device=space.device)
-    power = (xp.astype(positions, wide, copy=False) - center) / scale_base
-    factors = zeta[(slice(None), *(None,) * positions.ndim)] ** power[None, ...]
-    return xp.astype(factors, dtype, copy=False)
+    with space.undisturbed(positions):
+        power = (xp.astype(positions, wide, copy=False) - center) / scale_base
+        factors = zeta[(slice(None), *(None,) * positions.ndim)] ** power[None, ...]
+        return xp.astype(factors, dtype, copy=False)

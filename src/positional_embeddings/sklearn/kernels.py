@@ -87,7 +87,7 @@ class Factor(Kernel):
 
     def _scales(self) -> list[float]:
         """Return the width of each feature, in its unit."""
-        return list(np.broadcast_to(self.length_scale, len(self._at)))
+        return list(np.full(len(self._at), self.length_scale, dtype=np.float64))
 
     def _score(self, squared: HostArray, widening: HostArray) -> Any:
         """Return the logarithms of weights, of squared distances in widths, which are widened."""
@@ -172,6 +172,7 @@ class MaternKernel(_Radial):
     def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
         if not is_real_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
             raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(self.nu))
+        self.nu = float(self.nu)
         super()._resolve_scale(own)
 
     def _score(self, squared: HostArray, widening: HostArray) -> Any:

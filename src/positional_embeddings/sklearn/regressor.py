@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, is_real_floating, np
+from positional_embeddings.arrays.namespace import HostArray, is_complex, is_real_floating, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.encodings.dates import is_missing
 from positional_embeddings.sklearn import kernels, tables
@@ -297,7 +297,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
     def _check_kernel(self, columns: list[tables.Column]) -> Kernel:
         """Return a copy of the kernel that may be changed."""
         if not isinstance(self.kernel, Kernel):
-            if self.kernel != "gaussian":
+            if not (isinstance(self.kernel, str) and self.kernel == "gaussian"):
                 wrong = wrong_value if isinstance(self.kernel, str) else wrong_type
                 raise wrong("kernel", 'be "gaussian" or a kernel', shown(self.kernel))
             kernel = GaussianKernel(clone(self.length_scale, safe=False))
@@ -314,10 +314,18 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
 def _numbers_of(name: str, array: Any) -> HostArray:
     """Return an array of any library as one of NumPy in float64."""
-    numbers = space_of(array=array).to_numpy(array)
+    is_real = not is_complex(array.dtype)
+    numbers = space_of(array=array).to_numpy(array) if is_real else array
     if numbers.dtype.kind not in "biuf":
         raise wrong_type(name, "hold numbers", str(numbers.dtype))
     return numbers.astype(np.float64, copy=False)
+
+
+def _array_of(name: str, values: Any, asarray: Callable[[Any], Any]) -> Any:
+    try:
+        return asarray(values)
+    except ValueError:  # lists of different lengths
+        raise wrong_value(name, "be an array", shown(values)) from None
 
 
 def _columns_of(name: str, array: Any) -> HostArray:
@@ -335,7 +343,8 @@ def _check_length(name: str, values: HostArray, n: int) -> None:
 
 def _checked_weight(weight: Any, X: Any) -> Any:
     space = space_of(X=X)
-    weight = _numbers_of("sample_weight", space.xp.asarray(weight, device=space.device))
+    weight = _array_of("sample_weight", weight, partial(space.xp.asarray, device=space.device))
+    weight = _numbers_of("sample_weight", weight)
     _check_length("sample_weight", weight, X.shape[0])
     wrong = ~(weight >= 0) | np.isinf(weight)
     if wrong.any():
@@ -348,7 +357,7 @@ def _checked_weight(weight: Any, X: Any) -> Any:
 
 def _checked_labels(groups: Any, n: int) -> Any:
     """Return a number for each label of groups."""
-    labels = np.asarray(groups)
+    labels = _array_of("groups", groups, np.asarray)
     _check_length("groups", labels, n)
     if labels.dtype.kind in "fO" and any(map(is_missing, labels)):
         raise wrong_value("groups", "have no missing labels", "None or NaN")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from scipy.spatial import KDTree
 
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import HostArray, np, without_warnings
 from positional_embeddings.sklearn.kernels import LEAST_SCORE, Term
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
@@ -87,7 +87,7 @@ class Smooth:
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
         nothing = _NOTHING - log(self._weight.min())
-        self._cutoff = cutoff or max(factor._reach(nothing) for factor in factors)
+        self._cutoff = min(cutoff or max(factor._reach(nothing) for factor in factors), _FARTHEST)
         self._is_cut = cutoff is not None
         self._tree = KDTree(self.points(samples.x))
 
@@ -97,7 +97,8 @@ class Smooth:
 
     def points(self, x: HostArray) -> HostArray:
         """Return places in widths of the kernel, (queries, features)."""
-        points: HostArray = (self._encode(x) / self._scale).T
+        with without_warnings():
+            points: HostArray = (self._encode(x) / self._scale).T
         if abs(points).max() > _FARTHEST:
             raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points

@@ -259,8 +259,11 @@ class Space:
         """Return a context without warnings of many chunks, as pairs of positions have."""
         return nullcontext()
 
-    def without_autocast(self, x: Any) -> Any:  # noqa: ARG002
-        """Return a context in which products have the dtype of their operands."""
+    def undisturbed(self, x: Any) -> Any:  # noqa: ARG002
+        """Return a context in which products have the dtype of their operands, and nothing warns.
+
+        What is not finite, or becomes so, is in the result.
+        """
         return _NOTHING
 
     @staticmethod
