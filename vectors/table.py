@@ -126,7 +126,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Who passes how many vectors.")
     names = [*OURS, *RUNNERS, *PEERS]
     parser.add_argument("--peer", choices=names, action="append")
-    parser.add_argument("--output", type=Path, default=FOLDER.parent / "docs" / "guide" / "vectors.md")
+    page = FOLDER.parent / "docs" / "guide" / "vectors.md"
+    parser.add_argument("--output", type=Path, default=page)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     rows, versions = [], []

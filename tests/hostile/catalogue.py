@@ -542,7 +542,7 @@ CATALOGUE: dict[str, list[Call]] = {
         )
     ],
     "attention_weights": [
-        Call(pe.attention_weights, {"q": Q, "k": K, "offset": 1, **SCORES}),
+        Call(pe.attention_weights, {"q": Q, "k": K, "offset": 0, **SCORES}),
         Call(
             pe.attention_weights,
             {"q": Q, "k": K, "positions": POSITIONS, "key_positions": POSITIONS},
@@ -691,7 +691,7 @@ CATALOGUE: dict[str, list[Call]] = {
     "scaled_dot_product_attention": [
         Call(
             pe.scaled_dot_product_attention,
-            {"q": Q, "k": K, "v": V, "offset": 1, "block_size": 2, "return_lse": True, **SCORES},
+            {"q": Q, "k": K, "v": V, "offset": 0, "block_size": 2, "return_lse": True, **SCORES},
         ),
         Call(
             pe.scaled_dot_product_attention,
