@@ -279,8 +279,9 @@ class RoPE(checks.CheckedLayer):
         Returns
         -------
         RotaryTables
-            ``tables(q)`` is ``rope(q, positions=positions)``; its `cos` and `sin` are for
-            `apply_rope` and others. They are multiplied by the `attention_factor`.
+            ``tables(q)`` is ``rope(q, positions=positions)``. Its `cos` and `sin`, multiplied by the
+            `attention_factor`, are for other functions, which need the `layout` of the rope, too:
+            ``apply_rope(q, tables.cos, tables.sin, layout=rope.layout, ...)``.
 
         Raises
         ------
