@@ -357,7 +357,8 @@ def _first_position(mask: Any, bias: Any, offset: Any, q_len: int, k_len: int, s
         raise wrong_value("offset", what, offset, _REMEDY)
     if isinstance(mask, Mask):
         mask._check((first, first + q_len), k_len, space)
-        if q_len < k_len and (isinstance(bias, Bias) or hasattr(mask, "masks")):
+        is_relative = offset is not None or isinstance(bias, Bias) or hasattr(mask, "masks")
+        if q_len < k_len and is_relative:
             _check_padding(mask, offset)
     return first
 
@@ -366,11 +367,17 @@ def _check_padding(mask: Mask, offset: int | None) -> None:
     """Check that padding does not count keys that the mask of a prompt did not know."""
     for part in getattr(mask, "masks", ()):
         _check_padding(part, offset)
-    if isinstance(mask, PaddingMask) and (offset is None or mask.side == "left"):
-        side = " on the left" * (mask.side == "left")
-        what = f"have no PaddingMask{side} where queries are fewer than keys"
-        unless = "" if side else ", unless `offset` is given"
-        raise wrong_value("mask", f"{what}{unless}", mask, _REMEDY)
+    if not isinstance(mask, PaddingMask):
+        return
+    if mask.side == "left":
+        what = "have no PaddingMask on the left where queries are fewer than keys"
+        raise wrong_value("mask", what, mask, _REMEDY)
+    if offset is None:
+        what = "have no PaddingMask where queries are fewer than keys, unless `offset` is given"
+        raise wrong_value("mask", what, mask, _REMEDY)
+    if mask._bounds is not None and mask._bounds[1] <= offset:
+        what = f"have a length above `offset` = {offset}, so that a query is no padding"
+        raise wrong_value("mask", what, mask, _REMEDY)
 
 
 def _number_of_sinks(sinks: Any, xp: Namespace) -> Any:

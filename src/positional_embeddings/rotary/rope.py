@@ -279,9 +279,9 @@ class RoPE(checks.CheckedLayer):
         Returns
         -------
         RotaryTables
-            ``tables(q)`` is ``rope(q, positions=positions)``. Its `cos` and `sin`, multiplied by the
-            `attention_factor`, are for other functions, which need the `layout` of the rope, too:
-            ``apply_rope(q, tables.cos, tables.sin, layout=rope.layout, ...)``.
+            ``tables(q)`` is ``rope(q, positions=positions)``. Its `cos` and `sin`, multiplied by
+            the `attention_factor`, are for other functions, which need the `layout` of the rope,
+            too: ``apply_rope(q, tables.cos, tables.sin, layout=rope.layout, ...)``.
 
         Raises
         ------
