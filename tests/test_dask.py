@@ -151,7 +151,7 @@ def test_a_grid_is_cut_by_its_features(forbid_computing):
 @pytest.mark.usefixtures("forbid_computing")
 def test_chunks_that_are_far_too_small_are_warned_of():
     x = da.ones((4, 150, 1), chunks=(4, 1, 1))
-    text = r"22,500 chunks of 48 bytes each .*: rechunk the arrays"
+    text = r"22,500 chunks of 40 bytes each .*: rechunk the arrays"
     with pytest.warns(da.PerformanceWarning, match=text):
         scaled_dot_product_attention(x, x, x)
     with pytest.warns(da.PerformanceWarning, match="20,000 chunks of 16 bytes"):
@@ -194,7 +194,7 @@ MASKS = {
     "bias value": {"mask": CausalMask(), "bias": ALiBiBias(4)},
     "function": {"mask": lambda q_idx, k_idx: (q_idx + k_idx) % 3 == 0},
     "function in a value": {"mask": FunctionMask(lambda i, j: (i + j) % 3 == 0) | CausalMask()},
-    "offset": {"mask": CausalMask(), "offset": 5},
+    "offset": {"mask": CausalMask(), "offset": -5},
     "softcap in blocks": {"softcap": 2.0, "block_size": 3},
 }
 

@@ -109,7 +109,7 @@ def test_masked_garbage_reaches_no_gradient(block_size):
 LOOPED = {
     "plain": {},
     "causal": {"mask": CausalMask()},
-    "window and padding": {"mask": SlidingWindowMask(4, 1) | PaddingMask([31, 9])},
+    "window and padding": {"mask": SlidingWindowMask(4, 1) | PaddingMask([31, 9]), "offset": 0},
     "global tokens": {"mask": SlidingWindowMask(3, 3) & GlobalMask([0, 17])},
     "documents": {"mask": SegmentMask([0] * 5 + [1] * 11 + [-1] * 3 + [2] * 12)},
     "array": {"mask": X[:, 0, :1] > 0, "bias": None},

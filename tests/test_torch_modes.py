@@ -157,6 +157,9 @@ USES = {
     "xpos_scale": Use(of(pe.xpos_scale, 8), (TIMES,)),
 }
 NO_USE = {
+    "KVCache": "holds no numbers but positions",
+    "KVStep": "writes to buffers",
+    "RotaryTables": "holds tables of one dtype on one device",
     "Mask": "an abstract base",
     "__version__": "a text",
     "days_since": "takes dates of NumPy",

@@ -98,8 +98,9 @@ def attention_outputs(given, options, xp):
         keys = xp.arange(k_len)[None, :]
         arguments["positions"] = lengths - q_len + xp.arange(q_len)[None, :]
         arguments["key_positions"] = xp.where(keys < lengths, keys, -1)
-    elif rules:
-        arguments["offset"] = past
+    elif rules:  # queries may come after all keys
+        arguments["positions"] = past + xp.arange(q_len)
+        arguments["key_positions"] = xp.arange(k_len)
     arguments |= {"softcap": options.get("softcap"), "enable_gqa": q.shape[1] != k.shape[1]}
 
     y = pe.scaled_dot_product_attention(q, k, v, **arguments, **AXES)
