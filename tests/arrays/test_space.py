@@ -25,6 +25,9 @@ FOR_PUBLIC_FUNCTIONS = {
     "labelled.RandomFourier.encode",
     "labelled._octaves",
     "kv_cache._numbers",
+    "kv_cache.KVStep._fit",
+    "tables.RotaryTables._fit",
+    "scores.scores_of",
 }
 
 # A function of the user returned the array.

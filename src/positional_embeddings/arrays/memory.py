@@ -1,9 +1,11 @@
 """Blocks of arrays, read-only views, and what is kept from call to call."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from positional_embeddings.arrays.namespace import HostArray, np
+
+Found = TypeVar("Found")
 
 
 def keep(kept: dict[Any, Any], key: Any, value: Any, most: int = 64) -> None:
@@ -13,6 +15,17 @@ def keep(kept: dict[Any, Any], key: Any, value: Any, most: int = 64) -> None:
     kept[key] = value
     for old in list(kept)[:-most]:
         kept.pop(old, None)
+
+
+def once(kept: dict[Any, Any] | None, key: Any, find: Callable[[], Found]) -> Found:
+    """Return what is kept for a key, or what `find` returns, which is then kept."""
+    if kept is None or key is None:
+        return find()
+    found: Found | None = kept.get(key)
+    if found is None:
+        found = find()
+        keep(kept, key, found)
+    return found
 
 
 def numpy_key(x: Any, out: Any) -> tuple[Any, ...] | None:

@@ -15,8 +15,12 @@ from positional_embeddings.attention.softmax import (
 )
 
 
-def attend(scores: Scores, query: Any, key: Any, value: Any, keys: Span, *, is_masked: bool) -> Any:
+def attend(
+    scores: Scores, query: Any, key: Any, value: Any, keys: Span, mask: Any, bias: Any
+) -> Any:
     """Return the output, (..., query, feature), from some keys, which hold all that are seen.
+
+    The mask and the bias are arrays for these keys, or None.
 
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
     that they were computed from. In a decoding step they are much smaller than the keys and the
@@ -30,10 +34,9 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, keys: Span, *, is_m
     query = query * scores.scale
     if keys is not scores.layout.keys:
         key, value = keys.take(key, -2, space), keys.take(value, -2, space)
-    if scores.bias is None and not is_masked:
+    if mask is None and bias is None:
         found, lse = _softmax(scores.of(products(query, key, space)), scores)
         return _output(weighted_sums(found, value, space), lse, xp)
-    mask, bias = scores.mask_and_bias(scores.layout.queries, keys, is_masked=is_masked)
     if space.is_readable(query) and not space.compiles_kernels:
         with without_warnings():
             found = products(query, key, space)

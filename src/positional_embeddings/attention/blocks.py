@@ -57,7 +57,7 @@ def attend(
 ) -> Any:
     """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
-    If blocks would skip few scores, `otherwise` computes, if it is given.
+    If blocks would skip few scores, what `otherwise` returns computes, if it is given.
     """
     space, most = scores.space, most_scores(query, scores.space)
     (*rows, q_len, _), (*key_rows, k_len, _) = query.shape, key.shape
@@ -67,7 +67,7 @@ def attend(
     if otherwise is not None:
         count = sum(queries.size * at.keys.size for queries, ats in query_blocks for at in ats)
         if _MIN_SKIP_RATIO * count > q_len * k_len:
-            return otherwise(scores, query, key, value)
+            return otherwise()(scores, query, key, value)
     keys = keys_and_values(scores, key, value)
     if not space.supports_inplace(query, key, value):
         whole, parts = tuple(slice(0, n) for n in rows), []

@@ -6,12 +6,11 @@ from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks, positions
+from positional_embeddings.arrays import memory
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import keep
 from positional_embeddings.arrays.namespace import Array, ArrayT, np
-from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention import at_once, blocks, chunks, loops
-from positional_embeddings.attention.kv_cache import POSITIONS, KVStep
+from positional_embeddings.attention.kv_cache import KVStep
 from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
@@ -195,25 +194,14 @@ def scaled_dot_product_attention(
     """
     others = offset, key_positions, sinks, block_size
     options = scale, softcap, enable_gqa, return_lse, feature_axis, seq_axis
-    kept, key = _kept_by_step(positions, (q, k, v), (mask, bias), others, options)
-    scores, run = kept.get(key, (None, None))
+    known = positions._known if isinstance(positions, KVStep) else None
+    key = None if known is None else _key((q, k, v), (mask, bias), others, options)
+    scores, run = (known or {}).get(key, (None, None))
     if scores is None:
-        arrays = {"q": q, "k": k, "v": v}
-        places = positions, key_positions
-        given = {"mask": mask, "bias": bias, "positions": positions, "key_positions": key_positions}
-        space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
-        own = (
-            mask,
-            bias,
-            scale,
-            softcap,
-            offset,
-            places,
-            sinks,
-            (feature_axis, seq_axis, enable_gqa),
-        )
         with_lse = checks.boolean("return_lse", return_lse)
-        scores = scores_of(arrays, *own, space, with_lse=with_lse)
+        rules = mask, bias, scale, softcap, offset, (positions, key_positions), sinks
+        own_axes = feature_axis, seq_axis, enable_gqa
+        scores = scores_of({"q": q, "k": k, "v": v}, *rules, own_axes, with_lse=with_lse)
     space, layout = scores.space, scores.layout
     rows = layout.rows((q, k, v), space)
     last = layout.seq, layout.feature
@@ -221,7 +209,8 @@ def scaled_dot_product_attention(
         if run is None:
             block_size = _checked_block_size(block_size, q, k)
             run = choose(scores, *rows, block_size=block_size)
-            keep(kept, key, (scores, run))
+            if known is not None:
+                memory.keep(known, key, (scores, run))
         output = run(scores, *rows)
         if not scores.with_lse:
             return layout.back(output, last, q.dtype, space)
@@ -315,42 +304,31 @@ def attention_weights(
     >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    arrays = {"q": q, "k": k}
-    places = positions, key_positions
-    given = {"mask": mask, "bias": bias, "positions": positions, "key_positions": key_positions}
-    space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
-    options = feature_axis, seq_axis, enable_gqa
-    own = mask, bias, scale, softcap, offset, places, sinks, options
-    scores = scores_of(arrays, *own, space)
-    layout = scores.layout
+    rules = mask, bias, scale, softcap, offset, (positions, key_positions), sinks
+    scores = scores_of({"q": q, "k": k}, *rules, (feature_axis, seq_axis, enable_gqa))
+    space, layout = scores.space, scores.layout
     query, key = layout.rows((q, k), space)
     with space.undisturbed(q):
         weights = at_once.weights(scores, query, key)
     return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
 
 
-def _kept_by_step(
-    positions: Any,
-    arrays: tuple[Any, ...],
-    rules: tuple[Any, ...],
-    others: tuple[Any, ...],
-    options: tuple[Any, ...],
-) -> tuple[dict[Any, Any], Any]:
-    """Return what a step keeps of calls of NumPy, and the key of this one; None for no key.
+def _key(
+    arrays: tuple[Any, ...], rules: tuple[Any, ...], others: tuple[Any, ...], options: Any
+) -> tuple[Any, ...] | None:
+    """Return what a step knows a call by, None if another such call may differ.
 
-    The scores that it keeps hold the mask and the bias, so that no others get their `id`.
+    The scores that are kept hold the mask and the bias, so that no others get their `id`.
     """
-    kept = positions._known if isinstance(positions, KVStep) else None
     types = tuple(map(type, options))
     if (
-        kept is None
-        or any(type(array) is not np.ndarray for array in arrays)
-        or any(not (rule is None or isinstance(rule, Mask | Bias)) for rule in rules)
-        or any(other is not None for other in others)
-        or not _PLAIN_OPTIONS.issuperset(types)
+        all(type(array) is np.ndarray for array in arrays)
+        and all(isinstance(rule, Mask | Bias | None) for rule in rules)
+        and all(other is None for other in others)
+        and _PLAIN_OPTIONS.issuperset(types)
     ):
-        return {}, None
-    return kept, (*[(x.dtype, x.shape) for x in arrays], *map(id, rules), types, *options)
+        return (*[(x.dtype, x.shape) for x in arrays], *map(id, rules), types, *options)
+    return None
 
 
 def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
@@ -361,20 +339,6 @@ def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
         for axis in range(array.ndim):
             axes.length(array, axis, name)
     return checks.positive_integer("block_size", block_size)
-
-
-def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the masks and biases that are arrays, and the arrays of others, by name."""
-    arrays: dict[str, Any] = {}
-    for name, value in given.items():
-        if isinstance(value, Mask | Bias):
-            for key, array in value._arrays().items():
-                arrays[f"{name}.{key}"] = array
-        elif isinstance(value, KVStep):
-            arrays[POSITIONS] = value.positions
-        elif not (value is None or (callable(value) and name in ("mask", "bias"))):
-            arrays[name] = value
-    return arrays
 
 
 def choose(
@@ -394,24 +358,28 @@ def choose(
         some, every = scores.reach(((0, q_len),))
         keys, is_masked = keys if some == keys.ranges else positions.span_of(*some), some != every
     count = float("nan") if keys.size is None else layout.scores_per_key * keys.size
-    whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
+
+    def whole() -> Callable[..., Any]:
+        mask, bias = scores.mask_and_bias(layout.queries, keys, is_masked=is_masked)
+        return partial(at_once.attend, keys=keys, mask=mask, bias=bias)
+
     if 0 in (count, value.shape[-1]) or (block_size is None and count <= blocks.HOST_BLOCK):
-        return whole
+        return whole()
     traced = space.loops()
     most = blocks.most_scores(query, space) if traced is None else LOOP_BLOCK
     numbers = float("nan") if None in key.shape else prod(key.shape)
     if block_size is None and count <= max(most, numbers // _FEW):
-        return whole
+        return whole()
     if traced is None:
         in_blocks = partial(blocks.attend, block_size=block_size)
         if block_size or space.supports_inplace(*arrays):
             return in_blocks
         # Blocks that cannot be written to one array are worth it only if a mask hides most.
-        return partial(in_blocks, otherwise=whole) if scores.has_reach else whole
+        return partial(in_blocks, otherwise=whole) if scores.has_reach else whole()
     size = block_size or loops.block_size(most, layout.scores_per_key // q_len)
     # Without a loop a sharded sequence stays so.
     is_one_block = size >= max(q_len, k_len)
-    return whole if is_one_block else partial(loops.attend, size=size, loops=traced)
+    return whole() if is_one_block else partial(loops.attend, size=size, loops=traced)
 
 
 def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:

@@ -21,8 +21,8 @@ POSITIONS = "positions` of a cache made with `xp="
 # Lengths that a `repr` spells out.
 _MOST_SHOWN = 16
 
-# A row of the buffer, or None for all; the first slot, the first new token, and their number.
-Run = tuple[int | None, int, int, int]
+# The row of the buffer, the first slot, the first new token, and their number.
+Run = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,8 @@ class KVCache(WeightedLayer):
     feature_axis: int = 0
     seq_axis: int = 1
     lengths: Any = array_field()
-    # The lengths, or the ones before a `rewind` if slots still hold tokens that it forgot.
-    _newest: Any = field(default=None, init=False, repr=False, metadata={"weight": True})
+    # Position of the oldest token that the ring still holds; one below 0 never was.
+    _oldest: Any = field(default=None, init=False, repr=False, metadata={"weight": True})
     # Without elements, of the library and device of positions.
     _like: Any = field(default=None, init=False, repr=False, metadata={"weight": True})
 
@@ -112,8 +112,9 @@ class KVCache(WeightedLayer):
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
         if isinstance(lengths, np.ndarray):
-            lengths = memory.read_only(np.array(lengths, dtype=np.int64))
-        checks.set_fields(self, lengths=lengths, _newest=lengths, _like=like)
+            lengths = np.array(lengths, dtype=np.int64)
+        oldest = lengths - self._ring
+        checks.set_fields(self, lengths=_frozen(lengths), _oldest=_frozen(oldest), _like=like)
         if self.sinks >= self.capacity:
             raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
         if self.window is not None and self.window > self._ring:
@@ -200,48 +201,42 @@ class KVCache(WeightedLayer):
             If the number is not positive, or the mask has another batch, no tokens, or, where it
             can be read, other numbers than 0 and 1.
         """
-        space = space_of(like=self._like)
-        keep, count = None, 0
-        if _is_several(tokens):
-            keep = _numbers("tokens", tokens, "bool", "integral")
-            batch, shape = self.lengths.shape[0], tuple(keep.shape)
+        space, batch = space_of(like=self._like), self.lengths.shape[0]
+        is_mask = _is_several(tokens)
+        if is_mask:
+            given = _numbers("tokens", tokens, "bool", "integral")
+            shape = tuple(given.shape)
             if len(shape) != 2 or shape[0] != batch or shape[1] == 0:
                 raise wrong_value("tokens", f"have shape ({batch}, seq)", shape)
-            count = shape[1]
         else:
             count = checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
-        (keep, lengths, newest), xp = self._on_host(space, keep, self.lengths, self._newest)
-        is_known = xp is np
-        is_one = is_known and keep is None and _all_same(lengths) and _all_same(newest)
-        before = (lengths[:1] if is_one else lengths)[:, None]
-        kept = newest[:1, None] if is_one else newest[:, None]
-        rank, order = xp.arange(count, dtype=before.dtype)[None, :], None
-        after = before + count
-        if keep is not None:
-            if is_known and not ((keep == 0) | (keep == 1)).all():
+            given = np.ones((batch, count), dtype=np.int64)
+        xp, keep, lengths, oldest = self._read(given, space)
+        is_known, rows = xp is np, slice(None)
+        if is_known:
+            if not ((keep == 0) | (keep == 1)).all():
                 raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
-            rank = xp.cumulative_sum(keep, axis=1) - 1
-            order = xp.argsort(1 - keep, axis=1, stable=True)
-            after = before + rank[:, -1:] + 1
+            if not is_mask and (lengths == lengths[:1]).all() and (oldest == oldest[:1]).all():
+                rows = slice(1)  # stands for all of them
+        before, keep = lengths[rows, None], keep[rows, ...]
+        rank = xp.cumulative_sum(keep, axis=1) - 1
+        after = before + rank[:, -1:] + 1
         positions = xp.where(before + rank < 0, 0, before + rank)
-        key_positions, source = self._slots(before, kept, after, order, xp)
-        most = max(int(after.max()), int(kept.max())) if is_known else self.capacity + 1
-        runs = None
-        if most > self.capacity and count > 1:
-            older = self._overwritten(before, kept, after, count, order, xp)
-            key_positions = xp.concat([key_positions, older[0]], axis=1)
-            source = xp.concat([source, older[1]], axis=1)
-        elif is_known:
-            runs = _runs(source, self.capacity)
-            if most <= self.capacity and space.can_write:  # without the empty slots at the end
-                used = max(1, int(after.max()))
-                key_positions, source = key_positions[:, :used], source[:, :used]
-        newest = xp.maximum(newest, after[:, 0])
-        cache = self._with(lengths + (after - before)[:, 0], newest)
-        on_host = (positions.T, key_positions.T) if is_known else (None, None)
+        key_positions, source = self._keys(before, after, oldest[rows, None], keep, space, xp)
+        # A chunk of a ring, and what a trace does not know, has to be gathered.
+        is_short = is_known and key_positions.shape[1] <= self.capacity
+        oldest = xp.maximum(oldest, after[:, 0] - self._ring)
+        cache = self._with(lengths + rank[:, -1] + 1, oldest)
         step = KVStep(*(self._in_library(own, space) for own in (positions, key_positions)))
-        checks.set_fields(step, _cache=self, _count=count, _source=source, _runs=runs)
-        checks.set_fields(step, _places=step._make_places(space, on_host), _known={})
+        checks.set_fields(
+            step,
+            _cache=self,
+            _count=keep.shape[1],
+            _source=source,
+            _runs=_runs(source, self.capacity) if is_short else None,
+            _on_host=(positions.T, key_positions.T) if is_known else None,
+            _known={},
+        )
         return cache, step
 
     def rewind(self, counts: int | Sequence[int] | Array, /) -> "KVCache":
@@ -272,22 +267,20 @@ class KVCache(WeightedLayer):
             raise wrong_value(
                 "counts", f"have shape {tuple(self.lengths.shape)}", tuple(given.shape)
             )
-        (given, length, newest), xp = self._on_host(space, given, self.lengths, self._newest)
-        after = length - given
+        xp, given, lengths, oldest = self._read(given, space)
+        after = lengths - given
         if xp is np:
-            for i, (n, most) in enumerate(zip(given + 0 * length, length, strict=True)):
+            for i, (n, most) in enumerate(zip(lengths - after, lengths, strict=True)):
                 if not 0 <= n <= most:
                     raise wrong_value("counts", f"be from 0 to {most}", f"{n} at index {i}")
-            oldest = after + 1 - (self.window or self._ring), newest - self._ring
-            needed, held = (np.minimum(np.maximum(n, self.sinks), after) for n in oldest)
-            lost = held - needed
-            if given.any() and (lost > 0).any():
+            needed = np.clip(after + 1 - (self.window or self._ring), self.sinks, after)
+            lost = np.max(np.clip(oldest, self.sinks, after) - needed)
+            if given.any() and lost > 0:
                 what = "leave the keys that the next query needs"
-                came = f"{shown(given.tolist())}: the ring has overwritten {lost.max()} of them"
+                came = f"{shown(given.tolist())}: the ring has overwritten {lost} of them"
                 hint = " Give `empty` a `window`, and a `capacity` above it."
                 raise wrong_value("counts", what, came, hint)
-        # Of more tokens than the ring has slots, none of the slots holds an older one.
-        return self._with(after, xp.minimum(newest, after + self._ring))
+        return self._with(after, xp.minimum(oldest, after))
 
     def take(self, rows: Sequence[int] | Array, /) -> "KVCache":
         """Return the cache of some sequences, such as the best beams.
@@ -316,14 +309,14 @@ class KVCache(WeightedLayer):
         if given.ndim != 1 or given.shape[0] == 0:
             what = "have shape (batch,), with one sequence or more"
             raise wrong_value("rows", what, tuple(given.shape))
-        (given, length, newest), xp = self._on_host(space, given, self.lengths, self._newest)
-        if xp is np and not ((given >= 0) & (given < len(length))).all():
-            raise wrong_value("rows", f"be from 0 to {len(length) - 1}", given.tolist())
-        return self._with(xp.take(length, given), xp.take(newest, given))
+        xp, given, lengths, oldest = self._read(given, space)
+        if xp is np and not ((given >= 0) & (given < len(lengths))).all():
+            raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", given.tolist())
+        return self._with(xp.take(lengths, given), xp.take(oldest, given))
 
-    def _with(self, lengths: Any, newest: Any) -> "KVCache":
+    def _with(self, lengths: Any, oldest: Any) -> "KVCache":
         cache = copy(self)
-        checks.set_fields(cache, lengths=_frozen(lengths), _newest=_frozen(newest))
+        checks.set_fields(cache, lengths=_frozen(lengths), _oldest=_frozen(oldest))
         return cache
 
     @property
@@ -331,47 +324,63 @@ class KVCache(WeightedLayer):
         """Number of slots that new tokens take the place of old ones in."""
         return self.capacity - self.sinks
 
-    def _on_host(self, space: Space, *arrays: Any) -> tuple[list[Any], Any]:
-        """Return arrays as NumPy's, if all can be read; else in the library, which traces."""
-        given = [array for array in arrays if array is not None]
-        if all(isinstance(array, np.ndarray) or space.is_readable(array) for array in given):
-            xp, on = np, {"dtype": np.int64}
-            given = [a if isinstance(a, np.ndarray) else space.to_numpy(a) for a in given]
-        else:
-            xp, on = space.xp, {"dtype": space.integer, "device": space.device}
-        found = iter(given)
-        return [None if a is None else xp.asarray(next(found), **on) for a in arrays], xp
+    @property
+    def _is_batch_first(self) -> bool:
+        """Whether sequences come before slots in buffers of four axes."""
+        feature, seq = self.feature_axis % 4, self.seq_axis % 4
+        return bool(axes.batch_axis(4, feature, seq) < seq)  # type: ignore[operator]
 
-    def _slots(self, length: Any, newest: Any, after: Any, order: Any, xp: Any) -> tuple[Any, Any]:
-        """Return the position in each slot, -1 if it is empty, and where its key comes from.
+    def _read(self, given: Any, space: Space) -> tuple[Any, Any, Any, Any]:
+        """Return a namespace, and in it what is given, the lengths and the oldest positions.
 
-        A number below `capacity` is the slot that the key is in already; the new tokens follow.
+        It is NumPy if all of them can be read, else the library, which traces.
         """
-        slots = xp.arange(self.capacity, dtype=length.dtype)[None, :]
-        is_sink = slots < self.sinks
-        newest_there = after - 1 - xp.remainder(after - 1 - slots, self._ring)
-        positions = xp.where(is_sink, slots, newest_there)
-        is_held = is_sink | (positions >= length) | (positions >= newest - self._ring)
-        is_held = is_held & (positions >= slots) & (positions < after)
-        new = self.capacity + _token(positions - length, order, xp)
-        source = xp.where(positions < length, slots, new)
-        return xp.where(is_held, positions, -1), xp.where(is_held, source, slots)
+        arrays = [given, self.lengths, self._oldest]
+        if all(isinstance(a, np.ndarray) or space.is_readable(a) for a in arrays):
+            read = (a if isinstance(a, np.ndarray) else space.to_numpy(a) for a in arrays)
+            given, lengths, oldest = (a.astype(np.int64) for a in read)
+            return np, given, lengths, oldest
+        on = {"dtype": space.integer, "device": space.device}
+        given, lengths, oldest = (space.xp.asarray(a, **on) for a in arrays)
+        return space.xp, given, lengths, oldest
 
-    def _overwritten(
-        self, length: Any, newest: Any, after: Any, count: int, order: Any, xp: Any
+    def _keys(
+        self, before: Any, after: Any, oldest: Any, keep: Any, space: Space, xp: Any
     ) -> tuple[Any, Any]:
-        """Return as `_slots` the keys that the first new tokens see and later ones overwrite."""
-        positions = length + 1 - self._ring + xp.arange(count - 1, dtype=length.dtype)[None, :]
-        is_new = positions >= length
-        is_held = is_new | (positions >= newest - self._ring)
-        is_held = is_held & (positions >= self.sinks) & (positions < after - self._ring)
-        slots = self.sinks + xp.remainder(positions - self.sinks, self._ring)
-        new = self.capacity + _token(positions - length, order, xp)
-        return xp.where(is_held, positions, -1), xp.where(is_held & is_new, new, slots)
+        """Return the position of each key that `store` returns, -1 if empty, and its source.
+
+        That is the slot which holds it already, or `capacity` and the index of a new token.
+        Before and after the tokens are numbers of tokens, (batch or 1, 1).
+        """
+        size, count = self.capacity, keep.shape[1]
+        overwrites = count > 1
+        if xp is np:
+            most = int(after.max())
+            overwrites = overwrites and most > size
+            if space.can_write:  # without the empty slots at the end
+                size = min(size, max(1, most))
+        slots = xp.arange(size, dtype=before.dtype)[None, :]
+        newest = after - 1 - xp.remainder(after - 1 - slots, self._ring)
+        positions = xp.where(slots < self.sinks, slots, newest)
+        if overwrites:
+            # What the first new tokens see, and later ones overwrite.
+            older = before + 1 - self._ring + xp.arange(count - 1, dtype=before.dtype)[None, :]
+            their = self.sinks + xp.remainder(older - self.sinks, self._ring)
+            older = xp.where(older < after - self._ring, older, -1)
+            slots = xp.concat([xp.broadcast_to(slots, positions.shape), their], axis=1)
+            positions = xp.concat([positions, older], axis=1)
+        is_held = (slots < self.sinks) | (positions >= oldest) | (positions >= before)
+        is_held = is_held & (positions >= slots) & (positions < after)
+        order = xp.argsort(1 - keep, axis=1, stable=True)  # padding last
+        token = xp.clip(positions - before, 0, count - 1)
+        token = xp.take_along_axis(order, token, axis=1)
+        is_new = is_held & (positions >= before)
+        source = xp.where(is_new, self.capacity + token, slots)
+        return xp.where(is_held, positions, -1), source
 
     def _in_library(self, positions: Any, space: Space) -> Any:
         """Return positions (batch, seq) in the order of the buffers' axes, in their library."""
-        positions = positions if _is_batch_first(self) else positions.T
+        positions = positions if self._is_batch_first else positions.T
         return _frozen(space.xp.asarray(positions, dtype=space.integer, device=space.device))
 
 
@@ -408,8 +417,9 @@ class KVStep(WeightedLayer):
     _source: Any = field(init=False, repr=False, metadata={"weight": True})
     # What to write, if that suffices.
     _runs: tuple[Run, ...] | None = field(init=False, repr=False)
-    # Positions as attention takes them, and what is known of buffers of NumPy.
-    _places: Places | None = field(default=None, init=False, repr=False, compare=False)
+    # Both positions, (position, batch or 1), if the host has them.
+    _on_host: Any = field(default=None, init=False, repr=False, compare=False)
+    # What is known of calls with arrays of NumPy.
     _known: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -447,124 +457,101 @@ class KVStep(WeightedLayer):
             If the shapes do not fit.
         """
         given: Any = buffer
-        plain = type(given) is type(new) is np.ndarray
-        key = (given.dtype, given.shape, new.dtype, new.shape) if plain else None
-        known = (self._known or {}).get(key)
-        if known is None:
-            space = space_of(buffer=given, new=new, **{POSITIONS: self._cache._like})
-            known = self._fit(given, new, space)
-            memory.keep({} if self._known is None else self._known, key, known)
-        space, seq, batch, writes, read = known
+        key = memory.numpy_key(buffer, new)
+        found = memory.once(self._known, key, lambda: self._fit(buffer, new))
+        space, seq, batch, writes, read = found
         if writes is not None:
             for at, part in writes:
                 given[at] = new[part]
             return given[read]  # type: ignore[no-any-return]
-        keys: ArrayT = self._gather(
-            space.xp.concat([given[read], new], axis=seq), seq, batch, space
-        )
+        known = space.xp.concat([given[read], new], axis=seq)
+        keys: ArrayT = self._gather(known, seq, batch, space)
         if space.can_write:
             given[read] = keys[read]
         return keys
 
-    def _fit(self, buffer: Any, new: Any, space: Space) -> tuple[Any, ...]:
+    def _fit(self, buffer: Any, new: Any) -> tuple[Any, ...]:
         """Check a buffer and what is new, and return their space and axes, and what to do.
 
         That is the parts of the buffer to write, with the parts of `new`, and the part to read;
         None to write and all slots if keys have to be gathered.
         """
-        _, seq, batch = _axes(self._cache, buffer)
-        self._check(buffer, new, seq, batch)
+        cache = self._cache
+        space = space_of(buffer=buffer, new=new, **{POSITIONS: cache._like})
+        seq, batch = self._check(buffer, new)
 
-        def part(start: int, count: int, row: int | None = None) -> tuple[slice, ...]:
+        def part(start: int, count: int, row: int = 0, rows: int = 1) -> tuple[slice, ...]:
             # Heads and batch may share an axis, the batch last.
-            rows = slice(row, None, None if row is None else self._cache.lengths.shape[0])
-            slices = {batch: rows, seq: slice(start, start + count)}
+            slices = {batch: slice(row, None, rows), seq: slice(start, start + count)}
             return tuple([slices.get(axis, slice(None)) for axis in range(buffer.ndim)])
 
         if self._runs is None or not space.can_write:
-            return space, seq, batch, None, part(0, self._cache.capacity)
-        writes = [(part(slot, n, row), part(token, n, row)) for row, slot, token, n in self._runs]
-        return space, seq, batch, writes, part(0, self._source.shape[1])
+            return space, seq, batch, None, part(0, cache.capacity)
+        rows, used = self._source.shape
+        writes = [
+            (part(slot, n, row, rows), part(token, n, row, rows))
+            for row, slot, token, n in self._runs
+        ]
+        return space, seq, batch, writes, part(0, used)
 
-    def _make_places(self, space: Space, on_host: Any = (None, None)) -> Places:
-        """Return the positions as (position, batch or 1), with what the host knows of them."""
-        queries, keys = self.positions, self.key_positions
-        if _is_batch_first(self._cache):
-            queries, keys = queries.T, keys.T
-        return make_places(queries, keys, on_host, keeps=space.xp is np)
-
-    def _places_of(self, q: Any, k: Any, options: tuple[int, int], space: Space) -> Places:
-        """Return the positions of queries and keys in an attention, for as many as these are."""
-        # PyTorch would compile for each length anew.
-        places = None if space.is_compiling else self._places
-        if places is None:
-            places = self._make_places(space)
-        _, seq = axes.feature_and_seq_axis(*options, q, "q")
-        for name, array, rows in (("q", q, places.queries), ("k", k, places.keys)):
-            if checks.known_to_differ(array.shape[seq], rows.shape[0]):
-                what = f"have {rows.shape[0]} tokens on axis {seq}, as the step in `positions`"
-                raise wrong_value(name, what, f"shape {tuple(array.shape)}")
-        return places
-
-    def _gather(self, known: Any, seq: int, batch: int, space: Space) -> Any:
-        """Return the keys of a buffer and the new ones after it that queries attend to."""
-        xp, source = space.xp, self._source
-        count, length = source.shape
-        if isinstance(source, np.ndarray):
-            on = {"dtype": space.integer, "device": space.device}
-            taken = []
-            for row, own in enumerate(source):
-                # Heads and batch may share an axis, the batch last.
-                part = known[(*(slice(None),) * batch, slice(row, None, count), ...)]
-                taken.append(xp.take(part, xp.asarray(own, **on), axis=seq))
-            if count == 1:
-                return taken[0]
-            shape = [*known.shape]
-            shape[seq] = length
-            return space.reshape(xp.stack(taken, axis=batch + 1), tuple(shape))
-        shape, own = [*known.shape], [1] * known.ndim
-        own[batch], own[seq], shape[seq] = count, length, length
-        index = xp.reshape(source if batch < seq else source.T, tuple(own))
-        return xp.take_along_axis(known, xp.broadcast_to(index, tuple(shape)), axis=seq)
-
-    def _check(self, buffer: Any, new: Any, seq: int, batch: int) -> None:
-        """Check the shapes and dtypes of a buffer and of new keys or values."""
+    def _check(self, buffer: Any, new: Any) -> tuple[int, int]:
+        """Check a buffer and what is new, and return the axes of slots and sequences."""
         cache, shape = self._cache, list(buffer.shape)
-        if (batch < seq) != _is_batch_first(cache):
+        own = cache.feature_axis, cache.seq_axis
+        feature, seq = axes.feature_and_seq_axis(*own, buffer, "buffer")
+        batch, rows = axes.batch_axis(buffer.ndim, feature, seq), cache.lengths.shape[0]
+        what = None
+        if batch is None:
+            what = "have an axis of sequences"
+        elif (batch < seq) != cache._is_batch_first:
             what = "have the sequences on the same side of the slots as with 4 axes"
-            raise wrong_value("buffer", what, f"shape {tuple(shape)}")
-        if shape[seq] < cache.capacity:
+        elif shape[seq] < cache.capacity:
             what = f"have {cache.capacity} slots (`capacity`) on axis {seq}"
-            raise wrong_value("buffer", what, f"shape {tuple(shape)}")
-        rows = cache.lengths.shape[0]
-        is_merged = len(shape) == 3 and (seq, batch) == (1, 2)
-        if shape[batch] % rows if is_merged else shape[batch] != rows:
+        elif shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
             what = f"have {rows} sequences on axis {batch}"
-            raise wrong_value("buffer", what, f"shape {tuple(shape)}")
+        if batch is None or what is not None:
+            raise wrong_value("buffer", str(what), f"shape {tuple(shape)}")
         shape[seq] = self._count
         if tuple(new.shape) != tuple(shape):
             raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape))
         if new.dtype != buffer.dtype:
-            dtype = namespace.dtype_name(buffer.dtype)
-            required = f"have the dtype of `buffer`, {dtype}"
+            required = f"have the dtype of `buffer`, {namespace.dtype_name(buffer.dtype)}"
             raise wrong_type("new", required, namespace.dtype_name(new.dtype))
         if not getattr(getattr(buffer, "flags", None), "writeable", True):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
+        return seq, batch
 
+    def _gather(self, known: Any, seq: int, batch: int, space: Space) -> Any:
+        """Return the keys that queries attend to, of a buffer with the new ones after it."""
+        xp, source = space.xp, self._source
+        rows, length = source.shape
+        shape = (*known.shape[:seq], length, *known.shape[seq + 1 :])
+        if isinstance(source, np.ndarray):
+            before = (slice(None),) * batch
+            # Heads and batch may share an axis, the batch last.
+            on = {"dtype": space.integer, "device": space.device}
+            taken = [
+                xp.take(
+                    known[(*before, slice(i, None, rows), ...)], xp.asarray(own, **on), axis=seq
+                )
+                for i, own in enumerate(source)
+            ]
+            return taken[0] if rows == 1 else space.reshape(xp.stack(taken, axis=batch + 1), shape)
+        index = axes.expand_to_axes(source, (batch, seq), known.ndim, xp)
+        return xp.take_along_axis(known, xp.broadcast_to(index, shape), axis=seq)
 
-def _axes(cache: KVCache, buffer: Any) -> tuple[int, int, int]:
-    """Return the axes of features, slots and sequences in a buffer."""
-    feature, seq = axes.feature_and_seq_axis(cache.feature_axis, cache.seq_axis, buffer, "buffer")
-    batch = axes.batch_axis(buffer.ndim, feature, seq)
-    if batch is None:
-        raise wrong_value("buffer", "have an axis of sequences", f"shape {tuple(buffer.shape)}")
-    return feature, seq, batch
-
-
-def _is_batch_first(cache: KVCache) -> bool:
-    """Tell whether sequences come before slots in buffers of four axes."""
-    feature, seq = cache.feature_axis % 4, cache.seq_axis % 4
-    return bool(axes.batch_axis(4, feature, seq) < seq)  # type: ignore[operator]
+    def _places_of(self, q: Any, k: Any, options: tuple[int, int], space: Space) -> Places:
+        """Return the positions of queries and keys in an attention, for as many as these are."""
+        queries, keys = self.positions, self.key_positions
+        if self._cache._is_batch_first:
+            queries, keys = queries.T, keys.T
+        _, seq = axes.feature_and_seq_axis(*options, q, "q")
+        for name, array, rows in (("q", q, queries), ("k", k, keys)):
+            if checks.known_to_differ(array.shape[seq], rows.shape[0]):
+                what = f"have {rows.shape[0]} tokens on axis {seq}, as the step in `positions`"
+                raise wrong_value(name, what, f"shape {tuple(array.shape)}")
+        # PyTorch would compile for each length anew.
+        return make_places(queries, keys, None if space.is_compiling else self._on_host)
 
 
 def _is_several(numbers: Any) -> bool:
@@ -592,28 +579,12 @@ def _numbers(name: str, given: Any, *kinds: str) -> Any:
     return space.to_numpy(given) if space.is_readable(given) else given
 
 
-def _token(rank: Any, order: Any, xp: Any) -> Any:
-    """Return the index of a new token, whose `rank` may be out of range; `order` lists tokens."""
-    if order is None:
-        return rank
-    last = order.shape[1] - 1
-    rank = xp.where(rank < 0, 0, xp.where(rank > last, last, rank))
-    return xp.take_along_axis(order, rank, axis=1)
-
-
 def _runs(source: HostArray, capacity: int) -> tuple[Run, ...]:
     """Return neighbouring slots that take neighbouring new tokens."""
     runs: list[Run] = []
     for row, own in enumerate(source):
         slots = np.flatnonzero(own >= capacity)
-        tokens = own[slots] - capacity
-        last = (np.diff(slots) != 1) | (np.diff(tokens) != 1)
-        for at in np.split(np.arange(len(slots)), np.flatnonzero(last) + 1):
-            if len(at):
-                index = None if len(source) == 1 else row
-                runs.append((index, int(slots[at[0]]), int(tokens[at[0]]), len(at)))
+        gaps = (np.diff(slots) != 1) | (np.diff(own[slots]) != 1)
+        parts = (at for at in np.split(slots, np.flatnonzero(gaps) + 1) if at.size)
+        runs += [(row, int(at[0]), int(own[at[0]]) - capacity, at.size) for at in parts]
     return tuple(runs)
-
-
-def _all_same(numbers: HostArray) -> bool:
-    return bool((numbers == numbers[0]).all())

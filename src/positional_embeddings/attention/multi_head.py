@@ -11,8 +11,8 @@ from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.dot_product import given_arrays, scaled_dot_product_attention
-from positional_embeddings.attention.scores import ScoreFunction, call_score_function
+from positional_embeddings.attention.dot_product import scaled_dot_product_attention
+from positional_embeddings.attention.scores import ScoreFunction, call_score_function, given_arrays
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.layers.weights import WeightedLayer, array_field, normal, set_weights
 from positional_embeddings.masks.mask import Mask

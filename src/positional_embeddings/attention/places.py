@@ -1,29 +1,24 @@
 """Masks and biases at the positions of queries and keys, wherever these are in memory."""
 
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import Span, position_array
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import keep
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.by_position import NeighbourhoodMask, SlidingWindowMask
-from positional_embeddings.masks.by_sequence import PaddingMask, PrefixMask, SegmentMask
+from positional_embeddings.masks.by_sequence import PaddingMask, SegmentMask
 from positional_embeddings.masks.mask import Mask, Points
-from positional_embeddings.masks.ranges import Ranges, Reach, complement, shift, unite
+from positional_embeddings.masks.ranges import Ranges, Reach, complement, unite
 
 # A mask that hides nothing but empty slots.
 _NOTHING = SlidingWindowMask(None, None)
 
 # Ranges of fewer keys than this are not worth parts of their own.
 _SHORT = 64
-
-# Numbers of a mask or a bias that are kept for the next layer.
-_MOST_KEPT = 2**17
 
 
 class Places(NamedTuple):
@@ -33,9 +28,6 @@ class Places(NamedTuple):
     keys: Any
     on_host: Any = None  # both as arrays of NumPy, if the host has them
     may_be_empty: bool = True  # whether a key position may be below 0
-    first: Any = None  # position of the first of consecutive queries, if keys count from 0
-    # Masks and biases at these positions by their `id`, for all layers of a step of NumPy.
-    kept: dict[int, Any] | None = None
 
     @property
     def batch(self) -> int:
@@ -54,27 +46,26 @@ class Places(NamedTuple):
         if mask is None and self.may_be_empty:
             mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-        first = self.first
-        # A prefix may be longer than the keys that are there.
-        if first is None or self.kept is not None or (is_mask and _has_prefix(mask)):
-            first = 0
-            mask = self._at(MaskAt, mask, space) if is_mask else mask
-            bias = self._at(BiasAt, bias, space) if is_bias else bias
-        elif is_mask:
+        if is_mask:
             self._check(mask, space)
+        first = self._first()
+        if first is None:
+            first = 0
+            mask = MaskAt(mask, self) if is_mask else mask
+            bias = BiasAt(bias, self) if is_bias else bias
         empty = (self.keys < 0)[None, ...] if self.may_be_empty and not is_mask else None
         return mask, bias, first if is_mask or is_bias else None, empty
 
-    def _at(self, kind: Any, given: Any, space: Space) -> Any:
-        """Return a mask or a bias at these positions, for all layers the same one."""
-        kept = {} if self.kept is None else self.kept
-        found = kept.get(id(given))
-        if found is None:
-            if kind is MaskAt:
-                self._check(given, space)
-            found = kind(given, self)
-            keep(kept, id(given), found)
-        return found
+    def _first(self) -> int | None:
+        """Return the position of the first of consecutive queries, if keys count from 0."""
+        if self.on_host is None or self.batch > 1:
+            return None
+        queries, keys = (own[:, 0] for own in self.on_host)
+        first = int(queries[0])
+        are_counted = np.array_equal(keys, np.arange(len(keys)))
+        if are_counted and np.array_equal(queries, np.arange(first, first + len(queries))):
+            return first
+        return None
 
     def _check(self, mask: Mask, space: Space) -> None:
         """Check that a mask, or each that it is made of, has a rule for these positions."""
@@ -90,32 +81,17 @@ class Places(NamedTuple):
             )
             mask._check((first, last + 1), last_key + 1, space)
 
-    def keep_small(self, known: dict[Any, Any], at: Any, found: Any) -> None:
-        """Keep what layers of a step ask for again, such as the mask of one query."""
-        if self.kept is not None and found.size <= _MOST_KEPT:
-            keep(known, at, found)
-
     def arrays(self) -> dict[str, Any]:
         """Return the positions that belong to a library other than NumPy."""
         named = {"positions": self.queries, "key_positions": self.keys}
         return {name: a for name, a in named.items() if not isinstance(a, np.ndarray)}
 
 
-def make_places(queries: Any, keys: Any, on_host: Any, *, keeps: bool = False) -> Places:
-    """Return positions, (position, batch or 1), with what the host knows, None for nothing.
-
-    If it `keeps` masks and biases, these are evaluated once for all layers.
-    """
-    if any(own is None or own.size == 0 for own in on_host):
+def make_places(queries: Any, keys: Any, on_host: Any) -> Places:
+    """Return positions, (position, batch or 1), which the host may have as arrays of NumPy."""
+    if on_host is None or any(own is None or own.size == 0 for own in on_host):
         return Places(queries, keys)
-    first = int(on_host[0][0, 0])
-    is_counted = on_host[0].shape[1] == on_host[1].shape[1] == 1 and all(
-        np.array_equal(own[:, 0], np.arange(n, n + len(own)))
-        for own, n in zip(on_host, (first, 0), strict=True)
-    )
-    may_be_empty = int(on_host[1].min()) < 0
-    counted_from = first if is_counted else None
-    return Places(queries, keys, on_host, may_be_empty, counted_from, {} if keeps else None)
+    return Places(queries, keys, on_host, int(on_host[1].min()) < 0)
 
 
 def places_of(
@@ -151,39 +127,23 @@ def _rows(
 ) -> Any:
     """Check positions, and return them as (position, batch or 1)."""
     checks.integral(name, positions, space.xp)
-    find = _numpy_order if space.xp is np else _order
-    order, others = find(name, tuple(positions.shape), target, feature, seq)
-    rows = space.xp.permute_dims(position_array(name, positions, space), order)
-    return rows[..., None] if others < 0 else rows[(..., *(0,) * others)]
-
-
-def _order(
-    name: str, shape: tuple[Any, ...], target: tuple[Any, ...], feature: int, seq: int
-) -> tuple[tuple[int, ...], int]:
-    """Check the shape of positions; return their axes with sequence and batch first.
-
-    The number of other axes is -1 if there is no batch.
-    """
-    batch = axes.batch_axis(len(target), feature, seq)
+    shape, batch = tuple(positions.shape), axes.batch_axis(len(target), feature, seq)
     if len(target) == 3 and feature + seq == 1 and len(shape) == 2 and shape[1] > 0:
         # One axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
-    own = axes.axes_of_positions(shape, target, feature, seq, name)
-    if any(n != 1 for n, axis in zip(shape, own, strict=True) if axis not in (seq, batch)):
+    find = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
+    own = find(shape, target, feature, seq, name)
+    table = position_array(name, positions, space)
+    table = axes.expand_to_axes(table, own, len(target), space.xp)
+    if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
         what = "have length 1 on all axes but those of the sequence and the batch"
         raise wrong_value(name, what, shape)
-    if shape[own.index(seq)] != target[seq]:
+    if table.shape[seq] != target[seq]:
         raise wrong_value(name, f"have {target[seq]} positions", f"shape {shape}")
-    kept = [own.index(axis) for axis in (seq, batch) if axis in own]
-    return (*kept, *(i for i in range(len(own)) if i not in kept)), len(own) - 2
-
-
-_numpy_order = lru_cache(maxsize=256)(_order)
-
-
-def _has_prefix(mask: Mask) -> bool:
-    parts = getattr(mask, "masks", ())
-    return isinstance(mask, PrefixMask) or any(map(_has_prefix, parts))
+    rows = table[tuple(slice(None) if axis in (seq, batch) else 0 for axis in range(len(target)))]
+    if batch is None:
+        return rows[:, None]
+    return rows if seq < batch else rows.T
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -192,42 +152,22 @@ class MaskAt(Mask):
 
     mask: Mask
     places: Places
-    _known: dict[Any, Any] = field(default_factory=dict, init=False)  # what layers ask for again
 
     def _hides(self, q: Points, k: Points) -> Any:
         """Return the mask between positions; an empty slot is hidden from all."""
         hidden = self.mask._hides(q, k)
         return hidden | (k.values < 0) if self.places.may_be_empty else hidden
 
-    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
-        at = queries.ranges, keys.ranges
-        found = self._known.get(at)
-        if found is None:
-            found = self._evaluate(queries, keys, k_len, space)
-            self.places.keep_small(self._known, at, found)
-        return found
-
-    def _evaluate(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
-        if self.places.first is not None:
-            return self.mask._between(queries.shifted(self.places.first), keys, k_len, space)
+    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:  # noqa: ARG002
         query = queries.take(self.places.queries, -2, space)[:, None, :]
         key = keys.take(self.places.keys, -2, space)[None, :, :]
         with space.without_chunk_warnings():
             return self._hides(Points(query, space, None), Points(key, space, None))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        found: Reach | None = self._known.get((queries, k_len))
-        if found is None:
-            found = self._find_reach(queries, k_len)
-            keep(self._known, (queries, k_len), found)
-        return found
-
-    def _find_reach(self, queries: Ranges, k_len: int) -> Reach:
-        on_host, first = self.places.on_host, self.places.first
+        on_host = self.places.on_host
         if on_host is None:
             return Reach(((0, k_len),), ())
-        if first is not None:
-            return self.mask._reach(shift(queries, first), k_len)
         parts = (on_host[0][start:stop] for start, stop in queries)
         at = unite((int(part.min()), int(part.max()) + 1) for part in parts)
         some, every = self.mask._reach(at, max(1, int(on_host[1].max()) + 1))
@@ -262,7 +202,6 @@ class BiasAt(Bias):
 
     bias: Bias
     places: Places
-    _known: dict[Any, Any] = field(default_factory=dict, init=False)  # what layers ask for again
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         return self.bias._formula(query, key, space)
@@ -275,16 +214,6 @@ class BiasAt(Bias):
 
     def _between(self, queries: Span, keys: Span, space: Space, *_: Any) -> Any:
         """Return the bias, (query, key, heads), or (query, key, batch, heads) of several."""
-        at = queries.ranges, keys.ranges, space.dtype
-        found = self._known.get(at)
-        if found is None:
-            found = self._compute(queries, keys, space)
-            self.places.keep_small(self._known, at, found)
-        return found
-
-    def _compute(self, queries: Span, keys: Span, space: Space) -> Any:
-        if self.places.first is not None:
-            return self.bias._between(queries.shifted(self.places.first), keys, space)
         query = queries.take(self.places.queries, -2, space)
         key = keys.take(self.places.keys, -2, space)
         if self.places.batch == 1:

@@ -11,7 +11,7 @@ from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, dtype_name, np
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.kv_cache import KVStep
+from positional_embeddings.attention.kv_cache import POSITIONS, KVStep
 from positional_embeddings.attention.places import Places, places_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
@@ -52,8 +52,6 @@ class Layout(NamedTuple):
 
     def rows(self, arrays: Any, space: Space) -> Any:
         """Return queries, keys and values as (..., sequence, feature)."""
-        if self.is_in_order:
-            return arrays
         return [self.to_rows(array, (self.seq, self.feature), space) for array in arrays]
 
     def to_rows(self, array: Any, last: tuple[int, int], space: Space) -> Any:
@@ -283,7 +281,6 @@ def scores_of(
     positions: tuple[Any, Any],
     sinks: Any,
     options: tuple[int, int, bool],
-    space: Space,
     *,
     with_lse: bool = False,
 ) -> Scores:
@@ -292,6 +289,8 @@ def scores_of(
     The positions are of queries and of keys, the options `feature_axis`, `seq_axis` and
     `enable_gqa`.
     """
+    names = {"mask": mask, "bias": bias, "positions": positions[0], "key_positions": positions[1]}
+    space = space_of(**arrays, **given_arrays(names | {"sinks": sinks}))
     places, empty, batch = _places(arrays, positions, options[:2], space), None, 1
     if places is not None:
         mask, bias, offset, empty = places.apply(mask, bias, offset, space)
@@ -331,6 +330,20 @@ def scores_of(
         sinks, with_lse = layout.align_mask_or_bias("sinks", sinks, space), True
     own = layout, mask, bias, scale, softcap, first, has_reach, space
     return Scores(*own, with_lse, sinks, empty)
+
+
+def given_arrays(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the masks and biases that are arrays, and the arrays of others, by name."""
+    arrays: dict[str, Any] = {}
+    for name, value in given.items():
+        if isinstance(value, Mask | Bias):
+            for key, array in value._arrays().items():
+                arrays[f"{name}.{key}"] = array
+        elif isinstance(value, KVStep):
+            arrays[POSITIONS] = value.positions
+        elif not (value is None or (callable(value) and name in ("mask", "bias"))):
+            arrays[name] = value
+    return arrays
 
 
 def _places(

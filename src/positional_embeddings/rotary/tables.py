@@ -7,7 +7,6 @@ from positional_embeddings.angles.tables import expand
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import wrong_type
-from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import WeightedLayer, array_field
@@ -42,6 +41,9 @@ class RotaryTables(WeightedLayer):
     cos_sin: Any = array_field()
     # What is known of calls with arrays of NumPy; the tables in it are these.
     _known: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checks.set_fields(self, _known={})
 
     @property
     def cos(self) -> Any:
@@ -78,22 +80,17 @@ class RotaryTables(WeightedLayer):
         """
         inverse = checks.boolean("inverse", inverse)
         key = memory.numpy_key(x, out)
-        known = (self._known or {}).get(key)
-        if known is None:
-            space = space_of(x=x, tables=self.cos_sin, **namespace.drop_none(out=out))
-            known = self._fit(x, out, space)
-            if self._known is None:
-                checks.set_fields(self, _known={})
-            memory.keep(self._known, key, known)
-        space, axis, run, cos, sin = known
+        found = memory.once(self._known, key, lambda: self._fit(x, out))
+        space, axis, run, cos, sin = found
         if inverse:
             cos, sin = self.rope._without_factor(cos, sin, 2)  # noqa: SLF001
             sin = -sin
         return rotate(x, cos, sin, axis, self.rope.layout, space, run=run, out=out)
 
-    def _fit(self, x: Any, out: Any, space: Space) -> tuple[Any, ...]:
+    def _fit(self, x: Any, out: Any) -> tuple[Any, ...]:
         """Check an array, and return its space and axis, what rotates it, and its tables."""
         rope = self.rope
+        space = space_of(x=x, tables=self.cos_sin, **namespace.drop_none(out=out))
         target = axes.target_of(x, space, rope, "head_size", complex_pairs=True)
         if out is not None:
             checks.output(out, x, space)
