@@ -12,7 +12,7 @@ from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wr
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, HostArray, Namespace, np
 from positional_embeddings.arrays.space import new_space, space_of
-from positional_embeddings.attention.places import Places, make_places
+from positional_embeddings.attention.places import Places
 from positional_embeddings.layers.weights import WeightedLayer, array_field
 
 # The name of positions in errors about arrays of two libraries.
@@ -200,6 +200,17 @@ class KVCache(WeightedLayer):
         ValueError
             If the number is not positive, or the mask has another batch, no tokens, or, where it
             can be read, other numbers than 0 and 1.
+
+        Examples
+        --------
+        A prompt with padding, and a token more:
+
+        >>> cache, step = KVCache.empty(1, 8).step([[0, 1, 1]])
+        >>> step.positions[:, 0]
+        array([0, 0, 1])
+        >>> cache, step = cache.step(1)
+        >>> step.key_positions[:, 0]
+        array([0, 1, 2])
         """
         space, batch = space_of(like=self._like), self.lengths.shape[0]
         is_mask = _is_several(tokens)
@@ -259,6 +270,12 @@ class KVCache(WeightedLayer):
         ValueError
             If `counts` have the wrong shape, or, where they can be read, one is out of range, or
             the ring has overwritten keys that a query at the new position needs.
+
+        Examples
+        --------
+        >>> cache, _ = KVCache.empty(2, 8).step(5)
+        >>> cache.rewind([0, 2]).lengths
+        array([5, 3])
         """
         space = space_of(like=self._like)
         several = counts if _is_several(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
@@ -303,6 +320,12 @@ class KVCache(WeightedLayer):
             If `rows` are not integers.
         ValueError
             If `rows` do not have one axis, or, where it can be read, one is not a sequence.
+
+        Examples
+        --------
+        >>> cache, _ = KVCache.empty(2, 8).step([[1, 1, 1], [0, 1, 1]])
+        >>> cache.take([1, 1, 0]).lengths
+        array([2, 2, 3])
         """
         space = space_of(like=self._like)
         given = _numbers("rows", rows)
@@ -455,6 +478,16 @@ class KVStep(WeightedLayer):
             If the arrays come from different libraries, or their dtypes differ.
         ValueError
             If the shapes do not fit.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> buffer = np.zeros((4, 8, 1))  # (head, slots, batch)
+        >>> _, step = KVCache.empty(1, 8).step(2)
+        >>> step.store(buffer, np.ones((4, 2, 1)))[0, :, 0]
+        array([1., 1.])
+        >>> buffer[0, :, 0]
+        array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
         given: Any = buffer
         key = memory.numpy_key(buffer, new)
@@ -500,17 +533,18 @@ class KVStep(WeightedLayer):
         own = cache.feature_axis, cache.seq_axis
         feature, seq = axes.feature_and_seq_axis(*own, buffer, "buffer")
         batch, rows = axes.batch_axis(buffer.ndim, feature, seq), cache.lengths.shape[0]
-        what = None
+
+        came = f"shape {tuple(shape)}"
         if batch is None:
-            what = "have an axis of sequences"
-        elif (batch < seq) != cache._is_batch_first:
+            raise wrong_value("buffer", "have an axis of sequences", came)
+        if (batch < seq) != cache._is_batch_first:
             what = "have the sequences on the same side of the slots as with 4 axes"
-        elif shape[seq] < cache.capacity:
+            raise wrong_value("buffer", what, came)
+        if shape[seq] < cache.capacity:
             what = f"have {cache.capacity} slots (`capacity`) on axis {seq}"
-        elif shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
-            what = f"have {rows} sequences on axis {batch}"
-        if batch is None or what is not None:
-            raise wrong_value("buffer", str(what), f"shape {tuple(shape)}")
+            raise wrong_value("buffer", what, came)
+        if shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
+            raise wrong_value("buffer", f"have {rows} sequences on axis {batch}", came)
         shape[seq] = self._count
         if tuple(new.shape) != tuple(shape):
             raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape))
@@ -551,7 +585,7 @@ class KVStep(WeightedLayer):
                 what = f"have {rows.shape[0]} tokens on axis {seq}, as the step in `positions`"
                 raise wrong_value(name, what, f"shape {tuple(array.shape)}")
         # PyTorch would compile for each length anew.
-        return make_places(queries, keys, None if space.is_compiling else self._on_host)
+        return Places(queries, keys, None if space.is_compiling else self._on_host)
 
 
 def _is_several(numbers: Any) -> bool:

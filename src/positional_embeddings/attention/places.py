@@ -27,12 +27,16 @@ class Places(NamedTuple):
     queries: Any
     keys: Any
     on_host: Any = None  # both as arrays of NumPy, if the host has them
-    may_be_empty: bool = True  # whether a key position may be below 0
 
     @property
     def batch(self) -> int:
         """Return the number of sequences that have positions of their own."""
         return int(max(self.queries.shape[1], self.keys.shape[1]))
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Return whether a key position may be below 0."""
+        return self.on_host is None or bool(self.on_host[1].min() < 0)
 
     def apply(
         self, mask: Any, bias: Any, offset: Any, space: Space
@@ -43,7 +47,8 @@ class Places(NamedTuple):
         """
         if offset is not None:
             raise wrong_value("offset", "be left out where `positions` are given", offset)
-        if mask is None and self.may_be_empty:
+        may_be_empty = self.may_be_empty
+        if mask is None and may_be_empty:
             mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
         if is_mask:
@@ -53,7 +58,7 @@ class Places(NamedTuple):
             first = 0
             mask = MaskAt(mask, self) if is_mask else mask
             bias = BiasAt(bias, self) if is_bias else bias
-        empty = (self.keys < 0)[None, ...] if self.may_be_empty and not is_mask else None
+        empty = (self.keys < 0)[None, ...] if may_be_empty and not is_mask else None
         return mask, bias, first if is_mask or is_bias else None, empty
 
     def _first(self) -> int | None:
@@ -87,13 +92,6 @@ class Places(NamedTuple):
         return {name: a for name, a in named.items() if not isinstance(a, np.ndarray)}
 
 
-def make_places(queries: Any, keys: Any, on_host: Any) -> Places:
-    """Return positions, (position, batch or 1), which the host may have as arrays of NumPy."""
-    if on_host is None or any(own is None or own.size == 0 for own in on_host):
-        return Places(queries, keys)
-    return Places(queries, keys, on_host, int(on_host[1].min()) < 0)
-
-
 def places_of(
     q: Any,
     k: Any,
@@ -119,7 +117,9 @@ def places_of(
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         what = f"be for {queries.shape[1]} sequences, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
-    return make_places(queries, keys, [space.values_on_host(own) for own in (queries, keys)])
+    on_host = [space.values_on_host(own) for own in (queries, keys)]
+    is_known = all(own is not None and own.size > 0 for own in on_host)
+    return Places(queries, keys, on_host if is_known else None)
 
 
 def _rows(

@@ -93,27 +93,17 @@ class Layout(NamedTuple):
 
         A `Bias` at positions of several sequences gives (query, key, batch, heads).
         """
-        if array.ndim == 4 and 1 in array.shape[2:]:
-            kind, array = (
-                ("bias", array[:, :, 0, :]) if array.shape[2] == 1 else ("mask", array[..., 0])
-            )
-        if array.shape[2:] == (1,):
-            rows = len(self.row_axes) + (self.split is not None)
-            return array[..., 0][(*(None,) * rows, ...)]
-        kinds = (kind,) if array.ndim == 3 else ("mask", "bias")
-        row_axes = map(self.check_sequences_or_heads, kinds, array.shape[2:])
-        own = (*self.score_axes, *row_axes)
-        if not self.is_merged:
-            array = axes.expand_to_axes(array, own, len(self.shape), space.xp)
-            return self.to_rows(array, self.score_axes, space)
-        array = space.xp.permute_dims(array, (*range(array.ndim - 1, 1, -1), 0, 1))
-        return (
-            array[None, ...]
-            if kind == "mask"
-            else array[:, None, ...]
-            if array.ndim == 3
-            else array
-        )
+        if array.ndim == 3:
+            array = array[..., None] if kind == "mask" else array[:, :, None, :]
+        kinds = "mask", "bias" if kind == "mask" else kind
+        several = [(own, n) for own, n in zip(kinds, array.shape[2:], strict=True) if n != 1]
+        row_axes = [self.check_sequences_or_heads(*own) for own in several]
+        if self.is_merged:
+            return space.xp.permute_dims(array, (3, 2, 0, 1))
+        ones = (0 if n == 1 else slice(None) for n in array.shape[2:])
+        array = array[(slice(None), slice(None), *ones)]
+        array = axes.expand_to_axes(array, (*self.score_axes, *row_axes), len(self.shape), space.xp)
+        return self.to_rows(array, self.score_axes, space)
 
     def check_sequences_or_heads(self, kind: str, size: int) -> int:
         """Check the number of sequences of a mask, or of heads of a bias; return their axis.
