@@ -242,7 +242,6 @@ class KVCache(WeightedLayer):
         checks.set_fields(
             step,
             _cache=self,
-            _count=keep.shape[1],
             _source=source,
             _runs=_runs(source, self.capacity) if is_short else None,
             _on_host=(positions.T, key_positions.T) if is_known else None,
@@ -359,13 +358,12 @@ class KVCache(WeightedLayer):
         It is NumPy if all of them can be read, else the library, which traces.
         """
         arrays = [given, self.lengths, self._oldest]
+        xp, on = space.xp, {"dtype": space.integer, "device": space.device}
         if all(isinstance(a, np.ndarray) or space.is_readable(a) for a in arrays):
-            read = (a if isinstance(a, np.ndarray) else space.to_numpy(a) for a in arrays)
-            given, lengths, oldest = (a.astype(np.int64) for a in read)
-            return np, given, lengths, oldest
-        on = {"dtype": space.integer, "device": space.device}
-        given, lengths, oldest = (space.xp.asarray(a, **on) for a in arrays)
-        return space.xp, given, lengths, oldest
+            xp, on = np, {"dtype": np.int64}
+            arrays = [a if isinstance(a, np.ndarray) else space.to_numpy(a) for a in arrays]
+        given, lengths, oldest = (xp.asarray(a, **on) for a in arrays)
+        return xp, given, lengths, oldest
 
     def _keys(
         self, before: Any, after: Any, oldest: Any, keep: Any, space: Space, xp: Any
@@ -376,12 +374,10 @@ class KVCache(WeightedLayer):
         Before and after the tokens are numbers of tokens, (batch or 1, 1).
         """
         size, count = self.capacity, keep.shape[1]
-        overwrites = count > 1
-        if xp is np:
-            most = int(after.max())
-            overwrites = overwrites and most > size
-            if space.can_write:  # without the empty slots at the end
-                size = min(size, max(1, most))
+        most = int(after.max()) if xp is np else size + 1
+        overwrites = count > 1 and most > size
+        if space.can_write:  # without the empty slots at the end
+            size = min(size, max(1, most))
         slots = xp.arange(size, dtype=before.dtype)[None, :]
         newest = after - 1 - xp.remainder(after - 1 - slots, self._ring)
         positions = xp.where(slots < self.sinks, slots, newest)
@@ -395,8 +391,7 @@ class KVCache(WeightedLayer):
         is_held = (slots < self.sinks) | (positions >= oldest) | (positions >= before)
         is_held = is_held & (positions >= slots) & (positions < after)
         order = xp.argsort(1 - keep, axis=1, stable=True)  # padding last
-        token = xp.clip(positions - before, 0, count - 1)
-        token = xp.take_along_axis(order, token, axis=1)
+        token = xp.take_along_axis(order, xp.clip(positions - before, 0, count - 1), axis=1)
         is_new = is_held & (positions >= before)
         source = xp.where(is_new, self.capacity + token, slots)
         return xp.where(is_held, positions, -1), source
@@ -435,7 +430,6 @@ class KVStep(WeightedLayer):
     key_positions: Any = array_field()
     # Before the step.
     _cache: Any = field(init=False, repr=False, metadata={"part": True})
-    _count: int = field(init=False, repr=False)  # of the new tokens
     # Where the key of each slot comes from.
     _source: Any = field(init=False, repr=False, metadata={"weight": True})
     # What to write, if that suffices.
@@ -446,10 +440,8 @@ class KVStep(WeightedLayer):
     _known: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        given = (
-            f"{name}=<{shown(getattr(self, name))}>" for name in ("positions", "key_positions")
-        )
-        return f"KVStep({', '.join(given)})"
+        positions, keys = shown(self.positions), shown(self.key_positions)
+        return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
     def store(self, buffer: ArrayT, new: Array, /) -> ArrayT:
         """Store the keys or the values of the new tokens, and return all to attend to.
@@ -545,7 +537,7 @@ class KVStep(WeightedLayer):
             raise wrong_value("buffer", what, came)
         if shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
             raise wrong_value("buffer", f"have {rows} sequences on axis {batch}", came)
-        shape[seq] = self._count
+        shape[seq] = self.positions.shape[int(cache._is_batch_first)]
         if tuple(new.shape) != tuple(shape):
             raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape))
         if new.dtype != buffer.dtype:

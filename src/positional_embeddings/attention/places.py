@@ -86,11 +86,6 @@ class Places(NamedTuple):
             )
             mask._check((first, last + 1), last_key + 1, space)
 
-    def arrays(self) -> dict[str, Any]:
-        """Return the positions that belong to a library other than NumPy."""
-        named = {"positions": self.queries, "key_positions": self.keys}
-        return {name: a for name, a in named.items() if not isinstance(a, np.ndarray)}
-
 
 def places_of(
     q: Any,
@@ -182,7 +177,7 @@ class MaskAt(Mask):
         return _keys_in(found, on_host[0], np.any) if found and on_host is not None else ()
 
     def _arrays(self) -> dict[str, Any]:
-        return self.mask._arrays() | self.places.arrays()
+        return {"positions": self.places.queries}  # dask has no task for what is made of arrays
 
     def _batch(self) -> int | None:
         return self.places.batch if self.places.batch > 1 else self.mask._batch()
@@ -210,7 +205,7 @@ class BiasAt(Bias):
         return self.bias._heads()
 
     def _arrays(self) -> dict[str, Any]:
-        return self.bias._arrays() | self.places.arrays()
+        return {"positions": self.places.queries}
 
     def _between(self, queries: Span, keys: Span, space: Space, *_: Any) -> Any:
         """Return the bias, (query, key, heads), or (query, key, batch, heads) of several."""

@@ -111,7 +111,7 @@ class Layout(NamedTuple):
         Heads come before the batch if features and sequence come first, else after it.
         """
         others = sorted(self.row_axes)
-        what = "sequences" if kind in ("mask", "positions") else "heads"
+        what = "sequences" if kind == "mask" else "heads"
         if not others:
             why = f"since `q` of {len(self.shape)} axes has none for more"
             raise wrong_value(kind, f"be for one {what.rstrip('s')}, {why}", size)
@@ -279,8 +279,8 @@ def scores_of(
     The positions are of queries and of keys, the options `feature_axis`, `seq_axis` and
     `enable_gqa`.
     """
-    names = {"mask": mask, "bias": bias, "positions": positions[0], "key_positions": positions[1]}
-    space = space_of(**arrays, **given_arrays(names | {"sinks": sinks}))
+    given = {"mask": mask, "bias": bias, "positions": positions[0], "key_positions": positions[1]}
+    space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
     places, empty, batch = _places(arrays, positions, options[:2], space), None, 1
     if places is not None:
         mask, bias, offset, empty = places.apply(mask, bias, offset, space)

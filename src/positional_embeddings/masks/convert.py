@@ -9,7 +9,6 @@ from positional_embeddings.arguments.positions import position_interval, span_of
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -360,41 +359,37 @@ def to_block_ranges(
     space = new_space()
     (start, stop), k_len = position_interval(q_len, k_len, offset, space)
     mask._check((start, stop), k_len, space)
-    sizes = np.asarray([at.stop - at.start for at in cuts(k_len, block_size)])
     states = [
-        _states((first, min(first + block_size, stop)), sizes, block_size, mask, k_len, space)
+        _states((first, min(first + block_size, stop)), mask, k_len, block_size, space)
         for first in range(start, stop, block_size)
     ]
     batch = max(map(len, states))
-    states = np.stack([np.broadcast_to(row, (batch, len(sizes))) for row in states], axis=1)
+    states = np.stack([np.broadcast_to(row, (batch, row.shape[1])) for row in states], axis=1)
     tables = []
     for state in (_PART, _WHOLE):
         chosen = states[:, None] == state
         counts = np.sum(chosen, axis=-1, dtype=np.int32)
         order = np.argsort(~chosen, axis=-1, stable=True)
-        is_counted = np.arange(len(sizes)) < counts[..., None]
+        is_counted = np.arange(order.shape[-1]) < counts[..., None]
         tables += [counts, np.where(is_counted, order, 0).astype(np.int32)]
     return BlockRanges(*tables)
 
 
-def _states(
-    queries: tuple[int, int], sizes: Any, block_size: int, mask: Mask, k_len: int, space: Space
-) -> Any:
+def _states(queries: tuple[int, int], mask: Mask, k_len: int, block_size: int, space: Space) -> Any:
     """Return what some queries see of each block of keys, (batch or 1, block)."""
-    starts = np.cumulative_sum(sizes, include_initial=True)
-    seen = []
-    for reached in mask._reach((queries,), k_len):
-        keys = np.zeros(k_len, dtype=np.int64)
-        for start, stop in reached:
-            keys[start:stop] = 1
-        seen.append(np.add.reduceat(keys, starts[:-1]))
-    some, every = seen
-    is_long = (sizes == block_size) & (queries[1] - queries[0] == block_size)
-    states = np.where((every == sizes) & is_long, _WHOLE, np.where(some > 0, _PART, _HIDDEN))[None]
+    starts = np.arange(0, k_len, block_size)
+    stops = np.minimum(starts + block_size, k_len)
+    some, every = (  # how many keys of each block any of the queries sees, and all of them
+        sum(np.clip(stop, starts, stops) - np.clip(start, starts, stops) for start, stop in ranges)
+        for ranges in mask._reach((queries,), k_len)
+    )
+    is_long = (stops - starts == block_size) & (queries[1] - queries[0] == block_size)
+    is_whole = (every == stops - starts) & is_long
+    states = np.where(is_whole, _WHOLE, np.where(some > 0, _PART, _HIDDEN))[None]
     if mask._arrays():
         return states
     for j in np.flatnonzero(states[0] == _PART):
-        keys = span_of((int(starts[j]), int(starts[j + 1])))
+        keys = span_of((int(starts[j]), int(stops[j])))
         hidden = mask._between(span_of(queries), keys, k_len, space)
         own = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
