@@ -82,6 +82,7 @@ TYPE_ERRORS = {
     "cache.take([0.5])": "`rows` must hold integers, got float64.",
     "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(2)[1], key_positions=np.arange(2))": "`key_positions` must be left out where `positions` is a step, got numpy.ndarray of shape (2,).",
     "RoPE(4, 8)(ones((4, 2)), positions=cache.step(2)[1])": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got positional_embeddings.attention.kv_cache.KVStep. Pass positions.positions.",
+    "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 1, 2), 'float32'))": "`new` must have the dtype of `buffer`, float64, got float32.",
     "cache.step([[0.5, 1]])": "`tokens` must hold integers or booleans, got float64.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), seq_axis=np.asarray([1]))": "`seq_axis` must be an integer, got numpy.ndarray of shape (1,).",
     "scaled_dot_product_attention(zeros((2, 2)), [[1]], zeros((2, 2)))": "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",

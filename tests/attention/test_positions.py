@@ -131,6 +131,13 @@ def test_keys_have_the_positions_of_queries(backend):
         )
 
 
+def test_one_sequence_needs_no_axis():
+    x = np.random.default_rng(0).standard_normal((4, 5))
+    given = {"mask": CausalMask(), "positions": np.asarray([3, 0, -1, 7, 1])}
+    expected = attention_weights(x[..., None], x[..., None], **given)[..., 0]
+    np.testing.assert_allclose(attention_weights(x, x, **given), expected, atol=1e-15)
+
+
 def test_heads_may_share_keys_at_positions(backend):
     rng = np.random.default_rng(0)
     q = rng.standard_normal((2, 4, 3, 8))

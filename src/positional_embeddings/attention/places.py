@@ -199,7 +199,7 @@ class BiasAt(Bias):
     places: Places
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        return self.bias._formula(query, key, space)
+        return self.bias._at(query, key, space)
 
     def _heads(self) -> int:
         return self.bias._heads()
@@ -216,4 +216,4 @@ class BiasAt(Bias):
         elif space.is_chunked:  # whose tasks take queries and keys of one batch
             whole = (self.places.batch,)
             query, key = (space.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
-        return self.bias._at(query, key, space)
+        return self._formula(query, key, space)
