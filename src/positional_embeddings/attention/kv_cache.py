@@ -14,6 +14,7 @@ from positional_embeddings.arrays.namespace import Array, ArrayT, Device, HostAr
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.attention.places import Places
 from positional_embeddings.layers.weights import WeightedLayer, array_field
+from positional_embeddings.masks.mask import frozen_copy
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS = "positions` of a cache made with `xp="
@@ -111,10 +112,10 @@ class KVCache(WeightedLayer):
         lengths = _numbers("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
-        if isinstance(lengths, np.ndarray):
-            lengths = np.array(lengths, dtype=np.int64)
         oldest = lengths - self._ring
-        checks.set_fields(self, lengths=_frozen(lengths), _oldest=_frozen(oldest), _like=like)
+        checks.set_fields(
+            self, lengths=frozen_copy(lengths), _oldest=frozen_copy(oldest), _like=like
+        )
         if self.sinks >= self.capacity:
             raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
         if self.window is not None and self.window > self._ring:
@@ -338,7 +339,7 @@ class KVCache(WeightedLayer):
 
     def _with(self, lengths: Any, oldest: Any) -> "KVCache":
         cache = copy(self)
-        checks.set_fields(cache, lengths=_frozen(lengths), _oldest=_frozen(oldest))
+        checks.set_fields(cache, lengths=frozen_copy(lengths), _oldest=frozen_copy(oldest))
         return cache
 
     @property
@@ -399,7 +400,7 @@ class KVCache(WeightedLayer):
     def _in_library(self, positions: Any, space: Space) -> Any:
         """Return positions (batch, seq) in the order of the buffers' axes, in their library."""
         positions = positions if self._is_batch_first else positions.T
-        return _frozen(space.xp.asarray(positions, dtype=space.integer, device=space.device))
+        return frozen_copy(space.xp.asarray(positions, dtype=space.integer, device=space.device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -582,11 +583,6 @@ class KVStep(WeightedLayer):
 
 def _is_several(numbers: Any) -> bool:
     return isinstance(numbers, list | tuple) or getattr(numbers, "shape", ()) != ()
-
-
-def _frozen(array: Any) -> Any:
-    """Return an array that nobody writes to, if it is NumPy's."""
-    return memory.read_only(array) if isinstance(array, np.ndarray) else array
 
 
 def _numbers(name: str, given: Any, *kinds: str) -> Any:
