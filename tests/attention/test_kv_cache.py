@@ -1,5 +1,6 @@
 """A cache says where each key is, as lists of all tokens do, for any lengths, padding and ring."""
 
+import copy
 import pickle
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from positional_embeddings import KVCache
+from positional_embeddings import KVCache, scaled_dot_product_attention
 from positional_embeddings.arrays.space import space_of
 
 HEADS, HEAD = 2, 3
@@ -153,6 +154,11 @@ def test_a_cache_is_a_value():
     many = "KVCache(capacity=8, lengths=<numpy.ndarray of shape (99,)>)"
     assert repr(KVCache.empty(99, 8)) == many
     shapes = [f"<numpy.ndarray of shape ({n}, 1)>" for n in (1, 4)]
+    step = cache.step(1)[1]
+    step.store(np.zeros((4, 8, 2)), np.ones((4, 1, 2)))
+    x = np.ones((4, 1, 2))
+    scaled_dot_product_attention(x, np.ones((4, 4, 2)), np.ones((4, 4, 2)), positions=step)
+    assert pickle.loads(pickle.dumps(step)) == copy.deepcopy(step) == step
     assert repr(cache.step(1)[1]) == "KVStep(positions={}, key_positions={})".format(*shapes)
 
 

@@ -115,7 +115,7 @@ def scaled_dot_product_attention(
         Dtype of `q`. Half precision is computed in float32.
     lse : array, shape (q_len, ...)
         Only if `return_lse`: float32 for half precision; minus infinity for a query that may attend
-        to no key.
+        to no key. Where a mask hides keys, NaN for a query whose output is NaN.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from positional_embeddings.layers.weights import WeightedLayer, array_field
 from positional_embeddings.masks.mask import frozen_copy
 
 # The name of positions in errors about arrays of two libraries.
-POSITIONS = "positions` of a cache made with `xp="
+POSITIONS = "positions` of a cache, whose library is its `xp="
 
 # Lengths that a `repr` spells out.
 _MOST_SHOWN = 16
@@ -483,7 +483,8 @@ class KVStep(WeightedLayer):
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
         given: Any = buffer
-        key = memory.numpy_key(buffer, new)
+        is_writable = getattr(getattr(buffer, "flags", None), "writeable", True)
+        key = memory.numpy_key(buffer, new) if is_writable else None
         found = memory.once(self._known, key, lambda: self._fit(buffer, new))
         space, seq, batch, writes, read = found
         if writes is not None:

@@ -67,7 +67,7 @@ class Places(NamedTuple):
             return None
         queries, keys = (own[:, 0] for own in self.on_host)
         first = int(queries[0])
-        are_counted = np.array_equal(keys, np.arange(len(keys)))
+        are_counted = first >= 0 and np.array_equal(keys, np.arange(len(keys)))
         if are_counted and np.array_equal(queries, np.arange(first, first + len(queries))):
             return first
         return None

@@ -344,6 +344,8 @@ def _places(
     if given is None and of_keys is None:
         return None
     _check_axes(arrays)
+    if isinstance(of_keys, KVStep):
+        raise wrong_type("key_positions", "be an array", shown(of_keys), " Pass positions=step.")
     if isinstance(given, KVStep):
         if of_keys is not None:
             what = "be left out where `positions` is a step"

@@ -40,6 +40,11 @@ class WeightedLayer(checks.CheckedLayer):
         """Return the arrays that the layer holds, by name."""
         return {name: getattr(self, name) for name in self._array_names}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields for copies and pickles, without what is known of calls."""
+        state = dict(vars(self))
+        return state | {"_known": {}} if "_known" in state else state
+
     def __hash__(self) -> int:
         options = (f for f in fields(self) if f.compare and "weight" not in f.metadata)  # type: ignore[arg-type]
         return hash((type(self), *(getattr(self, f.name) for f in options)))

@@ -310,7 +310,8 @@ def to_block_ranges(
     """Return which blocks of keys each block of queries sees, as block-sparse kernels want.
 
     PyTorch's FlexAttention takes the tables, as tensors, in this order:
-    ``BlockMask.from_kv_blocks(*map(torch.asarray, tables), BLOCK_SIZE=block_size, mask_mod=...)``.
+    ``BlockMask.from_kv_blocks(*map(torch.asarray, tables), BLOCK_SIZE=block_size, mask_mod=...,
+    seq_lengths=(q_len, k_len))``.
 
     Parameters
     ----------
