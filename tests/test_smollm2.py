@@ -7,11 +7,13 @@ depends on. Other tests draw the weights of a small model.
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import array_api_compat.numpy as xp
 import numpy as np
 import pytest
 
+import positional_embeddings as pe
 from scripts import loaded
 
 pytestmark = pytest.mark.library("gguf", "tokenizers")
@@ -66,13 +68,13 @@ def random_weights(config):
     """Return matrices (outputs, inputs) of a small model."""
     hidden, wide = config["hidden_size"], config["intermediate_size"]
     rows = {"q": hidden, "k": 16, "v": 16}
-    shapes = {f"self_attn.{x}_proj": (n, hidden) for x, n in rows.items()}
-    shapes["self_attn.o_proj"] = hidden, hidden
-    shapes |= {f"mlp.{x}_proj": (wide, hidden) for x in ("gate", "up")}
-    shapes |= {"mlp.down_proj": (hidden, wide)}
-    shapes |= {"input_layernorm": (hidden,), "post_attention_layernorm": (hidden,)}
-    every = {f"layers.{i}.{name}": n for i in range(2) for name, n in shapes.items()}
-    every |= {"embed_tokens": (config["vocab_size"], hidden), "norm": (hidden,)}
+    shapes = {f"attn_{x}": (n, hidden) for x, n in rows.items()}
+    shapes["attn_output"] = hidden, hidden
+    shapes |= {f"ffn_{x}": (wide, hidden) for x in ("gate", "up")}
+    shapes |= {"ffn_down": (hidden, wide)}
+    shapes |= {"attn_norm": (hidden,), "ffn_norm": (hidden,)}
+    every = {f"blk.{i}.{name}.weight": n for i in range(2) for name, n in shapes.items()}
+    every |= {"token_embd.weight": (config["vocab_size"], hidden), "output_norm.weight": (hidden,)}
     rng = np.random.default_rng(0)
     return {name: rng.normal(0, 0.3, n).astype(np.float32) for name, n in every.items()}
 
@@ -84,7 +86,13 @@ def weights():
 
 def logits(smollm2, model, tokens, steps=()):
     """Return the scores of what follows each token of one sequence, made in several steps."""
-    cache, buffers = smollm2.start(model, 1, len(tokens))
+    config = model.config
+    shape = 1, len(tokens), config["num_key_value_heads"], config["head_dim"]
+    cache = pe.KVCache.empty(1, len(tokens), **smollm2.AXES)
+    buffers = [
+        [xp.zeros(shape, dtype=xp.float32) for _ in "kv"]
+        for _ in range(config["num_hidden_layers"])
+    ]
     parts = []
     for part in np.split(np.asarray([tokens]), np.cumsum(steps, dtype=int), axis=1):
         cache, step = cache.step(part.shape[1])
@@ -99,8 +107,18 @@ def score(scores, tokens):
     return -np.mean([np.log(row[token]) for row, token in zip(chances, tokens[1:], strict=True)])
 
 
+def padded(prompts):
+    """Return tokens and their attention mask, (batch, seq), with padding on the left."""
+    lengths = np.asarray([[len(prompt)] for prompt in prompts])
+    mask = np.arange(lengths.max())[::-1] < lengths
+    tokens = np.zeros(mask.shape, dtype=np.int64)
+    tokens[mask] = np.concat(prompts)
+    return tokens, mask
+
+
 def answers(smollm2, model, prompts, count):
-    return np.stack(list(smollm2.generate(model, prompts, count)), axis=1)
+    tokens, mask = prompts
+    return np.stack(list(smollm2.generate(model, tokens, mask, count)), axis=1)
 
 
 @needs_weights
@@ -144,12 +162,20 @@ def test_positions_matter(smollm2, model, tokens):
         def tables(self, _):
             return lambda x: x
 
-    right, wrong = (
-        score(logits(smollm2, model._replace(rope=rope), tokens), tokens)
-        for rope in (model.rope, Still())
-    )
+    still = SimpleNamespace(**vars(model) | {"rope": Still()})
+    right, wrong = (score(logits(smollm2, one, tokens), tokens) for one in (model, still))
     assert right < 2.5
     assert wrong > right + 1
+
+
+@needs_weights
+def test_shorter_prompts_have_padding_on_the_left(smollm2, checkpoint):
+    questions = ["Why?", "What is the capital of Italy?"]
+    chats = [checkpoint[2].encode(smollm2.CHAT.format(prompt=one)).ids for one in questions]
+    tokens, mask = smollm2.encode(checkpoint[2], questions)
+    expected_tokens, expected_mask = padded(chats)
+    np.testing.assert_array_equal(mask, expected_mask)
+    np.testing.assert_array_equal(tokens, expected_tokens)
 
 
 @needs_weights
@@ -168,7 +194,7 @@ def test_answers_of_several_prompts(smollm2, checkpoint, model):
 def test_prompts_at_once_are_answered_as_each_by_itself(smollm2, weights, library):
     namespace = importlib.import_module(smollm2.LIBRARIES[library])
     model = smollm2.load_model(namespace, SMALL, weights)
-    found = answers(smollm2, model, PROMPTS, 6)
+    found = answers(smollm2, model, padded(PROMPTS), 6)
     numpy = smollm2.load_model(xp, SMALL, weights)
     for prompt, answer in zip(PROMPTS, found, strict=True):
         alone = []
@@ -179,14 +205,14 @@ def test_prompts_at_once_are_answered_as_each_by_itself(smollm2, weights, librar
 
 @pytest.mark.library("torch", "transformers")
 def test_transformers_gives_the_same_tokens(smollm2, weights):
-    theirs = smollm2.generate_by_transformers(smollm2.of_transformers(SMALL, weights), PROMPTS, 6)
+    theirs = smollm2.of_transformers(SMALL, weights)(*padded(PROMPTS), 6)
     model = smollm2.load_model(xp, SMALL, weights)
-    np.testing.assert_array_equal(answers(smollm2, model, PROMPTS, 6), theirs)
+    np.testing.assert_array_equal(answers(smollm2, model, padded(PROMPTS), 6), theirs)
 
 
 def test_generation_stops_at_the_end_of_the_context(smollm2, weights):
     model = smollm2.load_model(xp, SMALL | {"max_position_embeddings": 10}, weights)
-    assert answers(smollm2, model, PROMPTS, 5).shape == (3, 2)
+    assert answers(smollm2, model, padded(PROMPTS), 5).shape == (3, 2)
 
 
 def run(smollm2, checkpoint, monkeypatch, capsys, *options):
@@ -209,19 +235,19 @@ def test_command_answers(smollm2, checkpoint, monkeypatch, capsys):
 def small_tokenizer(smollm2, end):
     """Return a tokenizer of 30 words; `end` is the end of an answer."""
     vocabulary = {smollm2.END if i == end else f"<{i}>": i for i in range(30)}
-    tokenizer = smollm2.tokenizers.Tokenizer(smollm2.models.WordLevel(vocabulary))
-    tokenizer.decoder = smollm2.decoders.Fuse()
+    tokenizer = smollm2.tokenizers.Tokenizer(smollm2.tokenizers.models.WordLevel(vocabulary))
+    tokenizer.decoder = smollm2.tokenizers.decoders.Fuse()
     return tokenizer
 
 
 @pytest.mark.parametrize("batch", ["1", "2", "8"])
 def test_command_streams_answers_in_order(smollm2, weights, monkeypatch, capsys, batch):
     model = smollm2.load_model(xp, SMALL, weights)
-    found = answers(smollm2, model, PROMPTS, 5)
+    found = answers(smollm2, model, padded(PROMPTS), 5)
     end = found[1, 2]  # where the second answer is complete
     tokenizer = small_tokenizer(smollm2, end)
     encoded = dict(zip("abc", PROMPTS, strict=True))
-    monkeypatch.setattr(smollm2, "encode", lambda _, prompts: [encoded[p] for p in prompts])
+    monkeypatch.setattr(smollm2, "encode", lambda _, prompts: padded([encoded[p] for p in prompts]))
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda _: None)
     options = ["--prompt", "a", "--prompt", "b", "--prompt", "c", "--batch", batch]
     checkpoint = SMALL, weights, tokenizer
@@ -245,7 +271,7 @@ def test_command_streams_answers_in_order(smollm2, weights, monkeypatch, capsys,
     ],
 )
 def test_command_says_what_is_wrong(smollm2, weights, monkeypatch, capsys, options, message):
-    monkeypatch.setattr(smollm2, "encode", lambda _, prompts: [[1] * 64 for _ in prompts])
+    monkeypatch.setattr(smollm2, "encode", lambda _, prompts: padded([[1] * 64 for _ in prompts]))
     with pytest.raises(SystemExit):
         run(smollm2, (SMALL, weights, None), monkeypatch, capsys, *options)
     assert message in capsys.readouterr().err
