@@ -216,13 +216,13 @@ def test_masks_of_tables_and_grids_check_positions():
         with pytest.raises(ValueError, match=f"`{name}` must"):
             scaled_dot_product_attention(x, x, x, mask=mask, positions=at)
     mask = SegmentMask([0, 0, 1, 1, 1, 1])
-    x = np.ones((1, 3))
+    row = np.ones((1, 3))
     for positions in ([-1, 0, 1], [0, 1, 2]):  # of no segment below 0
-        weights = attention_weights(
-            x, x, mask=mask, positions=np.asarray(positions), key_positions=np.arange(3)
+        found = attention_weights(
+            row, row, mask=mask, positions=np.asarray(positions), key_positions=np.arange(3)
         )
         segments = [[0, 0, 1][p] if p >= 0 else None for p in positions]
-        assert (weights > 0).tolist() == [[s == t for t in (0, 0, 1)] for s in segments]
+        assert (found > 0).tolist() == [[s == t for t in (0, 0, 1)] for s in segments]
     weights = attention_weights(x, x, mask=mask, positions=at)[..., 0]
     np.testing.assert_allclose(weights, [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]])
 

@@ -112,15 +112,15 @@ class KVCache(WeightedLayer):
         lengths = _numbers("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
-        oldest = lengths - self._ring
-        checks.set_fields(
-            self, lengths=frozen_copy(lengths), _oldest=frozen_copy(oldest), _like=like
-        )
         if self.sinks >= self.capacity:
             raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
         if self.window is not None and self.window > self._ring:
             what = f"be at most `capacity` - `sinks` = {self._ring}"
             raise wrong_value("window", what, self.window)
+        oldest = lengths - self._ring
+        checks.set_fields(
+            self, lengths=frozen_copy(lengths), _oldest=frozen_copy(oldest), _like=like
+        )
 
     @classmethod
     def empty(
