@@ -73,6 +73,8 @@ def test_a_mask_value_is_its_array_in_every_layout(backend, data, k_len, layout)
     q_len = data.draw(st.integers(1, k_len))
     offset = data.draw(st.none() | st.integers(0, k_len - q_len))
     mask, hides = data.draw(masks(k_len, backend))
+    if "PaddingMask" in repr(mask):  # where queries are fewer than keys, most are refused
+        q_len, offset = k_len, None
     block_size = None if compiled(backend) else data.draw(st.none() | st.integers(1, 4))
     most = data.draw(st.sampled_from([4, 32, 2**18]))
     arrays = inputs(np.random.default_rng(k_len), q_len, k_len)

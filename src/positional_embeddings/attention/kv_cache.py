@@ -101,14 +101,14 @@ class KVCache(WeightedLayer):
     lengths: Any = array_field()
     # Position of the oldest token that the ring still holds; one below 0 never was.
     _oldest: Any = field(default=None, init=False, repr=False, metadata={"weight": True})
-    # Without elements, of the library and device of positions.
+    # Of the library, dtype and device of positions.
     _like: Any = field(default=None, init=False, repr=False, metadata={"weight": True})
 
     def __post_init__(self) -> None:
         self.check_fields()
         axes.set_axes(self)
         space, lengths = length_array("lengths", self.lengths, None, None)
-        like = space.xp.empty(0, dtype=space.integer, device=space.device)
+        like = space.xp.zeros(1, dtype=space.integer, device=space.device)
         lengths = _numbers("lengths", lengths)
         if lengths.shape[0] == 0:
             raise wrong_value("lengths", "be of one sequence or more", "none")
@@ -167,7 +167,7 @@ class KVCache(WeightedLayer):
             seq_axis=seq_axis,
             lengths=np.zeros(checks.axis_length("batch", batch), dtype=np.int64),
         )
-        like = space.xp.empty(0, dtype=space.integer, device=space.device)
+        like = space.xp.zeros(1, dtype=space.integer, device=space.device)
         checks.set_fields(cache, _like=like)
         return cache
 
