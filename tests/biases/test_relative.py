@@ -435,6 +435,7 @@ def test_far_positions_have_exact_distances_or_are_refused(backend):
 def test_half_precision_hides_no_far_key():
     one = np.ones((1, 1, 1, 8), dtype=np.float16)
     p, r = np.ones(1, dtype=np.float16), np.full(1, 2, dtype=np.float16)
-    options = {"offset": 300, "feature_axis": -1, "seq_axis": -2}
+    options = {"positions": np.asarray([300]), "key_positions": np.asarray([0])}
+    options |= {"feature_axis": -1, "seq_axis": -2}
     far = scaled_dot_product_attention(one, one, one, bias=KERPLEBias(p, r, "power"), **options)
     np.testing.assert_array_equal(far, one)  # the only key, 300 positions away
