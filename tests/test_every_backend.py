@@ -131,8 +131,10 @@ CALLS = {
     "spherical_encoding": lambda a, _: pe.spherical_encoding(a(POINTS[0]), a(POINTS[1]), 2),
     "to_attend": lambda a, _: pe.to_attend(a(HIDDEN)),
     "to_bias": lambda a, _: pe.to_bias(a(HIDDEN)),
-    "to_block_ranges": lambda _, __: tuple(
-        table.tolist() for table in pe.to_block_ranges(pe.CausalMask(), 4, block_size=2)
+    # Each block is seen in part, as it would be if the values could not be read.
+    "to_block_ranges": lambda a, _: tuple(
+        table.tolist()
+        for table in pe.to_block_ranges(pe.SegmentMask(a([0, 1, 0, 1])), 4, block_size=2)
     ),
     "to_keras": lambda a, _: pe.to_keras(a(HIDDEN)),
     "xpos_scale": lambda a, _: pe.xpos_scale(a(POSITIONS), 8),
