@@ -1,8 +1,8 @@
 """Attention in blocks: an online softmax over the keys that each block of queries sees."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from math import log
+from math import log, prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments.positions import Span, span_of
@@ -27,6 +27,9 @@ _SMALL_SCORE = 25.0
 
 # ... if no value is larger than this: weighted by exp(_SMALL_SCORE) it might overflow.
 _LARGE = 2.0**64
+
+# Stands in where no query of a block sees any key.
+_FIRST_KEY = KeyBlock(span_of((0, 1)))
 
 Slices = tuple[slice, ...]
 
@@ -63,49 +66,49 @@ def attend(
     (*rows, q_len, _), (*key_rows, k_len, _) = query.shape, key.shape
     rows = [m if n == 1 else n for n, m in zip(rows, key_rows, strict=True)]
     reach = scores.reach if scores.has_reach else None
-    query_blocks = plan(q_len, k_len, block_size, most, reach, scores.global_queries())
+    query_blocks = plan(q_len, k_len, block_size, most, reach, scores.global_queries(), prod(rows))
     if otherwise is not None:
-        count = sum(queries.size * at.keys.size for queries, ats in query_blocks for at in ats)
+        count = sum(block.count_scores() for block in query_blocks)
         if _MIN_SKIP_RATIO * count > q_len * k_len:
             return otherwise()(scores, query, key, value)
     keys = keys_and_values(scores, key, value)
     if not space.supports_inplace(query, key, value):
         whole, parts = tuple(slice(0, n) for n in rows), []
         for block in query_blocks:
-            (state,) = _attend_rows(scores, query, keys, [whole], block)
-            parts += _split(state, block, scores)
+            for queries, (state,) in _attend_rows(scores, query, keys, [whole], block):
+                parts += _split(state, queries, scores)
         parts.sort(key=lambda at: at[0].start)
         return space.xp.concat([part for _, part in parts], axis=-2)
 
     # As many rows at a time as the largest block leaves room for.
-    largest = max((q.size * at.keys.size for q, ats in query_blocks for at in ats), default=1)
-    lengths = block_lengths(rows, range(len(rows)), max(1, most // largest))
+    sizes = (queries.size * at.keys.size for own in query_blocks for queries, at in own.blocks())
+    lengths = block_lengths(rows, range(len(rows)), max(1, most // max(sizes, default=1)))
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
     shape = (*rows, q_len, value.shape[-1] + scores.with_lse)
     output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
-        states = _attend_rows(scores, query, keys, some, block)
-        for group, state in zip(some, states, strict=True):
-            for queries, part in _split(state, block, scores):
-                output[(*group, queries, slice(None))] = part
+        for queries, states in _attend_rows(scores, query, keys, some, block):
+            for group, state in zip(some, states, strict=True):
+                for at, part in _split(state, queries, scores):
+                    output[(*group, at, slice(None))] = part
 
     with threads_for(output) as (threads, prepare):
         # A piece computes its masks once for all its groups: no more pieces than threads need.
         shares = -(-threads // max(1, len(query_blocks)))
-        # Causal masks have the most keys last: first, so that no thread waits for one at the end.
-        last_first = reversed(query_blocks)
-        pieces = [(block, groups[i::shares]) for block in last_first for i in range(shares)]
+        # The largest first, so that no thread waits for one at the end.
+        largest_first = sorted(query_blocks, key=QueryBlock.count_scores, reverse=True)
+        pieces = [(block, groups[i::shares]) for block in largest_first for i in range(shares)]
         share(work, pieces, threads, prepare)
     return output
 
 
-def _split(state: OnlineSoftmax, block: QueryBlock, scores: Scores) -> list[tuple[slice, Any]]:
-    """Return the output of a block of queries for each range of them."""
+def _split(state: OnlineSoftmax, queries: Span, scores: Scores) -> list[tuple[slice, Any]]:
+    """Return the output of some queries for each range of them."""
     output = state.output(scores.space, with_lse=scores.with_lse)
     split, done = [], 0
-    for start, stop in block.queries.ranges or ():
+    for start, stop in queries.ranges or ():
         split.append((slice(start, stop), output[..., done : done + stop - start, :]))
         done += stop - start
     return split
@@ -125,25 +128,38 @@ def keys_and_values(scores: Scores, key: Any, value: Any) -> KeysAndValues:
     # If the sums of squares are finite, so are the keys.
     if scores.may_hide and (max_square is None or not space.is_true(xp.isfinite(max_square))):
         (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
-    if scores.bias is not None:
+    if not (scores.bias is None and scores.softcap is None):
         max_square = None
     return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]))
 
 
 def _attend_rows(
     scores: Scores, query: Any, all_keys: KeysAndValues, groups: Sequence[Slices], block: QueryBlock
-) -> list[OnlineSoftmax]:
-    """Return the states of a block of queries after all keys, one for each group of rows.
+) -> Iterator[tuple[Span, list[OnlineSoftmax]]]:
+    """Yield queries of a block, and their states after all keys, one for each group of rows.
 
-    Hidden blocks of keys are skipped, but for the last one if gradients are recorded: the
-    zeros of a query that attends to nothing have a gradient, too.
+    Hidden blocks of keys are skipped, but for one if gradients are recorded: the zeros of a query
+    that attends to nothing have a gradient, too.
     """
-    space, key_blocks, required = scores.space, block.key_blocks, None
-    if space.records_gradients:
-        key_blocks = key_blocks or (KeyBlock(span_of((0, 1))),)
-        required = key_blocks[-1]
     states = [_start(scores, query, all_keys, group, block.queries) for group in groups]
-    for key_block in key_blocks:
+    required = None
+    if scores.space.records_gradients:
+        block = block if block.key_blocks else block._replace(key_blocks=(_FIRST_KEY,))
+        required = block.key_blocks[-1]
+    yield from _meet_keys(scores, all_keys, groups, states, block, required)
+
+
+def _meet_keys(
+    scores: Scores,
+    all_keys: KeysAndValues,
+    groups: Sequence[Slices],
+    states: list[tuple[Any, OnlineSoftmax]],
+    block: QueryBlock,
+    required: KeyBlock | None,
+) -> Iterator[tuple[Span, list[OnlineSoftmax]]]:
+    """Yield what `_attend_rows` does, from scaled queries and their states before these keys."""
+    space = scores.space
+    for key_block in block.key_blocks:
         keys = key_block.keys
         mask, bias = scores.mask_and_bias(block.queries, keys, is_masked=key_block.is_masked)
         # A mask that all groups share is checked for hidden keys once.
@@ -160,10 +176,17 @@ def _attend_rows(
                 for x in (all_keys.key, all_keys.value)
             )
             nonfinite = keys.take(slice_broadcast(all_keys.nonfinite, group), -1, space)
-            found = scores.of(products(own_query, key, space), nonfinite, hidden, own_bias)
-            states[i] = own_query, state.update(found, value, all_keys.headroom, space)
+            found = scores.of(products(own_query, key, space), nonfinite, None, own_bias)
+            states[i] = own_query, state.update(found, hidden, value, all_keys.headroom, space)
             del found  # so that the next ones take the same memory, which is in the cache
-    return [state for _, state in states]
+    if not block.parts:
+        yield block.queries, [state for _, state in states]
+    start = 0
+    for part in block.parts:
+        at = slice(start, start + part.queries.size)
+        own_states = [(own_query[..., at, :], state.rows(at)) for own_query, state in states]
+        yield from _meet_keys(scores, all_keys, groups, own_states, part, None)
+        start = at.stop
 
 
 def _what_it_hides(mask: Any, scores: Scores) -> tuple[bool, Any]:
@@ -195,7 +218,7 @@ def _start(
     if keys.max_square is not None:
         bound = xp.max(xp.vecdot(query, query)) * keys.max_square
         if space.is_true(bound <= _SMALL_SCORE**2):
-            return query, OnlineSoftmax(None, *sums)
+            return query * space.exponent_unit, OnlineSoftmax(None, *sums)
     return query, OnlineSoftmax(xp.full((*shape, 1), -float("inf"), **like), *sums)
 
 

@@ -67,8 +67,8 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, *hidden: Any) -> Any:
             nonfinite = xp.matrix_transpose(hidden[0]) if hidden else None
             mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
-            found = scores.of(products(query, key, space), nonfinite, mask, bias)
-            return state.update(found, value, keys.headroom, space)
+            found = scores.of(products(query, key, space), nonfinite, None, bias)
+            return state.update(found, mask, value, keys.headroom, space)
 
         def visit(state: OnlineSoftmax, element: Any) -> Any:
             number, *arrays = element

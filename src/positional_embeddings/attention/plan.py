@@ -4,7 +4,7 @@ A `Mask` leaves out the keys that no query of a block sees, and is not evaluated
 all of them see.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import NamedTuple
 
@@ -12,8 +12,9 @@ from positional_embeddings.arguments.positions import Span, span_of
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
-# Fixed cost of a block, in scores.
-_BLOCK_COST = 2**15
+# Fixed cost of a block, in scores: of each row of queries, such as a head, and of all together.
+_ROW_COST = 2**13
+_BLOCK_COST = 7 * 2**13
 # Queries are cut in half if both halves together take at most this part of the time.
 _WORTH_CUTTING = 0.9
 # Blocks without a mask begin and end at multiples of this number of keys: BLAS multiplies parts of
@@ -32,10 +33,25 @@ class KeyBlock(NamedTuple):
 
 
 class QueryBlock(NamedTuple):
-    """Queries whose scores are computed together, and the keys that they meet."""
+    """Queries whose scores are computed together, and the keys that they meet.
+
+    After these keys the parts, which are the same queries in their order, meet others apart.
+    """
 
     queries: Span
     key_blocks: tuple[KeyBlock, ...]
+    parts: tuple["QueryBlock", ...] = ()
+
+    def blocks(self) -> Iterator[tuple[Span, KeyBlock]]:
+        """Yield each block of keys, of the parts too, after the queries that meet it."""
+        for keys in self.key_blocks:
+            yield self.queries, keys
+        for part in self.parts:
+            yield from part.blocks()
+
+    def count_scores(self) -> int:
+        """Return the number of scores."""
+        return sum(queries.size * at.keys.size for queries, at in self.blocks())
 
 
 def plan(
@@ -45,45 +61,80 @@ def plan(
     most: int,
     reach: Callable[[Ranges], Reach] | None,
     global_queries: Ranges,
+    rows: int = 1,
 ) -> list[QueryBlock]:
     """Return blocks of `block_size` queries and keys at most, or of about `most` scores.
 
     `reach` says which keys some queries see, None if any may see any. The `global_queries` see many
-    more keys than those beside them, and get blocks of their own.
+    more keys than those beside them, and get blocks of their own. All `rows` have the same blocks.
     """
     q_block = min(q_len, block_size or isqrt(most))
+
+    def length(queries: Ranges) -> int:
+        # Half as many more, rather than a small block at the end.
+        return block_size or 3 * most // (2 * count_positions(queries))
+
     if reach is None:
-        at_keys = cuts(k_len, block_size or most // q_block)
-        key_blocks = tuple(KeyBlock(span_of((at.start, at.stop))) for at in at_keys)
+        key_blocks = _key_blocks(((0, k_len),), length(((0, q_block),)))
         return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
-    # Half as many: the band of keys that only some of them see is as wide as they are many.
-    q_block = block_size or max(1, q_block // 2)
+
+    def cost(queries: Ranges, keys: Ranges) -> int:
+        fixed = _ROW_COST + _BLOCK_COST // max(rows, 1)
+        return count_positions(queries) * count_positions(keys) + fixed
+
     apart = intersect(global_queries, ((0, q_len),))
-    blocks = []
-    for ranges in (apart, complement(apart, q_len)):
-        for portion in _pack(ranges, q_block):
-            for queries, seen in _cut_queries(portion, reach(portion), reach):
-                # A quarter more, rather than a small block at the end.
-                longest = block_size or 5 * most // (4 * count_positions(queries))
-                blocks.append(QueryBlock(span_of(*queries), _key_blocks(seen, k_len, longest)))
-    masked = sum(
-        own.queries.size * at.keys.size for own in blocks for at in own.key_blocks if at.is_masked
-    )
+    blocks = [
+        block
+        for ranges in (apart, complement(apart, q_len))
+        for portion in _pack(ranges, q_block)
+        for block in _blocks(portion, reach(portion), ((0, k_len),), reach, length, cost)
+    ]
+    pairs = (pair for block in blocks for pair in block.blocks())
+    masked = sum(queries.size * at.keys.size for queries, at in pairs if at.is_masked)
     if masked > _WORTH_CUTTING * q_len * k_len:  # as of shuffled positions
         return plan(q_len, k_len, block_size, most, None, ())
     return blocks
 
 
-def _cut_queries(
-    queries: Ranges, seen: Reach, reach: Callable[[Ranges], Reach]
-) -> list[tuple[Ranges, Reach]]:
-    """Return parts of a block of queries, halved if that leaves out enough keys."""
-    if count_positions(queries) > 1:
+def _blocks(
+    queries: Ranges,
+    seen: Reach,
+    left: Ranges,
+    reach: Callable[[Ranges], Reach],
+    length: Callable[[Ranges], int],
+    cost: Callable[[Ranges, Ranges], int],
+) -> list[QueryBlock]:
+    """Return blocks of some queries and the keys that are left for them, of a length.
+
+    Keys that only some of the queries see are met by halves of them, if that leaves out enough.
+    """
+    longest = length(queries)
+    some = intersect(seen.seen_by_any, left)
+    common = intersect(some, seen.seen_by_all)
+    if common != some:
+        inner = (
+            (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
+            for start, stop in common
+        )
+        # A few keys are not worth a block of their own.
+        common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
+    together = _key_blocks(common, longest, is_masked=False)
+    if common:
+        left = intersect(left, complement(common, left[-1][1]))
+        some = intersect(some, left)
+    if some and count_positions(queries) > 1:
         halves = [(half, reach(half)) for half in _halves(queries)]
-        apart = sum(_cost(*half) for half in halves)
-        if apart <= _WORTH_CUTTING * _cost(queries, seen):
-            return [part for half in halves for part in _cut_queries(*half, reach)]
-    return [(queries, seen)]
+        costs = [cost(half, intersect(own.seen_by_any, left)) for half, own in halves]
+        if sum(costs) <= _WORTH_CUTTING * cost(queries, some):
+            parts = [part for half in halves for part in _blocks(*half, left, reach, length, cost)]
+            if not together:
+                return parts
+            return [QueryBlock(span_of(*queries), together, tuple(parts))]
+    return [QueryBlock(span_of(*queries), together + _key_blocks(some, longest))]
+
+
+def _key_blocks(keys: Ranges, longest: int, *, is_masked: bool = True) -> tuple[KeyBlock, ...]:
+    return tuple(KeyBlock(span_of(*pack), is_masked) for pack in _pack(keys, longest))
 
 
 def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
@@ -95,38 +146,18 @@ def _halves(ranges: Ranges) -> tuple[Ranges, Ranges]:
     return ((start, middle),), ((middle, stop),)
 
 
-def _cost(queries: Ranges, seen: Reach) -> int:
-    return count_positions(queries) * count_positions(seen.seen_by_any) + _BLOCK_COST
-
-
-def _key_blocks(seen: Reach, k_len: int, longest: int) -> tuple[KeyBlock, ...]:
-    """Return blocks of the keys that are seen, apart if all queries see all of them."""
-    common = intersect(seen.seen_by_any, seen.seen_by_all)
-    if common != seen.seen_by_any:
-        inner = (
-            (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
-            for start, stop in common
-        )
-        # A few keys are not worth a block of their own.
-        common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
-    rest = intersect(seen.seen_by_any, complement(common, k_len))
-    blocks = []
-    for ranges, is_masked in ((common, False), (rest, True)):
-        blocks += [KeyBlock(span_of(*keys), is_masked) for keys in _pack(ranges, longest)]
-    return tuple(blocks)
-
-
 def _pack(ranges: Ranges, longest: int) -> list[Ranges]:
     """Cut ranges into equal parts of at most `longest` positions, and put short ones together."""
     packs: list[list[tuple[int, int]]] = []
     room = 0
     for start, stop in ranges:
-        for part in cuts(stop - start, _key_length(stop - start, longest)):
-            size = part.stop - part.start
+        length = _key_length(stop - start, longest)
+        for at in range(start, stop, length):
+            size = min(length, stop - at)
             if size > room:
                 packs.append([])
                 room = longest
-            packs[-1].append((start + part.start, start + part.stop))
+            packs[-1].append((at, at + size))
             room -= size
     return [tuple(pack) for pack in packs]
 

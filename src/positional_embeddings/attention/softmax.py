@@ -74,20 +74,33 @@ class OnlineSoftmax(NamedTuple):
     highest score, so that no sum of values near the largest float overflows.
     """
 
-    running_max: Any  # (..., query, 1); None if scores are so small that 0 does
+    running_max: Any  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
     sums: Any  # (..., query, n): of the weighted values
     total: Any  # (..., query, 1): of the weights
 
-    def update(self, scores: Any, values: Any, headroom: float, space: Space) -> "OnlineSoftmax":
-        """Return the state after a block of keys; `scores` may be overwritten."""
-        xp, running_max, decay = space.xp, None, 1.0
-        if self.running_max is not None:
-            running_max = xp.maximum(self.running_max, space.highest(scores) + headroom)
+    def update(
+        self, scores: Any, hidden: Any, values: Any, headroom: float, space: Space
+    ) -> "OnlineSoftmax":
+        """Return the state after a block of keys, hidden where a mask is True or if it is None.
+
+        `scores` may be overwritten.
+        """
+        xp, (running_max, old_sums, old_total) = space.xp, self
+        if running_max is None:
+            weights = space.small_exp(scores)
+            weights = weights if hidden is None else space.fill(weights, hidden, 0.0)
+        else:
+            scores = scores if hidden is None else space.fill(scores, hidden, -float("inf"))
+            running_max = xp.maximum(running_max, space.highest(scores) + headroom)
             decay = xp.exp(self.running_max - running_max)
-            scores = space.into(xp.subtract, scores, running_max)
-        weights = space.into(xp.exp, scores)
-        sums = self.sums * decay + multiply(weights, values, space)
-        return OnlineSoftmax(running_max, sums, self.total * decay + space.total(weights))
+            old_sums, old_total = old_sums * decay, old_total * decay
+            weights = space.into(xp.exp, space.into(xp.subtract, scores, running_max))
+        sums = space.into(xp.add, multiply(weights, values, space), old_sums)
+        return OnlineSoftmax(running_max, sums, old_total + space.total(weights))
+
+    def rows(self, at: slice) -> "OnlineSoftmax":
+        """Return the state of some of the queries."""
+        return OnlineSoftmax(*(None if x is None else x[..., at, :] for x in self))
 
     def output(self, space: Space, *, with_lse: bool) -> Any:
         """Return the weighted means of the values, zeros if every key was hidden.

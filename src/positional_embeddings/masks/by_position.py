@@ -27,9 +27,19 @@ def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
     is_plain = k.space.xp is np and not k.space.is_compiling
     if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or k.values.size == 0:
         return k.values, *bounds
-    start, stop = hull(k.ranges) if k.ranges else (int(k.values.min()), int(k.values.max()) + 1)
-    dtype = np.min_scalar_type(start - stop - 1)
-    return tuple([(np.clip(x, start - 1, stop) - start).astype(dtype) for x in (k.values, *bounds)])
+    if k.ranges and len(k.ranges) > 1:
+        # How many keys are below a number, and how many are not above it.
+        keys = k.values[0, :, 0]
+        small = [
+            np.searchsorted(keys, x) + np.searchsorted(keys, x, "right")
+            for x in (k.values, *bounds)
+        ]
+        dtype = np.min_scalar_type(2 * len(keys))
+    else:
+        start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
+        small = [np.clip(x, start - 1, stop) - start for x in (k.values, *bounds)]
+        dtype = np.min_scalar_type(int(start - stop - 1))
+    return tuple([x.astype(dtype) for x in small])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -270,7 +280,9 @@ class GlobalMask(Mask):
         xp, tokens = points.space.xp, points.in_library(self.indices)
         if self._ranges is None or points.ranges is None or points.space.is_compiling:
             return xp.any(points.values[..., None] == tokens, axis=-1)
-        positions = np.concat([np.arange(*own) for own in points.ranges])
+        positions = points.values
+        if xp is not np:
+            positions = np.concat([np.arange(*own) for own in points.ranges])
         edges = np.ravel(ranges.intersect(self._ranges, points.ranges))
         found = np.searchsorted(edges, positions, side="right") % 2 == 1
         return xp.asarray(found.reshape(points.values.shape), device=points.space.device)

@@ -43,6 +43,8 @@ def unite_arrays(firsts: HostArray, lasts: HostArray) -> Ranges:
 def intersect(first: Ranges, second: Ranges) -> Ranges:
     """Return what two unions of ranges have in common."""
     few, many = sorted((first, second), key=len)
+    if len(few) == 1 and few[0][0] <= many[0][0] and many[-1][1] <= few[0][1]:
+        return many
     common: list[tuple[int, int]] = []
     for start, stop in few:
         # Those that end after the start and begin before the stop.

@@ -50,6 +50,7 @@ class Space:
     is_chunked = False  # arrays are computed later, chunk by chunk
     records_gradients = False  # operations are recorded, to be differentiated
     needs_elements = False  # it fails, or is wrong, where an array has no elements
+    exponent_unit = 1.0  # `small_exp` takes exponents in multiples of its reciprocal
 
     @staticmethod
     def namespace(xp: Any) -> Any:
@@ -155,6 +156,10 @@ class Space:
     def into(self, function: Any, x: Any, *others: Any) -> Any:
         """Return ``function(x, *others)``, written to `x` itself if the library can."""
         return function(x, *others)
+
+    def small_exp(self, x: Any) -> Any:
+        """Return ``exp(x / exponent_unit)``, far from overflow and underflow; may overwrite `x`."""
+        return self.into(self.xp.exp, x)
 
     def astype(self, x: Any, dtype: Any) -> Any:
         """Return an array in a dtype, itself if it has it."""
