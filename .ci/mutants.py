@@ -1,15 +1,21 @@
 """Change the code in small ways, one at a time, and list the changes that no test notices.
 
-All changes, or a sample that a seed draws: the same code gives the same sample. Each change is made
-in a copy of the checkout, where the tests that run the changed line are run, the ones that run
-least code first, in a forked process that has the libraries imported already. A result holds until
-the changed file or the files of these tests change, so that an interrupted run goes on where it
-ended. The tests see the libraries of the environment that runs this program.
+All changes, or a sample that a seed draws: the same code gives the same sample. The tests that run
+the changed line are run for a limited time, one case of each test first. pytest collects all tests
+once; a process that is forked from it gives the changed function its new code. What runs when the
+package is imported is changed in the file, in a copy of the checkout. An interrupted run goes on
+where it ended: what is killed stays so until the changed file changes or the test that failed is
+gone, what survives until files of its tests change or they get more time. The tests see the
+libraries of the environment that runs this program.
+
+`mutants.toml` explains survivors that no test can notice, such as the lengths of blocks.
 """
 
 import argparse
 import ast
+import gc
 import hashlib
+import inspect
 import json
 import multiprocessing
 import os
@@ -17,14 +23,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+import time
+import tomllib
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from queue import SimpleQueue
+from types import CodeType, FunctionType
 from typing import Any
 
 from tqdm import tqdm
@@ -33,10 +42,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "src/positional_embeddings"
 # Compiled where neither coverage nor these tests see it, or written for a GPU.
 LEFT_OUT = ("kernels/numba_kernel.py", "kernels/cupy_kernel.py", "__main__.py")
-TIMEOUT = 300
+TIMEOUT = 120.0
 MEMORY = 12 * 2**30
-FEW = 12  # tests that are run first; most changes fail one of them
-# Imported before a process is forked for each change. The package itself is not.
+EXPLAINED = ".ci/mutants.toml"
+# Imported before a process is forked in which the package is not imported yet.
 LIBRARIES = [
     "array_api_compat",
     "array_api_strict",
@@ -50,7 +59,7 @@ LIBRARIES = [
     "sklearn.utils.estimator_checks",
     "xarray",
 ]
-CHOSEN = "MUTANTS_TESTS"  # the environment's variable that names a file of tests to run
+PYTEST = ["-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
 
 SWAPS: dict[type[ast.AST], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
@@ -90,6 +99,7 @@ class Mutant:
 
     path: str
     name: str  # of the function or class
+    line: str  # the text of the line where it begins
     lines: tuple[int, int]
     start: int
     stop: int
@@ -120,8 +130,9 @@ def mutants_of(source: str, path: str = "") -> list[Mutant]:
             what = f"{path} {name} {text} {old} {new}"
             seen[what] += 1
             key = hashlib.sha256(f"{what} {seen[what]}".encode()).hexdigest()
+            line = source.splitlines()[code[:start].count(b"\n")].strip()
             lines = (statement.lineno, node.end_lineno)
-            found.append(Mutant(path, name, lines, start, stop, old, new, key))
+            found.append(Mutant(path, name, line, lines, start, stop, old, new, key))
     return found
 
 
@@ -190,6 +201,12 @@ def sample(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
     return sorted(mutants, key=lambda m: order[m.key])[:count]
 
 
+def changed(mutant: Mutant, code: bytes) -> bytes:
+    """Return the code of a file with a change; other lines keep their numbers."""
+    lines = mutant.old.count("\n") - mutant.new.count("\n")
+    return code[: mutant.start] + mutant.new.encode() + b"\n" * lines + code[mutant.stop :]
+
+
 class Runs:
     """Which tests run a line, from coverage with a context for each test."""
 
@@ -198,113 +215,251 @@ class Runs:
 
         data = CoverageData(str(data_file))
         data.read()
-        self._tests: dict[str, dict[int, list[str]]] = {}
+        self._tests: dict[str, dict[int, set[str]]] = {}
         self._size = Counter[str]()
         for file in data.measured_files():
             lines = {
-                line: [name.partition("|")[0] for name in names if name]
+                line: {name.rpartition("|")[0] for name in names}
                 for line, names in data.contexts_by_lineno(file).items()
             }
             path = f"{PACKAGE}/{file.rpartition('/positional_embeddings/')[2]}"
             self._tests[path] = lines
             for tests in lines.values():
-                self._size.update(set(tests))
+                self._size.update(tests)
+        self.names = self._size.keys()  # of all tests, and "" of none
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Return the tests that run a mutant, the ones that run fewest lines first.
+        """Return the tests that run a mutant: of each the case first that runs fewest lines.
 
         What runs at import is tested by all tests that run any line of the module.
         """
+        found = self._contexts(mutant)
+        tests = found - {""}
+        if found and not tests:
+            tests = set().union(*self._tests[mutant.path].values()) - {""}
+        cases: dict[str, list[str]] = defaultdict(list)
+        for test in sorted(tests, key=lambda test: (self._size[test], test)):
+            cases[test.partition("[")[0]].append(test)
+        return [test for some in zip_longest(*cases.values()) for test in some if test]
+
+    def runs_at_import(self, mutant: Mutant) -> bool:
+        """Tell whether a mutant runs before the tests do."""
+        return "" in self._contexts(mutant)
+
+    def _contexts(self, mutant: Mutant) -> set[str]:
         lines = self._tests.get(mutant.path, {})
         first, last = mutant.lines
-        tests = {test for line in range(first, last + 1) for test in lines.get(line, ())}
-        if not tests and any(line in lines for line in range(first, last + 1)):
-            tests = {test for some in lines.values() for test in some}
-        return sorted(tests, key=lambda test: (self._size[test], test))
+        return {name for line in range(first, last + 1) for name in lines.get(line, ())}
 
 
-def pytest_configure() -> None:
-    """Let a test that takes all memory fail (read by pytest, as a plugin)."""
+def start_test_process(tree: Path, log: Path) -> None:
+    """Prepare a process that runs tests: of its own group, and with a limit of memory."""
     import resource  # noqa: PLC0415 - not on Windows
 
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-
-
-def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
-    """Keep the chosen tests, in their order (read by pytest, as a plugin)."""
-    chosen = json.loads(Path(os.environ[CHOSEN]).read_text(encoding="utf-8"))
-    place = {test: number for number, test in enumerate(chosen)}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in place])
-    items[:] = sorted((i for i in items if i.nodeid in place), key=lambda i: place[i.nodeid])
-
-
-def started_pytest(tree: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start pytest in a copy of the checkout."""
-    paths = os.pathsep.join([str(tree / "src"), str(ROOT / ".ci")])
-    return subprocess.Popen(  # noqa: S603 - this environment's pytest
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def run_pytest(tree: Path, arguments: list[str], chosen: Path) -> None:
-    """Run pytest in a copy of the checkout, and end this process with its status."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    see_tree(tree)
+
+
+def see_tree(tree: Path) -> None:
+    """Let this process see a copy of the checkout."""
     os.chdir(tree)
-    log = os.open(chosen.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.environ |= {CHOSEN: str(chosen), "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{ROOT / '.ci'}"}
-    sys.path[:0] = [str(tree / "src"), str(ROOT / ".ci")]
+    os.environ["PYTHONPATH"] = str(tree / "src")
+    sys.path.insert(0, str(tree / "src"))
     sys.dont_write_bytecode = True
+
+
+class Forks:
+    """Runs the tests of changed functions, each in a fork of this process (a plugin of pytest)."""
+
+    def __init__(self, tree: Path, runs: Runs, jobs: int, seconds: float) -> None:
+        self._tree, self._runs, self._jobs, self._seconds = tree, runs, jobs, seconds
+        self._passes: dict[str, bool] = {}  # whether a test passes without a change
+        self._running: dict[int, tuple[Mutant, float]] = {}
+
+    def run(
+        self, todo: list[Mutant], options: list[str], record: Callable[[Mutant, str, str], None]
+    ) -> list[Mutant]:
+        """Record what the tests find; return the changes that have to be made in a file."""
+        import pytest  # noqa: PLC0415 - other processes have imported it before
+
+        self._todo, self._record, self._left = deque(todo), record, list[Mutant]()
+        see_tree(self._tree)
+        status = pytest.main(["-s", *PYTEST, *options], plugins=[self])
+        if status:
+            sys.exit("The tests cannot be collected.")
+        return self._left
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """Run the tests of each change, rather than all tests."""
+        self._session = session
+        self._items = {item.nodeid: item for item in session.items}
+        functions: dict[CodeType, list[FunctionType]] = defaultdict(list)
+        for found in gc.get_objects():
+            if type(found) is FunctionType and PACKAGE in found.__code__.co_filename:
+                functions[found.__code__].append(found)
+        gc.freeze()  # else forks would copy all memory
+        while self._todo or self._running:
+            if not self._todo or len(self._running) == self._jobs:
+                self._wait()
+                continue
+            mutant = self._todo.popleft()
+            codes = new_codes(self._tree / mutant.path, mutant)
+            swaps = [(function, new) for old, new in codes for function in functions[old]]
+            if swaps:
+                pid = self._fork(swaps, self._runs.of(mutant))
+                self._running[pid] = mutant, time.monotonic()
+            else:
+                self._left.append(mutant)
+        return True
+
+    def _fork(self, swaps: list[tuple[FunctionType, CodeType]], tests: list[str]) -> int:
+        """Start tests of functions with new code; the file of its number names what fails."""
+        items = [self._items[test] for test in tests if self._passes.get(test, True)]
+        if pid := os.fork():
+            return pid
+        status = 1
+        try:
+            start_test_process(self._tree, Path(os.devnull))
+            for function, code in swaps:
+                function.__code__ = code
+            end = time.monotonic() + self._seconds
+            for item, following in pairwise([*items, None]):
+                if time.monotonic() > end:
+                    break
+                self._session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if self._session.testsfailed:
+                    self._failed(os.getpid()).write_text(item.nodeid, encoding="utf-8")
+                    os._exit(1)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _failed(self, pid: int) -> Path:
+        return self._tree / f"failed-{pid}"
+
+    def _wait(self) -> None:
+        """Wait for a moment, and record a change whose tests have ended."""
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            for running, (_, start) in self._running.items():
+                if time.monotonic() - start > TIMEOUT:
+                    os.killpg(running, signal.SIGKILL)
+            time.sleep(0.01)
+            return
+        mutant, start = self._running.pop(pid)
+        failed = ""
+        if self._failed(pid).exists():
+            failed = self._failed(pid).read_text(encoding="utf-8")
+            self._failed(pid).unlink()
+        if failed and not self._passes_without_change(failed):
+            print(f"Left out, since it fails without any change: {failed}")
+            self._todo.append(mutant)
+        elif status:
+            is_over = time.monotonic() - start > TIMEOUT
+            self._record(mutant, "timeout" if is_over else "killed", failed)
+        elif self._runs.runs_at_import(mutant):
+            self._left.append(mutant)
+        else:
+            self._record(mutant, "survived", "")
+
+    def _passes_without_change(self, test: str) -> bool:
+        if test not in self._passes:
+            _, status = os.waitpid(self._fork([], [test]), 0)
+            self._passes[test] = not status
+        return self._passes[test]
+
+
+def new_codes(file: Path, mutant: Mutant) -> list[tuple[CodeType, CodeType]]:
+    """Return the code of functions before and after a change, none if it is in no function."""
+    source = file.read_bytes()
+    old, new = (
+        list(functions_of(compile(text, str(file), "exec")))
+        for text in (source, changed(mutant, source))
+    )
+    pairs = [
+        [list(all_of(code)) for code in pair]
+        for pair in zip(old, new, strict=True)
+        if pair[0] != pair[1]
+    ]
+    return [inner for own in pairs for inner in zip(*own, strict=False)]
+
+
+def functions_of(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of functions and methods, but not of functions inside them."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            is_function = inner.co_flags & inspect.CO_OPTIMIZED
+            yield from [inner] if is_function else functions_of(inner)
+
+
+def all_of(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a function, and of functions inside it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from all_of(inner)
+
+
+class Chosen:
+    """Runs the chosen tests in their order, until their time is over (a plugin of pytest)."""
+
+    def __init__(self, tests: list[str], seconds: float, failed: Path) -> None:
+        self._place = {test: number for number, test in enumerate(tests)}
+        self._seconds, self._failed = seconds, failed
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        """Keep the chosen tests, in their order."""
+        others = [item for item in items if item.nodeid not in self._place]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item.nodeid in self._place]
+        items.sort(key=lambda item: self._place[item.nodeid])
+        self._end = time.monotonic() + self._seconds
+
+    def pytest_runtest_protocol(self) -> bool | None:
+        """Run no further tests when the time is over."""
+        return True if time.monotonic() > self._end else None
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keep the name of a test that failed."""
+        if report.failed:
+            self._failed.write_text(report.nodeid, encoding="utf-8")
+
+
+def run_pytest(tree: Path, tests: list[str], seconds: float, options: list[str]) -> None:
+    """Run tests in a copy of the checkout, and end this process with pytest's status."""
+    start_test_process(tree, tree / "chosen.log")
     import pytest  # noqa: PLC0415 - imported before, by the process that is forked
 
-    # hypothesis, a plugin of pytest, was imported before.
-    ignored = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    status = pytest.main(["-q", "-p", "no:cacheprovider", *ignored, *arguments])
-    os._exit(int(status))
+    files = sorted({test.partition("::")[0] for test in tests})
+    plugins = [Chosen(tests, seconds, tree / "failed")]
+    os._exit(int(pytest.main(["-x", *PYTEST, *options, *files], plugins=plugins)))
 
 
-def outcome(tree: Path, mutant: Mutant, tests: list[str], options: list[str]) -> str:
-    """Run the tests on a mutant: killed, timeout or survived."""
-    file = tree / mutant.path
+def outcome(tree: Path, mutant: Mutant, *arguments: Any) -> tuple[str, str]:
+    """Make a change in a file and run tests; return what became of it, and what test failed."""
+    file, failed = tree / mutant.path, tree / "failed"
     original = file.read_bytes()
-    file.write_bytes(original[: mutant.start] + mutant.new.encode() + original[mutant.stop :])
+    file.write_bytes(changed(mutant, original))
+    failed.write_text("", encoding="utf-8")
     try:
-        for some in filter(None, (tests[:FEW], tests[FEW:])):
-            status = status_of(tree, some, options)
-            if status is None:
-                return "timeout"
-            if status == 5:
-                said = (tree / "chosen.log").read_text(encoding="utf-8")
-                message = f"no test of {mutant} was found:\n{said}"
-                raise RuntimeError(message)
-            if status:
-                return "killed"
+        process = FORKS.Process(target=run_pytest, args=(tree, *arguments))
+        process.start()
+        process.join(TIMEOUT)
+        if process.exitcode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
+            return "timeout", ""
+        if process.exitcode == 5:
+            said = (tree / "chosen.log").read_text(encoding="utf-8")
+            message = f"no test of {mutant} was found:\n{said}"
+            raise RuntimeError(message)
     finally:
         file.write_bytes(original)
-    return "survived"
-
-
-def status_of(tree: Path, tests: list[str], options: list[str]) -> int | None:
-    """Return the exit status of some tests, None after a timeout."""
-    chosen = tree / "chosen.json"
-    chosen.write_text(json.dumps(tests), encoding="utf-8")
-    files = sorted({test.partition("::")[0] for test in tests})
-    arguments = ["-x", "-p", "mutants", *options, *files]
-    process = FORKS.Process(target=run_pytest, args=(tree, arguments, chosen))
-    process.start()
-    process.join(TIMEOUT)
-    if process.exitcode is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.join()
-        return None
-    return process.exitcode
+    return "killed" if process.exitcode else "survived", failed.read_text(encoding="utf-8")
 
 
 def copy_tree(source: Path, to: Path) -> None:
@@ -325,10 +480,39 @@ def digest_of_all(source: Path) -> str:
     return digest(*sorted(p for part in ("src", "tests") for p in (source / part).rglob("*.py")))
 
 
-def result_key(source: Path, mutant: Mutant, tests: list[str]) -> str:
-    """Return a hash of a mutant, the code around it and the tests that run it."""
-    files = sorted({test.partition("::")[0] for test in tests})
-    return f"{mutant.key}-{digest(source / mutant.path, *(source / file for file in files))}"
+class Results:
+    """What became of changes, kept in a file."""
+
+    def __init__(self, file: Path, source: Path, runs: Runs, seconds: float) -> None:
+        self._file, self._source, self._runs, self._seconds = file, source, runs, seconds
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else ()
+        self._known = {one["key"]: one for one in map(json.loads, lines)}
+
+    def of(self, mutant: Mutant) -> str | None:
+        """Return what became of a change, None if that is not known or may be different now."""
+        one = self._known.get(self._key(mutant))
+        if one is None:
+            return None
+        if one["outcome"] == "survived":
+            holds = one["tests"] == self._tests(mutant) and one["seconds"] >= self._seconds
+        else:
+            holds = one["by"] in self._runs.names
+        return str(one["outcome"]) if holds else None
+
+    def add(self, mutant: Mutant, outcome: str, by: str) -> None:
+        """Keep what became of a change, and what test failed."""
+        key, tests = self._key(mutant), self._tests(mutant)
+        own = {"key": key, "outcome": outcome, "by": by, "tests": tests, "seconds": self._seconds}
+        self._known[key] = own
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(mutant) | own) + "\n")
+
+    def _key(self, mutant: Mutant) -> str:
+        return f"{mutant.key}-{digest(self._source / mutant.path)}"
+
+    def _tests(self, mutant: Mutant) -> str:
+        files = sorted({test.partition("::")[0] for test in self._runs.of(mutant)})
+        return digest(*(self._source / file for file in files))
 
 
 def measured(source: Path, folder: Path, options: list[str]) -> Runs:
@@ -336,82 +520,121 @@ def measured(source: Path, folder: Path, options: list[str]) -> Runs:
     data_file = folder / f"coverage-{digest_of_all(source)}"
     if not data_file.exists():
         print("Noting which tests run each line (some minutes) ...", flush=True)
-        copy_tree(source, folder / "tree")
-        running = started_pytest(
-            folder / "tree",
-            *("--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0", *options),
-            COVERAGE_FILE=str(data_file),
+        tree = folder / "tree"
+        copy_tree(source, tree)
+        cov = ["--numprocesses=auto", "--cov", "--cov-context=test", "--cov-report="]
+        cov.append("--cov-fail-under=0")
+        environment = {"PYTHONPATH": str(tree / "src"), "COVERAGE_FILE": str(data_file)}
+        done = subprocess.run(  # noqa: S603 - this environment's pytest
+            [sys.executable, "-B", "-m", "pytest", *PYTEST, *cov, *options],
+            cwd=tree,
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
-        said, _ = running.communicate()
-        if running.returncode:
+        if done.returncode:
             data_file.unlink(missing_ok=True)
-            sys.exit(f"The tests fail without any change:\n{said[-3000:]}")
+            sys.exit(f"The tests fail without any change:\n{done.stdout[-3000:]}")
     return Runs(data_file)
 
 
+def reasons(source: Path) -> Callable[[Mutant], str | None]:
+    """Return what says why no test notices a change, None of one without a reason."""
+    file = source / EXPLAINED
+    entries = tomllib.loads(file.read_text(encoding="utf-8"))["explained"] if file.exists() else []
+
+    def why(mutant: Mutant) -> str | None:
+        own = asdict(mutant) | {"path": mutant.path.removeprefix(f"{PACKAGE}/")}
+        for entry in entries:
+            if all(own[name] == value for name, value in entry.items() if name != "why"):
+                return str(entry["why"])
+        return None
+
+    return why
+
+
+def table(outcomes: dict[Mutant, str], why: Callable[[Mutant], str | None]) -> str:
+    """Return a table of how many changes of each room were killed."""
+    rooms: dict[str, Counter[str]] = defaultdict(Counter)
+    for mutant, found in outcomes.items():
+        room = mutant.path.removeprefix(f"{PACKAGE}/").rpartition("/")[0] or "top"
+        if found == "survived" and why(mutant):
+            found = "explained"  # noqa: PLW2901
+        for name in (room, "all"):
+            rooms[name].update([found, "changes"])
+    lines = [
+        "| room | changes | killed | explained | survived |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for room, counts in sorted(rooms.items(), key=lambda item: (item[0] == "all", item[0])):
+        killed = counts["killed"] + counts["timeout"]
+        numbers = counts["changes"], killed, counts["explained"], counts["survived"]
+        lines.append(f"| {room} | {' | '.join(map(str, numbers))} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Print each mutant and its outcome, and list the survivors."""
+    """Print the number of changes that the tests notice in each room, and list the survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, help="how many changes (all)")
     parser.add_argument("--seed", type=int, default=0, help="which sample (0)")
     parser.add_argument("--only", default="", help="part of the paths of files to change")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument("--seconds", type=float, default=20, help="time of tests of a change (20)")
     parser.add_argument("--source", type=Path, default=ROOT, help="a checkout (this one)")
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv/mutants")
     parser.add_argument("--pytest", default="", help="further options of pytest")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    folder, source = options.folder.resolve(), options.source.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
     extra = options.pytest.split()
 
-    runs = measured(options.source, options.folder, extra)
+    runs = measured(source, folder, extra)
     mutants = [
         mutant
-        for file in sorted((options.source / PACKAGE).rglob("*.py"))
-        if options.only in (path := file.relative_to(options.source).as_posix())
+        for file in sorted((source / PACKAGE).rglob("*.py"))
+        if options.only in (path := file.relative_to(source).as_posix())
         and not path.endswith(LEFT_OUT)
         for mutant in mutants_of(file.read_text(encoding="utf-8"), path)
     ]
     run = [mutant for mutant in mutants if runs.of(mutant)]
     print(f"{len(mutants)} changes, of lines that a test runs: {len(run)}", flush=True)
-    results = options.folder / "results.jsonl"
-    known = {}
-    if results.exists():
-        lines = results.read_text(encoding="utf-8").splitlines()
-        known = {one["result"]: one["outcome"] for one in map(json.loads, lines)}
+    drawn = sample(run, options.count or len(run), options.seed)
+
+    results = Results(folder / "results.jsonl", source, runs, options.seconds)
+    todo = [mutant for mutant in drawn if results.of(mutant) is None]
+    why = reasons(source)
+    progress = tqdm(total=len(drawn), initial=len(drawn) - len(todo), unit="change")
+
+    def record(mutant: Mutant, found: str, by: str) -> None:
+        results.add(mutant, found, by)
+        progress.update()
+        if found == "survived" and not why(mutant):
+            tqdm.write(f"{found} {mutant}")
 
     trees: SimpleQueue[Path] = SimpleQueue()
     for number in range(options.jobs):
-        copy_tree(options.source, options.folder / f"tree{number}")
-        trees.put(options.folder / f"tree{number}")
+        copy_tree(source, folder / f"tree{number}")
+        trees.put(folder / f"tree{number}")
 
-    def outcome_of(mutant: Mutant) -> str:
-        tests = runs.of(mutant)
-        key = result_key(options.source, mutant, tests)
-        if key not in known:
-            tree = trees.get()
-            try:
-                found = outcome(tree, mutant, tests, extra)
-            finally:
-                trees.put(tree)
-            with results.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(mutant) | {"result": key, "outcome": found}) + "\n")
-            known[key] = found
-            if found != "killed":
-                tqdm.write(f"{found:8} {mutant}")
-        return known[key]
+    def change_file(mutant: Mutant) -> None:
+        tree = trees.get()
+        try:
+            record(mutant, *outcome(tree, mutant, runs.of(mutant), options.seconds, extra))
+        finally:
+            trees.put(tree)
 
-    by_outcome: dict[str, list[Mutant]] = defaultdict(list)
-    drawn = sample(run, options.count or len(run), options.seed)
-    unchanged = replace(drawn[0], stop=drawn[0].start, new="")
-    if outcome(options.folder / "tree0", unchanged, runs.of(drawn[0]), extra) != "survived":
-        sys.exit("Chosen tests fail without any change.")
+    forks = Forks(folder / "tree0", runs, options.jobs, options.seconds)
+    left = forks.run(todo, extra, record) if todo else []
     with ThreadPoolExecutor(options.jobs) as pool:
-        outcomes = tqdm(pool.map(outcome_of, drawn), total=len(drawn), unit="change")
-        for mutant, found in zip(drawn, outcomes, strict=True):
-            by_outcome[found].append(mutant)
-    survivors = by_outcome["survived"]
-    print(f"\n{len(drawn) - len(survivors)} of {len(drawn)} killed; survivors:")
-    print("\n".join(f"  {mutant}" for mutant in survivors) or "  none")
+        list(pool.map(change_file, left))
+    progress.close()
+    outcomes = {mutant: results.of(mutant) or "" for mutant in drawn}
+    found = [mutant for mutant in drawn if outcomes[mutant] == "survived" and not why(mutant)]
+    print(f"\n{table(outcomes, why)}\n\nSurvivors without an explanation: {len(found)}")
+    print("\n".join(f"  {mutant}" for mutant in found) or "  none")
 
 
 if __name__ == "__main__":

@@ -42,21 +42,44 @@ CHANGES = [
     ("-", ""),
 ]
 FEW = """
+from functools import cache
+
+LARGE = 3
+
+
 def grow(n):
-    return n + 1 if n >= 3 else 0
+    return n + 1 if n >= LARGE else 0
+
+
+@cache
+def kept(n):
+    return n - 1
 
 
 def unused(n):
     return n - 1
+
+
+FIRST = kept(2)
 """
 TESTS = """
-from positional_embeddings.sizes import grow
+import pytest
+from positional_embeddings.sizes import FIRST, grow, kept
 
 def test_large():
     assert grow(7) == 8
 
-def test_something_else():
-    assert True
+@pytest.mark.parametrize("text", ["a | b", "c"])
+def test_something_else(text):
+    assert kept(1) == 0
+    assert FIRST == 1
+"""
+EXPLAINED = """
+[[explained]]
+path = "sizes.py"
+line = "return n + 1 if n >= LARGE else 0"
+old = ">="
+why = "No test has a size of 3, as an example."
 """
 CONFIGURATION = """
 [tool.pytest.ini_options]
@@ -118,8 +141,8 @@ def test_survivors_are_listed_and_results_kept(tmp_path):
     (source / "pyproject.toml").write_text(CONFIGURATION, encoding="utf-8")
     options = ["--source", str(source), "--folder", str(folder), "--jobs", "2"]
 
-    def printed():
-        command = [sys.executable, "-W", "error", str(PROGRAM), *options]
+    def printed(*more):
+        command = [sys.executable, "-W", "error", str(PROGRAM), *options, *more]
         # The suite itself may be measured.
         environment = {n: v for n, v in os.environ.items() if not n.startswith(("COV", "PYTEST"))}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -127,14 +150,22 @@ def test_survivors_are_listed_and_results_kept(tmp_path):
         return done.stdout
 
     first = printed()
-    assert "10 changes, of lines that a test runs: 7\n" in first
-    # No test has a size near 3.
+    assert "14 changes, of lines that a test runs: 11\n" in first
+    # No test has a size near 3; the change of what runs at import is found in the file.
     survivors = {"'>=' -> '>'", "'3' -> '4'", "'0' -> '1'"}
-    *_, listed = first.partition("4 of 7 killed; survivors:\n")
+    counts, _, listed = first.partition("\n\nSurvivors without an explanation: 3\n")
+    assert counts.endswith("| top | 11 | 8 | 0 | 3 |\n| all | 11 | 8 | 0 | 3 |")
     assert {line.partition("): ")[2] for line in listed.splitlines()} == survivors
     assert first.count("\nsurvived ") == 3
 
     again = printed()
     assert "Noting" not in again
     assert "\nsurvived " not in again
-    assert again.endswith(f"survivors:\n{listed}")
+    assert again.endswith(f"\n\nSurvivors without an explanation: 3\n{listed}")
+
+    # With more time survivors are tried again.
+    assert printed("--seconds", "21").count("\nsurvived ") == 3
+
+    (source / ".ci").mkdir()
+    (source / ".ci" / "mutants.toml").write_text(EXPLAINED, encoding="utf-8")
+    assert "| all | 11 | 8 | 1 | 2 |" in printed()
