@@ -112,6 +112,22 @@ def test_padding_of_the_prompt_is_said_once(side):
     mask = CausalMask() | PaddingMask(PROMPTS, side)  # kept for the next token
     with pytest.raises(ValueError, match="`mask` must have no PaddingMask"):
         scaled_dot_product_attention(Q[:, :, -1:], K, V, mask=mask, **AXES)
+    mask = PaddingMask(PROMPTS, side)  # which a query sees all keys of, in a loop by hand
+    with pytest.raises(ValueError, match="`mask` must have a length of all 7 keys"):
+        scaled_dot_product_attention(Q[:, :, 6:7], K[:, :, :7], V[:, :, :7], mask=mask, **AXES)
+
+
+def test_padding_of_another_sequence():
+    """Its longest sequence has all keys, or `offset` says that no query is among them."""
+    longest = max(PROMPTS)
+    q, k, v = Q[:, :, :1], K[:, :, :longest], V[:, :, :longest]
+    output = scaled_dot_product_attention(q, k, v, mask=PaddingMask(PROMPTS), **AXES)
+    padded = [np.pad(x, [(0, 0), (0, 0), (0, 2), (0, 0)]) for x in (k, v)]
+    more = scaled_dot_product_attention(q, *padded, mask=PaddingMask(PROMPTS), offset=0, **AXES)
+    np.testing.assert_allclose(more, output, atol=1e-12)
+    for row, count in enumerate(PROMPTS):
+        alone = scaled_dot_product_attention(q[row], k[row, :, :count], v[row, :, :count], **AXES)
+        np.testing.assert_allclose(output[row], alone, atol=1e-12)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -127,7 +127,8 @@ def scaled_dot_product_attention(
         is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
         after the last key. If a mask has a `PaddingMask` with `positions`; or without them, beside
         another mask or a `Bias`, for fewer queries than keys: its lengths would have to count the
-        queries. One on the right is accepted if `offset` is given.
+        queries. One on the right is accepted if `offset` is given; and one alone if its longest
+        sequence has all keys, as in attention to another sequence.
 
     See Also
     --------

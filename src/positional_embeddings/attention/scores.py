@@ -23,6 +23,7 @@ from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
 ScoreFunction = Callable[[Any, Any], Any]
 
 _REMEDY = " Give `positions` and `key_positions`, below 0 for padding, as a KVCache does."
+_ANOTHER = " If the keys are of another sequence, padded on the right, give offset=0."
 
 # Above this, tanh would only round small scores.
 _LARGE_SOFTCAP = 2.0**64
@@ -362,17 +363,22 @@ def _first_position(mask: Any, bias: Any, offset: Any, q_len: int, k_len: int, s
         raise wrong_value("offset", what, offset, _REMEDY)
     if isinstance(mask, Mask):
         mask._check((first, first + q_len), k_len, space)
-        is_relative = offset is not None or isinstance(bias, Bias) or hasattr(mask, "masks")
-        if q_len < k_len and is_relative:
-            _check_padding(mask, offset)
+        if q_len < k_len:
+            is_alone = not (isinstance(bias, Bias) or hasattr(mask, "masks"))
+            _check_padding(mask, offset, k_len, is_alone=is_alone)
     return first
 
 
-def _check_padding(mask: Mask, offset: int | None) -> None:
+def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool) -> None:
     """Check that padding does not count keys that the mask of a prompt did not know."""
     for part in getattr(mask, "masks", ()):
-        _check_padding(part, offset)
+        _check_padding(part, offset, k_len, is_alone=False)
     if not isinstance(mask, PaddingMask):
+        return
+    if is_alone and offset is None:  # the keys may be of another sequence
+        if mask._bounds is not None and mask._bounds[1] < k_len:
+            what = f"have a length of all {k_len} keys, as the longest sequence has"
+            raise wrong_value("mask", what, mask, _REMEDY + _ANOTHER)
         return
     if mask.side == "left":
         what = "have no PaddingMask on the left where queries are fewer than keys"
