@@ -40,6 +40,7 @@ VALUE_ERRORS = {
     "describe_mask(zeros((3, 3), bool), most=3)": "`most` must be 4 or more, got 3.",
 }
 TYPE_ERRORS = {
+    "Mask()": "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function).",
     "CausalMask()(True, 2)": "`q_pos` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got bool.",
     "combine_masks([True])": "`masks` must be given one by one, as combine_masks(*masks), got one list.",
     "segment_ids_from_lengths(zeros(2, dtype=int))": "`total_len` must be given where `lengths` is an array, got None.",

@@ -20,6 +20,7 @@ LOOP_BLOCK = 2**22
 
 # Types of options that a step knows a call by.
 _PLAIN_OPTIONS = {type(None), bool, int, float}
+_NONE, _NUMPY, _RULES = {type(None)}, {np.ndarray}, (Mask, Bias, type(None))
 
 # Scores are few if the keys have this many times as many numbers.
 _FEW = 8
@@ -322,14 +323,15 @@ def _key(
     The scores that are kept hold the mask and the bias, so that no others get their `id`.
     """
     types = tuple(map(type, options))
-    if (
-        all(type(array) is np.ndarray for array in arrays)
-        and all(isinstance(rule, Mask | Bias | None) for rule in rules)
-        and all(other is None for other in others)
-        and _PLAIN_OPTIONS.issuperset(types)
-    ):
-        return (*[(x.dtype, x.shape) for x in arrays], *map(id, rules), types, *options)
-    return None
+    for rule in rules:
+        if not isinstance(rule, _RULES):
+            return None
+    if {*map(type, arrays)} != _NUMPY or {*map(type, others)} != _NONE:
+        return None
+    if not _PLAIN_OPTIONS.issuperset(types):
+        return None
+    q, k, v = arrays
+    return q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape, *map(id, rules), types, *options
 
 
 def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
@@ -360,10 +362,7 @@ def choose(
         keys, is_masked = keys if some == keys.ranges else positions.span_of(*some), some != every
     count = float("nan") if keys.size is None else layout.scores_per_key * keys.size
 
-    def whole() -> Callable[..., Any]:
-        mask, bias = scores.mask_and_bias(layout.queries, keys, is_masked=is_masked)
-        return partial(at_once.attend, keys=keys, mask=mask, bias=bias)
-
+    whole = partial(_at_once, scores, keys, is_masked)
     if 0 in (count, value.shape[-1]) or (block_size is None and count <= blocks.HOST_BLOCK):
         return whole()
     traced = space.loops()
@@ -381,6 +380,12 @@ def choose(
     # Without a loop a sharded sequence stays so.
     is_one_block = size >= max(q_len, k_len)
     return whole() if is_one_block else partial(loops.attend, size=size, loops=traced)
+
+
+def _at_once(scores: Scores, keys: positions.Span, is_masked: bool) -> Callable[..., Any]:  # noqa: FBT001
+    """Return how to compute from all scores of some keys."""
+    mask, bias = scores.mask_and_bias(scores.layout.queries, keys, is_masked=is_masked)
+    return partial(at_once.attend, keys=keys, mask=mask, bias=bias)
 
 
 def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:

@@ -1,6 +1,5 @@
 """Relative positions, and what the biases by them share."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from functools import partial
@@ -122,7 +121,7 @@ def check_parameters(xp: Namespace, shapes: dict[str, tuple[str, ...]], **parame
         lengths.update(zip(axes, shape, strict=True))
 
 
-class Bias(WeightedLayer, ABC):
+class Bias(WeightedLayer):
     """Base of biases that are values: an attention asks them block by block."""
 
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
@@ -184,7 +183,6 @@ class Bias(WeightedLayer, ABC):
         bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
-    @abstractmethod
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
 

@@ -4,7 +4,6 @@ True is masked out. A rule says which keys, at their positions, are hidden from 
 is evaluated for single positions, for all of them as one array, or block by block.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import reduce
@@ -74,7 +73,7 @@ class Points(NamedTuple):
         return xp.where(inside, taken, outside)
 
 
-class Mask(WeightedLayer, ABC):
+class Mask(WeightedLayer):
     """Base of masks that are small immutable values.
 
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
@@ -101,6 +100,10 @@ class Mask(WeightedLayer, ABC):
 
     # NumPy's `|` would combine each of its elements with the mask.
     __array_ufunc__ = None
+
+    def __init__(self) -> None:
+        message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
+        raise TypeError(message)
 
     def __call__(self, q_pos: Any, k_pos: Any, /, *, k_len: int | None = None) -> Any:
         """Evaluate the rule at positions.
@@ -261,7 +264,6 @@ class Mask(WeightedLayer, ABC):
 
     # What a kind of mask defines.
 
-    @abstractmethod
     def _hides(self, q: Points, k: Points) -> Any:
         """Return the mask between positions, whose last axis is the batch."""
 
