@@ -1,5 +1,6 @@
 """Attention block by block gives what the plain loop gives, and keeps no more than a block."""
 
+import math
 import os
 import subprocess
 import sys
@@ -86,6 +87,32 @@ def test_blocks_of_any_size_are_the_plain_loop(
     got = np.moveaxis(backend.numpy(got), axes, (0, 1)).reshape(expected.shape)
     tolerance = backend.tolerance() * max(1, spread)
     np.testing.assert_allclose(got, expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("unit", [1.0, math.log2(math.e)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 10.0])
+def test_exponentials_as_powers_of_e_or_of_2(unit, dtype, spread, monkeypatch):
+    """NumPy has the ones or the others in vector instructions."""
+    monkeypatch.setattr(NumPy, "exponent_unit", unit)
+    powers = []
+    small_exp = NumPy.small_exp
+    monkeypatch.setattr(NumPy, "small_exp", lambda *own: powers.append(1) or small_exp(*own))
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 4, 12, 2)).astype(dtype)
+    mask = create_causal_mask(12)
+    mask[:, 3] = True
+    expected, _ = oracles.attention(*(x.astype("float64") for x in (spread * q, k, v)), mask)
+    got, lse = scaled_dot_product_attention(
+        (spread * q).astype(dtype), k, v, mask=mask, block_size=5, return_lse=True
+    )
+    assert bool(powers) == (spread < 10)  # where scores are small
+    tolerance = {"float32": 3e-6, "float64": 1e-14}[dtype] * max(1, spread)
+    np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+    scores = spread * np.einsum("hqb,hkb->qkb", q, k, dtype="float64") / 2
+    scores[np.broadcast_to(mask, scores.shape)] = -np.inf
+    total = np.logaddexp.reduce(scores, axis=1)
+    np.testing.assert_allclose(lse, total, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("size", [None, 5])
