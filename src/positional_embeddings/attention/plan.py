@@ -69,26 +69,13 @@ def plan(
     more keys than those beside them, and get blocks of their own. All `rows` have the same blocks.
     """
     q_block = min(q_len, block_size or isqrt(most))
-
-    def length(queries: Ranges) -> int:
-        # Half as many more, rather than a small block at the end.
-        return block_size or 3 * most // (2 * count_positions(queries))
-
     if reach is None:
-        key_blocks = _key_blocks(((0, k_len),), length(((0, q_block),)))
+        key_blocks = _key_blocks(((0, k_len),), block_size or _longest(most, q_block))
         return [QueryBlock(span_of((at.start, at.stop)), key_blocks) for at in cuts(q_len, q_block)]
-
-    def cost(queries: Ranges, keys: Ranges) -> int:
-        fixed = _ROW_COST + _BLOCK_COST // max(rows, 1)
-        return count_positions(queries) * count_positions(keys) + fixed
-
+    cutter = _Cutter(reach, block_size, most, _ROW_COST + _BLOCK_COST // max(rows, 1))
     apart = intersect(global_queries, ((0, q_len),))
-    blocks = [
-        block
-        for ranges in (apart, complement(apart, q_len))
-        for portion in _pack(ranges, q_block)
-        for block in _blocks(portion, reach(portion), ((0, k_len),), reach, length, cost)
-    ]
+    portions = _pack(apart, q_block) + _pack(complement(apart, q_len), q_block)
+    blocks = [block for own in portions for block in cutter.cut(own, reach(own), ((0, k_len),))]
     pairs = (pair for block in blocks for pair in block.blocks())
     masked = sum(queries.size * at.keys.size for queries, at in pairs if at.is_masked)
     if masked > _WORTH_CUTTING * q_len * k_len:  # as of shuffled positions
@@ -96,41 +83,49 @@ def plan(
     return blocks
 
 
-def _blocks(
-    queries: Ranges,
-    seen: Reach,
-    left: Ranges,
-    reach: Callable[[Ranges], Reach],
-    length: Callable[[Ranges], int],
-    cost: Callable[[Ranges, Ranges], int],
-) -> list[QueryBlock]:
-    """Return blocks of some queries and the keys that are left for them, of a length.
+class _Cutter(NamedTuple):
+    """Cuts queries into blocks by the keys that they see."""
 
-    Keys that only some of the queries see are met by halves of them, if that leaves out enough.
-    """
-    longest = length(queries)
-    some = intersect(seen.seen_by_any, left)
-    common = intersect(some, seen.seen_by_all)
-    if common != some:
-        inner = (
-            (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
-            for start, stop in common
-        )
-        # A few keys are not worth a block of their own.
-        common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
-    together = _key_blocks(common, longest, is_masked=False)
-    if common:
-        left = intersect(left, complement(common, left[-1][1]))
-        some = intersect(some, left)
-    if some and count_positions(queries) > 1:
-        halves = [(half, reach(half)) for half in _halves(queries)]
-        costs = [cost(half, intersect(own.seen_by_any, left)) for half, own in halves]
-        if sum(costs) <= _WORTH_CUTTING * cost(queries, some):
-            parts = [part for half in halves for part in _blocks(*half, left, reach, length, cost)]
-            if not together:
-                return parts
-            return [QueryBlock(span_of(*queries), together, tuple(parts))]
-    return [QueryBlock(span_of(*queries), together + _key_blocks(some, longest))]
+    reach: Callable[[Ranges], Reach]
+    block_size: int | None
+    most: int
+    fixed: int  # cost of a block, in scores
+
+    def cut(self, queries: Ranges, seen: Reach, left: Ranges) -> list[QueryBlock]:
+        """Return blocks of some queries and the keys that are left for them.
+
+        Keys that only some of them see are met by halves of them, if that leaves out enough.
+        """
+        count = count_positions(queries)
+        longest = self.block_size or _longest(self.most, count)
+        some = intersect(seen.seen_by_any, left)
+        common = intersect(some, seen.seen_by_all)
+        if common != some:
+            inner = (
+                (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
+                for start, stop in common
+            )
+            # A few keys are not worth a block of their own.
+            common = tuple((start, stop) for start, stop in inner if 4 * (stop - start) >= longest)
+        together = _key_blocks(common, longest, is_masked=False)
+        if common:
+            left = intersect(left, complement(common, left[-1][1]))
+            some = intersect(some, left)
+        if some and count > 1:
+            halves = [(half, self.reach(half)) for half in _halves(queries)]
+            apart = sum(self._cost(half, own.seen_by_any, left) for half, own in halves)
+            if apart <= _WORTH_CUTTING * self._cost(queries, some, left):
+                parts = [part for half in halves for part in self.cut(*half, left)]
+                return [QueryBlock(span_of(*queries), together, tuple(parts))] if common else parts
+        return [QueryBlock(span_of(*queries), together + _key_blocks(some, longest))]
+
+    def _cost(self, queries: Ranges, keys: Ranges, left: Ranges) -> int:
+        return count_positions(queries) * count_positions(intersect(keys, left)) + self.fixed
+
+
+def _longest(most: int, queries: int) -> int:
+    """Return the number of keys of a block: half as many more, rather than a small block after."""
+    return 3 * most // (2 * queries)
 
 
 def _key_blocks(keys: Ranges, longest: int, *, is_masked: bool = True) -> tuple[KeyBlock, ...]:
