@@ -13,6 +13,7 @@ from positional_embeddings import (
     mask_to_bias,
     scaled_dot_product_attention,
 )
+from positional_embeddings.attention import blocks
 
 sizes = st.integers(1, 4)
 layouts = st.integers(3, 4).flatmap(
@@ -259,6 +260,44 @@ def test_half_precision_is_converted_in_parts(hides):
     np.testing.assert_array_equal(none, np.zeros_like(q))
 
 
+def test_the_plain_formula_decides_where_nothing_hides_a_key(backend):
+    """A score of minus infinity has no weight; with a mask or a bias its key is not finite."""
+    q, k = backend.array([[1.0]]), backend.array([[0.0, -np.inf]])
+    nothing = {"mask": np.zeros((1, 2), dtype=bool), "bias": np.zeros((1, 2))}
+    np.testing.assert_array_equal(backend.numpy(attention_weights(q, k)), [[1.0, 0.0]])
+    for name, zeros in nothing.items():
+        weights = attention_weights(q, k, **{name: backend.array(zeros)})
+        assert np.isnan(backend.numpy(weights)).all()
+
+
+@pytest.mark.parametrize("softcap", [2.0**64, 3e38])
+def test_a_large_softcap_changes_no_score(softcap):
+    """Also where a score divided by it would be a subnormal number."""
+    rng = np.random.default_rng(0)
+    q, k = numbers(rng, 3, 4).astype("float32"), numbers(rng, 3, 5).astype("float32")
+    got = attention_weights(q, k, softcap=softcap)
+    np.testing.assert_array_equal(got, attention_weights(q, k))
+
+
+def test_few_scores_of_large_keys_come_at_once(monkeypatch):
+    """As those of a decoding step: a score for each eight numbers of the keys."""
+    monkeypatch.setattr(blocks, "HOST_BLOCK", 4)
+    attend, in_blocks = blocks.attend, []
+
+    def counted(*arguments, **options):
+        in_blocks.append(1)
+        return attend(*arguments, **options)
+
+    monkeypatch.setattr(blocks, "attend", counted)
+    rng = np.random.default_rng(0)
+    for head, expected_blocks in ((8, 0), (7, 1)):
+        q, k, v = (numbers(rng, head, n) for n in (1, 100, 100))
+        got = scaled_dot_product_attention(q, k, v)
+        expected, _ = oracles.attention(*(x[..., None] for x in (q, k, v)))
+        np.testing.assert_allclose(got, expected[..., 0], atol=1e-12)
+        assert len(in_blocks) == expected_blocks
+
+
 def test_half_precision_is_computed_in_float32(backend):
     rng = np.random.default_rng(0)
     q, k, v = (numbers(rng, 8, 5, 2).astype("float32") for _ in range(3))
@@ -289,6 +328,9 @@ def test_the_lowest_number_of_a_wider_bias_hides_nothing():
     assert got == 6.0
     got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=-bias)
     assert got == 6.0
+    bias[0, 1] = 0.0
+    got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
+    assert got == 8.0
     bias[0, 1] = -np.inf
     got = scaled_dot_product_attention(q, np.zeros((1, 2), dtype="float32"), v, bias=bias)
     assert got == 4.0

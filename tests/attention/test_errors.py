@@ -2,10 +2,29 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from positional_embeddings import KVCache, RoPEMultiHeadAttention
 from wrong_inputs import make_test
 
+
+class Lazy(np.ndarray):
+    """An array whose library does not know lengths of 7."""
+
+    @property
+    def shape(self):
+        return tuple(float("nan") if n == 7 else n for n in np.ndarray.shape.__get__(self))
+
+
 VALUE_ERRORS = {
+    "scaled_dot_product_attention(zeros((2, 7)).view(Lazy), *zeros((2, 2, 3)), mask=lambda i, j: j > i)": "`q` must have a known length on axis 1, got shape (2, nan). Call q.compute_chunk_sizes() first.",
+    "scaled_dot_product_attention(zeros((2, 3)), *zeros((2, 2, 7)).view(Lazy), bias=lambda i, j: j - i)": "`k` must have a known length on axis 1, got shape (2, nan). Call k.compute_chunk_sizes() first.",
+    "scaled_dot_product_attention(*zeros((3, 2, 3, 7)).view(Lazy), block_size=2)": "`q` must have a known length on axis 2, got shape (2, 3, nan). Call q.compute_chunk_sizes() first.",
+    "mha(zeros((8, 7, 5)).view(Lazy))": "`x` must have a known length on axis 1, got shape (8, nan, 5). Call x.compute_chunk_sizes() first.",
+    "mha(zeros((8, 3, 7)).view(Lazy))": "`x` must have a known length on axis 2, got shape (8, 3, nan). Call x.compute_chunk_sizes() first.",
+    "mha(zeros((8, 11, 5)))": "`x` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
+    "scaled_dot_product_attention(zeros((4, 3, 2)), *zeros((2, 4, 3, 0)), enable_gqa=True)": "`k` must have length 2 or 1 on axis 2 as `q` has, or a divisor of it on one axis only, got shape (4, 3, 0).",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.zeros((2, 1), int))": "`positions` must have shape (seq,) = (3,) or (seq, batch) = (3, 1), with 1 where it broadcasts, got (2, 1).",
     "KVCache(capacity=4, lengths=[])": "`lengths` must be of one sequence or more, got none.",
     "KVCache.empty(2**60, 4)": f"`batch` must be at most 2**48, got {2**60}.",
     "mha(zeros((8, 3, 5)), zeros((2, 3), dtype=bool))": "`mask` must have shape (3, 3, 2, 5) (queries on axis 0, keys on axis 1), with 1 where it broadcasts, got (2, 3).",
@@ -103,6 +122,7 @@ TYPE_ERRORS = {
 }
 # Calls whose argument is refused by a check that other calls have, too.
 NAMED = {
+    "scaled_dot_product_attention(*[ones((2, 5, 3, 4))] * 3, mask=PaddingMask([3] * 5), feature_axis=-1, seq_axis=-2)": "mask",
     "cache.step(2**60)": "tokens",
     "cache.take([])": "rows",
     "attention_weights(zeros((2, 3)), zeros(2), positions=np.arange(3))": "k",
@@ -156,6 +176,7 @@ test_messages = make_test(
     VALUE_ERRORS,
     TYPE_ERRORS,
     replace=replace,
+    Lazy=Lazy,
     mha=RoPEMultiHeadAttention(8, 2, 10, rng=0),
     cache=KVCache.empty(2, 6),
 )

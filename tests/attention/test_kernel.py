@@ -81,7 +81,11 @@ def test_not_finite_in_any_layout(backend, queries, key_heads, key_batch, softca
     rng = np.random.default_rng(0)
     *arrays, mask, bias = partly_infinite(rng, queries, key_heads, key_batch)
     tolerance = backend.tolerance() + 1e-14
-    for terms in ({"mask": mask, "bias": None}, {"mask": mask, "bias": bias}):
+    for terms in (
+        {"mask": mask, "bias": None},
+        {"mask": mask, "bias": bias},
+        {"mask": None, "bias": np.where(mask, -np.inf, bias)},
+    ):
         check(backend.array, backend.numpy, *arrays, tolerance, **terms, softcap=softcap)
 
 
@@ -137,7 +141,11 @@ def test_what_kernels_are_given(queries, key_heads, key_batch, softcap):
     rng = np.random.default_rng(0)
     *arrays, mask, bias = partly_infinite(rng, queries, key_heads, key_batch)
     with np.errstate(invalid="ignore"):
-        for terms in ({"mask": mask, "bias": None}, {"mask": mask, "bias": bias}):
+        for terms in (
+            {"mask": mask, "bias": None},
+            {"mask": mask, "bias": bias},
+            {"mask": None, "bias": np.where(mask, -np.inf, bias)},
+        ):
             check(np.asarray, np.asarray, *arrays, 1e-14, **terms, softcap=softcap)
 
 

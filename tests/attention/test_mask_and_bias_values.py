@@ -285,7 +285,11 @@ def test_queries_that_see_nothing_get_zeros(backend, block_size):
 def test_empty_arrays(backend):
     q, k = (backend.array(np.ones((3, n))) for n in (0, 4))
     assert scaled_dot_product_attention(q, k, k, mask=CausalMask()).shape == (3, 0)
-    close(backend, scaled_dot_product_attention(k, q, q, mask=CausalMask()), np.zeros((3, 4)))
+    documents = SegmentMask(np.asarray([0, 0, 1, 1]), np.zeros(0, dtype=int))
+    for mask in (CausalMask(), CausalMask() | documents):
+        close(backend, scaled_dot_product_attention(k, q, q, mask=mask), np.zeros((3, 4)))
+    got = scaled_dot_product_attention(k, q, q, bias=ALiBiBias(1), block_size=2)
+    close(backend, got, np.zeros((3, 4)))
 
 
 @pytest.mark.only_on("torch", "jax")

@@ -113,6 +113,14 @@ def test_functions_of_indices(backend, monkeypatch, in_blocks, last):
     np.testing.assert_allclose(backend.numpy(got), backend.numpy(expected), atol=tolerance)
 
 
+def test_max_len_is_for_positions_not_for_sequences(backend):
+    x = np.random.default_rng(1).standard_normal((8, 3, 13))
+    layer = layer_on(backend, max_len=12)
+    expected = oracles.multi_head(x, host_twin(backend, layer), None, base=100)
+    tolerance = 10 * backend.tolerance()
+    np.testing.assert_allclose(backend.numpy(layer(backend.array(x))), expected, atol=tolerance)
+
+
 def test_the_seeds_example():
     x = np.random.default_rng(0).random((512, 20, 32))
     mha = RoPEMultiHeadAttention(512, 8)

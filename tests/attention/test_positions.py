@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import positional_embeddings.attention.places as placing
 from backends import peak_memory
 from mask_strategies import BATCH, masks
 from positional_embeddings import (
     ALiBiBias,
     CausalMask,
     FunctionMask,
+    GlobalMask,
     KVCache,
     NeighbourhoodMask,
     PrefixMask,
@@ -111,7 +113,9 @@ def test_empty_slots_are_hidden_from_all_with_any_mask(backend):
         hidden = empty if mask is None else empty | later
         expected = scaled_dot_product_attention(*arrays, mask=hidden, **axes)
         given = {"mask": mask, "positions": at, "key_positions": key_at, **axes}
-        close(backend, scaled_dot_product_attention(q, k, v, **given), expected)
+        for size in (None,) if backend.lazy or "jax" in backend.name else (None, 2):
+            got = scaled_dot_product_attention(q, k, v, block_size=size, **given)
+            close(backend, got, expected)
         weights = attention_weights(arrays[0], arrays[1], mask=hidden, **axes)
         close(backend, attention_weights(q, k, **given), weights)
 
@@ -169,14 +173,15 @@ def test_heads_may_share_keys_at_positions(backend):
 
 
 @pytest.mark.parametrize("start", [0, 7])
-def test_consecutive_positions_are_an_offset(start):
+def test_consecutive_positions_are_an_offset(start, monkeypatch):
+    monkeypatch.setattr(placing, "MaskAt", None)  # no mask of positions one by one
     x = np.random.default_rng(0).standard_normal((4, 9, 2))
     mask = CausalMask() | SlidingWindowMask(3, 0) | PrefixMask([2, 4])
     bias = T5Bias(1, rng=0)
     q = x[:, start:]
     expected = scaled_dot_product_attention(q, x, x, mask=mask, bias=bias, offset=start)
-    places = {"positions": np.arange(start, 9), "key_positions": np.arange(9)}
-    got = scaled_dot_product_attention(q, x, x, mask=mask, bias=bias, **places)
+    given = {"positions": np.arange(start, 9), "key_positions": np.arange(9)}
+    got = scaled_dot_product_attention(q, x, x, mask=mask, bias=bias, **given)
     np.testing.assert_array_equal(got, expected)
 
 
@@ -209,14 +214,62 @@ def test_positions_skip_what_nobody_sees(shuffled):
     assert peak_memory(call) < 40 * x.nbytes
 
 
+def test_short_runs_of_keys_are_no_parts_of_their_own():
+    """64 keys are worth a part: fewer that are hidden are met, and fewer that all see are masked."""
+    seen, other, hidden = [1], [200], [20]
+    keys = np.asarray([seen * 64 + hidden * 63 + seen * 63 + hidden * 64 + other * 65]).T
+    query = np.asarray([[10]])
+    mask = SlidingWindowMask(9, 9) & GlobalMask([200])
+    at = placing.MaskAt(mask, placing.Places(query, keys, (query, keys)))
+    some, every = ((0, 190), (254, 319)), ((0, 64), (254, 319))
+    assert at._reach(((0, 1),), len(keys)) == (some, every)
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_queries_that_see_all_keys_are_met_apart(step):
+    """Their blocks would have to meet all keys for all of their queries."""
+    n, start, token = 4096, 2048, 3000
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, n, 4), dtype=np.float32)
+    asked = []
+
+    def count(q_pos, k_pos):
+        asked.append(q_pos.shape[0] * k_pos.shape[1])
+        return (q_pos < 0) & (k_pos < 0)
+
+    mask = SlidingWindowMask(63 * step, 63 * step) & GlobalMask([token * step])
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    given = {"offset": start}
+    if step > 1:
+        given = {"positions": step * np.arange(start, n), "key_positions": step * np.arange(n)}
+    got = scaled_dot_product_attention(
+        q[:, start:], k, v, mask=FunctionMask(count) | mask, **given, **axes
+    )
+    position, key_position = np.arange(start, n)[:, None], np.arange(n)
+    hidden = np.abs(position - key_position) > 63
+    hidden[token - start], hidden[:, token] = False, False
+    expected = scaled_dot_product_attention(q[:, start:], k, v, mask=hidden, **axes)
+    np.testing.assert_allclose(got, expected, atol=2e-6)
+    assert sum(asked) < 400 * n
+
+
 def test_masks_of_tables_and_grids_check_positions():
     x = np.ones((2, 3, 1))
     at = np.asarray([0, 1, 5])
     for mask, name in ((SegmentMask([0, 0, 1]), "ids"), (NeighbourhoodMask((2, 2), 1), "shape")):
         with pytest.raises(ValueError, match=f"`{name}` must"):
             scaled_dot_product_attention(x, x, x, mask=mask, positions=at)
-    mask = SegmentMask([0, 0, 1, 1, 1, 1])
     row = np.ones((1, 3))
+    for at_query, at_keys in (([3], [0, 1, 2]), ([0], [0, 1, 3])):
+        given = {"positions": np.asarray(at_query), "key_positions": np.asarray(at_keys)}
+        for mask, name in ((SegmentMask([0, 0, 1]), "ids"), (NeighbourhoodMask((3,), 1), "shape")):
+            with pytest.raises(ValueError, match=f"`{name}` must"):
+                attention_weights(row[:, :1], row, mask=mask, **given)
+    # One token.
+    with pytest.raises(ValueError, match="`ids` must"):
+        attention_weights(*np.ones((2, 1, 1)), mask=SegmentMask([0, 0, 1]), positions=at[2:])
+    for mask in (SegmentMask([0]), NeighbourhoodMask((1,), 1)):
+        assert attention_weights(*np.ones((2, 1, 1)), mask=mask, positions=at[:1]) == 1.0
+    mask = SegmentMask([0, 0, 1, 1, 1, 1])
     for positions in ([-1, 0, 1], [0, 1, 2]):  # of no segment below 0
         found = attention_weights(
             row, row, mask=mask, positions=np.asarray(positions), key_positions=np.arange(3)

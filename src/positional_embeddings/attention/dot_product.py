@@ -357,7 +357,7 @@ def choose(
         return partial(chunks.attend, block_size=block_size)
     q_len, k_len = layout.queries.size, layout.keys.size
     keys, is_masked = layout.keys, scores.mask is not None
-    if scores.has_reach and 0 not in (q_len, k_len):
+    if scores.has_reach:
         some, every = scores.reach(((0, q_len),))
         keys, is_masked = keys if some == keys.ranges else positions.span_of(*some), some != every
     count = float("nan") if keys.size is None else layout.scores_per_key * keys.size

@@ -304,7 +304,9 @@ def scores_of(
             raise wrong_value("offset", what, offset)
     elif places is not None:
         first = offset
-    elif 0 not in (q_len, k_len):
+    elif 0 in (q_len, k_len):  # there are no scores, and perhaps no rule for the queries
+        mask, bias = None if is_mask else mask, None if is_bias else bias
+    else:
         first = _first_position(mask, bias, offset, q_len, k_len, space)
     if not (is_mask or mask is None):
         mask = _checked("mask", mask, layout, space)
@@ -313,7 +315,7 @@ def scores_of(
     softcap = None if softcap is None else checks.positive_number("softcap", softcap)
     scale = layout.default_scale if scale is None else checks.positive_number("scale", scale)
     # PyTorch would compile for each length anew, whose blocks differ.
-    has_reach = is_mask and not space.is_compiling
+    has_reach = isinstance(mask, Mask) and not space.is_compiling
     if empty is not None:
         empty = layout.align_mask_or_bias("mask", empty, space)
     if sinks is not None:
