@@ -154,7 +154,6 @@ NAMED = {
     "replace(mha, Wk=zeros((8, 4)))": "Wk",
     "mha(zeros((8, 3)))": "x",
     "mha(zeros((8, 3, 5)), zeros(3, dtype=bool))": "mask",
-    "mha(zeros((8, 3, 5)), lambda q_idx, k_idx: (q_idx < k_idx)[..., None, None, None])": "mask(q_idx, k_idx)",
     "mha(zeros((8, 3, 5)), lambda i, j: (j > i)[None])": "mask(q_idx, k_idx)",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=zeros((3, 3), bool), offset=1)": "offset",
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=SegmentMask([0, 0], [0, 0, 0]))": "ids",
@@ -175,6 +174,7 @@ NAMED = {
 test_messages = make_test(
     VALUE_ERRORS,
     TYPE_ERRORS,
+    NAMED,
     replace=replace,
     Lazy=Lazy,
     mha=RoPEMultiHeadAttention(8, 2, 10, rng=0),

@@ -506,3 +506,13 @@ def test_a_block_of_two_documents_is_cut_between_them(monkeypatch):
     assert not asked  # each half sees all keys of its document, and no others
     expected = scaled_dot_product_attention(q, k, v, mask=mask.dense(n))
     np.testing.assert_allclose(got, expected, atol=1e-13)
+
+
+def test_a_mask_of_sequences_needs_no_axis_of_heads(backend):
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 5, 3))
+    hidden = np.arange(5) >= np.asarray([5, 3])[:, None, None]
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    expected = scaled_dot_product_attention(q, k, v, mask=hidden, **axes)
+    own = [backend.array(x) for x in (q, k, v)]
+    got = scaled_dot_product_attention(*own, mask=PaddingMask([5, 3]), **axes)
+    close(backend, got, expected)

@@ -215,7 +215,7 @@ def test_positions_skip_what_nobody_sees(shuffled):
 
 
 def test_short_runs_of_keys_are_no_parts_of_their_own():
-    """64 keys are worth a part: fewer that are hidden are met, and fewer that all see are masked."""
+    """64 keys are worth one: fewer hidden ones are met, and fewer that all see are masked."""
     seen, other, hidden = [1], [200], [20]
     keys = np.asarray([seen * 64 + hidden * 63 + seen * 63 + hidden * 64 + other * 65]).T
     query = np.asarray([[10]])
