@@ -279,6 +279,15 @@ def test_a_large_softcap_changes_no_score(softcap):
     np.testing.assert_array_equal(got, attention_weights(q, k))
 
 
+def test_the_largest_softcap_bends_scores():
+    q, k = np.asarray([[1e38]], "float32"), np.asarray([[1.0, 0.0]], "float32")
+    largest = float(np.finfo("float32").max)  # times tanh(1e38 / largest): 0.972e38
+    given = {"scale": 1.0, "bias": np.asarray([[-0.985e38, 0.0]], "float32")}
+    for softcap, expected in ((largest, [[0.0, 1.0]]), (1.5 * largest, [[1.0, 0.0]])):
+        got = attention_weights(q, k, softcap=softcap, **given)
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_few_scores_of_large_keys_come_at_once(monkeypatch):
     """As those of a decoding step: a score for each eight numbers of the keys."""
     monkeypatch.setattr(blocks, "HOST_BLOCK", 4)

@@ -95,6 +95,7 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*[ones((4, 3, 2))] * 3, mask=NeighbourhoodMask((1, 2), 1))": "`shape` must have a token for each query and key, got (1, 2), 2 tokens, for queries from position 0 to 2 and 3 keys.",
 }
 TYPE_ERRORS = {
+    "attention_weights(*zeros((2, 3, 2), dtype=complex))": "`q` must have a real floating-point dtype, got complex128.",
     "attention_weights(ones((4, 1)), ones((4, 1)), positions=np.arange(1), key_positions=cache.step(1)[1])": "`key_positions` must be an array, got KVStep(positions=<numpy.ndarray of shape (1, 1)>, key_positions=<numpy.ndarray of shape (1, 1)>). Pass positions=step.",
     "cache.rewind([[1], [1, 2]])": "`counts` must be a list of numbers or of lists, got [[1], [1, 2]].",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), key_positions=np.arange(3))": "`positions` must be given with `key_positions`, got None.",

@@ -172,6 +172,13 @@ def test_heads_may_share_keys_at_positions(backend):
     close(backend, got, expected)
 
 
+def test_positions_hide_nothing_where_no_slot_is_empty():
+    """So a score of minus infinity has no weight, as without positions."""
+    q, k = np.asarray([[1.0]]), np.asarray([[0.0, -np.inf]])
+    given = {"positions": np.asarray([5]), "key_positions": np.asarray([0, 3])}
+    np.testing.assert_array_equal(attention_weights(q, k, **given), [[1.0, 0.0]])
+
+
 @pytest.mark.parametrize("start", [0, 7])
 def test_consecutive_positions_are_an_offset(start, monkeypatch):
     monkeypatch.setattr(placing, "MaskAt", None)  # no mask of positions one by one

@@ -96,8 +96,7 @@ class Layout(NamedTuple):
         """
         if array.ndim == 3:
             array = array[..., None] if kind == "mask" else array[:, :, None, :]
-        kinds = "mask", "bias" if kind == "mask" else kind
-        several = [(own, n) for own, n in zip(kinds, array.shape[2:], strict=True) if n != 1]
+        several = [own for own in zip(("mask", kind), array.shape[2:], strict=True) if own[1] != 1]
         row_axes = [self.check_sequences_or_heads(*own) for own in several]
         if self.is_merged:
             return space.xp.permute_dims(array, (3, 2, 0, 1))
