@@ -1,6 +1,7 @@
 """A cache says where each key is, as lists of all tokens do, for any lengths, padding and ring."""
 
 import copy
+import inspect
 import pickle
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from positional_embeddings import KVCache, scaled_dot_product_attention
+from positional_embeddings import KVCache, KVStep, scaled_dot_product_attention
 from positional_embeddings.arrays.space import space_of
 
 HEADS, HEAD = 2, 3
@@ -90,6 +91,29 @@ def test_positions_of_padding_and_empty_slots():
     np.testing.assert_array_equal(step.key_positions, [[0, 1], [0, -1]])
 
 
+def test_a_chunk_of_a_ring_has_the_keys_that_it_overwrites_and_no_others():
+    cache, step = KVCache.empty(1, 4).step(4)
+    assert step.key_positions[:, 0].tolist() == [0, 1, 2, 3]
+    _, step = cache.rewind(1).step(3)
+    assert step.key_positions[:, 0].tolist() == [4, 5, 2, 3, 0, 1]
+    assert cache.step(1)[1].key_positions[:, 0].tolist() == [4, 1, 2, 3]
+
+
+def test_keys_that_a_ring_has_overwritten_do_not_come_back():
+    ring = KVCache.empty(1, 4, 1, window=1).step(5)[0]
+    _, step = ring.rewind(2).step(1)  # position 4 has been in the slot of 1
+    assert step.key_positions[:, 0].tolist() == [0, -1, 2, 3]
+
+
+def test_a_sequence_may_have_fewer_tokens_than_sinks():
+    _, step = KVCache(capacity=8, sinks=3, lengths=[0, 5]).step(1)
+    np.testing.assert_array_equal(step.key_positions.T, [[0, *[-1] * 5], range(6)])
+
+
+def test_a_window_may_be_as_wide_as_the_ring():
+    assert KVCache.empty(1, 6, 2, window=4).window == 4
+
+
 def test_sequences_of_one_length_share_their_positions():
     cache, step = KVCache.empty(4, 100).step(3)
     assert step.positions.shape == step.key_positions.shape == (3, 1)
@@ -104,6 +128,8 @@ def test_a_buffer_is_written_to_and_returned_as_far_as_it_is_used():
     keys = step.store(buffer, np.ones((3, 3, 2)))
     assert np.shares_memory(keys, buffer)
     assert keys.shape == (3, 3, 2)
+    full = np.zeros((3, 8, 2))
+    assert np.shares_memory(KVCache.empty(2, 8).step(8)[1].store(full, np.ones((3, 8, 2))), full)
     # Heads and sequences on one axis, as long as the positions are the same for all sequences.
     _, step = cache.step(2)
     assert step.store(np.zeros((3, 8, 10)), np.ones((3, 2, 10))).shape == (3, 5, 10)
@@ -151,8 +177,10 @@ def test_a_cache_is_a_value():
     assert hash(cache) == hash(cache.step(1)[0])
     assert cache != cache.step(1)[0]
     assert repr(cache) == "KVCache(capacity=8, sinks=1, window=4, lengths=[3, 3])"
-    many = "KVCache(capacity=8, lengths=<numpy.ndarray of shape (99,)>)"
-    assert repr(KVCache.empty(99, 8)) == many
+    assert repr(KVCache.empty(16, 8)) == f"KVCache(capacity=8, lengths={[0] * 16})"
+    many = "KVCache(capacity=8, lengths=<numpy.ndarray of shape (17,)>)"
+    assert repr(KVCache.empty(17, 8)) == many
+    assert KVCache.empty(2, 8) == KVCache(capacity=8, lengths=[0, 0])
     shapes = [f"<numpy.ndarray of shape ({n}, 1)>" for n in (1, 4)]
     step = cache.step(1)[1]
     step.store(np.zeros((4, 8, 2)), np.ones((4, 1, 2)))
@@ -160,6 +188,28 @@ def test_a_cache_is_a_value():
     scaled_dot_product_attention(x, np.ones((4, 4, 2)), np.ones((4, 4, 2)), positions=step)
     assert pickle.loads(pickle.dumps(step)) == copy.deepcopy(step) == step
     assert repr(cache.step(1)[1]) == "KVStep(positions={}, key_positions={})".format(*shapes)
+
+
+def test_only_what_a_user_may_give_is_an_argument():
+    assert list(inspect.signature(KVStep).parameters) == ["positions", "key_positions"]
+    assert not any(name.startswith("_") for name in inspect.signature(KVCache).parameters)
+
+
+def test_a_buffer_that_cannot_be_written_to_is_refused_after_one_that_can():
+    _, step = KVCache.empty(2, 6).step(1)
+    buffer, new = np.zeros((3, 6, 2)), np.ones((3, 1, 2))
+    step.store(buffer, new)
+    buffer.flags.writeable = False
+    with pytest.raises(ValueError, match=r"^`buffer` must be an array that can be written to"):
+        step.store(buffer, new)
+    new.flags.writeable = False
+    assert step.store(np.zeros((3, 6, 2)), new).all()
+
+
+def test_axes_of_a_buffer_may_be_counted_from_its_end():
+    from_end = KVCache.empty(2, 6, feature_axis=-4, seq_axis=-3).step([[1, 1, 0], [1, 1, 1]])[1]
+    from_start = KVCache.empty(2, 6).step([[1, 1, 0], [1, 1, 1]])[1]
+    np.testing.assert_array_equal(from_end.positions, from_start.positions)
 
 
 def test_heads_and_batch_may_share_an_axis():

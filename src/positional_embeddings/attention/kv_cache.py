@@ -100,9 +100,9 @@ class KVCache(WeightedLayer):
     seq_axis: int = 1
     lengths: Any = array_field()
     # Position of the oldest token that the ring still holds; one below 0 never was.
-    _oldest: Any = field(default=None, init=False, repr=False, metadata={"weight": True})
+    _oldest: Any = field(default=None, init=False, metadata={"weight": True})
     # Of the library, dtype and device of positions.
-    _like: Any = field(default=None, init=False, repr=False, metadata={"weight": True})
+    _like: Any = field(default=None, init=False, metadata={"weight": True})
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -389,7 +389,7 @@ class KVCache(WeightedLayer):
             older = xp.where(older < after - self._ring, older, -1)
             slots = xp.concat([xp.broadcast_to(slots, positions.shape), their], axis=1)
             positions = xp.concat([positions, older], axis=1)
-        is_held = (slots < self.sinks) | (positions >= oldest) | (positions >= before)
+        is_held = (slots < self.sinks) | (positions >= oldest)
         is_held = is_held & (positions >= slots) & (positions < after)
         order = xp.argsort(1 - keep, axis=1, stable=True)  # padding last
         token = xp.take_along_axis(order, xp.clip(positions - before, 0, count - 1), axis=1)
@@ -430,15 +430,15 @@ class KVStep(WeightedLayer):
     positions: Any = array_field()
     key_positions: Any = array_field()
     # Before the step.
-    _cache: Any = field(init=False, repr=False, metadata={"part": True})
+    _cache: Any = field(init=False, metadata={"part": True})
     # Where the key of each slot comes from.
-    _source: Any = field(init=False, repr=False, metadata={"weight": True})
+    _source: Any = field(init=False, metadata={"weight": True})
     # What to write, if that suffices.
-    _runs: tuple[Run, ...] | None = field(init=False, repr=False)
+    _runs: tuple[Run, ...] | None = field(init=False)
     # Both positions, (position, batch or 1), if the host has them.
-    _on_host: Any = field(default=None, init=False, repr=False, compare=False)
+    _on_host: Any = field(default=None, init=False, compare=False)
     # What is known of calls with arrays of NumPy.
-    _known: Any = field(default=None, init=False, repr=False, compare=False)
+    _known: Any = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
         positions, keys = shown(self.positions), shown(self.key_positions)
@@ -483,8 +483,7 @@ class KVStep(WeightedLayer):
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
         given: Any = buffer
-        is_writable = getattr(getattr(buffer, "flags", None), "writeable", True)
-        key = memory.numpy_key(buffer, new) if is_writable else None
+        key = memory.numpy_key(new, buffer)  # which tells whether the buffer can be written to
         found = memory.once(self._known, key, lambda: self._fit(buffer, new))
         space, seq, batch, writes, read = found
         if writes is not None:

@@ -264,7 +264,7 @@ class GlobalMask(Mask):
     indices: Sequence[int] | Array = array_field()
 
     # Of indices that the host has.
-    _ranges: Ranges | None = field(default=None, init=False, repr=False, compare=False)
+    _ranges: Ranges | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
         indices = frozen_copy(length_array("indices", self.indices, None, None, axis="tokens")[1])

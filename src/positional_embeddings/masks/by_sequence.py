@@ -24,7 +24,7 @@ class _ByLength(Mask):
 
     lengths: Any = array_field()
     # The least and the largest length, if the host has them.
-    _bounds: tuple[int, int] | None = field(default=None, init=False, repr=False, compare=False)
+    _bounds: tuple[int, int] | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -239,7 +239,7 @@ class SegmentMask(Mask):
     ids: Any = array_field()
     key_ids: Any = array_field(None)
     # The documents of the keys, if the host has them.
-    _documents: "_Documents | None" = field(default=None, init=False, repr=False, compare=False)
+    _documents: "_Documents | None" = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
         given = {"ids": self.ids} | namespace.drop_none(key_ids=self.key_ids)
@@ -269,7 +269,7 @@ class SegmentMask(Mask):
     def _hides(self, q: Points, k: Points) -> Any:
         own, other = self._tables()
         query, key = q.take(own, self._start(), -1), k.take(other, 0, -1)
-        return (query != key) | (query < 0) | (key < 0)
+        return (query != key) | (query < 0)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         if self._documents is None:
@@ -282,7 +282,7 @@ class SegmentMask(Mask):
 
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         first, last = self._start(), self._start() + self.ids.shape[0]
-        if checks.is_known(last) and not first <= queries[0] <= queries[1] <= last:
+        if checks.is_known(last) and (queries[0] < first or last < queries[1]):
             raise wrong_value(
                 "ids",
                 "have shape (seq,) or (seq, batch), with a document for each query, at positions "
