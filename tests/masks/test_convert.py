@@ -333,6 +333,16 @@ def test_an_attention_mask_whose_lengths_dask_does_not_know():
     np.testing.assert_array_equal(lengths.compute(), [2, 0, 3])
 
 
+def test_blocks_of_keys_are_in_ascending_order_and_whole_where_all_see_them(backend):
+    """Without reading lengths that are on a device, as far as the other rule hides nothing."""
+    mask = CausalMask() & PaddingMask(backend.array([0]))
+    tables = to_block_ranges(mask, 80, block_size=2)
+    np.testing.assert_array_equal(tables.full_kv_num_blocks[0, 0], np.arange(40))
+    for i, row in enumerate(tables.full_kv_indices[0, 0]):
+        np.testing.assert_array_equal(row, [*range(i), *[0] * (40 - i)])
+    np.testing.assert_array_equal(tables.kv_indices[0, 0, :, 0], np.arange(40))
+
+
 def test_an_attention_mask_without_tokens_or_sequences():
     assert PaddingMask.from_attention_mask(np.zeros((2, 3), int)) == PaddingMask([0, 0])
     assert PaddingMask.from_attention_mask(np.zeros((2, 0), int)) == PaddingMask([0, 0])

@@ -36,6 +36,8 @@ VALUE_ERRORS = {
     "CausalMask().key_ranges(3, 2, 4)": "`q_stop` must be `q_start` = 3 or more, got 2.",
     "CausalMask().key_ranges(10**5000, 2, 4)": "`q_stop` must be `q_start` = int of more digits than can be printed or more, got 2.",
     "PaddingMask([1, 2]) | PaddingMask([1, 2, 3])": "Masks must have one batch to be combined, got 2 and 3 sequences.",
+    "SegmentMask(zeros((3, 2), int)) | PaddingMask([1, 2, 3])": "Masks must have one batch to be combined, got 2 and 3 sequences.",
+    "NeighbourhoodMask((2, 2), 1).dense(2, 4, offset=-1)": "`shape` must have a token for each query and key, got (2, 2), 4 tokens, for queries from position -1 to 0 and 4 keys.",
     "FunctionMask(lambda q_pos, k_pos: zeros((2, 2), bool)).dense(3)": "`function(q_pos, k_pos)` must have the shape of (3, 1) and (1, 3) together, or one more axis, got (2, 2).",
     "describe_mask(zeros((3, 3), bool), most=3)": "`most` must be 4 or more, got 3.",
 }
@@ -99,6 +101,9 @@ NAMED = {
     "NeighbourhoodMask((4, 0), 1)": "shape[1]",
     "NeighbourhoodMask((4, 4), (1, -1))": "window[1]",
     "NeighbourhoodMask((2, 2), 1).dense(5)": "shape",
+    "NeighbourhoodMask((2, 2), 1).dense(2, 4, offset=3)": "shape",
+    "NeighbourhoodMask((2, 2), 1).dense(2, 5, offset=0)": "shape",
+    "(CausalMask() | PaddingMask([5])).dense(4)": "lengths",
     "CausalMask().dense(0)": "q_len",
     "CausalMask().key_ranges(0, 2, 0)": "k_len",
     "CausalMask()(0, 1, k_len=0)": "k_len",

@@ -1,8 +1,10 @@
 """Mask values: rule, array and key ranges agree, and they combine, compare and print."""
 
 import copy
+import inspect
 import pickle
 import sys
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -42,7 +44,15 @@ from positional_embeddings import (
 from positional_embeddings.arguments.positions import span_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.masks.ranges import complement, count_positions, intersect, unite
+from positional_embeddings.masks.by_position import _narrow
+from positional_embeddings.masks.mask import Points
+from positional_embeddings.masks.ranges import (
+    complement,
+    count_positions,
+    intersect,
+    shift,
+    unite,
+)
 
 EXAMPLES = [
     CausalMask(),
@@ -169,6 +179,111 @@ def test_keys_of_several_ranges_are_hidden_as_single_ones(mask, queries):
     assert np.array_equal(hidden[..., 0], mask(q[:, None], k[None, :]))
 
 
+@pytest.mark.parametrize("shape", [(501,), (501, 2)])
+def test_documents_of_keys_of_several_ranges(backend, shape):
+    ids = np.random.default_rng(0).integers(-1, 3, shape)
+    mask, space = SegmentMask(ids), space_of(q=backend.array([0]))
+    for ranges in ([(0, 2), (100, 400)], [(0, 2), (5, 6), (100, 400)]):
+        k = np.concat([np.arange(*own) for own in ranges])
+        hidden = mask._between(span_of((310, 320)), span_of(*ranges), 501, space)
+        of_query, of_key = (ids.reshape(501, -1)[at] for at in (np.arange(310, 320), k))
+        expected = (of_query[:, None] != of_key) | (of_query[:, None] < 0)
+        np.testing.assert_array_equal(backend.numpy(hidden), expected)
+
+
+def test_documents_of_positions_in_any_order(backend):
+    ids, key_ids = np.asarray([[1, 0], [2, 2]]), np.asarray([[0, 0], [1, 0], [1, -1], [2, 2]])
+    q_pos, k_pos = np.asarray([3, 2, 3]), np.asarray([2, 0, 3, 1])
+    positions = (backend.array(q_pos[:, None]), backend.array(k_pos[None, :]))
+    expected = ids[q_pos - 2][:, None] != key_ids[k_pos]
+    hidden = SegmentMask(ids, key_ids)(*positions)
+    np.testing.assert_array_equal(backend.numpy(hidden), expected)
+    hidden = SegmentMask(ids[:, 1], key_ids[:, 1])(*positions)
+    np.testing.assert_array_equal(backend.numpy(hidden), expected[..., 1])
+
+
+def test_small_numbers_are_compared():
+    def compared(q, k, ranges=None):
+        k = Points(np.atleast_2d(k)[..., None], space_of(k=k), None, ranges)
+        return [(x.dtype, x.shape) for x in _narrow(k, q[:, None, None])]
+
+    queries = np.asarray([10**6, 10**6 + 1])
+    for size, dtype in ((1, "int8"), (127, "int8"), (128, "int16")):
+        keys = np.arange(size) + 10**6
+        expected = [(np.dtype(dtype), (1, size, 1)), (np.dtype(dtype), (2, 1, 1))]
+        assert compared(queries, keys) == expected
+        assert compared(queries, keys, ((10**6, 10**6 + size),)) == expected
+    for half, dtype in ((63, "uint8"), (64, "uint16")):
+        ranges = (0, half), (2 * half, 3 * half + 1)
+        keys = np.concat([np.arange(*own) for own in ranges])
+        assert {x[0] for x in compared(queries, keys, ranges)} == {np.dtype(dtype)}
+    # One query, keys of each query, and no key: as they are.
+    for q, k in ((queries[:1], keys), (queries, np.stack([keys, keys])), (queries, keys[:0])):
+        assert {x[0] for x in compared(q, k)} == {np.dtype(np.int64)}
+
+
+REACHES = [
+    (CausalMask(), (-3, 0), (), ()),
+    (SlidingWindowMask(2, 3), (4, 6), ((2, 9),), ((3, 8),)),
+    (SlidingWindowMask(None, None), (-3, -2), ((0, 20),), ((0, 20),)),
+    (PaddingMask([2, 3], "left"), (0, 1), ((17, 20),), ((18, 20),)),
+    (PrefixMask([1, 2]), (3, 5), ((0, 5),), ((0, 4),)),
+    (GlobalMask([0, 2]), (5, 6), ((0, 1), (2, 3)), ((0, 1), (2, 3))),
+    (GlobalMask([1, 0, 2, 5]), (6, 8), ((0, 3), (5, 6)), ((0, 3), (5, 6))),
+    # What all queries see, all sequences have to.
+    (SegmentMask([0, 7], [0, 0, 1, 1]), (2, 4), ((0, 2),), ()),
+    (SegmentMask([7], [0, 0]), (1, 2), (), ()),
+    (SegmentMask([[0, 7]], [[0, 0], [0, 0], [1, 1]]), (2, 3), ((0, 2),), ()),
+    (SegmentMask([[0, 0]], [[0, 1], [0, 1]]), (1, 2), ((0, 2),), ()),
+    (SegmentMask([0, 0], [0, 0, 0, 1]), (2, 4), ((0, 3),), ((0, 3),)),
+]
+
+
+@pytest.mark.parametrize(("mask", "queries", "by_any", "by_all"), REACHES)
+def test_keys_that_some_and_that_all_queries_see(mask, queries, by_any, by_all):
+    assert mask.key_ranges(*queries, 20) == by_any
+    assert mask._reach((queries,), 20) == (by_any, by_all)
+
+
+@pytest.mark.parametrize("batches", [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1)])
+def test_key_ranges_of_a_batch_of_documents(batches):
+    rng = np.random.default_rng(1)
+    query, key = (rng.integers(-1, 4, (n, batch)) for n, batch in zip((3, 9), batches, strict=True))
+    mask, batch = SegmentMask(query, key), max(batches)
+    for at in range(3):
+        seen = []
+        for b in range(batch):
+            own = query[at, b % batches[0]]
+            found = np.flatnonzero((key[:, b % batches[1]] == own) & (own >= 0))
+            seen += [(int(found[0]), int(found[-1]) + 1)] if len(found) else []
+        assert mask.key_ranges(6 + at, 7 + at, 9) == unite(seen)
+
+
+def test_key_ranges_of_documents_in_turn():
+    mask = SegmentMask(np.arange(1000) % 3)
+    found = [mask.key_ranges(q, q + 1, 1000) for q in range(3)]
+    assert found == [((0, 1000),), ((1, 998),), ((2, 999),)]
+
+
+@pytest.mark.parametrize("window", [(0, 0), (1, 0), (0, 1), (2, 1)])
+def test_key_ranges_of_whole_rows_of_a_grid(window):
+    shape = (5, 3)
+    row, column = np.divmod(np.arange(15), 3)
+    near = abs(row[:, None] - row) <= window[0]
+    near &= abs(column[:, None] - column) <= window[1]
+    mask = NeighbourhoodMask(shape, window)
+    for start in range(15):
+        for stop in range(start + 1, 16):
+            found = shown(mask.key_ranges(start, stop, 15), 15)
+            np.testing.assert_array_equal(found, near[start:stop].any(axis=0))
+
+
+def test_lengths_that_the_host_does_not_know_may_be_0(backend):
+    lengths = backend.array([0, 2])
+    assert PaddingMask(lengths)._reach(((0, 1),), 4).seen_by_all == ()
+    assert PrefixMask(lengths)._reach(((-2, -1),), 4).seen_by_all == ()
+
+
 def test_key_ranges_of_a_window_with_global_tokens_stay_few():
     mask = CausalMask() | (SlidingWindowMask(255, 0) & GlobalMask([0, 1, 5000]))
     assert mask.key_ranges(9000, 9100, 65_536) == ((0, 2), (5000, 5001), (8745, 9100))
@@ -253,12 +368,15 @@ def test_the_library_of_a_mask_is_that_of_its_arrays(backend):
     if backend.name != "numpy":
         with pytest.raises(TypeError, match="lengths` is an array"):
             mask.dense(3, xp=np)
+        with pytest.raises(TypeError, match="lengths` is an array"):
+            mask.dense(3, device=backend.device)
 
 
 def test_key_ranges_outside_of_a_grid():
     mask = NeighbourhoodMask((2, 2), 0)
     assert mask.key_ranges(4, 9, k_len=4) == ()
     assert mask.key_ranges(-3, 1, k_len=4) == ((0, 1),)
+    np.testing.assert_array_equal(mask.dense(4)[..., 0], ~np.eye(4, dtype=bool))
 
 
 def test_positions_may_be_numbers_of_any_kind(backend):
@@ -310,14 +428,21 @@ def test_how_masks_print():
     assert repr(~(CausalMask() | ChunkedMask(2))) == "~(CausalMask() | ChunkedMask(2))"
     both = (CausalMask() | ChunkedMask(2)) & DilatedMask(3)
     assert repr(both) == "(CausalMask() | ChunkedMask(2)) & DilatedMask(3)"
-    long = SegmentMask(np.zeros(2000, dtype=int))
-    assert repr(long) == "SegmentMask(<numpy.ndarray of shape (2000,)>)"
+    assert repr(SegmentMask(np.zeros(1000, dtype=int))) == f"SegmentMask({[0] * 1000})"
+    long = SegmentMask(np.zeros(1001, dtype=int))
+    assert repr(long) == "SegmentMask(<numpy.ndarray of shape (1001,)>)"
 
     def later(q_pos, k_pos):
         return k_pos > q_pos
 
     assert repr(FunctionMask(later)) == "FunctionMask(later)"
-    assert "lambda" in repr(FunctionMask(lambda q_pos, k_pos: k_pos > q_pos))
+    for nameless in (lambda q_pos, k_pos: k_pos > q_pos, partial(later)):
+        assert repr(FunctionMask(nameless)) == f"FunctionMask({nameless!r})"
+
+
+def test_what_a_mask_derives_is_no_argument():
+    for mask in EXAMPLES:
+        assert not any(name.startswith("_") for name in inspect.signature(type(mask)).parameters)
 
 
 def test_arrays_of_a_device_print_without_being_read(backend):
@@ -349,6 +474,10 @@ def test_numbers_that_the_library_does_not_hold(backend):
         else:
             with pytest.raises(ValueError, match="hold numbers to 2147483647"):
                 mask(position, position)
+    if not backend.has_int64:
+        with pytest.raises(ValueError, match="hold numbers to 2147483647"):
+            SegmentMask([-(2**40), 0])(position, position)
+    assert not backend.numpy(SegmentMask([2**31 - 1])(position, position)).any()
 
 
 def test_memory_maps_and_narrow_integers_are_arrays_of_numpy(tmp_path):
@@ -414,6 +543,7 @@ def test_batches_combine_where_they_are_one():
     np.testing.assert_array_equal(several.dense(3), causal | odd)
     np.testing.assert_array_equal(several(1, np.arange(3)), (causal | odd)[1])
     np.testing.assert_array_equal(later(1, np.arange(3)), causal[1, :, 0])
+    assert (CausalMask() | DilatedMask(2))._batch() == SegmentMask([0, 1])._batch() == 1
     for lengths in ([5] * 2, [5] * 6, [5] * 7):
         assert (later | PaddingMask(lengths))._batch() == len(lengths)
 
@@ -445,6 +575,7 @@ def test_ranges_are_sets_of_numbers(first, second):
     np.testing.assert_array_equal(shown(intersect(a, b), 9), of_a & of_b)
     np.testing.assert_array_equal(shown(complement(a, 9), 9), ~of_a)
     assert count_positions(a) == of_a.sum()
+    np.testing.assert_array_equal(np.flatnonzero(shown(shift(a, 3), 12)) - 3, np.flatnonzero(of_a))
 
 
 def test_lengths_are_not_read_while_pytorch_compiles(monkeypatch):

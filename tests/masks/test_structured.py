@@ -174,6 +174,11 @@ def test_picture_of_a_long_mask():
     )
 
 
+def test_up_to_32_queries_and_keys_are_drawn():
+    assert ":" not in describe_mask(CausalMask(), 32)
+    assert ":" in describe_mask(CausalMask(), 33)
+
+
 def test_picture_of_one_sequence():
     mask = np.stack([create_causal_mask(2)[..., 0], np.zeros((2, 2), dtype=bool)], axis=-1)
     assert "    0 #.\n" in describe_mask(mask)
