@@ -51,9 +51,9 @@ class Layer(NamedTuple):
     """What tells the rotary embedding of a layer."""
 
     type: str | None
-    rotates: bool = True
-    base: float | None = None
-    head_size: int | None = None
+    rotates: bool
+    base: float | None
+    head_size: int | None
 
 
 def layer_arguments(
