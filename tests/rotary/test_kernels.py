@@ -11,6 +11,7 @@ import pytest
 from positional_embeddings import RoPE
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary import rotate
+from positional_embeddings.rotary.kernels.loops import merged_axes
 
 RNG = np.random.default_rng(0)
 BASE = RNG.standard_normal((2, 3, 70, 16))
@@ -133,6 +134,53 @@ def test_what_has_no_kernel_is_rotated_without():
     z = BASE.view("complex128")
     plain, kernel = (RoPE(16, 100, fused=fused, **options) for fused in (False, True))
     np.testing.assert_array_equal(kernel(z), plain(z))
+
+
+def test_which_arrays_a_kernel_rotates(monkeypatch):
+    """Plain aligned ones, and those of many bytes past the caches unless they are in place."""
+    import array_api_strict as strict
+
+    def kernel():
+        raise AssertionError
+
+    x = np.zeros((8, 5))
+    space, out = space_of(x=x), np.empty_like(x)
+    monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: kernel)
+    monkeypatch.setattr(rotate, "_STREAM_BYTES", x.nbytes)
+    assert rotate.run_for(x, 0, 4, "half", space) is kernel
+    for given in (None, x, out[:, :4]):
+        assert rotate.kernel_for(x, space, given) is kernel
+    past_caches = rotate.kernel_for(x, space, out)
+    assert (past_caches.func, past_caches.keywords) == (kernel, {"stream": True})
+    assert rotate.kernel_for(x, space, fused=False) is None
+    unaligned = np.zeros(x.nbytes + 1, dtype="uint8")[1:].view("float64").reshape(x.shape)
+    for other in (x.view(type("Marked", (np.ndarray,), {})), unaligned, strict.ones((8, 5))):
+        assert rotate.kernel_for(other, space_of(x=other)) is None
+
+
+def merged(x, out, axis, layout, longest=np.inf):
+    """Merge the axes of arrays with a table for each of their pairs."""
+    table = np.zeros([n // 2 if a == axis else n for a, n in enumerate(x.shape)])
+    strides = [array.strides for array in (x, out, table, table)]
+    return merged_axes((x.shape, table.shape), strides, axis, layout, longest)
+
+
+def test_axes_that_go_on_in_one_another_are_one():
+    x = np.zeros((3, 4, 6))
+    whole = [(36, 16, 16, 8, 8)]  # one after the other, two numbers a pair
+    assert merged(x, x, 2, "interleaved") == merged(x, x, 2, "interleaved", 36) == whole
+    parts = [(12, 16, 16, 8, 8), (3, 192, 192, 96, 96)]
+    assert merged(x, x, 2, "interleaved", 35) == merged(x, x, 2, "interleaved", 12) == parts
+    apart = [(3, 16, 16, 8, 8), (4, 48, 48, 24, 24), (3, 192, 192, 96, 96)]
+    assert merged(x, x, 2, "interleaved", 11) == apart
+    assert merged(x, x, 2, "half")[0] == (3, 8, 8, 8, 8)
+
+
+def test_axes_are_in_the_order_of_the_array_that_is_read():
+    x = np.zeros((3, 4))
+    out = np.zeros((3, 4), order="F")
+    assert merged(x, out, 1, "half") == [(2, 8, 24, 8, 8), (3, 32, 8, 16, 16)]
+    assert merged(out, x, 1, "half") == [(3, 8, 32, 16, 16), (2, 24, 8, 8, 8)]
 
 
 @pytest.mark.library("numba")

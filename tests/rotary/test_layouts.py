@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -174,6 +175,29 @@ def test_shift_moves_what_is_rotated(backend, start, delta, layout, scaled):
     np.testing.assert_allclose(backend.numpy(shifted), expected, atol=5 * backend.tolerance())
 
 
+def test_the_farthest_positions():
+    """A shift by 2**60, and the largest integer in a list of positions, are exact."""
+    rope, x = RoPE(2, 3), numbers(2, 1)
+    np.testing.assert_allclose(
+        rope.shift(x, 2**60), oracles.rotated(x, np.asarray([2**60])), atol=1e-12
+    )
+    farthest = 2**63 - 1
+    with mpmath.workdps(40):
+        cosine, sine = float(mpmath.cos(farthest)), float(mpmath.sin(farthest))
+    for sign in (1, -1):
+        tables = rope.tables([sign * farthest])
+        np.testing.assert_allclose(tables.cos, [[cosine]], atol=1e-14)
+        np.testing.assert_allclose(tables.sin, [[sign * sine]], atol=1e-14)
+
+
+def test_complex_numbers_are_shifted(backend):
+    rope = RoPE(6, 9, layout="interleaved")
+    z = (numbers(3, 4) + 1j * numbers(3, 4, seed=1)).astype("complex64")
+    got = backend.numpy(rope.shift(backend.array(z), 3))
+    angles = 3 * 10_000.0 ** (-2 * np.arange(3) / 6)
+    np.testing.assert_allclose(got, z * np.exp(1j * angles)[:, None], atol=2e-6)
+
+
 def test_shift_by_an_array(backend):
     rope = RoPE(6, 3)
     x, delta = backend.array(numbers(6, 3, 2)), np.asarray([[1, 2], [0, -4], [7, 7]])
@@ -201,8 +225,9 @@ def test_a_shift_by_scalars_of_every_kind(backend):
     np.testing.assert_allclose(got, expected, atol=backend.tolerance())
 
 
-def test_inverse_divides_by_the_attention_factor(backend):
-    rope = RoPE(8, 20, scaling=YaRNScaling(4.0, 64))
+@pytest.mark.parametrize("factor", [None, 2.0])
+def test_inverse_divides_by_the_attention_factor(backend, factor):
+    rope = RoPE(8, 20, scaling=YaRNScaling(4.0, 64, attention_factor=factor))
     assert rope.attention_factor > 1.1
     x = backend.array(numbers(8, 5))
     rotated = rope(x)

@@ -3,7 +3,7 @@
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import product
+from itertools import groupby, product
 
 import numpy as np
 import pytest
@@ -145,13 +145,57 @@ def test_out_that_overlaps_on_every_backend(backend, fused, dtype):
         np.testing.assert_array_equal(backend.numpy(out), expected)
 
 
-def test_tables_in_out(backend):
-    x, cos, sin = RNG.standard_normal((8, 5)), np.ones((8, 5)), np.ones((4, 5))
-    expected = apply_rope(x, cos[:4], sin)
-    x, cos, sin = (backend.array(array) for array in (x, cos, sin))
+@pytest.mark.usefixtures("block")
+@pytest.mark.parametrize("which", ["cos", "sin"])
+def test_tables_in_out(backend, which):
+    """A pair is written to where the table has the angles of a later one."""
+    x, out, other = (RNG.standard_normal(shape) for shape in ((8, 5), (8, 5), (4, 5)))
+    table = out[:4]
+    cos, sin = (table, other) if which == "cos" else (other, table)
+    expected = np.empty_like(x)
+    expected[::2] = x[::2] * cos - x[1::2] * sin
+    expected[1::2] = x[1::2] * cos + x[::2] * sin
+    x, out, other = (backend.array(array) for array in (x, out, other))
     if writes(backend):
-        got = backend.numpy(apply_rope(x, cos[:4, :], sin, out=cos))
+        cos, sin = (out[:4, :], other) if which == "cos" else (other, out[:4, :])
+        got = backend.numpy(apply_rope(x, cos, sin, layout="interleaved", out=out))
         np.testing.assert_allclose(got, expected, atol=backend.tolerance())
+
+
+def test_tables_apart_from_out_are_not_copied():
+    x, table = np.ones((64, 20_000)), np.ones((32, 20_000))
+    out = np.empty_like(x)
+    apply_rope(x, table, table, out=out)
+    tracemalloc.start()
+    apply_rope(x, table, table, out=out)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10 * 8 * rotate.HOST_BLOCK < table.nbytes
+
+
+@pytest.mark.parametrize("size", [5, 20_000])
+@pytest.mark.parametrize("wide", ["cos", "sin", "both", "none"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_tables_are_rounded_to_what_is_computed_in(dtype, wide, size):
+    x = RNG.standard_normal((8, size)).astype(dtype)
+    computed = "float64" if dtype == "float64" else "float32"
+    angles = RNG.standard_normal((4, size))
+    cos = np.cos(angles).astype("float64" if wide in ("cos", "both") else "float32")
+    sin = np.sin(angles).astype("float64" if wide in ("sin", "both") else "float32")
+    got = apply_rope(x, cos, sin)
+    first, second, c, s = (array.astype(computed) for array in (x[:4], x[4:], cos, sin))
+    expected = np.concat([first * c - second * s, second * c + first * s]).astype(dtype)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_quarter_of_a_few_features():
+    x, angles = RNG.standard_normal((8, 5)), RNG.standard_normal((1, 5))
+    expected = x.copy()
+    expected[0] = x[0] * np.cos(angles[0]) - x[1] * np.sin(angles[0])
+    expected[1] = x[1] * np.cos(angles[0]) + x[0] * np.sin(angles[0])
+    got = apply_rope(x, np.cos(angles), np.sin(angles), rotary_dim=2)
+    np.testing.assert_allclose(got, expected, atol=1e-14)
 
 
 @pytest.mark.parametrize("fused", [False, None])
@@ -191,6 +235,22 @@ def test_blocks_are_large_on_an_accelerator(monkeypatch):
     assert len(list(rotate._blocks(x, table, 0, space_of(x=x)))) > 1
     monkeypatch.setattr(NumPy, "is_on_host", lambda *_: False)
     assert len(list(rotate._blocks(x, table, 0, space_of(x=x)))) == 1
+
+
+@pytest.mark.parametrize(("order", "lengths"), [("C", (1, 4, 4)), ("F", (3, 5, 1))])
+def test_blocks_follow_the_memory_and_each_part_of_the_table_is_used_up(
+    order, lengths, monkeypatch
+):
+    monkeypatch.setattr(rotate, "HOST_BLOCK", 16)
+    x = np.zeros((3, 40, 8), order=order)  # (batch, seq, head)
+    blocks = list(rotate._blocks(x, np.zeros((1, 40, 4)), 2, space_of(x=x)))
+    assert tuple(part.stop - part.start for part in blocks[0][0]) == lengths
+    parts = [str(part_of_table) for _, part_of_table in blocks]
+    assert len(list(groupby(parts))) == len(set(parts))
+    seen = np.zeros((3, 40, 4))
+    for block, _ in blocks:
+        seen[block] += 1
+    assert (seen == 1).all()
 
 
 def test_blocks_without_strides(monkeypatch):
@@ -256,6 +316,45 @@ def test_a_few_vectors_again_and_again(shape, dtype):
             assert got.strides == np.empty_like(x).strides
             np.testing.assert_array_equal(rope(x, offset=offset), expected)
             got[...] = 0  # is not what is kept
+
+
+def test_a_second_call_looks_nothing_up(monkeypatch):
+    """Finding out what rotates an array takes longer than rotating a few vectors."""
+    rope, positions = RoPE(8, 50), np.asarray([4, 0, 9])
+    x, out = RNG.standard_normal((8, 3)), np.empty((8, 3))
+    tables, cos, sin = rope.tables(positions), rope.cos[:, :3], rope.sin[:, :3]
+    calls = [
+        lambda **to: rope(x, **to),
+        lambda **to: rope(x, positions=positions, **to),
+        lambda **to: tables(x, **to),
+        lambda **to: apply_rope(x, cos, sin, **to),
+    ]
+    expected = [call() for call in calls]
+    for call in calls:
+        call(out=out)
+
+    def run_for(*_arguments, **_options):
+        raise AssertionError
+
+    for module in ("rope", "rotate", "tables"):
+        monkeypatch.setattr(f"positional_embeddings.rotary.{module}.run_for", run_for)
+    for call, rotated in zip(calls, expected, strict=True):
+        np.testing.assert_array_equal(call(), rotated)
+        np.testing.assert_array_equal(call(out=out), rotated)
+
+
+def test_other_arrays_are_checked_after_a_call():
+    import array_api_strict as strict
+
+    rope, x = RoPE(8, 50), np.ones((8, 3))
+    table = np.ones((4, 3))
+    for _ in range(2):
+        rope(x, positions=np.arange(3))
+        apply_rope(x, table, table)
+        with pytest.raises(TypeError, match="`x` and `positions` must come from one array library"):
+            rope(x, positions=strict.arange(3))
+        with pytest.raises(TypeError, match="`x`, `cos` and `sin` must come from one array lib"):
+            apply_rope(x, table, strict.ones((4, 3)))
 
 
 def test_a_step_from_several_threads():

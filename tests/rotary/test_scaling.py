@@ -477,6 +477,30 @@ def test_yarn_of_bounds_that_meet():
     np.testing.assert_allclose(frequencies, plain(8, 10_000) / [1, 2, 2, 2])
 
 
+@pytest.mark.parametrize("base", [1.5, 3.0, 1e4])
+def test_yarn_of_bounds_beyond_the_frequencies(base):
+    """The bounds are at most the number of features less one, as in the authors' code."""
+    dim, original, factor = 8, 8192, 4.0
+    frequencies, _ = YaRNScaling(factor, original)(dim, base, 100)
+    low, high = (
+        dim * math.log(original / (cycles * 2 * math.pi)) / (2 * math.log(base))
+        for cycles in (32, 1)
+    )
+    low, high = max(math.floor(low), 0), min(math.ceil(high), dim - 1)
+    for i, whole in enumerate(plain(dim, base)):
+        divided = min(max((i - low) / (high - low), 0), 1)
+        expected = whole / factor * divided + whole * (1 - divided)
+        assert frequencies[i] == pytest.approx(expected, rel=1e-12)
+
+
+def test_bounds_of_the_factors():
+    """What is just allowed: all frequencies, a base below 1, and a context of one position."""
+    np.testing.assert_allclose(ProportionalScaling(1.0)(8, 1e4, 9)[0], plain(8, 1e4))
+    # The base is 5 * 0.1 ** (4 / 2).
+    np.testing.assert_allclose(NTKScaling(0.1)(4, 5.0, 9)[0], plain(4, 0.05))
+    assert LongRoPEScaling([1.0], [1.0], 1)(2, 10, 1)[1] == 1
+
+
 def test_a_scaling_of_ones_own():
     rope = RoPE(4, 9, scaling=lambda *_: ([0.5, 0.25], 2.0))
     np.testing.assert_allclose(rope.inv_freq, [0.5, 0.25])
@@ -500,5 +524,6 @@ def test_the_attention_factor_is_rounded_with_the_table():
 
 
 def test_a_factor_that_leaves_no_finite_base_is_refused():
-    with pytest.raises(ValueError, match=r"^`factor` must keep `base` = 10000.0 a finite number"):
-        NTKScaling(1e308)(4, 1e4, 8)
+    for factor in (1e308, 1e150):  # beyond all numbers by itself, or by the product with the base
+        with pytest.raises(ValueError, match=r"^`factor` must keep `base` = 1e\+200 a finite"):
+            NTKScaling(factor)(4, 1e200, 8)

@@ -67,6 +67,12 @@ def test_each_coordinate_turns_its_pairs(backend, sections, frequencies, order, 
     )
 
 
+@pytest.mark.parametrize("order", ["contiguous", "strided"])
+def test_one_pair_of_one_coordinate(order):
+    rope = RoPE(2, 4, sections=(1,), section_order=order)
+    np.testing.assert_array_equal(rope.inv_freq, [1.0])
+
+
 def test_equal_coordinates_are_the_plain_rotation():
     """What a multimodal model does with text."""
     x = numbers(128, 10)

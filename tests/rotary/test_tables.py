@@ -1,10 +1,12 @@
 """Tables made once for a step rotate as a call does, and fit `apply_rope`."""
 
+from inspect import signature
+
 import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings import RoPE, YaRNScaling, apply_rope
+from positional_embeddings import RoPE, RotaryTables, YaRNScaling, apply_rope
 
 lazy_xp_modules = [pe]
 
@@ -148,8 +150,20 @@ def test_nobody_writes_to_tables():
             array[...] = 7.0
 
 
+@pytest.mark.parametrize("case", ROPES)
+def test_tables_lie_in_memory_as_they_are_read(case):
+    """Pairs are next to one another where features come last."""
+    tables = ROPES[case].tables(range(3))
+    assert tables.cos.flags.c_contiguous
+    assert tables.sin.flags.c_contiguous
+
+
 def test_tables_are_values():
     rope = RoPE(8, 50)
+    tables = rope.tables(range(3))
+    tables(np.ones((8, 3)))
+    assert repr(tables) == f"RotaryTables(rope={rope!r})"
+    assert list(signature(RotaryTables).parameters) == ["rope", "cos_sin"]
     assert rope.tables(range(3)) == rope.tables(range(3))
     assert rope.tables(range(3)) != rope.tables(range(1, 4))
     assert hash(rope.tables(range(3))) == hash(rope.tables([0, 1, 2]))
