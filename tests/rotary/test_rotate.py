@@ -318,6 +318,24 @@ def test_a_few_vectors_again_and_again(shape, dtype):
             got[...] = 0  # is not what is kept
 
 
+def test_few_vectors_are_rotated_at_once(monkeypatch):
+    """All of their features, and no more numbers than `_MAX_DOUBLED`."""
+    shapes, rotate_doubled = [], rotate.rotate_doubled
+
+    def rotate_at_once(x, *rest):
+        shapes.append(x.shape)
+        rotate_doubled(x, *rest)
+
+    monkeypatch.setattr(rotate, "_known", {})
+    monkeypatch.setattr(rotate, "_MAX_DOUBLED", 40)
+    monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: None)
+    monkeypatch.setattr(rotate, "rotate_doubled", rotate_at_once)
+    for shape, rotary_dim in (((8, 5), None), ((8, 5), 6), ((8, 6), None), ((2, 20), None)):
+        x, table = np.ones(shape), np.ones(((rotary_dim or shape[0]) // 2, shape[1]))
+        apply_rope(x, table, table, rotary_dim=rotary_dim)
+    assert shapes == [(8, 5), (2, 20)]
+
+
 def test_a_second_call_looks_nothing_up(monkeypatch):
     """Finding out what rotates an array takes longer than rotating a few vectors."""
     rope, positions = RoPE(8, 50), np.asarray([4, 0, 9])
