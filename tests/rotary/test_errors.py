@@ -188,6 +188,7 @@ NAMED = {
     "YaRNScaling(2, 8, truncate=None)": "truncate",
     "YaRNScaling(2, 8)(8, [100], 8)": "base",
     "hf(head_dim=2.5)": "head_dim",
+    "RoPE.from_hf_config({'head_dim': 5, 'rotary_dim': 5}, 9, layout='half')": "rotary_dim",
     "hf(max_position_embeddings=9, rope_parameters={'rope_theta': 0})": "rope_theta",
     "hf(partial_rotary_factor='all')": "partial_rotary_factor",
     "hf(rope_interleave='no')": "rope_interleave",

@@ -477,14 +477,15 @@ def test_yarn_of_bounds_that_meet():
     np.testing.assert_allclose(frequencies, plain(8, 10_000) / [1, 2, 2, 2])
 
 
-@pytest.mark.parametrize("base", [1.5, 3.0, 1e4])
-def test_yarn_of_bounds_beyond_the_frequencies(base):
+@pytest.mark.parametrize("beta_fast", [32, 1000])
+@pytest.mark.parametrize("base", [1.5, 3.0, 20.0, 1e4])
+def test_yarn_of_bounds_beyond_the_frequencies(base, beta_fast):
     """The bounds are at most the number of features less one, as in the authors' code."""
     dim, original, factor = 8, 8192, 4.0
-    frequencies, _ = YaRNScaling(factor, original)(dim, base, 100)
+    frequencies, _ = YaRNScaling(factor, original, beta_fast)(dim, base, 100)
     low, high = (
         dim * math.log(original / (cycles * 2 * math.pi)) / (2 * math.log(base))
-        for cycles in (32, 1)
+        for cycles in (beta_fast, 1)
     )
     low, high = max(math.floor(low), 0), min(math.ceil(high), dim - 1)
     for i, whole in enumerate(plain(dim, base)):
