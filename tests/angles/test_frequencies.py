@@ -1,4 +1,6 @@
 import re
+from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -37,6 +39,11 @@ def test_inverse_frequencies_are_the_nearest_floats(dim, base):
     with mpmath.workdps(50):
         for i, frequency in enumerate(frequencies):
             assert float(frequency) == float(mpmath.mpf(base) ** (-mpmath.mpf(2 * i) / dim))
+
+
+def test_the_base_is_that_of_the_paper():
+    assert inverse_frequencies(4).tolist() == [1.0, 0.01]
+    assert compute_frequencies(4, 2).tolist() == [[0.0, 1.0], [0.0, 0.01]]
 
 
 def test_frequencies_are_made_on_the_backend(backend):
@@ -203,6 +210,48 @@ def test_real_positions_at_high_frequencies(backend, positions, base, scale):
                 exact = exact_angle(position, i, 4, base, scale)
                 assert error(cos[i, j], mpmath.cos(exact)) < bound
                 assert error(sin[i, j], mpmath.sin(exact)) < bound
+
+
+def test_real_positions_at_high_frequencies_in_float32():
+    """Parts of a position are cut off until little of a cycle is left."""
+    import array_api_strict as strict
+
+    device = strict.Device("no_float64")
+    positions = np.linspace(1, 2, 300, dtype="float32")
+    array = strict.asarray(positions, dtype=strict.float32, device=device)
+    for scale in (30.0, 100.0, 250.0):
+        tables = cos_sin(array, geometric_frequencies(2, 10_000, scale), strict.float32)
+        cpu = strict.Device("CPU_DEVICE")
+        cos, sin = (np.asarray(table.to_device(cpu))[0] for table in tables)
+        for j, position in enumerate(positions.tolist()):
+            exact = exact_angle(position, 0, 2, 10_000, scale)
+            assert error(cos[j], mpmath.cos(exact)) < 3.02e-8
+            assert error(sin[j], mpmath.sin(exact)) < 3.02e-8
+
+
+def test_what_is_rounded_off_an_angle():
+    """Cosine and sine are put right by it: here they are 0 and 1, so that it alone remains."""
+    xp = SimpleNamespace(cos=np.zeros_like, sin=np.ones_like)
+    high = np.random.default_rng(0).uniform(-0.125, 0.125, 200)
+    low = high * np.random.default_rng(1).uniform(-1e-12, 1e-12, 200)
+    minus_residual, _ = angles._cos_sin_float64(high, low, xp)
+    two_pi = Fraction(6283185307179586476925286766559005768394, 10**39)
+    for residual, a, b in zip(-minus_residual, high, low, strict=True):
+        exact = two_pi * (Fraction(a) + Fraction(b)) - Fraction(2 * np.pi * (a + b))
+        assert abs(Fraction(residual) - exact) < Fraction(1, 2**78)
+
+
+def test_frequencies_in_fixed_point():
+    """Two parts of 32 bits and a remainder are a frequency without whole cycles."""
+    frequencies = geometric_frequencies(8, 1e6, 700.0)
+    upper, lower, rests, rounded, left = kernel._in_fixed_point(frequencies)
+    for i, text in enumerate(frequencies.split()):
+        cycles = Fraction(text)
+        fixed = Fraction(upper[i]) / 2**32 + Fraction(lower[i]) / 2**64 + Fraction(rests[i])
+        apart = cycles - fixed
+        assert abs(apart - round(apart)) < Fraction(1, 2**110)
+        assert abs(Fraction(rests[i])) <= Fraction(1, 2**65)
+        assert abs(cycles - Fraction(rounded[i]) - Fraction(left[i])) < Fraction(1, 2**98)
 
 
 def test_float32_table_is_exact_at_long_positions():

@@ -3,6 +3,7 @@
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from inspect import signature
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
-from positional_embeddings.angles import tables
+from positional_embeddings.angles import cos_sin, tables
 from positional_embeddings.arguments import axes
 from positional_embeddings.arrays.space import space_of
 
@@ -384,6 +385,23 @@ def test_nothing_to_rotate_makes_no_doubled_tables():
     rope(np.zeros((8, 3)))
     cos, sin = page.tables
     np.testing.assert_array_equal(vars(page)["doubled"], [[*cos, *cos], [*-sin, *sin]])
+
+
+def test_tables_of_one_page_are_doubled():
+    for length, rows in ((tables.PAGE, 4), (tables.PAGE + 1, 2)):
+        page = tables.Page(5, 5 + length, np.ones((2, 2, length)))
+        assert page.doubled.shape == (2, rows, length)
+
+
+def test_pages_begin_where_blocks_do():
+    """So that the numbers of a position are the same in every page."""
+    assert tables.PAGE % cos_sin.BLOCK == 0
+
+
+def test_what_is_kept_is_no_part_of_a_table():
+    kept = RoPE(4, 3)._tables
+    assert all(f"{name}=" not in repr(kept) for name in ("_pages", "_kernel_parts", "known"))
+    assert not {"_pages", "_kernel_parts", "known"} & set(signature(type(kept)).parameters)
 
 
 def test_tables_of_a_long_page_are_kept_once():

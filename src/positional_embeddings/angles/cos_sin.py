@@ -40,7 +40,7 @@ _SUM_BLOCK, _SUM_PRODUCTS = 2**15, 2**18
 
 
 def unit_phasors(
-    frequencies: Frequencies, start: int, stop: int, factor: float = 1.0
+    frequencies: Frequencies, start: int, stop: int, factor: float
 ) -> Iterator[HostArray]:
     """Yield cosine + i sine of the positions `start` to `stop` - 1, block after block.
 
