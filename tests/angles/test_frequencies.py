@@ -241,6 +241,29 @@ def test_what_is_rounded_off_an_angle():
         assert abs(Fraction(residual) - exact) < Fraction(1, 2**78)
 
 
+@pytest.mark.parametrize("kind", ["int64", "float64"])
+def test_sums_by_matrix_products_are_exact(kind, monkeypatch):
+    """In blocks of few numbers."""
+    blocks = []
+    monkeypatch.setattr(angles, "_SUM_BLOCK", 60)
+    monkeypatch.setattr(
+        angles, "cuts", lambda *size: blocks.extend(found := tables.cuts(*size)) or found
+    )
+    scales = (1.0, 30.0)
+    frequencies = [geometric_frequencies(6, 50, scale) for scale in scales]
+    coordinates = np.random.default_rng(0).uniform(-1e6, 1e6, (2, 40)).astype(kind)
+    cos, sin = np.empty((2, 3, 40))
+    angles.fill_cos_sin_of_sum(coordinates, frequencies, 2.0, cos, sin)
+    for i in range(3):
+        for j, places in enumerate(coordinates.T.tolist()):
+            with mpmath.workdps(50):
+                parts = zip(places, scales, strict=True)
+                exact = mpmath.fsum(exact_angle(place, i, 6, 50, scale) for place, scale in parts)
+                assert error(cos[i, j], 2 * mpmath.cos(exact)) < 2e-15
+                assert error(sin[i, j], 2 * mpmath.sin(exact)) < 2e-15
+    assert [block.stop - block.start for block in blocks] == [20, 20]
+
+
 def test_frequencies_in_fixed_point():
     """Two parts of 32 bits and a remainder are a frequency without whole cycles."""
     frequencies = geometric_frequencies(8, 1e6, 700.0)

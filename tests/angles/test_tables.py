@@ -399,9 +399,10 @@ def test_pages_begin_where_blocks_do():
 
 
 def test_what_is_kept_is_no_part_of_a_table():
-    kept = RoPE(4, 3)._tables
-    assert all(f"{name}=" not in repr(kept) for name in ("_pages", "_kernel_parts", "known"))
-    assert not {"_pages", "_kernel_parts", "known"} & set(signature(type(kept)).parameters)
+    names = ("_pages", "_kernel_parts", "known", "_views")
+    for kept in (RoPE(4, 3)._tables, tables.Page(0, 1, np.ones((2, 1, 1)))):
+        assert all(f"{name}=" not in repr(kept) for name in names)
+        assert not set(names) & set(signature(type(kept)).parameters)
 
 
 def test_tables_of_a_long_page_are_kept_once():
