@@ -71,6 +71,53 @@ def test_another_dtype_to_compute_in(backend):
     assert space.dtype == space.default_float
 
 
+@pytest.mark.parametrize("length", [3, 2000])
+def test_totals_begin_with_a_number(length):
+    import array_api_strict as strict
+
+    x = np.random.default_rng(0).uniform(size=(2, length))
+    for array in (x, strict.asarray(x)):
+        space = space_of(x=array)
+        for start in (0.0, 3.5):
+            total = np.asarray(space.total(array, start))
+            np.testing.assert_allclose(total, start + x.sum(axis=-1, keepdims=True), rtol=1e-14)
+
+
+def test_an_array_of_the_dtype_is_returned_itself():
+    import array_api_strict as strict
+
+    for x in (np.ones(3), strict.ones(3)):
+        assert space_of(x=x).astype(x, x.dtype) is x
+
+
+def test_a_row_by_a_table_of_many_rows_is_rounded_little():
+    """Not at every step of a long sum, of which a product with a table of gaps consists."""
+    rng, space = np.random.default_rng(0), new_space()
+    row = rng.uniform(size=(1, 2**20)).astype("float32")
+    table = rng.uniform(size=(2**20, 4)).astype("float32")[:, ::2]
+    exact = row.astype("float64") @ table.astype("float64")
+    np.testing.assert_allclose(space.matmul(row, table), exact, rtol=1e-6)
+
+
+def test_other_products_are_those_of_the_library():
+    rng, space = np.random.default_rng(0), new_space()
+    rows = rng.uniform(size=(3, 2**14)).astype("float32")
+    table = rng.uniform(size=(2**14, 4)).astype("float32")
+    for few in (rows, rows[:1]):
+        np.testing.assert_array_equal(space.matmul(few, table), few @ table)
+    gaps = table[:, ::2]
+    np.testing.assert_array_equal(space.matmul(rows, gaps), rows @ gaps)
+
+
+def test_entries_by_indices_of_any_axes(backend):
+    table = np.random.default_rng(0).uniform(size=(4, 5, 3)).astype("float32")
+    space = new_space(backend.xp, backend.device)
+    for indices in ([1, 0, 4], [[3, 3], [0, 1]]):
+        index = backend.array(np.asarray(indices))
+        got = backend.numpy(space.take_entries(backend.array(table), index, 1))
+        np.testing.assert_array_equal(got, np.take(table, indices, axis=1))
+
+
 def functions_of(node, names=()):
     """Yield the names of each function, with those of the classes and functions around it."""
     for child in ast.iter_child_nodes(node):

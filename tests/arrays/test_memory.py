@@ -1,0 +1,103 @@
+"""What is kept from call to call, by which arrays, and the lengths of blocks."""
+
+from itertools import permutations, product
+from math import prod
+
+import array_api_strict as strict
+import numpy as np
+import pytest
+
+from positional_embeddings.arrays import memory
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.space import new_space, space_of
+
+
+def test_what_is_found_once_is_kept_for_its_key():
+    found, kept = [], {}
+
+    def find():
+        found.append(None)
+        return len(found)
+
+    assert [memory.once(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
+    # Nothing is kept without a key, or without a place.
+    assert [memory.once(kept, None, find), memory.once(kept, None, find)] == [3, 4]
+    assert [memory.once(None, "a", find), memory.once(None, "a", find)] == [5, 6]
+    assert kept == {"a": 1, "b": 2}
+
+
+def test_the_first_ones_of_many_are_dropped():
+    kept = {}
+    for key in range(5):
+        memory.keep(kept, key, -key, most=3)
+    assert kept == {2: -2, 3: -3, 4: -4}
+
+
+def test_keys_tell_arrays_apart_that_are_rotated_in_other_ways():
+    x, buffer = np.zeros((2, 3)), np.zeros(50, "uint8")
+    fixed = np.zeros((2, 3))
+    fixed.flags.writeable = False
+    unaligned = buffer[1:49].view("float64").reshape(2, 3)
+    arrays = [x, x.T, x[:, :2], np.zeros((3, 2)).T, x.astype("float32"), unaligned]
+    keys = [memory.numpy_key(array, None) for array in arrays]
+    keys += [memory.numpy_key(x, out) for out in (*arrays, np.zeros((2, 3)), fixed)]
+    assert len(set(keys)) == len(keys)
+    assert memory.numpy_key(np.ones((2, 3)), None) == keys[0]
+    assert memory.numpy_key(np.ones((2, 3)), np.ones((2, 3))) in keys
+
+
+def test_arrays_of_other_libraries_have_no_key():
+    x, other = np.zeros(3), strict.zeros(3)
+    subclass = x.view(type("Marked", (np.ndarray,), {}))
+    for array, out in product((x, other, subclass), (None, x, other, subclass)):
+        is_plain = array is x and (out is None or out is x)
+        assert (memory.numpy_key(array, out) is not None) == is_plain
+
+
+def test_blocks_are_whole_on_the_last_axes():
+    assert memory.block_lengths((4, 4, 4), (0, 1, 2), 8) == {2: 4, 1: 2, 0: 1}
+    assert memory.block_lengths((4, 4, 4), (2, 1, 0), 4) == {0: 4, 1: 1, 2: 1}
+    assert memory.block_lengths((4, 0), (0, 1), 8) == {1: 1, 0: 4}
+    for order, most in product(permutations(range(3)), range(1, 70)):
+        lengths = memory.block_lengths((3, 4, 5), order, most)
+        assert prod(lengths.values()) <= most
+
+
+def test_arrays_that_share_memory():
+    """Whether writing to one may change what is still to be read of the other."""
+    space, a = new_space(), np.arange(6.0)
+    assert space.shares_memory(a[1:], a[:-1]) is True
+    assert space.shares_memory(a[::-1], a) is True
+    assert space.shares_memory(a.reshape(2, 3), a) is True
+    for other in (a, a[:], a.copy()):
+        assert space.shares_memory(other, a) is False
+    assert space.shares_memory(a[:3], a[3:]) is False
+    # A library that does not say.
+    x = strict.zeros(3)
+    assert not space_of(x=x).shares_memory(x, x)
+    assert space_of(x=x).shares_memory(x, strict.zeros(3))
+
+
+def test_values_on_the_host():
+    x = strict.asarray([1.0, 2.0])
+    np.testing.assert_array_equal(space_of(x=x).values_on_host(x), [1, 2])
+    elsewhere = strict.asarray([1.0], device=strict.Device("device1"))
+    assert space_of(x=elsewhere).values_on_host(elsewhere) is None
+
+
+class Unknown(Space):
+    """A library of which nothing is known."""
+
+
+class Recording(Space):
+    """A library whose arrays are read, but do not show that they are parts of a trace."""
+
+    reads_values = True
+
+
+@pytest.mark.parametrize("library", [Unknown, Recording])
+def test_what_may_be_a_constant_of_a_trace_is_not_taken(library):
+    space = library(np, "cpu", np.float64, np.int64, np.float64, np.float64)
+    assert space.values_on_host(np.ones(1)) is None
+    assert space.is_readable(np.ones(1)) == space.is_true(np.asarray(True)) == space.reads_values
+    assert space.reads_values == (library is Recording)
