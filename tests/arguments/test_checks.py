@@ -1,12 +1,18 @@
-"""Fields of layers are checked in classes that are derived from them, too."""
+"""What checks accept and refuse at their bounds; classes derived from layers have them, too."""
 
+import sys
 from dataclasses import dataclass
+from itertools import product
+from types import SimpleNamespace
 from typing import Annotated
 
+import array_api_strict as strict
+import numpy as np
 import pytest
 
-from positional_embeddings import RoPE, YaRNScaling
-from positional_embeddings.arguments import checks
+from positional_embeddings import AbsolutePE, LearnedPE, RoPE, YaRNScaling, cumulative_lengths
+from positional_embeddings.arguments import axes, checks, positions
+from positional_embeddings.arrays.space import space_of
 
 
 class OwnRoPE(RoPE):
@@ -30,3 +36,133 @@ def test_checks_are_inherited():
     assert OwnScaling(2, 10).step == 1
     with pytest.raises(ValueError, match="`factor` must be a positive finite number, got 0"):
         YaRNScaling(0, 10)
+
+
+def test_bounds_are_accepted():
+    for number in (sys.float_info.max, -sys.float_info.max):
+        assert checks.finite_number("x", number) == number
+    assert checks.feature_count("x", 2**20) == 2**20
+    assert checks.position_count("x", 2**63) == 2**63
+    assert checks.axis_length("x", 2**48) == 2**48
+    assert cumulative_lengths([2**63 - 1]).tolist() == [0, 2**63 - 1]
+    space = space_of(x=np.zeros(1))
+    assert positions.position_array("x", 2**61 - 1, space) == 2**61 - 1
+    with pytest.raises(ValueError, match=f"`x` must hold positions within {2**61 - 1}"):
+        positions.position_array("x", 2**61, space)
+
+
+def test_lengths_keep_distances_within_the_integers():
+    """Of a library whose default integers have 32 bits."""
+    space, far = SimpleNamespace(integer=np.int32, xp=np), 2**29 - 1
+    assert positions.first_position(far, far, None, space) == 0
+    for lengths in ((far + 1, 1), (1, far + 1)):
+        with pytest.raises(ValueError, match=f"_len` must be at most {far}, so that int32"):
+            positions.first_position(*lengths, None, space)
+    for offset in (-far, far - 7):
+        assert positions.first_position(7, 7, offset, space) == offset
+    for offset in (-far - 1, far - 6):
+        with pytest.raises(ValueError, match=f"`offset` must keep positions within {far}"):
+            positions.first_position(7, 7, offset, space)
+
+
+def test_lengths_that_are_not_known():
+    assert checks.is_known(3)
+    assert not checks.is_known(None)
+    assert not checks.is_known(float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "repeats"),
+    [
+        ((2, 3), (24, 8), False),
+        ((3, 2), (8, 24), False),
+        ((2, 3), (16, 8), True),
+        ((2, 3), (8, 8), True),
+        ((2,), (0,), True),
+        ((1, 3), (0, 8), False),
+        ((1, 3), (0, 0), True),
+        ((0, 3), (0, 0), False),
+    ],
+)
+def test_results_are_written_where_no_element_shares_memory(shape, strides, repeats):
+    out = np.lib.stride_tricks.as_strided(np.zeros(20), shape, strides)
+    x = np.zeros(shape)
+    if repeats:
+        with pytest.raises(ValueError, match="one whose elements share memory"):
+            checks.output(out, x, space_of(x=x))
+    else:
+        checks.output(out, x, space_of(x=x))
+
+
+def test_layers_hold_axes_as_ints():
+    feature, seq = np.int64(-1), np.int64(0)
+    options = {"feature_axis": feature, "seq_axis": seq}
+    for layer in (RoPE(4, 3, **options), AbsolutePE(4, 3, **options), LearnedPE(4, 3, **options)):
+        assert (layer.feature_axis, layer.seq_axis) == (-1, 0)
+        assert type(layer.feature_axis) is type(layer.seq_axis) is int
+
+
+def test_the_last_of_two_axes():
+    order = range(4)
+    for feature, seq in product(range(-4, 4), repeat=2):
+        layer = SimpleNamespace(feature_axis=feature, seq_axis=seq)
+        assert axes.is_last(layer) == (order[feature] > order[seq])
+
+
+@pytest.mark.parametrize(
+    ("shape", "own", "aligned"),
+    [
+        ((3,), (0,), (3, 1, 1)),
+        ((3, 1), (0,), (3, 1, 1)),
+        ((4, 1), (1, 2), (1, 4, 1)),
+        ((1, 5), (2,), (1, 1, 5)),
+        ((3, 4, 1), (0,), (3, 4, 1)),
+        ((5,), (2,), (1, 1, 5)),
+        ((3, 5), (0, 2), (3, 1, 5)),
+        ((3, 5), (0,), None),
+        ((2, 5), (2,), None),
+        ((3, 2), (0,), None),
+    ],
+)
+def test_arrays_get_the_axes_that_they_lack(shape, own, aligned):
+    x = np.arange(np.prod(shape)).reshape(shape)
+    if aligned is None:
+        with pytest.raises(ValueError, match="`x` must have shape"):
+            axes.align_axes("x", x, own, (3, 4, 5), "as told")
+        return
+    got = axes.align_axes("x", x, own, (3, 4, 5), "as told")
+    np.testing.assert_array_equal(got, x.reshape(aligned), strict=True)
+
+
+def test_spans_take_their_rows():
+    x = np.arange(40).reshape(20, 2)
+    space = space_of(x=x)
+    one = positions.span_of((3, 6)).take(x, -2, space)
+    np.testing.assert_array_equal(one, x[3:6], strict=True)
+    assert np.shares_memory(one, x)
+    for number in (2, 8, 9):
+        ranges = [(2 * i, 2 * i + 1) for i in range(number)]
+        got = positions.span_of(*ranges).take(x, -2, space)
+        np.testing.assert_array_equal(got, x[: 2 * number : 2], strict=True)
+    traced = positions.Span(None, 3, np.asarray(4))
+    np.testing.assert_array_equal(traced.take(x, -2, space), x[4:7], strict=True)
+    first = positions.span_of((0, 1))
+    np.testing.assert_array_equal(first.take(x.T, -1, space), x.T[:, :1], strict=True)
+    single, pair = x[:1], x[:2]
+    for broadcast in (None, single):
+        assert positions.span_of((2, 5)).take(broadcast, -2, space) is broadcast
+    second = positions.span_of((1, 2)).take(pair, -2, space)
+    np.testing.assert_array_equal(second, x[1:2], strict=True)
+    empty = positions.span_of()
+    assert empty.take(x, -2, space).shape == (0, 2)
+    assert empty.take(single, -2, space).shape == (0, 2)
+    assert empty.positions(space).shape == (0,)
+
+
+def test_positions_on_another_device_are_not_read():
+    """Those on the host are checked one by one; a device is not waited for."""
+    far = strict.asarray([5, 2**61], device=strict.Device("device1"))
+    assert positions.position_array("x", far, space_of(x=far)).shape == (2,)
+    near = strict.asarray([5, 2**61])
+    with pytest.raises(ValueError, match="`x` must hold positions within"):
+        positions.position_array("x", near, space_of(x=near))

@@ -305,7 +305,9 @@ def test_the_lowest_integer_has_a_bucket(backend):
 
 @pytest.mark.needs("searchsorted")
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("max_distance", [128, 10**6, 2**31, 2**63, 2**63 + 1, 10**30])
+@pytest.mark.parametrize(
+    "max_distance", [128, 10**6, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 2**63 + 2, 10**30]
+)
 def test_buckets_of_any_reach(backend, bidirectional, max_distance):
     """From the nearest to the farthest integers, few at a time and many at once."""
     farthest = 2**63 - 1 if backend.has_int64 else 2**31 - 1
@@ -353,6 +355,72 @@ def test_buckets_of_any_number(num_buckets):
         got = relative_position_bucket(np.asarray([1 - limit, -limit]), **options)
         expected = [bucket_by_fractions(p, **options) for p in (1 - limit, -limit)]
         np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("max_distance", [10**15, 10**18, 2**63 - 1])
+def test_limits_of_far_buckets_are_exact(max_distance):
+    """Each is the least distance whose power reaches that of the rule."""
+    starts, before, _ = bucket_starts(32, max_distance, bidirectional=False, most=2**63 - 1)
+    assert before == 31
+    limits = [1 - start for start in reversed(starts)]
+    assert limits[:16] == list(range(1, 17))
+    for step, limit in enumerate(limits[16:], start=1):
+        power = 16 ** (16 - step) * max_distance**step
+        assert limit**16 >= power > (limit - 1) ** 16
+
+
+def test_buckets_of_any_shape():
+    """What differs in one place from consecutive positions, has more axes or no elements."""
+    consecutive = np.arange(20) - np.arange(90)[:, None]
+    for place in ((89, 3), (40, 0), (0, 19), (64, 7)):
+        nearly = consecutive.copy()
+        nearly[place] = 5
+        expected = [bucket_by_fractions(p, bidirectional=True) for p in nearly.ravel().tolist()]
+        assert relative_position_bucket(nearly).ravel().tolist() == expected
+        stacked = relative_position_bucket(np.stack([nearly, nearly]))
+        assert stacked.ravel().tolist() == expected * 2
+    for shape in ((0, 5), (5, 0), (0,), (2, 0, 3)):
+        empty = relative_position_bucket(np.zeros(shape, dtype=int))
+        assert (empty.shape, empty.dtype) == (shape, np.dtype(int))
+    farthest = relative_position_bucket(
+        np.asarray([-1]), num_buckets=2, max_distance=2**128, bidirectional=False
+    )
+    assert farthest.tolist() == [1]
+
+
+def test_consecutive_positions_take_little_memory():
+    """Their buckets are looked up once for each distance, and a bias between them is a view."""
+    relative = np.arange(500) - np.arange(400)[:, None]
+    relative_position_bucket(relative)
+    assert peak_memory(lambda: relative_position_bucket(relative)) < 1.8 * relative.nbytes
+    shuffled = np.random.default_rng(0).permuted(relative, axis=1)
+    peak = peak_memory(lambda: relative_position_bucket(shuffled))
+    assert peak < 3.5 * shuffled.nbytes
+    space, bias = space_of(relative=relative).computing_in(np.float64), ALiBiBias(4)
+    queries, keys = span_of((3, 403)), span_of((0, 500))
+    assert peak_memory(lambda: bias._between(queries, keys, space)) < relative.nbytes
+    view = bias._between(queries, keys, space)
+    assert view.shape == (400, 500, 4)
+    assert not view.flags.writeable
+    assert view[0, 5, 0] == 2 * 0.25
+
+
+def test_far_queries_have_the_bias_of_their_distance():
+    """Distances that float32 does not hold are rounded once."""
+    for offset in (2**25 + 1, 2**24 - 1, -(2**25) - 1):
+        got = alibi_bias(2, 4, 5, offset=offset, dtype=np.float32)
+        for i, j in np.ndindex(4, 5):
+            distance = np.float32(j - i - offset)
+            np.testing.assert_array_equal(got[i, j], distance * np.float32([2**-4, 2**-8]))
+
+
+def test_attention_names_the_heads_of_a_bias():
+    x, ones = np.ones((4, 3, 2, 1)), np.ones(3)
+    network = FIREBias(ones, ones, np.ones((5, 3)), np.ones(5), c=1, threshold=1)
+    for bias in (network, ALiBiBias(5)):
+        with pytest.raises(ValueError, match="5") as error:
+            scaled_dot_product_attention(x, x, x, bias=bias)
+        assert "`bias`" in str(error.value)
 
 
 @pytest.mark.needs("searchsorted")

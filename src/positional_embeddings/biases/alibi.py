@@ -164,5 +164,5 @@ class ALiBiBias(positions.Bias):
 def _slopes(num_heads: int) -> tuple[float, ...]:
     power = 2 ** floor(log2(num_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
-    return tuple((slopes + between)[:num_heads])
+    between = [2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
+    return tuple(slopes + between)
