@@ -3,11 +3,15 @@
 import ast
 from pathlib import Path
 
+import array_api_strict as strict
 import ml_dtypes
 import numpy as np
 import pytest
 
 import positional_embeddings
+from positional_embeddings.arrays.errors import shown
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
 from positional_embeddings.arrays.space import new_space, space_of
 
 SRC = Path(positional_embeddings.__file__).parent
@@ -73,8 +77,6 @@ def test_another_dtype_to_compute_in(backend):
 
 @pytest.mark.parametrize("length", [3, 2000])
 def test_totals_begin_with_a_number(length):
-    import array_api_strict as strict
-
     x = np.random.default_rng(0).uniform(size=(2, length))
     for array in (x, strict.asarray(x)):
         space = space_of(x=array)
@@ -84,8 +86,6 @@ def test_totals_begin_with_a_number(length):
 
 
 def test_an_array_of_the_dtype_is_returned_itself():
-    import array_api_strict as strict
-
     for x in (np.ones(3), strict.ones(3)):
         assert space_of(x=x).astype(x, x.dtype) is x
 
@@ -116,6 +116,47 @@ def test_entries_by_indices_of_any_axes(backend):
         index = backend.array(np.asarray(indices))
         got = backend.numpy(space.take_entries(backend.array(table), index, 1))
         np.testing.assert_array_equal(got, np.take(table, indices, axis=1))
+
+
+def test_a_library_that_is_not_known_can_do_nothing_more():
+    can = ("can_write", "takes_out", "keeps_tables", "reads_values", "shows_tracing", "has_fmod")
+    is_so = ("compiles_kernels", "is_chunked", "records_gradients", "needs_elements")
+    assert not any(getattr(Space, name) for name in can + is_so)
+    assert all(getattr(NumPy, name) for name in can)
+    assert [name for name in can if not getattr(Strict, name)] == ["takes_out", "has_fmod"]
+    assert type(space_of(x=np.zeros(1))) is NumPy
+    assert type(space_of(x=strict.zeros(1))) is type(new_space(strict)) is Strict
+
+
+@pytest.mark.parametrize("xp", [np, strict])
+@pytest.mark.parametrize("size", [5, 700])
+def test_totals_and_remainders(xp, size):
+    x = np.arange(3.0 * size).reshape(3, size)
+    given = xp.asarray(x)
+    space = space_of(x=given)
+    for initial, options in ((0, ()), (2.5, (2.5,))):
+        expected = [[sum(row) + initial] for row in x.tolist()]
+        np.testing.assert_array_equal(np.asarray(space.total(given, *options)), expected)
+    got = space.remainder(xp.asarray([-7.5, 7.5, 3.0]), 2.0)
+    np.testing.assert_array_equal(np.asarray(got), [-1.5, 1.5, 1.0])
+
+
+def test_nothing_warns_of_what_is_not_finite():
+    x = np.asarray([1e300, 0.0])
+    with space_of(x=x).undisturbed(x):
+        np.testing.assert_array_equal(x * 1e300 / x, [np.inf, np.nan])
+
+
+def test_values_of_another_device_are_not_read():
+    x = strict.zeros(3, device=strict.Device("device1"))
+    assert space_of(x=x).values_on_host(x) is None
+
+
+def test_messages_show_short_values_whole():
+    assert shown(np.asarray(0.5)) == "array(0.5)"
+    assert shown("a" * 498) == f"'{'a' * 498}'"
+    assert shown("a" * 499) == f"'{'a' * 499}..."
+    assert shown(np.zeros((2, 0))) == "numpy.ndarray of shape (2, 0)"
 
 
 def functions_of(node, names=()):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import array_api_strict as strict
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 from positional_embeddings.arrays import threads
 
@@ -103,3 +104,20 @@ def test_a_forked_process_has_threads_of_its_own():
         "raise SystemExit(os.waitpid(child, 0)[1])"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
+
+
+def test_threads_are_those_of_numpys_products():
+    def numbers():
+        return [
+            own.num_threads
+            for own in ThreadpoolController().select(user_api="blas").lib_controllers
+        ]
+
+    before = numbers()
+    with threads.threads_for(np.zeros(1)) as (count, _):
+        assert count == max(before)
+        assert set(numbers()) == {1}
+    assert numbers() == before
+    with threads.threads_for(strict.zeros(1)) as (count, _):
+        assert count == 1
+        assert numbers() == before
