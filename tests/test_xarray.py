@@ -6,9 +6,8 @@ import datetime as dt
 import importlib
 import itertools
 import sys
-import tracemalloc
 from fractions import Fraction
-from math import cos, pi, sin
+from math import cos, pi, prod, sin
 
 import numpy as np
 import pandas as pd
@@ -521,13 +520,15 @@ def test_what_is_not_finite_at_one_place_does_not_reach_another(hides, bad):
         np.testing.assert_allclose(got.isel(place=place), expected, rtol=0, atol=1e-14)
 
 
-def test_places_of_tiny_values_keep_their_digits():
+@pytest.mark.parametrize(("hidden", "size"), [(36, 1e-24), (24, 1e-33)])
+def test_places_of_tiny_values_keep_their_digits(hidden, size):
+    """Where the weights of the keys are tiny, and where only their products with values are."""
     t = np.arange(40.0)
     angles = np.stack([np.cos(t / 40), np.sin(t / 40)]).astype(np.float32)
     query = xr.DataArray(angles, dims=("f", "time"))
-    tiny = (1 + np.random.default_rng(0).random((40, 2))) * 1e-24
+    tiny = (1 + np.random.default_rng(0).random((40, 2))) * size
     value = xr.DataArray(tiny.astype(np.float32), dims=("time", "place"))
-    mask = xr.DataArray(np.stack([t < 36, t < 0], axis=1), dims=("time", "place"))
+    mask = xr.DataArray(np.stack([t < hidden, t < 0], axis=1), dims=("time", "place"))
     options = {"dim": "time", "feature_dim": "f", "scale": 100}
     both = pex.attention(query, query, value, mask=mask, **options)
     for place in range(2):
@@ -535,16 +536,42 @@ def test_places_of_tiny_values_keep_their_digits():
         np.testing.assert_allclose(both[:, place], alone, rtol=2e-6)
 
 
-def test_places_that_hide_keys_cost_no_scores_of_their_own():
-    n, places = 200, 400
-    times = xr.DataArray(np.random.default_rng(0).standard_normal((n, 8)), dims=("time", "f"))
+@pytest.fixture
+def scores(monkeypatch):
+    """Return a list of how many scores each call of the bare function has, and if it has a mask."""
+    calls, bare = [], pex.scaled_dot_product_attention
+
+    def attend(query, key, value, **options):
+        calls.append((query.shape[-2] * prod(key.shape[:-1]), "mask" in options))
+        return bare(query, key, value, **options)
+
+    monkeypatch.setattr(pex, "scaled_dot_product_attention", attend)
+    return calls
+
+
+def test_places_that_hide_keys_cost_no_scores_of_their_own(scores):
+    """Neither do one of zeros, and one that sees nothing; one of tiny weights does."""
+    n, places = 20, 6
+    t = np.arange(n) / n
+    times = xr.DataArray(np.stack([np.cos(t), np.sin(t)]), dims=("f", "time"))
     value = xr.DataArray(np.ones((places, n)), dims=("place", "time"))
+    value[1] = 0.0
     mask = xr.DataArray(np.eye(places, n, dtype=bool), dims=("place", "time"))
-    tracemalloc.start()
-    pex.attention(times, times, value, dim="time", feature_dim="f", mask=mask)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 20 * value.nbytes  # scores of each place would be 200 times as much
+    mask[2] = True
+    options = {"dim": "time", "feature_dim": "f"}
+    pex.attention(times, times, value, mask=mask, **options)
+    pex.attention(times, times, value, mask=mask, bias=value[0], **options)
+    pex.attention(times, times, value[:2], mask=mask[:2], **options)
+    assert scores == [(n * n, False)] * 3
+    scores.clear()
+    mask[3] = t < 0.9
+    pex.attention(times, times, value, mask=mask, scale=5000, **options)
+    heads = times.expand_dims(head=2)
+    pex.attention(heads, heads, value, mask=mask, scale=5000, **options)
+    assert scores == [(count * n * n, own) for count in (1, 2) for own in (False, True)]
+    scores.clear()
+    pex.attention(times, times, value, mask=mask, bias=value, **options)
+    assert scores == [(places * n * n, True)]
 
 
 def test_names_coordinates_and_attributes_of_attention():

@@ -326,7 +326,7 @@ def attention(
     order = [rows if d == k_dim else d for d in values.dims]
     attended = attended.transpose(*(d for d in attended.dims if d not in order), *order)
     if not has_features:
-        attended = attended.isel({outputs: 0}, drop=True)
+        attended = attended.isel({outputs: 0})
     attended = attended.rename({rows: q_dim} | ({outputs: feature_dim} if has_features else {}))
     attended.name, attended.attrs = value.name, dict(value.attrs)
     return attended
@@ -558,7 +558,7 @@ def _attend(
     # A place whose part, or sum, is so small that it lacks digits has weights of its own.
     least = xp.finfo(wide).smallest_normal / xp.finfo(wide).eps
     is_small = (xp.abs(total) < least) & (total != 0)
-    is_poor = ~(part >= least**0.5) | xp.any(is_small, axis=-1, keepdims=True)
+    is_poor = ~(part >= least**0.5) | is_small
     is_poor &= xp.any(is_seen, axis=-2, keepdims=True)
     is_poor = xp.any(is_poor, axis=tuple(a for a in range(rank) if a not in places), keepdims=True)
     for index in np.argwhere(space.to_numpy(is_poor)).tolist():
