@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import time
 
 import numpy as np
 import pytest
@@ -21,10 +22,13 @@ def test_on_each_backend(backend):
 
 
 def test_numpy_passes(printed):
+    start = time.perf_counter()
     text = printed("check --library numpy")
-    line = rf"passed  numpy {np.__version__}, cpu  5 results, largest error \de-\d\d, [\d.]+ s"
+    took = time.perf_counter() - start
+    line = rf"passed  numpy {np.__version__}, cpu  5 results, largest error \de-\d\d, ([\d.]+) s"
     line = line.replace(r"\de", r"\d\.\de")
-    assert re.fullmatch(rf"{line}\n\n1 passed, 0 failed\n", text)
+    found = re.fullmatch(rf"{line}\n\n1 passed, 0 failed\n", text)
+    assert float(found[1]) < took + 0.06  # it is rounded
     data = json.loads(printed("check --library numpy --json"))
     (row,) = data["places"]
     assert data["failed"] == 0
@@ -88,12 +92,26 @@ def test_errors_and_numbers_that_are_none(monkeypatch, call):
         message = "out of\nmemory"
         raise RuntimeError(message)
 
-    replace_laws(monkeypatch, one=lambda **_: math.nan, two=fail, three=lambda **_: 0.0)
+    replace_laws(
+        monkeypatch,
+        one=lambda **_: math.nan,
+        two=fail,
+        three=lambda **_: 0.0,
+        four=lambda **_: 5e-6,
+        five=lambda **_: 5.1e-6,
+    )
     status, out, _ = call("check --library numpy")
     assert status == 1
-    assert "one: an error of nan; two: RuntimeError: out of memory" in " ".join(out.split())
+    wrong = "one: an error of nan; two: RuntimeError: out of memory; five: an error of 5.1e-06"
+    assert f"cpu {wrong} 0 passed" in " ".join(out.split())
     (row,) = json.loads(call("check --library numpy --json")[1])["places"]
-    assert row["errors"] == {"one": None, "two": "RuntimeError: out of memory", "three": 0.0}
+    assert row["errors"] == {
+        "one": None,
+        "two": "RuntimeError: out of memory",
+        "three": 0.0,
+        "four": 5e-6,
+        "five": 5.1e-6,
+    }
 
 
 def test_a_result_of_another_shape():

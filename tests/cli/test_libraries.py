@@ -42,6 +42,9 @@ def test_a_library_that_cannot_be_imported(make):
     found = make("cubed", "__version__ = '9'\nraise RuntimeError('no such\\nfile: ' + 300 * 'x')")
     reason = f"RuntimeError: no such file: {'x' * 300}"[:200] + "..."
     assert found.places == (libraries.Place("", reason=reason),)
+    longest = f"OSError: {191 * 'x'}"
+    assert libraries.reason_of(OSError(191 * "x")) == longest
+    assert libraries.reason_of(OSError(192 * "x")) == f"{longest}..."
     (place,) = make("ndonnx", "import nothing_of_this_name").places
     assert place.reason == "ModuleNotFoundError: No module named 'nothing_of_this_name'"
 

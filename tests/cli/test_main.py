@@ -11,6 +11,7 @@ import pytest
 
 import positional_embeddings as pe
 from positional_embeddings.cli.main import main
+from positional_embeddings.cli.terminal import wrapped
 
 
 def test_without_arguments_comes_the_help(printed):
@@ -124,6 +125,14 @@ def test_memory_that_is_not_there(monkeypatch, call):
     monkeypatch.setattr(pe, "describe_mask", fail)
     message = "positional-embeddings: error: it does not fit into memory\n"
     assert call("mask full 3") == (2, "", message)
+
+
+def test_a_word_longer_than_a_line_stays_whole():
+    """A path, or what is to be copied."""
+    word = "/".join(["folder"] * 20)
+    assert wrapped(f"see {word} first", "- ") == f"- see\n  {word}\n  first"
+    line = " ".join(["word"] * 18)
+    assert wrapped(line, "") == line[:-5] + "\nword"
 
 
 def test_characters_that_a_terminal_lacks(monkeypatch):

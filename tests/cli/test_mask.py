@@ -94,6 +94,8 @@ def test_queries_that_see_no_key(printed):
     many = "no key: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... (18 queries)\n"
     ids = "segment_ids_from_lengths([2], 20)"
     assert many in printed(f"mask 'SegmentMask({ids})' 20")
+    ten = "no key: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11\n"
+    assert ten in printed("mask 'SegmentMask(segment_ids_from_lengths([2], 12))' 12")
 
 
 def test_long_masks(printed):
@@ -105,6 +107,27 @@ def test_long_masks(printed):
     data = json.loads(printed("mask 'DilatedMask(2)' 1000000 --json"))
     assert data["pairs"] == 10**12
     assert "visible" not in data
+
+
+def test_pairs_are_counted_to_a_number_of_all_sequences(printed):
+    """To 2**26; three sequences of 25,000,000 pairs are more."""
+    text = printed(f"mask full 1 {2**26}")
+    assert text.endswith(
+        "\nvisible:   67,108,864 of 67,108,864 pairs, 100.0%; every query sees a key\n"
+    )
+    text = printed(f"mask full 1 {2**26 + 1}")
+    assert text.endswith("\nvisible:   not counted, of 67,108,865 pairs\n")
+    text = printed("mask 'PaddingMask([1, 2, 3])' 5000")
+    assert text.endswith("\nvisible:   not counted, of 25,000,000 pairs\n")
+
+
+def test_so_many_queries_are_drawn(printed):
+    text = printed("mask causal 33")
+    assert text == printed("mask causal 33 --most 32") != printed("mask causal 33 --most 33")
+
+
+def test_a_mask_of_all_sequences_is_that_of_each(printed):
+    assert printed("mask causal 3 --batch 1") == printed("mask causal 3")
 
 
 def test_every_mask_of_the_library():

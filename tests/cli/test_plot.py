@@ -153,7 +153,7 @@ def test_pictures(printed, save, tmp_path, line):
     assert text == f"wrote {path}: Portable Network Graphics, {len(png):,} bytes\n"
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", png[16:24])
-    assert min(width, height) >= 500
+    assert (width, height) == (960, 720)
 
 
 def test_matplotlib_is_asked_for(monkeypatch, call):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE
-from positional_embeddings.cli.rope import float32_angle_errors
+from positional_embeddings.cli.rope import _waves_text, float32_angle_errors
 
 SIZES = {"head_dim": 64, "max_position_embeddings": 4096}
 LLAMA = {
@@ -203,6 +203,7 @@ def test_errors_of_float32_angles():
     assert at_end == max(worst[-(2**13) :])
     # Powers of two are products without a rounding.
     assert float32_angle_errors(np.asarray([1.0, 0.25]), 100) == (0.0, None)
+    assert float32_angle_errors(frequencies, 1) == (0.0, first)
 
 
 def test_tables_are_exact_to_the_position_that_is_told():
@@ -334,6 +335,16 @@ def test_pitfalls(explained, config, options, expected):
         assert found.startswith(start)
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.5, 40.0])
+def test_scores_of_models_with_mscale_all_dim(explained, factor):
+    """They are multiplied by a square, which is 1 without an extension."""
+    scaling = DEEPSEEK["rope_scaling"] | {"factor": factor, "mscale_all_dim": 0.707}
+    (facts,) = explained(DEEPSEEK | {"rope_scaling": scaling})
+    grown = (0.1 * 0.707 * math.log(factor) + 1) ** 2
+    found = [re.search(r"multiply their scores by (\S+),", note) for note in facts["pitfalls"]]
+    assert [match[1] for match in found if match] == [f"{grown:.4g}"] * (factor > 1)
+
+
 @pytest.mark.library("transformers")
 def test_mscale_is_that_of_transformers():
     from transformers.models.deepseek_v3 import modeling_deepseek_v3 as theirs
@@ -353,6 +364,8 @@ def test_layers_of_each_type(explained, printed, tmp_path):
     text = printed(f"rope {tmp_path}")
     assert "model:             gemma3_text; layers: sliding_attention\n" in text
     assert "\n\nmodel:             gemma3_text; layers: full_attention\n" in text
+    (both,) = explained(GEMMA | {"rope_theta": 1e4, "rope_scaling": None})
+    assert (both["layer_type"], both["base"]) == (None, 1e4)
 
 
 def test_pairs_that_are_not_rotated(explained, printed, tmp_path):
@@ -371,6 +384,28 @@ def test_waves_of_astronomical_length(explained, printed, tmp_path):
     assert f"6.283 to {2 * math.pi * 1e30 ** (62 / 64):.4g} positions" in printed(
         f"rope {tmp_path}"
     )
+
+
+@pytest.mark.parametrize(
+    ("longest", "text"),
+    [
+        (999.96, "1000"),
+        (1000.0, "1,000"),
+        (1000.5, "1,000"),
+        (1e15 - 1, "999,999,999,999,999"),
+        (1e15, "1e+15"),
+    ],
+)
+def test_longest_waves(longest, text):
+    waves = {"shortest": 6.28, "longest": longest, "not_rotated": 0}
+    waves |= {"full_cycles": 1, "context": 2000}
+    assert _waves_text(waves, 3) == f"6.28 to {text} positions; 1 of 3 fit into 2,000"
+
+
+@pytest.mark.parametrize(("size", "text"), [(2, "1 pair"), (4, "2 pairs"), (2048, "1,024 pairs")])
+def test_number_of_pairs(explained, printed, tmp_path, size, text):
+    explained(SIZES | {"model_type": "llama", "head_dim": size})
+    assert f" all of them rotated, in {text}\n" in printed(f"rope {tmp_path}")
 
 
 def test_angles_that_float32_has(explained, printed, tmp_path):
@@ -449,7 +484,10 @@ def test_half_a_unit_of_the_tables(explained, printed, tmp_path, factor):
 
 def test_a_context_shorter_than_the_original_is_not_extended(explained, printed, tmp_path):
     explained(LLAMA)
-    assert "context:           4,096 positions\n" in printed(f"rope {tmp_path} --context 4096")
+    for context, text in ((4096, "4,096"), (8192, "8,192"), (8193, "8,193 positions, extended")):
+        found = printed(f"rope {tmp_path} --context {context}")
+        wanted = text if "extended" in text else f"{text} positions\n"
+        assert f"context:           {wanted}" in found
 
 
 def test_errors_name_options(call, tmp_path):

@@ -70,8 +70,8 @@ def _run(argv: Sequence[str] | None) -> int:
         if unknown:
             arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         answer: Answer = arguments.run(arguments)
-    except SystemExit as done:  # after --help and --version
-        return int(done.code or 0)
+    except SystemExit:  # after --help and --version
+        return 0
     except (TypeError, ValueError) as error:
         message = arguments.parser.name_options(str(error))
     except _ERRORS as error:
