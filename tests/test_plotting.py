@@ -580,3 +580,143 @@ def test_global_state_is_left_as_it_was(plt):
     plotting.plot_attention(np.zeros((2, 2)))
     assert dict(mpl.rcParams) == before
     assert len(plt.get_fignums()) == 2
+
+
+def inside(ax, axis="x"):
+    """Return the places of the ticks of an axis that are drawn."""
+    low, high = sorted(getattr(ax, f"get_{axis}lim")())
+    return [tick for tick in getattr(ax, f"get_{axis}ticks")() if low <= tick <= high]
+
+
+def test_ticks_are_at_whole_positions_and_features(ax):
+    plotting.plot_encoding(np.ones((3, 3)), ax=ax)
+    assert (inside(ax), inside(ax, "y")) == ([0, 1, 2], [0, 1, 2])
+    ax.clear()
+    plotting.plot_encoding(np.ones((3, 3)), coordinates=np.asarray([0.1, 0.2, 0.3]), ax=ax)
+    assert len(inside(ax)) > 2
+    assert inside(ax, "y") == [0, 1, 2]
+    ax.clear()
+    assert plotting.plot_similarity(np.ones((3, 3)), ax=ax) is ax
+    assert (inside(ax), inside(ax, "y")) == ([0, 1, 2], [0, 1, 2])
+    ax.clear()
+    plotting.plot_similarity(np.ones((3, 3)), coordinates=np.asarray([0.1, 0.2, 0.3]), ax=ax)
+    assert len(inside(ax)) > 2
+    for draw in (plotting.plot_rope_decay, plotting.plot_wavelengths):
+        ax.clear()
+        assert draw(pe.RoPE(6, 2), ax=ax) is ax
+        assert inside(ax) == [0, 1, 2]
+
+
+def test_markers_of_few_points(ax):
+    for count, marker in ((32, "."), (33, "")):
+        ax.clear()
+        assert plotting.plot_similarity(np.ones((2, count)), reference=3, ax=ax) is ax
+        assert ax.get_lines()[0].get_marker() == marker
+        assert ax.get_xlim() == (0, count - 1)
+    for pairs, marker in ((128, "."), (129, "")):
+        ax.clear()
+        plotting.plot_wavelengths(pe.RoPE(2 * pairs, 10), ax=ax)
+        assert ax.get_lines()[0].get_marker() == marker
+
+
+@pytest.mark.parametrize("size", [32, 33])
+def test_cells_of_short_masks_have_borders(ax, size):
+    plotting.plot_mask(pe.CausalMask(), 3, size, ax=ax)
+    if size == 33:
+        assert len(ax.xaxis.get_minorticklocs()) == 0
+        return
+    np.testing.assert_array_equal(ax.xaxis.get_minorticklocs(), np.arange(33) - 0.5)
+    np.testing.assert_array_equal(ax.yaxis.get_minorticklocs(), np.arange(4) - 0.5)
+    for tick in (*ax.xaxis.get_minor_ticks(), *ax.yaxis.get_minor_ticks()):
+        assert tick.gridline.get_visible()
+        assert tick.tick1line.get_markersize() == 0
+
+
+def test_first_sequence_head_and_index_are_the_default(ax):
+    numbers = np.arange(8.0).reshape(2, 2, 2) / 8
+    plotting.plot_bias(numbers, ax=ax)
+    np.testing.assert_array_equal(drawn(ax), numbers[:, :, 0])
+    ax.clear()
+    plotting.plot_attention(numbers, ax=ax)
+    np.testing.assert_array_equal(drawn(ax), numbers[:, :, 0])
+    ax.clear()
+    plotting.plot_mask(numbers > 0.5, ax=ax)
+    np.testing.assert_array_equal(drawn(ax), numbers[:, :, 0] > 0.5)
+
+
+def test_colours_of_weights(ax):
+    """Ticks are a tenth of the cube roots apart, and at digits 1, 2 and 5."""
+    assert plotting.plot_attention(np.asarray([[0.01, 1.0]]), ax=ax) is ax
+    bar = ax.images[0].colorbar
+    assert bar.get_ticks().tolist() == pytest.approx([0, 1, 0.5, 0.2, 0.1, 0.02, 0.005])
+    ax.figure.canvas.draw()
+    texts = [text.get_text() for text in bar.ax.get_yticklabels()]
+    assert texts == ["0", "1", "0.5", "0.2", "0.1", "0.02", "0.005"]
+    ax.clear()
+    plotting.plot_attention(np.full((2, 4), 0.25), ax=ax)
+    assert ax.images[0].get_clim() == (0.0, 0.25)
+    ax.clear()
+    plotting.plot_attention(np.asarray([[0.0, 1.01]]), ax=ax)  # of half precision
+    for wrong in (1.02, -0.01):
+        with pytest.raises(ValueError, match="`weights` must be from 0 to 1, got numbers from "):
+            plotting.plot_attention(np.asarray([[0.5, wrong]]), ax=ax)
+
+
+@pytest.mark.parametrize("size", [100, 101])
+def test_few_cells_are_sharp(ax, size):
+    plotting.plot_encoding(np.ones((100, size)), ax=ax)
+    assert ax.images[0].get_interpolation() == ("nearest" if size == 100 else "auto")
+    assert tuple(ax.images[0].get_cmap().get_bad()) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(("size", "means"), [(1000, ""), (1001, " (means of 2 positions)")])
+def test_as_many_cells_as_a_picture_has(ax, size, means):
+    plotting.plot_encoding(np.ones((1, size)), ax=ax)
+    assert colour_bar(ax) == f"encoding{means}"
+
+
+def test_distances_of_blocks(ax):
+    for farthest, count, first, last in (
+        (999, 1000, 0, 999),
+        (1000, 501, 0.5, 1000),
+        (999_999, 1000, 499.5, 999_499.5),
+        (2**40, 1000, None, None),
+    ):
+        ax.clear()
+        plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=farthest, ax=ax)
+        distances = ax.get_lines()[0].get_xdata()
+        assert len(distances) == count
+        assert first is None or distances[[0, -1]].tolist() == [first, last]
+        assert len(ax.collections) == (farthest >= 1000)
+        assert ax.get_xlim() == (0, farthest)
+    with pytest.raises(ValueError, match="`max_distance` must be at most 2"):
+        plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=2**40 + 1, ax=ax)
+    ax.clear()
+    plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=4000, ax=ax)
+    ax.figure.canvas.draw()
+    assert "2,000" in [text.get_text() for text in ax.get_xticklabels()]
+
+
+def test_contexts_are_named_where_few_lines_cross(ax):
+    """At the left if most wavelengths are below; the lower one below its line."""
+    ropes = {"a": pe.RoPE(8, 10), "b": pe.RoPE(8, 10_000)}
+    plotting.plot_wavelengths(ropes, ax=ax)
+    low, high = ax.texts
+    assert (low.xy, low.get_ha(), low.get_va(), low.xyann) == ((0.98, 10), "right", "top", (0, -2))
+    assert (high.xy, high.get_ha(), high.get_va()) == ((0.02, 10_000), "left", "bottom")
+    assert high.xyann == (0, 2)
+    ax.clear()
+    # Two of four wavelengths are below 700: 6.3, 63, 628, 6283 positions.
+    plotting.plot_wavelengths(pe.RoPE(8, 100), ax=ax)
+    assert ax.texts[0].get_ha() == "right"
+
+
+def test_pairs_that_are_not_rotated_stand_at_the_top(ax):
+    still = pe.RoPE(8, 100, scaling=pe.ProportionalScaling(0.5))
+    plotting.plot_wavelengths(still, ax=ax)
+    marks = ax.get_lines()[1]
+    assert marks.get_ydata().tolist() == [0.97, 0.97]
+    assert marks.get_transform() == ax.get_xaxis_transform()
+    assert marks.get_fillstyle() == "none"
+    assert not marks.get_clip_on()
+    assert marks.get_color() == ax.get_lines()[0].get_color()
