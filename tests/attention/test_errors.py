@@ -128,6 +128,7 @@ NAMED = {
     "scaled_dot_product_attention(*[ones((2, 5, 3, 4))] * 3, mask=PaddingMask([3] * 5), feature_axis=-1, seq_axis=-2)": "mask",
     "cache.step(2**60)": "tokens",
     "cache.take([])": "rows",
+    "attention_weights(ones((4, 3)), ones((4, 3)), bias=zeros((3, 3), int))": "bias",
     "attention_weights(zeros((2, 3)), zeros(2), positions=np.arange(3))": "k",
     "attention_weights(*zeros((2, 4, 3)), positions=int)": "positions",
     "attention_weights(*zeros((2, 4, 3)), sinks=int)": "sinks",

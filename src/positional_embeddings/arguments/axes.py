@@ -183,8 +183,7 @@ def _target(given: Any, xp: Namespace, name: str, complex_pairs: bool, options: 
     (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})
     feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name)
     if namespace.is_complex(dtype):
-        size = checks.positive_integer(size_name, size, even=True) // 2
-        size_name = f"{size_name} / 2"
+        size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:
         what = f"have {size} features (`{size_name}`) on axis {feature}"
         raise wrong_value(name, what, f"shape {shape}")
