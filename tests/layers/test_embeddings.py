@@ -1,9 +1,22 @@
+import copy
 import pickle
 
 import numpy as np
 import pytest
 
-from positional_embeddings import PatchEmbedding, TokenEmbedding
+from backends import peak_memory
+from positional_embeddings import (
+    ALiBiBias,
+    KVCache,
+    PatchEmbedding,
+    RoPE,
+    SegmentMask,
+    TokenEmbedding,
+    dropout,
+)
+from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.space import space_of
+from positional_embeddings.layers.weights import embedding_lookup, truncated_normal
 
 
 def options_on(backend):
@@ -102,3 +115,75 @@ def test_patch_embedding_is_a_value():
     assert not embed.bias.any()
     assert np.std(embed.kernel) == pytest.approx(1 / np.sqrt(24), rel=0.15)
     assert embed != PatchEmbedding(8, (4, 2), 3, 6, rng=2)
+
+
+def test_layers_are_equal_if_they_hold_the_same():
+    table = np.asarray([[0.0, np.nan], [2.0, 3.0]])
+    embed = TokenEmbedding(2, 2, embeddings=table)
+    assert embed == TokenEmbedding(2, 2, embeddings=table.copy())
+    for other in (np.asarray([[0.0, 1.0], [2.0, 3.0]]), np.full((2, 2), np.nan)):
+        assert embed != TokenEmbedding(2, 2, embeddings=other)
+        assert TokenEmbedding(2, 2, embeddings=other) != embed
+    assert embed != TokenEmbedding(2, 2, embeddings=table.astype("float32"))
+    # An array and what is none differ, and a dict tells them apart.
+    one, two = SegmentMask([0, 0]), SegmentMask([0, 0], [0, 0])
+    assert one != two
+    assert two != one
+    assert len({one, two, SegmentMask([0, 0], [0])}) == 3
+    assert ALiBiBias(np.int64(2)) == ALiBiBias(2)
+
+
+def test_copies_are_without_what_is_known_of_calls():
+    _, step = KVCache.empty(1, 4).step(1)
+    step.store(np.zeros((2, 4, 1)), np.ones((2, 1, 1)))
+    assert step._known
+    for same in (copy.copy(step), pickle.loads(pickle.dumps(step))):
+        assert same._known == {}
+    for layer in (TokenEmbedding(2, 3, rng=0), RoPE(4, 2)):
+        assert vars(copy.copy(layer)).keys() == vars(layer).keys()
+
+
+def test_an_array_is_drawn_beside_the_one_that_is_given(backend):
+    kernel = backend.array(np.zeros((5, 3, 2, 2)))
+    embed = PatchEmbedding(4, 2, 3, 5, kernel=kernel)
+    space = space_of(kernel=kernel, bias=embed.bias)
+    assert space.single_device(embed.bias) == space.single_device(kernel)
+    assert embed.bias.dtype == kernel.dtype
+
+
+def test_a_source_of_a_dropout_of_nothing_is_not_asked():
+    x, rng = np.ones(3), np.random.default_rng(0)
+    assert dropout(x, 0, rng=rng) is x
+    assert rng.random() == np.random.default_rng(0).random()
+
+
+def test_normal_numbers_are_drawn_again_beyond_two_deviations():
+    class Drawn:
+        def __init__(self):
+            self.numbers = iter([2.0, -2.0, 2.5, -2.5, 3.0, 1.0, 0.5])
+
+        def standard_normal(self, shape):
+            return np.asarray([next(self.numbers) for _ in range(np.prod(shape))])
+
+    np.testing.assert_array_equal(truncated_normal(0.5)(Drawn(), (4,)), [1, -1, 0.25, 0.5])
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_columns_of_indices_out_of_range_are_nan_where_they_cannot_be_read(monkeypatch, size):
+    monkeypatch.setattr(NumPy, "is_compiling", True)
+    table = np.arange(2.0 * size).reshape(2, size)
+    got = embedding_lookup("ids", np.asarray([-1, 0, size - 1, size]), table, space_of(x=table))
+    np.testing.assert_array_equal(got, [[np.nan, *row[[0, -1]], np.nan] for row in table])
+
+
+def test_layers_take_the_memory_of_a_few_results():
+    def fraction(call, array):
+        call()  # what is imported and known once
+        return peak_memory(call) / array.nbytes
+
+    x, ids, images = np.ones(10**5), np.zeros(10**5, dtype=int), np.ones((1, 400, 400, 1))
+    assert fraction(lambda: dropout(x, 0.5, rng=np.random.default_rng(0)), x) < 3.5
+    embed = TokenEmbedding(5, 1, rng=0)
+    assert fraction(lambda: embed(ids), ids) < 0.9
+    patches = PatchEmbedding(400, 1, 1, 4, rng=0, dtype=np.float64)
+    assert fraction(lambda: patches(images), images) < 8.5

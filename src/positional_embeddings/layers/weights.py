@@ -200,8 +200,9 @@ def _same(first: Any, second: Any) -> bool:
     """
     if first is second:
         return True
-    if not (hasattr(first, "shape") and hasattr(second, "shape")):
-        return bool(first == second)
+    are_arrays = [hasattr(a, "shape") for a in (first, second)]
+    if not all(are_arrays):
+        return not any(are_arrays) and bool(first == second)
     try:
         space = space_of(first=first, second=second)
     except TypeError:
