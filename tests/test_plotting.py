@@ -299,6 +299,9 @@ def test_numbers_that_are_not_finite_at_uneven_times(ax):
     clear = np.min(np.abs(middles[:, None] - edges), axis=1) > 0.01
     expected = np.where(np.isfinite(numbers), numbers, np.nan)[0, np.searchsorted(edges, middles)]
     np.testing.assert_allclose(cells[clear], expected[clear], rtol=0, atol=1e-9)
+    # Neither do they count in a cell that has a part of them.
+    known = cells[np.isfinite(cells)]
+    assert np.min(np.abs(known[:, None] - [1.0, 3.0, 5.0]), axis=1).max() < 1e-9
 
 
 def test_encoding_at_one_time(ax):
@@ -686,7 +689,10 @@ def test_distances_of_blocks(ax):
         plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=farthest, ax=ax)
         distances = ax.get_lines()[0].get_xdata()
         assert len(distances) == count
-        assert first is None or distances[[0, -1]].tolist() == [first, last]
+        if first is None:
+            assert distances[0] == pytest.approx(farthest / 2000, rel=0.01)
+        else:
+            assert distances[[0, -1]].tolist() == [first, last]
         assert len(ax.collections) == (farthest >= 1000)
         assert ax.get_xlim() == (0, farthest)
     with pytest.raises(ValueError, match="`max_distance` must be at most 2"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from positional_embeddings import grid_encoding, sinusoidal_encoding
+from positional_embeddings import grid_encoding, grid_positions, sinusoidal_encoding
 
 SHAPES = [(7,), (3, 5), (2, 3, 4)]
 
@@ -66,6 +66,13 @@ def test_angles_far_from_the_corner_are_exact():
     got = grid_encoding((1, 2**20), 4)
     expected = [math.sin(2**20 - 1), math.cos(2**20 - 1)]
     np.testing.assert_allclose(got[2:, 0, -1], expected, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_coordinates_to_the_last_that_a_dtype_holds(dtype):
+    got = grid_positions((128, 2), dtype=dtype)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, np.asarray([*product(range(128), range(2))]).T)
 
 
 def test_dtype_and_shape_as_an_array(backend):

@@ -407,6 +407,13 @@ def test_gradient_of_an_encoding_in_the_layout_of_x(backend, shape):
     np.testing.assert_allclose(backend.numpy(grad), expected, atol=backend.tolerance())
 
 
+def test_adding_takes_the_memory_of_its_result():
+    x, encoding = np.ones((8, 500, 50)), np.ones((8, 500))
+    assert peak_memory(lambda: add_positional_encoding(x, encoding)) < 1.1 * x.nbytes
+    assert peak_memory(lambda: add_positional_encoding_vjp(x, encoding)) < 0.1 * x.nbytes
+    assert peak_memory(lambda: add_positional_encoding_vjp(x, x)) < 0.1 * x.nbytes
+
+
 def test_encoding_of_two_axes_beside_x_of_two(backend):
     x, encoding = np.ones((4, 3)), sinusoidal_encoding(np.arange(3), 4)
     got = add_positional_encoding(backend.array(x), backend.array(encoding))
