@@ -23,6 +23,7 @@ VALUE_ERRORS = {
     "days_since([np.datetime64(1, 'as'), week[0]])": "`x` must have dates that one unit of NumPy holds, got datetime64[D] and datetime64[as].",
     "grid_positions(())": "`shape` must have one coordinate or more, got ().",
     "grid_positions((300, 10), dtype=np.int8)": f"`dtype` must hold the coordinates to 299, got {np.int8!r}.",
+    "grid_positions((129,), dtype=np.int8)": f"`dtype` must hold the coordinates to 128, got {np.int8!r}.",
     "random_fourier_encoding(zeros(()), 4, rng=0)": "`x` must have one coordinate or more on axis 0, got shape ().",
     "random_fourier_encoding(zeros((0, 3)), 4, rng=0)": "`x` must have one coordinate or more on axis 0, got shape (0, 3).",
     "random_fourier_encoding(zeros((2, 3)), 5, rng=0)": "`dim` must be a positive even integer, got 5.",
