@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracles
 from positional_embeddings import KVCache, KVStep, scaled_dot_product_attention
 from positional_embeddings.arrays.space import space_of
 
@@ -276,3 +277,19 @@ def test_tokens_with_gradients_are_stored():
     np.testing.assert_array_equal(
         step.store(buffer, torch.ones(2, 1, 1)).detach(), np.ones((2, 4, 1))
     )
+
+
+def test_a_step_knows_no_calls_with_arrays_for_masks_or_numbers_of_arrays():
+    """Other arrays of the same shape, and numbers of NumPy, are other calls."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 4, 5, 2))
+    _, step = KVCache.empty(2, 5).step(5)
+    for scale in (0.5, np.float64(2.0), 2.0):
+        for _ in range(2):
+            mask = rng.random((5, 5, 2)) < 0.4
+            got = scaled_dot_product_attention(q, k, v, mask=mask, scale=scale, positions=step)
+            expected, _ = oracles.attention(q, k, v, mask, scale=float(scale))
+            np.testing.assert_allclose(got, expected, atol=1e-12)
+        got = scaled_dot_product_attention(q, k, v, scale=scale, positions=step)
+        expected, _ = oracles.attention(q, k, v, scale=float(scale))
+        np.testing.assert_allclose(got, expected, atol=1e-12)

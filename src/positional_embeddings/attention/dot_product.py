@@ -323,12 +323,13 @@ def _key(
     The scores that are kept hold the mask and the bias, so that no others get their `id`.
     """
     types = tuple(map(type, options))
-    for rule in rules:
-        if not isinstance(rule, _RULES):
-            return None
-    if {*map(type, arrays)} != _NUMPY or {*map(type, others)} != _NONE:
-        return None
-    if not _PLAIN_OPTIONS.issuperset(types):
+    if not (
+        isinstance(rules[0], _RULES)
+        and isinstance(rules[1], _RULES)
+        and {*map(type, arrays)} == _NUMPY
+        and {*map(type, others)} == _NONE
+        and _PLAIN_OPTIONS.issuperset(types)
+    ):
         return None
     q, k, v = arrays
     return q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape, *map(id, rules), types, *options
