@@ -99,7 +99,7 @@ class _Cutter(NamedTuple):
         count = count_positions(queries)
         longest = self.block_size or _longest(self.most, count)
         some = intersect(seen.seen_by_any, left)
-        common = intersect(some, seen.seen_by_all)
+        common = intersect(seen.seen_by_all, left)
         if common != some:
             inner = (
                 (-(-start // _KEY_MULTIPLE) * _KEY_MULTIPLE, stop // _KEY_MULTIPLE * _KEY_MULTIPLE)
@@ -111,11 +111,14 @@ class _Cutter(NamedTuple):
         if common:
             left = intersect(left, complement(common, left[-1][1]))
             some = intersect(some, left)
-        if some and count > 1:
-            halves = [(half, self.reach(half)) for half in _halves(queries)]
-            apart = sum(self._cost(half, own.seen_by_any, left) for half, own in halves)
-            if apart <= _WORTH_CUTTING * self._cost(queries, some, left):
-                parts = [part for half in halves for part in self.cut(*half, left)]
+        keys = count_positions(some)
+        halves = _halves(queries) if some and count > 1 else ()
+        worth = _WORTH_CUTTING * (count * keys + self.fixed)
+        # Each key is seen by one of them at least.
+        if halves and min(map(count_positions, halves)) * keys + 2 * self.fixed <= worth:
+            reached = [(half, self.reach(half)) for half in halves]
+            if sum(self._cost(half, own.seen_by_any, left) for half, own in reached) <= worth:
+                parts = [part for half in reached for part in self.cut(*half, left)]
                 return [QueryBlock(span_of(*queries), together, tuple(parts))] if common else parts
         return [QueryBlock(span_of(*queries), together + _key_blocks(some, longest))]
 
