@@ -28,6 +28,7 @@ import tomllib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise, zip_longest
@@ -43,6 +44,7 @@ PACKAGE = "src/positional_embeddings"
 # Compiled where neither coverage nor these tests see it, or written for a GPU.
 LEFT_OUT = ("kernels/numba_kernel.py", "kernels/cupy_kernel.py", "__main__.py")
 TIMEOUT = 120.0
+LONGEST = 5.0  # seconds of a test of a function, if the tests of a change get less
 MOST = 200  # tests that are collected for a change of what runs at import
 MEMORY = 12 * 2**30
 EXPLAINED = ".ci/mutants.toml"
@@ -280,7 +282,7 @@ class Forks:
     def __init__(self, tree: Path, runs: Runs, jobs: int, seconds: float) -> None:
         self._tree, self._runs, self._jobs, self._seconds = tree, runs, jobs, seconds
         self._passes: dict[str, bool] = {}  # whether a test passes without a change
-        self._running: dict[int, tuple[Mutant, float]] = {}
+        self._running: dict[int, Mutant] = {}
 
     def run(
         self, todo: list[Mutant], options: list[str], record: Callable[[Mutant, str, str], None]
@@ -313,7 +315,7 @@ class Forks:
             swaps = [(function, new) for old, new in codes for function in functions[old]]
             if swaps:
                 pid = self._fork(swaps, self._runs.of(mutant))
-                self._running[pid] = mutant, time.monotonic()
+                self._running[pid] = mutant
             else:
                 self._left.append(mutant)
         return True
@@ -332,46 +334,60 @@ class Forks:
             for item, following in pairwise([*items, None]):
                 if time.monotonic() > end:
                     break
+                self._last(os.getpid()).write_text(item.nodeid, encoding="utf-8")
                 self._session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 if self._session.testsfailed:
-                    self._failed(os.getpid()).write_text(item.nodeid, encoding="utf-8")
                     os._exit(1)
             status = 0
         finally:
             os._exit(status)
 
-    def _failed(self, pid: int) -> Path:
-        return self._tree / f"failed-{pid}"
+    def _last(self, pid: int) -> Path:
+        """Return the file that names the last test of a fork."""
+        return self._tree / f"last-{pid}"
+
+    def _ended(self, pid: int) -> tuple[int, str] | None:
+        """Return the status of a fork and its last test, None if it goes on.
+
+        A test that takes too long is ended: it loops, or waits for a thread, which forks lack.
+        """
+        own, status = os.waitpid(pid, os.WNOHANG)
+        last = self._last(pid)
+        if not own:
+            if last.exists() and time.time() - last.stat().st_mtime > max(self._seconds, LONGEST):
+                os.killpg(pid, signal.SIGKILL)
+            return None
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)  # what a test has started
+        test = last.read_text(encoding="utf-8") if last.exists() else ""
+        last.unlink(missing_ok=True)
+        return status, test
 
     def _wait(self) -> None:
-        """Wait for a moment, and record a change whose tests have ended."""
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            for running, (_, start) in self._running.items():
-                if time.monotonic() - start > TIMEOUT:
-                    os.killpg(running, signal.SIGKILL)
-            time.sleep(0.01)
-            return
-        mutant, start = self._running.pop(pid)
-        failed = ""
-        if self._failed(pid).exists():
-            failed = self._failed(pid).read_text(encoding="utf-8")
-            self._failed(pid).unlink()
-        if failed and not self._passes_without_change(failed):
-            print(f"Left out, since it fails without any change: {failed}")
-            self._todo.append(mutant)
-        elif status:
-            is_over = time.monotonic() - start > TIMEOUT
-            self._record(mutant, "timeout" if is_over else "killed", failed)
-        elif self._runs.runs_at_import(mutant):
-            self._left.append(mutant)
-        else:
-            self._record(mutant, "survived", "")
+        """Wait for a moment, and record the changes whose tests have ended."""
+        time.sleep(0.01)
+        for pid, mutant in list(self._running.items()):
+            if (ended := self._ended(pid)) is None:
+                continue
+            del self._running[pid]
+            status, test = ended
+            if test and status and not self._passes_without_change(test):
+                print(f"Left out, since it fails without any change: {test}", flush=True)
+                self._todo.append(mutant)
+            elif status:
+                is_over = os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+                self._record(mutant, "timeout" if is_over else "killed", test)
+            elif self._runs.runs_at_import(mutant):
+                self._left.append(mutant)
+            else:
+                self._record(mutant, "survived", "")
 
     def _passes_without_change(self, test: str) -> bool:
         if test not in self._passes:
-            _, status = os.waitpid(self._fork([], [test]), 0)
-            self._passes[test] = not status
+            pid = self._fork([], [test])
+            while (ended := self._ended(pid)) is None:
+                time.sleep(0.01)
+            self._passes[test] = not ended[0]
         return self._passes[test]
 
 
