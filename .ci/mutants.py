@@ -398,6 +398,8 @@ def new_codes(file: Path, mutant: Mutant) -> list[tuple[CodeType, CodeType]]:
         list(functions_of(compile(text, str(file), "exec")))
         for text in (source, changed(mutant, source))
     )
+    if len(old) != len(new):  # a comprehension is gone, which runs at import
+        return []
     pairs = [
         [list(all_of(code)) for code in pair]
         for pair in zip(old, new, strict=True)
