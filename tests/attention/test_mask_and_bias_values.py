@@ -386,6 +386,31 @@ def scores_of(mask, n, rows=8):
     return together, masked
 
 
+@pytest.mark.parametrize(
+    ("k_len", "block_size", "lengths"),
+    [
+        (1536, None, [768, 768]),  # the longest of 512 queries
+        (1537, None, [513, 513, 511]),
+        (1024, None, [576, 448]),  # 512 would fall on the same lines of a cache
+        (1024, 512, [512, 512]),  # but is asked for
+        (1152, 576, [576, 576]),
+    ],
+)
+def test_blocks_of_keys_have_equal_lengths(k_len, block_size, lengths):
+    (block,) = plan(512, k_len, block_size, 2**18, None, ())
+    assert [at.keys.size for at in block.key_blocks] == lengths
+
+
+def test_global_queries_are_cut_between_them(monkeypatch):
+    """They are planned together, but these see keys that are far from each other."""
+    cut_as_far_as_possible(monkeypatch)
+    ranges = ((0, 1), (100, 101), (200, 201), (300, 301))
+    window, _ = reach_of(SlidingWindowMask(4, 4), 400)
+    blocks = plan(400, 400, None, 2**18, window, ranges)[:4]
+    assert [block.queries.ranges for block in blocks] == [(own,) for own in ranges]
+    assert [block.count_scores() for block in blocks] == [5, 9, 9, 9]
+
+
 def test_a_mask_that_hides_in_all_blocks_is_planned_as_an_array_is():
     """As of shuffled positions, of which any block has some that are hidden."""
     n = 4096
