@@ -219,3 +219,12 @@ test_messages = make_test(
     DATES=DATES,
     timedelta=timedelta,
 )
+
+
+def test_times_since_an_origin_at_the_ends_of_64_bits():
+    """A sum beyond 64 bits is right, and each number is rounded once."""
+    last, before = np.datetime64(2**63 - 1, "as"), np.datetime64(-1, "as")
+    assert elapsed(last, before, "as") == 2.0**63
+    assert elapsed(last, before, np.timedelta64(1, "as")) == 2.0**63
+    tick = -(2**54) - 3
+    assert elapsed(np.datetime64(tick, "ns"), np.datetime64(0, "ns"), "ns") == float(tick)

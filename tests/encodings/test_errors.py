@@ -169,6 +169,17 @@ NAMED = {
     "grid_cell_encoding(zeros((2, 3), bool), [1])": "points",
     "spherical_encoding(zeros(2), zeros(2, bool), 2)": "longitude",
     "random_walk_encoding(ones((3, 3)), 2, dtype=bool)": "dtype",
+    "cyclic_encoding(zeros(3), 24, 1025)": "harmonics",
+    "fourier_encoding(zeros(3), [2.0, 2.0**101])": "wavelengths[1]",
+    "fourier_encoding(zeros(3), [2.0**-65])": "wavelengths[0]",
+    "random_fourier_encoding(zeros((2, 3)), 4, length_scale=2.0**-51, rng=0)": "length_scale",
+    "random_fourier_encoding(zeros((2, 3)), 4, kernel='periodic', period=2.0**-51, rng=0)": "period",
+    "random_fourier_encoding(zeros((2, 3)), 4, kernel='periodic', period=1.0, length_scale=2.0**-31, rng=0)": "length_scale",
+    "random_fourier_encoding(zeros((2, 3), complex), 4, rng=0)": "x",
+    "sinusoidal_encoding(zeros(2), 4, start=2**60 + 1)": "start",
+    "spherical_encoding(zeros(2, complex), zeros(2), 2)": "latitude",
+    "spherical_encoding(zeros(2, bool), zeros(2), 2)": "latitude",
+    "random_walk_encoding(ones((3, 3)) * 1j, 2)": "adjacency",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, Sparse=Sparse)

@@ -255,3 +255,11 @@ def test_log_wavelengths_are_the_nearest_floats(shortest, ratio, n):
 def test_one_log_wavelength():
     np.testing.assert_array_equal(log_wavelengths(3, 3.0, 1), [3.0])
     np.testing.assert_array_equal(log_wavelengths(1, 1024, 11), 2.0 ** np.arange(11))
+
+
+def test_the_shortest_and_the_longest_wavelength():
+    encoding = fourier_encoding(np.asarray([2.0**-66, 2.0**62]), [2.0**-64, 2.0**100])
+    angle = 2 * np.pi * 2.0**-38
+    np.testing.assert_allclose(encoding[:2, 0], [1, 0], atol=1e-15)
+    np.testing.assert_allclose(encoding[2:, 1], [np.sin(angle), np.cos(angle)], rtol=1e-15)
+    assert octave_wavelengths(66)[-1] == 2.0**-64

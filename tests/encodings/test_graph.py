@@ -370,3 +370,12 @@ def test_walks_of_few_steps_are_the_first_of_many():
     whole = random_walk_encoding(weights, 9)
     for steps in range(1, 9):
         np.testing.assert_array_equal(random_walk_encoding(weights, steps), whole[:steps])
+
+
+def test_a_node_without_edges_comes_before_slower_waves():
+    """It has eigenvalue 0, as the constant; then follow the waves of a path of five nodes."""
+    weights = np.zeros((6, 6))
+    weights[:5, :5] = np.eye(5, k=1) + np.eye(5, k=-1)
+    wave = np.sqrt([1, 2, 2, 2, 1, 0]) * np.cos(np.pi * np.arange(6) / 4)
+    encoding = graph_laplacian_encoding(weights, 2)[1]
+    np.testing.assert_allclose(np.abs(encoding), np.abs(wave) / np.linalg.norm(wave), atol=1e-12)

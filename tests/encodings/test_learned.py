@@ -527,3 +527,10 @@ def test_an_encoding_is_no_view_of_the_table():
     encoding = pe.encoding(np.zeros((4, 3), dtype=np.float32))
     encoding *= 2
     np.testing.assert_array_equal(pe.embeddings, table)
+
+
+def test_a_grid_of_one_position_is_spread_over_the_new_one():
+    layer = LearnedPE(3, 1, rng=0)
+    for options in {"grid": (1, 1)}, {}:
+        table = layer.resize((2, 3), **options).embeddings
+        np.testing.assert_allclose(table, np.repeat(layer.embeddings, 6, axis=1), rtol=1e-6)

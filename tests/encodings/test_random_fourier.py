@@ -388,3 +388,23 @@ def test_coordinates_that_are_not_finite_spoil_their_point_alone():
     z = random_fourier_encoding(x, 8, rng=0)
     assert np.isnan(z).all(axis=0).tolist() == [False, True, False, True]
     assert not np.isnan(z[:, ::2]).any()
+
+
+def test_defaults_of_lengths_and_smoothness():
+    x = np.linspace(-1, 1, 6).reshape(2, 3)
+    given = random_fourier_encoding(x, 8, length_scale=1.0, rng=0)
+    np.testing.assert_array_equal(random_fourier_encoding(x, 8, rng=0), given)
+    given = random_fourier_encoding(x, 8, kernel="matern", nu=1.5, rng=0)
+    np.testing.assert_array_equal(random_fourier_encoding(x, 8, kernel="matern", rng=0), given)
+
+
+def test_the_least_options():
+    """The bounds themselves are allowed."""
+    x = np.zeros((2, 3))
+    for options in (
+        {"length_scale": 2.0**-50},
+        {"kernel": "matern", "nu": 0.1},
+        {"kernel": "periodic", "period": 2.0**-50, "length_scale": 2.0**-30},
+    ):
+        encoding = random_fourier_encoding(x, 4, rng=0, **options)
+        np.testing.assert_allclose(encoding, np.sqrt([[0], [0.5]] * 2) + x[:1], atol=1e-15)

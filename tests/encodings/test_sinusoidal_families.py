@@ -83,3 +83,13 @@ def test_memory_is_that_of_the_result():
     positions, size = np.arange(50_000), 256 * 50_000 * 4
     options = {"dtype": np.float32}
     assert peak_memory(lambda: sinusoidal_encoding(positions, 256, **options)) < 1.2 * size
+
+
+def test_the_farthest_start_and_the_fewest_features_with_an_endpoint():
+    position, start = np.asarray([-1, 0, 2]), 2**60
+    for sign in (1, -1):
+        encoding = sinusoidal_encoding(position - sign * start, 2, start=sign * start)
+        expected = [np.sin(position), np.cos(position)]
+        np.testing.assert_allclose(encoding, expected, atol=1e-15)
+    encoding = sinusoidal_encoding(position, 2, endpoint=True)
+    np.testing.assert_allclose(encoding, expected, atol=1e-15)
