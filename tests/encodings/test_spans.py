@@ -1,8 +1,20 @@
-"""Which of two names is the latitude."""
+"""Spans of coordinates, their labels, and which of two names is the latitude."""
 
+from datetime import timedelta
+
+import numpy as np
 import pytest
 
-from positional_embeddings.encodings.spans import order_of_places
+from positional_embeddings.encodings.calendar import extent_of
+from positional_embeddings.encodings.dates import Times
+from positional_embeddings.encodings.labelled import Coordinate, Fourier, RandomFourier, Spherical
+from positional_embeddings.encodings.spans import labels_of, order_of_places, span_of
+
+
+def times(values, unit):
+    """Return a coordinate of times without a zone."""
+    array = np.asarray(values, dtype=f"datetime64[{unit}]")
+    return Coordinate("t", Times(array, array, None), "column 't'")
 
 
 @pytest.mark.parametrize(
@@ -30,3 +42,52 @@ def test_latitude_and_longitude_are_told_by_name(latitude, longitude):
 @pytest.mark.parametrize("names", [("a", "b"), ("flat", "salon"), ("plate", "clone")])
 def test_other_names_keep_their_order(names):
     assert tuple(order_of_places("X", names)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "names", [("lat", "latitude"), ("lon", "longitude"), ("lat", "lat", "lon")]
+)
+def test_two_of_a_kind_are_refused(names):
+    with pytest.raises(ValueError, match="hold one latitude and one longitude"):
+        order_of_places("X", names)
+
+
+def test_units_of_text():
+    units = {"D": "days", "d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
+    units |= {"W": "weeks", "ms": "milliseconds", "us": "microseconds"}
+    for unit, name in units.items():
+        assert span_of(f"3{unit}") == timedelta(**{name: 3})
+
+
+def test_labels_of_long_spans_are_days():
+    seconds = [np.timedelta64(n, "s") for n in (999_999, 1_000_000)]
+    assert labels_of("periods", seconds) == ["999999s", "11.5741d"]
+
+
+def test_octaves_start_at_twice_the_range():
+    small, one = np.asarray([1.5, 1.25, np.nan]), np.asarray([3.0])
+    coordinates = [Coordinate("x", values, "column 'x'") for values in (small, one)]
+    expected = [[0.5, 0.25, 0.125, 0.0625], [1.0, 0.5, 0.25, 0.125]]
+    assert Fourier(coordinates).wavelengths == expected
+
+
+def test_octaves_of_times():
+    """A day if all times are missing, and a coarser unit where 64 bits end."""
+    missing, wide = times(["NaT", "NaT"], "s"), times([0, 2**62], "as")
+    assert extent_of(missing.values.utc) == 0
+    days, far = Fourier([missing, wide]).wavelengths
+    assert days == [np.timedelta64(hours, "h") for hours in (24, 12, 6, 3)]
+    assert far == [np.timedelta64(2**63 // 1000 >> i, "fs") for i in range(4)]
+
+
+def test_times_count_from_1970_if_none_is_known():
+    encoding = RandomFourier([times(["NaT"], "s")], dim=2, length_scale="1h", rng=0)
+    assert encoding.origins == [np.datetime64("1970-01-01")]
+
+
+def test_spherical_harmonics_take_no_times():
+    number = Coordinate("lon", np.zeros(1), "column 'lon'")
+    with pytest.raises(
+        TypeError, match="`X` must hold numbers with encoding 'spherical', got times"
+    ):
+        Spherical([times([0], "s"), number], degree=1)
