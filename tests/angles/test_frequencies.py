@@ -241,11 +241,19 @@ def test_what_is_rounded_off_an_angle():
         assert abs(Fraction(residual) - exact) < Fraction(1, 2**78)
 
 
-@pytest.mark.parametrize("kind", ["int64", "float64"])
-def test_sums_by_matrix_products_are_exact(kind, monkeypatch):
-    """In blocks of few numbers."""
+@pytest.mark.parametrize(
+    ("kind", "bound", "most"),
+    [
+        ("int64", "_SUM_BLOCK", 20 * 3),
+        ("float64", "_SUM_BLOCK", 20 * 3),
+        ("int64", "_SUM_PRODUCTS", 20 * 3 * 2 * 3),
+        ("float64", "_SUM_PRODUCTS", 20 * 3 * 2 * 4),
+    ],
+)
+def test_sums_by_matrix_products_are_exact(kind, bound, most, monkeypatch):
+    """In blocks of few numbers, and of few products of frequencies, coordinates and limbs."""
     blocks = []
-    monkeypatch.setattr(angles, "_SUM_BLOCK", 60)
+    monkeypatch.setattr(angles, bound, most)
     monkeypatch.setattr(
         angles, "cuts", lambda *size: blocks.extend(found := tables.cuts(*size)) or found
     )
@@ -262,6 +270,14 @@ def test_sums_by_matrix_products_are_exact(kind, monkeypatch):
                 assert error(cos[i, j], 2 * mpmath.cos(exact)) < 2e-15
                 assert error(sin[i, j], 2 * mpmath.sin(exact)) < 2e-15
     assert [block.stop - block.start for block in blocks] == [20, 20]
+
+
+def test_sums_that_are_half_a_cycle():
+    coordinates = np.asarray([[1, -1, 2, 3, 1], [0, 2, 0, 2, 1]])
+    cos, sin = np.empty((2, 1, 5))
+    angles.fill_cos_sin_of_sum(coordinates, ["0.5", "0.25"], 2.0, cos, sin)
+    np.testing.assert_allclose(cos, [[-2, 2, 2, 2, 0]], atol=1e-15)
+    np.testing.assert_allclose(sin, [[0, 0, 0, 0, -2]], atol=1e-15)
 
 
 def test_frequencies_in_fixed_point():
@@ -424,11 +440,14 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
 def test_kernels_make_tables_that_are_arranged(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
     encode, x = AbsolutePE(6, 10), np.zeros((6, 4))
+    features_last = AbsolutePE(6, 10, feature_axis=1, seq_axis=0)
     positions = np.asarray([0.5, 3.0, -2.25, 1e6])
     wanted = encode(x, positions=positions)
     monkeypatch.setattr(NumPy, "compiles_kernels", True)
     try:
         np.testing.assert_allclose(encode(x, positions=positions), wanted, atol=3e-16)
+        got = features_last(x.T.copy(), positions=positions)
+        np.testing.assert_allclose(got, wanted.T, atol=3e-16)
     finally:
         kernel.kernel_of.cache_clear()
 

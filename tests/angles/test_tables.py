@@ -292,6 +292,7 @@ def test_positions_are_looked_up_in_the_table(backend, sections, feature, seq):
         rng.integers(0, 9000, (*count, 6)),
         rng.integers(0, 9000, (*count, *(shape[1:] if feature == 0 else shape[:-1]))),
     ):
+        positions[..., 0], positions[..., -1] = 0, 8999
         got = backend.numpy(rope(backend.array(x), positions=backend.array(positions)))
         cos, sin = (table.astype(backend.wide) for table in (rope.cos, rope.sin))
         own = sections or (16,)
@@ -333,14 +334,29 @@ def test_positions_outside_the_table_are_computed():
 def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
     """Each makes a short page, and none covers all of them."""
     rope = RoPE(8, 2**40)
-    positions = [5, 2**39, 4096, 2**40 - 1]
-    x = np.asarray(np.random.default_rng(0).standard_normal((8, 4)), order=order)
+    positions = [5, 2**39, 4096, 3 * 2**30, 2**40 - 1]
+    x = np.asarray(np.random.default_rng(0).standard_normal((8, 5)), order=order)
     got = rope(x, positions=np.asarray(positions))
     np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
     for i, position in enumerate(positions):
         np.testing.assert_array_equal(got[:, [i]], rope(x[:, [i]], offset=position))
     for kept in rope._tables._pages.values():
         assert {page.stop - page.start for page in kept} == {4096}
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_positions_on_both_sides_of_the_edge_of_a_page(order):
+    rope = RoPE(8, 3 * tables.PAGE)
+    positions = [tables.PAGE - 1, tables.PAGE]
+    x = np.asarray(np.random.default_rng(0).standard_normal((8, 2)), order=order)
+    got = rope(x, positions=np.asarray(positions))
+    np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
+    assert pages(rope) == [(0, 2 * tables.PAGE)]
+
+
+def test_no_positions_behind_the_last_page():
+    for offset in (0, tables.PAGE - 1, tables.PAGE):
+        assert RoPE(8, tables.PAGE)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
 
 
 def test_many_positions_far_apart_are_computed():

@@ -423,6 +423,20 @@ def test_attention_names_the_heads_of_a_bias():
         assert "`bias`" in str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["alibi", "fire", "shaw"])
+def test_heads_of_a_bias_split_an_axis_of_heads_and_batch(kind):
+    ones = np.ones(2)
+    bias = {
+        "alibi": ALiBiBias(3),
+        "fire": FIREBias(ones, ones, PARAMETERS[:2].T, PARAMETERS[2], c=1, threshold=1),
+        "shaw": RelativePE(4, 3, embeddings=CLIPPED),
+    }[kind]
+    q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5, 3, 2))
+    expected = scaled_dot_product_attention(q, k, v, bias=bias(5)[..., None])
+    together = scaled_dot_product_attention(*(x.reshape(4, 5, 6) for x in (q, k, v)), bias=bias)
+    np.testing.assert_allclose(together, expected.reshape(4, 5, 6), atol=1e-14)
+
+
 @pytest.mark.needs("searchsorted")
 @pytest.mark.parametrize("max_distance", [128, 10**6])
 @pytest.mark.parametrize("bidirectional", [True, False])

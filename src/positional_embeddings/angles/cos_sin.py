@@ -88,7 +88,7 @@ def cos_sin_of_sum(
     frequencies: Sequence[Frequencies],
     dtype: Dtype,
     space: Space,
-    factor: float = 1.0,
+    factor: float,
     index: Any = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of a sum of coordinates times frequencies, each (frequency, *shape).
