@@ -357,6 +357,24 @@ def test_buckets_of_any_number(num_buckets):
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("limit", range(2**63 - 3, 2**63 + 4))
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_a_bucket_that_begins_at_the_farthest_integers(bidirectional, limit):
+    """The least distance d of which (d / 2) ** 2 reaches max_distance / 2 is the limit."""
+    options = {
+        "bidirectional": bidirectional,
+        "num_buckets": 4 * (1 + bidirectional),
+        "max_distance": limit**2 // 2,
+    }
+    positions = [-(2**63), 1 - 2**63, 2 - 2**63, 2**63 - 3, 2**63 - 2, 2**63 - 1]
+    expected = [
+        2 + (-p >= limit) if p < 0 else bidirectional * (6 + (p >= limit)) for p in positions
+    ]
+    np.testing.assert_array_equal(
+        relative_position_bucket(np.asarray(positions), **options), expected
+    )
+
+
 @pytest.mark.parametrize("max_distance", [10**15, 10**18, 2**63 - 1])
 def test_limits_of_far_buckets_are_exact(max_distance):
     """Each is the least distance whose power reaches that of the rule."""
