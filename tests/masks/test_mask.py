@@ -202,6 +202,15 @@ def test_documents_of_positions_in_any_order(backend):
     np.testing.assert_array_equal(backend.numpy(hidden), expected[..., 1])
 
 
+def test_neighbours_are_told_apart_at_any_position():
+    """Positions are compared as numbers of 8 bits, counted from the first key."""
+    for start in range(0, 300, 7):
+        at = np.arange(start, start + 50)
+        hidden = (CausalMask() | SlidingWindowMask(3, 0))(at[:, None], at[None, :])
+        between = at[:, None] - at[None, :]
+        np.testing.assert_array_equal(hidden, (between < 0) | (between > 3))
+
+
 def test_small_numbers_are_compared():
     def compared(q, k, ranges=None):
         k = Points(np.atleast_2d(k)[..., None], space_of(k=k), None, ranges)
