@@ -111,19 +111,20 @@ class _Cutter(NamedTuple):
         if common:
             left = intersect(left, complement(common, left[-1][1]))
             some = intersect(some, left)
-        keys = count_positions(some)
         halves = _halves(queries) if some and count > 1 else ()
-        worth = _WORTH_CUTTING * (count * keys + self.fixed)
+        worth = _WORTH_CUTTING * self._cost(queries, some)
         # Each key is seen by one of them at least.
-        if halves and min(map(count_positions, halves)) * keys + 2 * self.fixed <= worth:
+        least = min(map(count_positions, halves), default=0)
+        if halves and least * count_positions(some) + 2 * self.fixed <= worth:
             reached = [(half, self.reach(half)) for half in halves]
-            if sum(self._cost(half, own.seen_by_any, left) for half, own in reached) <= worth:
+            apart = (self._cost(half, intersect(own.seen_by_any, left)) for half, own in reached)
+            if sum(apart) <= worth:
                 parts = [part for half in reached for part in self.cut(*half, left)]
                 return [QueryBlock(span_of(*queries), together, tuple(parts))] if common else parts
         return [QueryBlock(span_of(*queries), together + _key_blocks(some, longest))]
 
-    def _cost(self, queries: Ranges, keys: Ranges, left: Ranges) -> int:
-        return count_positions(queries) * count_positions(intersect(keys, left)) + self.fixed
+    def _cost(self, queries: Ranges, keys: Ranges) -> int:
+        return count_positions(queries) * count_positions(keys) + self.fixed
 
 
 def _longest(most: int, queries: int) -> int:
