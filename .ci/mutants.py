@@ -5,8 +5,8 @@ the changed line are run for a limited time, one case of each test first. pytest
 once; a process that is forked from it gives the changed function its new code. What runs when the
 package is imported is changed in the file, in a copy of the checkout. An interrupted run goes on
 where it ended: what is killed stays so until the changed file changes or the test that failed is
-gone, what survives until files of its tests change or they get more time. The tests see the
-libraries of the environment that runs this program.
+gone, what survives if it is explained, or until files of its tests change or they get more time.
+The tests see the libraries of the environment that runs this program.
 
 `mutants.toml` explains survivors that no test can notice, such as the lengths of blocks.
 """
@@ -505,6 +505,7 @@ class Results:
 
     def __init__(self, file: Path, source: Path, runs: Runs, seconds: float) -> None:
         self._file, self._source, self._runs, self._seconds = file, source, runs, seconds
+        self._why = reasons(source)
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else ()
         self._known = {one["key"]: one for one in map(json.loads, lines)}
 
@@ -514,7 +515,8 @@ class Results:
         if one is None:
             return None
         if one["outcome"] == "survived":
-            holds = one["tests"] == self._tests(mutant) and one["seconds"] >= self._seconds
+            is_same = one["tests"] == self._tests(mutant) and one["seconds"] >= self._seconds
+            holds = is_same or self._why(mutant) is not None
         else:
             holds = one["by"] in self._runs.names
         return str(one["outcome"]) if holds else None

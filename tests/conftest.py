@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 import backend_table
 import positional_embeddings as pe
 from backends import NAMES, ON_DEMAND, Backend, missing, opened
+from positional_embeddings.attention import dot_product
 
 settings.register_profile(
     "default",
@@ -73,6 +74,18 @@ LEFT_OUT = pytest.StashKey[dict[str, list[str]]]()
 
 # Pictures are drawn into memory, also where there is a screen.
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _attention_is_new(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let each call of the tests of attention find out how to compute, also one of the same form.
+
+    All other tests take what earlier calls have kept, as users do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name == "attention":
+            patch.setattr(dot_product, "_known", None)
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

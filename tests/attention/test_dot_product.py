@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 import oracles
 from positional_embeddings import (
+    CausalMask,
+    SlidingWindowMask,
+    T5Bias,
     attention_weights,
     create_causal_mask,
     mask_to_bias,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import blocks
+from positional_embeddings.attention import blocks, dot_product
 
 sizes = st.integers(1, 4)
 layouts = st.integers(3, 4).flatmap(
@@ -305,6 +308,82 @@ def test_few_scores_of_large_keys_come_at_once(monkeypatch):
         expected, _ = oracles.attention(*(x[..., None] for x in (q, k, v)))
         np.testing.assert_allclose(got, expected[..., 0], atol=1e-12)
         assert len(in_blocks) == expected_blocks
+
+
+@pytest.fixture
+def known(monkeypatch):
+    """Return what calls keep for calls of the same form."""
+    found: dict[object, object] = {}
+    monkeypatch.setattr(dot_product, "_known", found)
+    return found
+
+
+def test_a_call_of_a_known_form_takes_its_own_arrays_and_mask(known):
+    rng, shape = np.random.default_rng(0), (1, 2, 4, 3)
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    for left in (None, 0, 1, 0, None):
+        for _ in range(2):  # the second mask may have the identity of the first
+            mask = CausalMask() if left is None else CausalMask() | SlidingWindowMask(left, 0)
+            q, k, v = (numbers(rng, *shape) for _ in "qkv")
+            i, j = np.indices((4, 4))
+            hidden = (j > i) if left is None else (j > i) | (j < i - left)
+            expected, _ = oracles.attention(
+                *(x[0].transpose(2, 1, 0) for x in (q, k, v)), hidden[..., None] & [True, True]
+            )
+            got = scaled_dot_product_attention(q, k, v, mask=mask, **axes)
+            np.testing.assert_allclose(got[0].transpose(2, 1, 0), expected, atol=1e-12)
+    assert 0 < len(known) <= 10
+
+
+def test_a_call_of_a_known_form_is_checked_as_the_first(known):
+    q, k, v = (np.ones((3, 2)) for _ in "qkv")
+    scaled_dot_product_attention(q, k, v, enable_gqa=True, scale=1.0)
+    assert len(known) == 1
+    wrong = [
+        {"enable_gqa": 1, "scale": 1.0},
+        {"enable_gqa": True, "scale": True},
+        {"enable_gqa": True, "scale": 1.0, "offset": 0},
+        {"enable_gqa": True, "scale": 1.0, "key_positions": np.arange(2)},
+        {"enable_gqa": True, "scale": 1.0, "feature_axis": False},
+    ]
+    for options in wrong:
+        with pytest.raises((TypeError, ValueError)):
+            scaled_dot_product_attention(q, k, v, **options)
+    with pytest.raises(TypeError, match="dtype of `q`"):
+        scaled_dot_product_attention(q, k.astype("float32"), v, enable_gqa=True, scale=1.0)
+    assert len(known) == 1
+
+
+def test_what_may_change_is_read_by_each_call(known):
+    """The weights of a bias, and arrays as masks, biases, sinks and positions."""
+    q, k, v = (numbers(np.random.default_rng(i), 4, 3, 2) for i in range(3))
+    mask, added = np.zeros((3, 3), bool), np.zeros((3, 3))
+    table, sinks, places = np.zeros((32, 2)), np.zeros(2), np.arange(3)
+    bias = T5Bias(2, embeddings=table)
+    changes = [
+        (table, {"bias": bias}),
+        (mask, {"mask": mask}),
+        (added, {"bias": added}),
+        (sinks, {"sinks": sinks}),
+        (places, {"positions": places, "bias": bias}),
+    ]
+    for array, options in changes:
+        before = scaled_dot_product_attention(q, k, v, **options)
+        array[...] = np.arange(array.size)[::-1].reshape(array.shape) % 5
+        after = scaled_dot_product_attention(q, k, v, **options)
+        assert not np.allclose(before, after)
+    assert not known
+
+
+def test_little_is_kept(known):
+    """Few calls, and of these no large masks."""
+    for n in range(1, 100):
+        scaled_dot_product_attention(np.ones((1, 1)), np.ones((1, n)), np.ones((1, n)))
+    assert len(known) == 64
+    known.clear()
+    long = np.ones((1, 1024), "float32")
+    scaled_dot_product_attention(long, long, long, mask=CausalMask())
+    assert not known
 
 
 def test_half_precision_is_computed_in_float32(backend):

@@ -8,9 +8,12 @@ from positional_embeddings.arrays.namespace import HostArray, np
 Found = TypeVar("Found")
 
 
-def keep(kept: dict[Any, Any], key: Any, value: Any, most: int = 64) -> None:
-    """Keep a value for later calls, and drop the first ones if there are too many; not for None."""
-    if key is None:
+def keep(kept: dict[Any, Any] | None, key: Any, value: Any, most: int = 64) -> None:
+    """Keep a value for later calls, and drop the first ones if there are too many.
+
+    Nothing is kept for the key None, or where `kept` is None.
+    """
+    if kept is None or key is None:
         return
     kept[key] = value
     for old in list(kept)[:-most]:
@@ -19,9 +22,7 @@ def keep(kept: dict[Any, Any], key: Any, value: Any, most: int = 64) -> None:
 
 def once(kept: dict[Any, Any] | None, key: Any, find: Callable[[], Found]) -> Found:
     """Return what is kept for a key, or what `find` returns, which is then kept."""
-    if kept is None or key is None:
-        return find()
-    found: Found | None = kept.get(key)
+    found: Found | None = None if kept is None else kept.get(key)
     if found is None:
         found = find()
         keep(kept, key, found)

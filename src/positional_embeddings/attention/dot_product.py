@@ -18,7 +18,7 @@ from positional_embeddings.masks.mask import Mask
 # Scores of a block in a loop: few enough for any device, whose memory a trace does not know.
 LOOP_BLOCK = 2**22
 
-# Types of options that a step knows a call by.
+# Types of options that a call is known by.
 _PLAIN_OPTIONS = {type(None), bool, int, float}
 _NONE, _NUMPY, _RULES = {type(None)}, {np.ndarray}, (Mask, Bias, type(None))
 
@@ -194,11 +194,14 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    others = offset, key_positions, sinks, block_size
+    others: tuple[Any, ...] = offset, key_positions, sinks, block_size
     options = scale, softcap, enable_gqa, return_lse, feature_axis, seq_axis
-    known = positions._known if isinstance(positions, KVStep) else None
-    key = None if known is None else _key((q, k, v), (mask, bias), others, options)
-    scores, run = (known or {}).get(key, (None, None))
+    if is_step := isinstance(positions, KVStep):
+        known = positions._known
+    else:
+        known, others = _known, (bias, positions, *others)
+    key = _key((q, k, v), (mask, bias), others, options)
+    scores, run, _ = (known or {}).get(key, (None, None, None))
     if scores is None:
         with_lse = checks.boolean("return_lse", return_lse)
         rules = mask, bias, scale, softcap, offset, (positions, key_positions), sinks
@@ -211,8 +214,8 @@ def scaled_dot_product_attention(
         if run is None:
             block_size = _checked_block_size(block_size, q, k)
             run = choose(scores, *rows, block_size=block_size)
-            if known is not None:
-                memory.keep(known, key, (scores, run))
+            if is_step or _are_few(scores):
+                memory.keep(known, key, (scores, run, (mask, bias)))
         output = run(scores, *rows)
         if not scores.with_lse:
             return layout.back(output, last, q.dtype, space)
@@ -315,12 +318,23 @@ def attention_weights(
     return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
 
 
+# What is known of calls with arrays of NumPy, few scores, and at most a `Mask`, which is immutable:
+# finding it out takes as long as a fifth of the attention of a token to 16 keys.
+_known: dict[Any, Any] = {}
+
+
+def _are_few(scores: Scores) -> bool:
+    """Tell whether what is evaluated for a call is small enough to keep."""
+    keys = scores.layout.keys.size
+    return keys is not None and scores.layout.scores_per_key * keys <= blocks.HOST_BLOCK
+
+
 def _key(
     arrays: tuple[Any, ...], rules: tuple[Any, ...], others: tuple[Any, ...], options: Any
 ) -> tuple[Any, ...] | None:
-    """Return what a step knows a call by, None if another such call may differ.
+    """Return what a call is known by, None if another such call may differ.
 
-    The scores that are kept hold the mask and the bias, so that no others get their `id`.
+    What is kept holds the mask and the bias, too, so that no others get their `id`.
     """
     types = tuple(map(type, options))
     if not (
