@@ -33,8 +33,8 @@ _TYPES = {
 # Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that. Numbers that
 # are side by side are shuffled, which takes longest for long vectors.
 _LANES, _FEWER_LANES = 32, 8
-# Bytes of tables that stay in a core's second cache while all rows that need them are rotated.
-_TABLE_BYTES = 2**19
+# Bytes of tables that stay in the caches while all rows that need them are rotated.
+_TABLE_BYTES = 2**21
 # Short axes are merged up to this length. Longer ones are left to be shared by threads.
 _LONGEST_ROW = 1024
 # The part of x from which on waking up a thread pays.
