@@ -715,6 +715,11 @@ def test_contexts_are_named_where_few_lines_cross(ax):
     # Two of four wavelengths are below 700: 6.3, 63, 628, 6283 positions.
     plotting.plot_wavelengths(pe.RoPE(8, 100), ax=ax)
     assert ax.texts[0].get_ha() == "right"
+    # The wavelength is 6.3 positions.
+    for length, side in ((6, "right"), (7, "left")):
+        ax.clear()
+        plotting.plot_wavelengths(pe.RoPE(2, length), ax=ax)
+        assert ax.texts[0].get_ha() == side
 
 
 def test_pairs_that_are_not_rotated_stand_at_the_top(ax):
@@ -726,3 +731,151 @@ def test_pairs_that_are_not_rotated_stand_at_the_top(ax):
     assert marks.get_fillstyle() == "none"
     assert not marks.get_clip_on()
     assert marks.get_color() == ax.get_lines()[0].get_color()
+
+
+def test_steps_that_differ_are_drawn_at_their_places(ax):
+    """Of steps of one size one column is drawn each; a last block may be longer than the others."""
+    for times, right, count in (
+        (np.arange(100) * 1e6 / 3, 99.5e6 / 3, 100),
+        (np.asarray([0.0, 1.0, 3.0, 3.5]), 3.75, 1000),
+        (np.asarray([0.0, 1.0, 2.0, 2.5]), 2.75, 1000),
+        (np.asarray([0.0, 2.0, 4.0, 7.0]), 8.5, 1000),
+        (np.asarray([*range(1999), 2000]), 2001, 1000),
+    ):
+        ax.clear()
+        numbers = np.arange(float(times.size))
+        plotting.plot_encoding(numbers[None], coordinates=times, ax=ax)
+        assert drawn(ax, (1, count)).shape == (1, count)
+        assert ax.images[0].get_extent()[1] == pytest.approx(right, rel=1e-5)
+        if times.size > 4:
+            continue
+        for x, number in zip(times, numbers, strict=True):
+            assert ax.images[0].get_cursor_data(Event(ax, x, 0)) == pytest.approx(number)
+
+
+def test_one_place_has_one_tick(ax):
+    plotting.plot_encoding(np.ones((1, 1)), ax=ax)
+    assert (inside(ax), inside(ax, "y")) == ([0], [0])
+    ax.clear()
+    plotting.plot_wavelengths(pe.RoPE(2, 9), ax=ax)
+    assert inside(ax) == [0]
+
+
+def test_the_distances_of_a_long_block_are_uneven(ax):
+    """From 1,001 distances on, a block is drawn by 1,000 of them, by the golden ratio."""
+    plotting.plot_rope_decay(pe.RoPE(2, 10), max_distance=1_000_999, ax=ax)
+    golden = (1 + math.sqrt(5)) / 2
+    distances = [math.floor(1001 * (i * golden % 1)) for i in range(1000)]
+    (line,) = ax.get_lines()
+    assert line.get_xdata()[0] == pytest.approx(sum(distances) / 1000, rel=1e-12)
+    score = sum(map(math.cos, distances)) / 1000
+    assert line.get_ydata()[0] == pytest.approx(score, abs=1e-12)
+
+
+def test_styles_of_many_lines(ax):
+    """28 lines differ in colour or dashes, and those that follow are like the first ones."""
+    plotting.plot_rope_decay({f"{i}": pe.RoPE(2, 9) for i in range(30)}, ax=ax)
+    styles = [(line.get_color(), line.get_linestyle()) for line in ax.get_lines()]
+    assert len(set(styles)) == 28
+    assert styles[28:] == styles[:2]
+
+
+def test_scores_are_square_up_to_four_times_as_many_keys(ax):
+    for keys, aspect in ((8, 1), (9, "auto")):
+        ax.clear()
+        plotting.plot_bias(np.zeros((2, keys)), ax=ax)
+        assert ax.get_aspect() == aspect
+
+
+@pytest.mark.parametrize("keys", [8000, 2**22 + 2])
+def test_long_masks_take_little_memory(ax, monkeypatch, keys):
+    """Of at most 2**22 numbers, or one row of cells, at a time."""
+    parts = []
+
+    def dense(_, q_len, *_lengths, **_options):
+        parts.append(q_len)
+        return np.zeros((q_len, 1, 1), dtype=bool).repeat(2, axis=1)
+
+    monkeypatch.setattr(pe.CausalMask, "dense", dense)
+    queries = 8000 if keys == 8000 else 3
+    plotting.plot_mask(pe.CausalMask(), queries, keys, ax=ax)
+    assert sum(parts) == queries
+    if keys == 8000:
+        # 8 queries are a row of cells, and 65 rows the most below the bound.
+        assert parts == [520] * 15 + [200]
+    else:
+        assert parts == [1, 1, 1]
+
+
+def test_index_of_the_first_of_several_axes(ax):
+    weights = np.arange(24.0).reshape(2, 3, 2, 2) / 24
+    plotting.plot_attention(weights, index=1, key_axis=1, ax=ax)
+    np.testing.assert_array_equal(drawn(ax), weights[:, :, 1, 0])
+
+
+def test_map_of_a_few_or_many_dots(ax):
+    """Dots at the border are whole, and smaller and without edges where they are many."""
+    latitude = np.asarray([90.0, -90.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    longitude = np.asarray([180.0, -180.0, 180.5, -180.5, 200.0, 361.0, 0.5])
+    features = np.random.default_rng(0).standard_normal((3, 7))
+    plotting.plot_similarity(features, coordinates=(latitude, longitude), reference=0, ax=ax)
+    expected = [180.0, -180.0, -179.5, 179.5, -160.0, 1.0, 0.5]
+    np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 0], expected)
+    np.testing.assert_array_equal(ax.collections[0].get_offsets()[:, 1], latitude)
+    (star,) = ax.get_lines()
+    assert not star.get_clip_on()
+    bar = ax.collections[0].colorbar
+    assert bar.ax.get_xlabel() == "cosine similarity to the star"
+    for count, size in ((3, 120), (1000, 60), (1001, 60_000 / 1001), (20_000, 6)):
+        ax.clear()
+        # On one latitude they are no grid.
+        places = np.full(count, 10.0), np.linspace(-170, 170, count)
+        plotting.plot_similarity(np.ones((2, count)), coordinates=places, reference=0, ax=ax)
+        assert not ax.images
+        (dots,) = ax.collections
+        assert dots.get_sizes().tolist() == pytest.approx([size], rel=1e-12)
+        assert len(dots.get_edgecolors()) == (count <= 1000)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        # -180 and 180 degrees are one place.
+        (
+            [-180, -90, 0, 90, 180],
+            {-179: 0, -136: 0, -134: 1, -46: 1, -44: 2, 46: 3, 134: 3, 136: 0, 179: 0},
+        ),
+        # A region ends half a step after its last column, also beyond the date line.
+        (
+            [100, 140, 179],
+            {79: None, 81: 0, 121: 1, 179: 2, -179: 2, -161.7: 2, -161.4: None, 0: None},
+        ),
+        # A region that begins before the date line, and ends after it.
+        (
+            [-140, -100, 150],
+            {114.5: None, 115.2: 2, 179: 2, -179: 2, -175.5: 2, -174.5: 0}
+            | {-120.5: 0, -119.5: 1, -80.5: 1, -79.5: None, 0: None},
+        ),
+        # A grid around the Earth begins after its widest gap.
+        (
+            [-180, -119.5, -60, 0, 60, 120],
+            {-150.5: 0, -149.6: None, -149: 1, -90: 1, -89: 2, 89: 4, 91: 5, 149: 5, 151: 0},
+        ),
+    ],
+)
+def test_columns_of_a_map(ax, columns, expected):
+    latitude, longitude = np.meshgrid([-45.0, 45.0], columns, indexing="ij")
+    features = np.random.default_rng(0).standard_normal((4, longitude.size))
+    places = latitude.ravel(), longitude.ravel()
+    plotting.plot_similarity(features, coordinates=places, reference=1, ax=ax)
+    for x, column in expected.items():
+        for row, y in enumerate((-44, 44)):
+            over = [i for i in ax.images if i.get_extent()[0] < x < i.get_extent()[1]]
+            shown = [image.get_cursor_data(Event(ax, x, y)) for image in over]
+            if column is None:
+                assert not shown
+            else:
+                number = row * len(columns) + column
+                similar = cosine(features[:, number], features[:, 1])
+                assert shown == pytest.approx([similar] * len(shown), abs=1e-12)
+                assert shown
