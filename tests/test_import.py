@@ -32,6 +32,10 @@ def test_import_loads_no_array_library_of_its_own():
     assert not {name for name in ours - theirs if name.startswith("numpy.")}
 
 
+def test_matplotlib_is_loaded_by_the_first_plot():
+    assert "matplotlib" not in modules_after("import positional_embeddings.plotting")
+
+
 def test_public_names_are_there():
     import positional_embeddings
 

@@ -658,6 +658,8 @@ def test_colours_of_weights(ax):
     ax.clear()
     plotting.plot_attention(np.full((2, 4), 0.25), ax=ax)
     assert ax.images[0].get_clim() == (0.0, 0.25)
+    ticks = ax.images[0].colorbar.get_ticks().tolist()
+    assert ticks == pytest.approx([0, 0.2, 0.1, 0.05, 0.02, 0.005, 0.001])
     ax.clear()
     plotting.plot_attention(np.asarray([[0.0, 1.01]]), ax=ax)  # of half precision
     for wrong in (1.02, -0.01):

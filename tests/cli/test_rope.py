@@ -201,6 +201,15 @@ def test_errors_of_float32_angles():
     at_end, found = float32_angle_errors(frequencies, 30_000)
     assert found == first
     assert at_end == max(worst[-(2**13) :])
+    # A float32 frequency, whose largest errors are before the last 8,192 positions.
+    single = np.float32(0.775)
+    worst = [
+        abs(float(np.float32(position) * single) - position * float(single))
+        for position in range(37_525 - 2**14, 37_525)
+    ]
+    assert max(worst) > max(worst[-(2**13) :])
+    at_end, _ = float32_angle_errors(np.asarray([float(single)]), 37_525)
+    assert at_end == max(worst[-(2**13) :])
     # Powers of two are products without a rounding.
     assert float32_angle_errors(np.asarray([1.0, 0.25]), 100) == (0.0, None)
     assert float32_angle_errors(frequencies, 1) == (0.0, first)

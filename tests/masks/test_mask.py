@@ -239,6 +239,8 @@ REACHES = [
     (PrefixMask([1, 2]), (3, 5), ((0, 5),), ((0, 4),)),
     (GlobalMask([0, 2]), (5, 6), ((0, 1), (2, 3)), ((0, 1), (2, 3))),
     (GlobalMask([1, 0, 2, 5]), (6, 8), ((0, 3), (5, 6)), ((0, 3), (5, 6))),
+    (ChunkedMask(2), (1, 3), ((0, 4),), ()),
+    (ChunkedMask(2), (2, 4), ((2, 4),), ((2, 4),)),
     # What all queries see, all sequences have to.
     (SegmentMask([0, 7], [0, 0, 1, 1]), (2, 4), ((0, 2),), ()),
     (SegmentMask([7], [0, 0]), (1, 2), (), ()),

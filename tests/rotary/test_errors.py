@@ -97,6 +97,7 @@ VALUE_ERRORS = {
     "hf(rope_local_base_freq=10)": "the rotary keys of the model type 'llama' must be of ['layer_rope_theta', 'no_rope_layer_interval', 'no_rope_layers', 'partial_rotary_factor', 'qk_rope_head_dim', 'rope_embedding_base', 'rope_interleave', 'rope_parameters', 'rope_pct', 'rope_scaling', 'rope_theta', 'rotary', 'rotary_dim', 'rotary_emb_base', 'rotary_pct'], got 'rope_local_base_freq'.",
     "hf(model_type='gemma3_text')": "layers of the model type 'gemma3_text' differ: call `RoPE.layers_from_hf_config`, or pass as `layer_type` one of ['full_attention', 'sliding_attention'].",
     "hf(head_dim=None, hidden_size=8, num_attention_heads=0)": "`num_attention_heads` must be a positive integer, got 0.",
+    "hf(max_position_embeddings=9, partial_rotary_factor=1.5, model_type='phi3')": "`partial_rotary_factor` must be at most 1, got 1.5.",
     "hf(max_position_embeddings=9, partial_rotary_factor=0.4, model_type='phi3')": "`int(head_dim * partial_rotary_factor)` must be a positive even integer, got 3.",
     "hf(model_type='ernie4_5_vl_moe_text', max_position_embeddings=9, rope_parameters={'rope_theta': 1e4, 'mrope_section': [1, 1, 2]})": "`mrope_section` of 'ernie4_5_vl_moe_text' has an order that is not known here.",
 }
