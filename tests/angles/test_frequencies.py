@@ -229,6 +229,21 @@ def test_real_positions_at_high_frequencies_in_float32():
             assert error(sin[j], mpmath.sin(exact)) < 3.02e-8
 
 
+def test_many_small_parts_of_a_sum_are_not_small(backend):
+    """Here all of the parts below the finest grid have one sign."""
+    count, position, frequencies = 128, LIMIT - 1, geometric_frequencies(8, 10_000)
+    coordinates = [backend.array([position], "int32")] * count
+    space, dtype = space_of(x=coordinates[0]), getattr(backend.xp, backend.wide)
+    got = angles.cos_sin_of_sum(coordinates, [frequencies] * count, dtype, space, 1.0)
+    cos, sin = (backend.numpy(table)[:, 0] for table in got)
+    bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 3.02e-8
+    for i in range(4):
+        with mpmath.workdps(50):
+            exact = exact_angle(count * position, i, 8, 10_000)
+            assert error(cos[i], mpmath.cos(exact)) < bound
+            assert error(sin[i], mpmath.sin(exact)) < bound
+
+
 def test_what_is_rounded_off_an_angle():
     """Cosine and sine are put right by it: here they are 0 and 1, so that it alone remains."""
     xp = SimpleNamespace(cos=np.zeros_like, sin=np.ones_like)
@@ -286,6 +301,8 @@ def test_frequencies_in_fixed_point():
     upper, lower, rests, rounded, left = kernel._in_fixed_point(frequencies)
     for i, text in enumerate(frequencies.split()):
         cycles = Fraction(text)
+        assert 0 <= upper[i] < 2**32
+        assert 0 <= lower[i] < 2**32
         fixed = Fraction(upper[i]) / 2**32 + Fraction(lower[i]) / 2**64 + Fraction(rests[i])
         apart = cycles - fixed
         assert abs(apart - round(apart)) < Fraction(1, 2**110)
@@ -387,13 +404,15 @@ class KernelInPython:
     def __init__(self, inputs, outputs, code, name, preamble, options):
         self.names = [declared.split()[1] for declared in inputs.split(",")]
         assert outputs == "T cosine, T sine"
-        assert name.isidentifier()
+        kind = "real" if "cycles" in self.names else "integer"
+        assert name == f"positional_embeddings_cos_sin_of_{kind}"
         assert set(self.names[1:-1]) <= set(re.findall(r"\w+", code))
         assert "modulo_2_64" in preamble
         assert options == ("--fmad=false",)  # or what is rounded off would be added twice
 
     def __call__(self, *arguments):
         *inputs, cosine, sine = arguments
+        assert inputs[0].dtype.name == ("float64" if "cycles" in self.names else "int64")
         for at in np.ndindex(cosine.shape):
             values = (np.broadcast_to(array, cosine.shape)[at].item() for array in inputs)
             given = dict(zip(self.names, values, strict=True))

@@ -37,6 +37,24 @@ def test_tables_are_kept_for_eager_arrays_only(backend):
     assert kept == ({backend.xp} if backend.name.startswith(("strict", "cupy")) else set())
 
 
+def test_a_table_on_a_device_is_a_copy():
+    """It keeps no page on the host in memory, which may be longer."""
+    import array_api_strict as strict
+
+    rope = RoPE(8, 5)
+    rope(strict.ones((8, 5)))
+    on_host, on_device = (page.tables for (page,) in rope._tables._pages.values())
+    assert type(on_host) is np.ndarray
+    assert not np.shares_memory(np.asarray(on_device), on_host)
+
+
+def test_views_of_a_page_are_made_once():
+    rope, x = RoPE(8, 5), np.ones((8, 5))
+    target = axes.target_of(x, space_of(x=x), rope, "head_size")
+    page = rope._tables._page(("float64", "C"), 0, 5, cos_sin.HOST)
+    assert page.views(target, doubled=False) is page.views(target, doubled=False)
+
+
 def test_few_tables_are_kept(monkeypatch):
     import array_api_strict as strict
 
@@ -357,6 +375,30 @@ def test_positions_on_both_sides_of_the_edge_of_a_page(order):
 def test_no_positions_behind_the_last_page():
     for offset in (0, tables.PAGE - 1, tables.PAGE):
         assert RoPE(8, tables.PAGE)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
+
+
+def test_a_table_of_one_position():
+    rope = RoPE(8, 1)
+    np.testing.assert_array_equal(rope(np.ones((8, 1))), np.ones((8, 1)))
+    assert pages(rope) == [(0, 1)]
+
+
+def test_many_positions_in_a_short_span_are_looked_up_in_one_page():
+    """Its numbers are those of the table, to the last bit."""
+    rope, positions = RoPE(8, 2**40), 100_000 + 4 * np.arange(2000)
+    x = np.concatenate([np.ones((4, 2000)), np.zeros((4, 2000))])
+    got = rope(x, positions=positions)
+    assert pages(rope) == [(98_304, 110_592)]
+    whole = RoPE(8, 110_592)
+    np.testing.assert_array_equal(got[:4], whole.cos[:, positions])
+    np.testing.assert_array_equal(got[4:], whole.sin[:, positions])
+
+
+def test_as_many_positions_far_apart_are_looked_up_as_pages_are_kept(monkeypatch):
+    monkeypatch.setattr(tables, "MAX_PAGES", 4)
+    rope, positions = RoPE(8, 2**40), np.arange(4) * 2**20
+    rope(np.ones((8, 4)), positions=positions)
+    assert [start for start, _ in pages(rope)] == positions.tolist()[::-1]
 
 
 def test_many_positions_far_apart_are_computed():
