@@ -375,6 +375,21 @@ def test_what_may_change_is_read_by_each_call(known):
     assert not known
 
 
+def test_a_form_is_of_plain_arrays_rules_and_options():
+    q = np.ones((2, 3))
+    plain = (q, q, q), (CausalMask(), None), (None, None), (1.0, None, True, -1)
+    assert hash(dot_product._key(*plain)) is not None
+    others = [
+        (0, (q, q, q.view(np.matrix))),
+        (1, (q, None)),
+        (1, (None, np.maximum)),
+        (2, (None, 0)),
+        (3, (np.float64(1.0), None, True, -1)),
+    ]
+    for place, other in others:
+        assert dot_product._key(*plain[:place], other, *plain[place + 1 :]) is None
+
+
 def test_little_is_kept(known):
     """Few calls, and of these no large masks."""
     for n in range(1, 100):

@@ -440,6 +440,8 @@ def test_the_number_of_scores_grows_with_the_window():
     window = CausalMask() | SlidingWindowMask(511, 0)
     n = 65_536
     assert scores_of(window, n)[0] <= 1.6 * 512 * n
+    wide, masked = scores_of(CausalMask() | SlidingWindowMask(4095, 0), n)
+    assert masked <= 0.3 * wide  # a block of 512 queries sees most of its keys with all of them
     # A window of 256 meets 511 keys of a block, and a token meets all keys once and all queries.
     for tokens in (16, 1000):
         scattered = GlobalMask(np.linspace(0, n - 1, tokens).astype(int))

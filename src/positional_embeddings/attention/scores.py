@@ -303,9 +303,7 @@ def scores_of(
             raise wrong_value("offset", what, offset)
     elif places is not None:
         first = offset
-    elif 0 in (q_len, k_len):  # there are no scores, and perhaps no rule for the queries
-        mask, bias = None if is_mask else mask, None if is_bias else bias
-    else:
+    elif 0 not in (q_len, k_len):  # else there are no scores, and perhaps no rule for the queries
         first = _first_position(mask, bias, offset, q_len, k_len, space)
     if not (is_mask or mask is None):
         mask = _checked("mask", mask, layout, space)
@@ -365,8 +363,7 @@ def _first_position(mask: Any, bias: Any, offset: Any, q_len: int, k_len: int, s
     if isinstance(mask, Mask):
         mask._check((first, first + q_len), k_len, space)
         if q_len < k_len:
-            is_alone = not (isinstance(bias, Bias) or hasattr(mask, "masks"))
-            _check_padding(mask, offset, k_len, is_alone=is_alone)
+            _check_padding(mask, offset, k_len, is_alone=not isinstance(bias, Bias))
     return first
 
 
