@@ -173,7 +173,7 @@ def test_components_and_nodes_without_edges(with_eigh, kind):
     np.testing.assert_allclose(values[:2], 0, atol=tolerance)
 
 
-BATCH = np.asarray([random_graph(5, seed) for seed in range(6)]).reshape(2, 3, 5, 5)
+BATCH = np.asarray([random_graph(5, seed) for seed in range(32)]).reshape(8, 4, 5, 5)
 
 
 def test_eigenvectors_of_a_batch(with_eigh):
@@ -215,12 +215,29 @@ def test_the_unit_of_weights_changes_nothing(factor, seed):
         np.testing.assert_allclose(encode(factor * weights), encode(weights), atol=1e-9)
 
 
-def test_rounding_leaves_a_graph_undirected():
+@pytest.mark.parametrize(("dtype", "rounding"), [("float64", 1e-14), ("float32", 1e-6)])
+def test_rounding_leaves_a_graph_undirected(dtype, rounding):
     weights = random_graph(6)
-    nudged = weights * (1 + 1e-14 * np.random.default_rng(0).standard_normal((6, 6)))
-    np.testing.assert_allclose(
-        graph_laplacian_encoding(nudged, 3), graph_laplacian_encoding(weights, 3), atol=1e-12
-    )
+    nudged = weights * (1 + rounding * np.random.default_rng(0).standard_normal((6, 6)))
+    got = graph_laplacian_encoding(nudged.astype(dtype), 3)
+    np.testing.assert_allclose(got, graph_laplacian_encoding(weights, 3), atol=100 * rounding)
+
+
+@pytest.mark.parametrize(("ratio", "sign"), [(0.9993, 1), (0.9985, -1)])
+def test_an_entry_within_a_thousandth_of_the_largest_may_give_the_sign(ratio, sign):
+    """Of two nodes of degrees 2 and 2 ratio**2: the vector is orthogonal to their roots."""
+    got = graph_laplacian_encoding(np.asarray([[1, 1], [1, 2 * ratio**2 - 1]]), 1)
+    expected = sign * np.asarray([[ratio, -1.0]]) / math.hypot(ratio, 1)
+    np.testing.assert_allclose(got, expected, atol=1e-14)
+
+
+def test_a_library_without_eigh(monkeypatch):
+    import array_api_strict as strict
+
+    monkeypatch.delattr(strict.linalg, "eigh")
+    message = r"a library with `linalg.eigh`, got array_api_strict\.Array\.$"
+    with pytest.raises(TypeError, match=message):
+        graph_laplacian_encoding(strict.ones((3, 3)), 1)
 
 
 def check_dtypes(backend, encode):

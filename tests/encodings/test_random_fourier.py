@@ -143,6 +143,30 @@ def test_orthogonal_directions_are_uniform():
     np.testing.assert_allclose((drawn**2).mean(axis=0), 1, atol=bound * math.sqrt(2))
 
 
+class Watched(np.random.Generator):
+    """Tells how many normal numbers it drew, and draws far numbers from its Cauchy law."""
+
+    def standard_normal(self, size):
+        self.drawn = math.prod(size)
+        return super().standard_normal(size)
+
+    def standard_cauchy(self, size):
+        return np.resize([-1e40, 1e40], size)
+
+
+def test_orthogonal_frequencies_take_few_random_numbers():
+    """A square matrix for as many frequencies as there are coordinates."""
+    generator = Watched(np.random.PCG64(0))
+    random_fourier_encoding(np.zeros((3, 2)), 16, orthogonal=True, rng=generator)
+    assert generator.drawn == 3 * 3 * 3
+
+
+def test_frequencies_end_at_a_power_of_two():
+    generator = Watched(np.random.PCG64(0))
+    (digits,) = random_fourier._digits((None, "laplace", (1.0,), None, False), 2, generator)
+    assert [float(number) for number in digits.split()] == [-(2.0**100), 2.0**100]
+
+
 def test_harmonics_have_the_weights_of_the_fourier_series():
     import mpmath
 

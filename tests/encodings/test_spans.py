@@ -59,6 +59,22 @@ def test_units_of_text():
         assert span_of(f"3{unit}") == timedelta(**{name: 3})
 
 
+def test_text_that_is_no_span_stays():
+    for text in ("h", "D", "3fs", "2 weeks", "day"):
+        assert span_of(text) is text
+
+
+def test_offsets_are_parts_of_the_calendar_or_spans():
+    import pandas as pd
+
+    month, day = pd.offsets.MonthBegin(), pd.offsets.Day()
+    assert (span_of(month), span_of(day)) == ("month", "day")
+    assert span_of(month, by_calendar=False) is month
+    assert span_of(day, by_calendar=False) == timedelta(days=1)
+    assert span_of(pd.offsets.Hour()) == timedelta(hours=1)
+    assert span_of(pd.offsets.Minute(90)) == timedelta(minutes=90)
+
+
 def test_labels_of_long_spans_are_days():
     seconds = [np.timedelta64(n, "s") for n in (999_999, 1_000_000)]
     assert labels_of("periods", seconds) == ["999999s", "11.5741d"]
@@ -74,7 +90,7 @@ def test_octaves_start_at_twice_the_range():
 def test_octaves_of_times():
     """A day if all times are missing, and a coarser unit where 64 bits end."""
     missing, wide = times(["NaT", "NaT"], "s"), times([0, 2**62], "as")
-    assert extent_of(missing.values.utc) == 0
+    assert extent_of(missing.values.utc) == 0  # noqa: PD011 - no table of pandas
     days, far = Fourier([missing, wide]).wavelengths
     assert days == [np.timedelta64(hours, "h") for hours in (24, 12, 6, 3)]
     assert far == [np.timedelta64(2**63 // 1000 >> i, "fs") for i in range(4)]

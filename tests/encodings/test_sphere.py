@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import spherical_encoding
+from positional_embeddings.arrays.space import space_of
+from positional_embeddings.encodings import sphere
 
 pytestmark = pytest.mark.long("cubed")
 RNG = np.random.default_rng(0)
@@ -321,6 +323,14 @@ def test_a_longitude_without_a_place_gives_nan(backend):
     assert np.isnan(
         spherical_encoding(np.asarray(1), np.asarray(2**64 - 1, dtype="uint64"), 1)
     ).all()
+
+
+def test_multiples_of_far_quadrants_are_exact():
+    """Also where a multiple of their number is beyond the integers of a float."""
+    far = np.asarray([90.0, 2.0**52 // 360 * 360 - 270, 450 - 2.0**52 // 360 * 360])
+    cos, sin = sphere._cos_sin_of_multiples(far, 1023, "degrees", space_of(x=far))
+    np.testing.assert_array_equal(cos, np.tile([[1], [0], [-1], [0]], (256, 3)))
+    np.testing.assert_array_equal(sin, np.tile([[0], [1], [0], [-1]], (256, 3)))
 
 
 def test_a_latitude_beyond_a_pole_is_an_error_or_nan(backend):

@@ -355,7 +355,7 @@ class LearnedPE(weights.WeightedLayer):
         if positions is not None:
             shape = tuple(positions.shape)
             own = axes.axes_of_positions(shape, target.shape, feature, seq, "positions")
-            return slice(0, self.max_len), [feature, *own]
+            return slice(None), [feature, *own]
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
         return slice(offset, offset + size), [feature, seq]
