@@ -201,6 +201,21 @@ def test_most_harmonics(backend):
     assert worst_error(got, x.tolist(), 24, 1024) < bound
 
 
+def test_most_harmonics_in_float32():
+    """Periods that begin just above a power of two have the most quarters of harmonics."""
+    import array_api_strict as strict
+
+    device, cpu = strict.Device("no_float64"), strict.Device("CPU_DEVICE")
+    for period in (float(np.float32(16.01)), 24.0):
+        x = np.random.default_rng(0).uniform(-period, period, 200).astype("float32")
+        got = cyclic_encoding(strict.asarray(x, device=device), period, 1024).to_device(cpu)
+        # Exact products of 35 bits, and a remainder that is exact, too.
+        harmonic = np.arange(1, 1025)[:, None]
+        angle = 2 * np.pi / period * np.remainder(harmonic * x.astype("float64"), period)
+        np.testing.assert_allclose(np.asarray(got)[::2], np.sin(angle), rtol=0, atol=1.1e-7)
+        np.testing.assert_allclose(np.asarray(got)[1::2], np.cos(angle), rtol=0, atol=1.1e-7)
+
+
 @given(x=st.floats(-1e6, 1e6), other=st.floats(-1e6, 1e6), shift=st.integers(-(2**20), 2**20))
 def test_scalar_products_depend_on_the_distance_only(x, other, shift):
     x, other = math.floor(x * 8) / 8, math.floor(other * 8) / 8  # so that sums are exact
