@@ -173,13 +173,21 @@ def test_components_and_nodes_without_edges(with_eigh, kind):
     np.testing.assert_allclose(values[:2], 0, atol=tolerance)
 
 
-BATCH = np.asarray([random_graph(5, seed) for seed in range(32)]).reshape(8, 4, 5, 5)
+BATCH = np.asarray([random_graph(5, seed) for seed in range(6)]).reshape(2, 3, 5, 5)
 
 
 def test_eigenvectors_of_a_batch(with_eigh):
     got = graph_laplacian_encoding(with_eigh.array(BATCH), 3)
     expected = [[graph_laplacian_encoding(graph, 3) for graph in row] for row in BATCH]
     close(with_eigh, got, np.moveaxis(np.asarray(expected), 2, 0))
+
+
+def test_signs_in_a_batch():
+    """Each vector has the sign that it has alone."""
+    batch = np.asarray([random_graph(5, seed) for seed in range(32)]).reshape(8, 4, 5, 5)
+    expected = [[graph_laplacian_encoding(graph, 3) for graph in row] for row in batch]
+    got = graph_laplacian_encoding(batch, 3)
+    np.testing.assert_allclose(got, np.moveaxis(np.asarray(expected), 2, 0), atol=1e-12)
 
 
 def test_walks_of_a_batch(backend):
