@@ -67,7 +67,7 @@ class Predicted(NamedTuple):
     mean: HostArray  # (ridges, targets, queries)
     at_query: HostArray  # (ridges, queries): what 1 measured at the query alone would add
     squares: HostArray  # (queries,): sum of the squared weights, with the last ridge
-    distance: HostArray  # (queries,): to the nearest sample that is seen whole, in widths
+    distance: HostArray  # (queries,): to the nearest sample that is seen whole, in widths, or inf
     lean: HostArray  # (queries,): 0 if samples are all around, 1 if all are on one side
 
 
@@ -164,10 +164,8 @@ class Smooth:
         parts = (np.split(coordinates, self._stops) for coordinates in (query, sample))
         distances = [_squared(q, k) for q, k in zip(*parts, strict=True)]
         squared = sum(distances[1:], distances[0])
-        others = squared
         if kept is not None:
             squared = np.where(kept > 0, squared, inf)
-            others = np.where(kept == 1, squared, inf)
         nearest = np.maximum(squared.min(axis=1, keepdims=True), 0.0)
         sees = np.isfinite(nearest)
         widening = np.where(sees, np.maximum(nearest - _NEAR, 1.0), 1.0)
@@ -213,7 +211,9 @@ class Smooth:
             p = p * (1 - (slope * mean).sum(axis=1, keepdims=True) + slope @ sample)
             ratio = ((p * p) @ self._squared_weight[columns]) / total[:, 0] ** 2
         found = np.stack([np.where(sees, part, nan).T for part in found])
-        distance = np.sqrt(np.maximum(others.min(axis=1), 0.0))
+        if kept is not None:  # a leaf may see what is beyond the limit of a query
+            squared = np.where((kept == 1) & (squared <= limit), squared, inf)
+        distance = np.sqrt(np.maximum(squared.min(axis=1), 0.0))
         return np.sqrt(limit).max(), Predicted(found, np.stack(at_query), ratio, distance, lean)
 
 

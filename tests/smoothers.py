@@ -1,0 +1,134 @@
+"""Smoothers of `positional_embeddings.sklearn`, as loops over queries that see all samples."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from positional_embeddings.sklearn import (
+    CompactKernel,
+    GaussianKernel,
+    MaternKernel,
+    PeriodicKernel,
+)
+from positional_embeddings.sklearn.smooth import Predicted, Samples
+from positional_embeddings.sklearn.tables import Column
+
+
+class Factor(NamedTuple):
+    weight: Callable  # of the distance in widths
+    places: Callable  # (columns, samples) as (features, samples) in widths
+
+
+def bell(r):
+    return np.exp(-(r**2) / 2)
+
+
+def matern(r):
+    return (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r)
+
+
+def wendland(r):
+    return np.maximum(0.0, 1 - r / 4) ** 4 * (r + 1)
+
+
+def scaled(*scales):
+    return lambda x: x / np.array(scales)[:, None]
+
+
+def circle(period, scale):
+    unit = 2 * np.pi / period
+    return lambda x: np.stack([np.cos(unit * x[0]), np.sin(unit * x[0])]) / (unit * scale)
+
+
+# A kernel, its factors, and its number of columns.
+KERNELS = {
+    "line": (GaussianKernel(0.7), [Factor(bell, scaled(0.7))], 1),
+    "plane": (GaussianKernel([0.9, 1.7]), [Factor(bell, scaled(0.9, 1.7))], 2),
+    "matern": (MaternKernel(0.8), [Factor(matern, scaled(0.8))], 1),
+    "compact": (CompactKernel(1.2), [Factor(wendland, scaled(0.3))], 1),
+    "product of Gaussians": (
+        PeriodicKernel(2.0, 0.2) * GaussianKernel(3.0),
+        [Factor(bell, circle(2.0, 0.2)), Factor(bell, scaled(3.0))],
+        1,
+    ),
+    "product of three": (
+        PeriodicKernel(2.0, 0.3) * MaternKernel(3.0) * GaussianKernel(4.0),
+        [Factor(bell, circle(2.0, 0.3)), Factor(matern, scaled(3.0)), Factor(bell, scaled(4.0))],
+        1,
+    ),
+}
+
+
+def terms_of(kernel, columns):
+    """Return the factors of each term of a kernel, for columns of numbers."""
+    terms = kernel._terms()
+    for factor in (factor for term in terms for factor in term):
+        factor._resolve([Column(is_time=False, zone=None)] * columns, [])
+    return terms
+
+
+def drawn(columns, n, seed=0):
+    """Return samples of two targets in [0, 10), of many weights, some of them repeated."""
+    rng = np.random.default_rng(seed)
+    x = np.sort(rng.uniform(0, 10, (columns, n)))
+    x[1:] = rng.permutation(x[1:], axis=1)
+    y = np.stack([np.sin(x[0]), 10 * np.cos(2 * x[-1])]) + rng.normal(0, 0.3, (2, n))
+    repeats = rng.integers(1, 4, n).astype(np.float64)
+    return Samples(
+        x, y, rng.uniform(0.2, 3, n), rng.uniform(0, 0.2, (2, n)) * (repeats > 1), repeats
+    )
+
+
+def kept_of(own, labels, radius, left, side=None):
+    """Return the fraction of its weight that each sample keeps for each query."""
+    kept = np.ones((own.shape[1], labels.shape[1]))
+    for i, row in enumerate(kept):
+        away = labels - own[:, [i]]
+        row[(abs(away) <= radius).all(axis=0)] = left[i]
+        if side is not None:
+            row[side[i] * away[0] > 0] = 0
+    return kept
+
+
+def smoothed(factors, samples, x, ridges, kept=None, cutoff=None):
+    """Return what a smoother predicts at x, (columns, queries), with each ridge."""
+    weight = samples.weight / samples.weight.max()
+    parts = []
+    for i in range(x.shape[1]):
+        away = [factor.places(samples.x) - factor.places(x[:, [i]]) for factor in factors]
+        own = np.ones_like(weight) if kept is None else kept[i]
+        squared = (np.concatenate(away) ** 2).sum(axis=0)
+        if not own.any():
+            nothing = np.full(len(ridges), np.nan)
+            means = np.full((len(ridges), len(samples.y)), np.nan)
+            parts.append((means, nothing, np.nan, np.inf, np.nan))
+            continue
+        nearest = squared[own > 0].min()
+        widening = max(1.0, nearest - 3)
+        p = own * weight
+        for factor, d in zip(factors, away, strict=True):
+            p = p * factor.weight(np.sqrt((d**2).sum(axis=0) / widening))
+        if cutoff is not None:
+            p[squared > nearest + cutoff**2 * widening] = 0
+        distance = np.sqrt(squared[(own == 1) & (p > 0)].min(initial=np.inf))
+        total, u = p.sum(), np.concatenate(away)
+        p = p / total
+        mean = u @ p
+        cov = (u - mean[:, None]) * p @ (u - mean[:, None]).T
+        off = mean @ mean
+        lean = off / (off + np.trace(cov)) if off > 0 else 0.0
+        means, at_query = [], []
+        for ridge in ridges:
+            t = np.zeros_like(mean)
+            if np.isfinite(ridge):
+                guard = ridge * widening * (p @ p) + (widening - 1) * lean
+                t = -np.linalg.solve(cov + guard * np.eye(len(mean)), mean)
+                size = np.sqrt(-t @ mean)
+                t = t * min(1, 1.4 * np.sqrt(len(mean)) / size) if size > 0 else t
+            of_sample = p * (1 + t @ (u - mean[:, None]))
+            means.append(samples.y @ of_sample)
+            at_query.append((1 - t @ mean) / total)
+        squares = of_sample**2 @ (1 / samples.repeats)
+        parts.append((np.array(means), np.array(at_query), squares, distance, lean))
+    return Predicted(*(np.stack(part, axis=-1) for part in zip(*parts, strict=True)))
