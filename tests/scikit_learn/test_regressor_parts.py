@@ -138,6 +138,9 @@ def test_where_a_search_begins():
     assert factor.length_scale == pytest.approx([first, 1.0, 0.3])
     widths[1].set(3)
     assert factor.length_scale == pytest.approx([first, 2**1.5, 0.3])
+    ((factor,),) = terms_of(GaussianKernel([2.0, "loo"], columns=[0, 1]), 3)
+    assert _begin(factor, samples) == [(factor, 1, 1.0, 0)]
+    assert factor.length_scale == [2.0, 1.0]
     ((factor,),) = terms_of(GaussianKernel("loo", columns=[2, 0]), 3)
     assert [width.column for width in _begin(factor, samples)] == [0, 1]
     assert factor.length_scale == pytest.approx(
@@ -216,12 +219,10 @@ def test_a_search_gives_up_kernels_that_see_no_other_sample(monkeypatch):
     for repeats, distance in [(1.0, 2.0), (2.0, 6.0), (1.5, 6.0)]:
         samples = once._replace(repeats=np.full(8, repeats))
         ((own,), error, _), *_ = search_of(monkeypatch, GaussianKernel(), samples)
-        own.factor.length_scale[0] = 1.001 / distance
+        own.factor.length_scale[0] = 1.001 / distance if distance > 2 else 0.5
         assert np.isfinite(error()[0])
         own.factor.length_scale[0] = 0.999 / distance
         assert error() == (inf, inf)
-    own.factor.length_scale[0] = 0.5  # at exactly two widths
-    assert np.isfinite(error()[0])
 
 
 def test_how_many_samples_a_search_leaves_out(monkeypatch):
@@ -255,6 +256,15 @@ def test_targets_that_are_constant_do_not_count():
     np.testing.assert_allclose(both.noise_std_, [alone.noise_std_[0], 0], atol=1e-12)
     of_both, of_one = (m.predict(x[:5], return_std=True)[1][:, 0] for m in (both, alone))
     assert (of_both < of_one * 1.01).all()
+
+
+def test_blocks_change_no_width_at_repeated_places():
+    """A kernel with a cutoff is too narrow where no other place is within it."""
+    rng = np.random.default_rng(6)
+    x = np.repeat(np.sort(rng.uniform(0, 8, 16)), 2)[:, None]
+    y = np.sin(4 * x[:, 0]) + rng.normal(0, 0.2, 32)
+    one, many = (AttentionRegressor(cutoff=2.0, block_size=n).fit(x, y) for n in (1, None))
+    assert one.kernel_.length_scale == many.kernel_.length_scale
 
 
 # Samples at one place.
@@ -335,6 +345,7 @@ def test_errors_and_noise_are_those_of_refits(local_linear):
 
 def test_a_sum_is_smoothed_until_it_settles():
     samples = drawn(1, 20)
+    samples = samples._replace(y=100 * samples.y, within=1e4 * samples.within)
     x = np.linspace(-1, 12, 9)[None]
     factors = [[Factor(bell, scaled(3.0))], [Factor(bell, circle(2.0, 0.2))]]
     ridges = [0.25, inf]
@@ -417,11 +428,13 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
 @pytest.mark.parametrize("name", CASES)
-def test_errors_far_from_samples(name):
+def test_errors_far_from_samples(name, most):
     """Growing balls, and half-spaces, are hidden; errors beyond the noise grow with distances."""
     kernel, factors, ridge, columns = CASES[name]
     samples = drawn(columns, 25)
+    samples = samples._replace(repeats=np.minimum(samples.repeats, most))
     own = sum_of(kernel, samples)
     noise, n = own.noise[:, None], 25
     places = np.concatenate([factor.places(samples.x) for factor in factors])
@@ -481,6 +494,20 @@ def test_errors_where_nothing_is_far():
     assert np.isfinite(phases.predict([[1.0], [5.0]], return_std=True)).all()
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.1, 0.3, 0.5])
+def test_there_is_no_error_far_from_samples_at_their_phases(offset):
+    """Times a period apart are at one phase, however it is rounded."""
+    day = np.array([d for d in range(60) if d % 7 < 5])
+    y = 3 * np.sin(2 * np.pi * day / 7) + np.random.default_rng(0).normal(0, 0.2, day.size)
+    x = offset + day[:, None]
+    model = AttentionRegressor(PeriodicKernel(7.0, 0.17)).fit(x, y)
+    count = np.bincount(day % 7)
+    expected = model.noise_std_ * np.sqrt(1 + 1 / count)
+    std = model.predict(offset + np.arange(7.0)[:, None], return_std=True)[1]
+    np.testing.assert_allclose(std[:5], expected, rtol=1e-3)
+    assert (std[5:] > 5 * expected[0]).all()
+
+
 def test_errors_of_one_sample_are_not_known():
     one = AttentionRegressor().fit([[1.0]], [[2.0, 3.0]])
     for error in (one.loo_error_, one.noise_std_, one.predict([[5.0]], return_std=True)[1][0]):
@@ -491,6 +518,7 @@ def test_errors_of_one_sample_are_not_known():
     np.testing.assert_allclose(two.loo_error_, 1.0)
     np.testing.assert_allclose(two.noise_std_, sqrt(0.5))
     place = AttentionRegressor().fit([[1.0], [1.0]], [2.0, 4.0])
+    np.testing.assert_allclose(place.predict([[1.0], [9.0]]), 3.0)
     np.testing.assert_allclose(place.loo_error_, 2.0)
     np.testing.assert_allclose(place.noise_std_, sqrt(2))
 

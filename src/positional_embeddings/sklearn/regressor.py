@@ -428,7 +428,7 @@ class _Sum:
         widths = [[w for f in term for w in _begin(f, samples)] for term in terms]
         self._terms = [self._smooth(term, y) for term in terms]
         self._backfit()
-        if any(widths) and self._n > 1:
+        if any(widths):
             for i, (term, of_term) in enumerate(zip(terms, widths, strict=True)):
                 if of_term:
                     y = self._terms[i].y
@@ -529,7 +529,10 @@ class _Sum:
         few.samples = samples = Samples(*(a[..., thinned] for a in self.samples))
         few._terms = [few._smooth(t.factors, t.y[:, thinned], t.ridges) for t in self._terms]
         at = _drawn(thinned.size, _MOST_HIDDEN)
-        points = np.concatenate([term.points(samples.x) for term in few._terms], axis=1).T
+        # Equal phases are one place of the kernel, however they are rounded.
+        points = np.concatenate([term.points(samples.x) for term in few._terms], axis=1).T.round(6)
+        place = np.unique(points, axis=1, return_inverse=True)[1].reshape(-1)
+        measured = np.bincount(place, samples.repeats)[place]
         last, none_left = float(np.ptp(points, axis=1).max()), np.zeros(at.size)
 
         def errors(i: int, radius: float) -> Any:
@@ -544,7 +547,7 @@ class _Sum:
         rows = [errors(0, 0.0)]
         first = float(np.median(rows[0][1]))
         # At repeated places there is no error beyond the noise.
-        rows.append(np.zeros((3, np.count_nonzero(samples.repeats[at] > 1))))
+        rows.append(np.zeros((3, np.count_nonzero(measured[at] > 1))))
         radii = np.geomspace(first / 2, last / 2, _BALLS) if 0 < first < last else ()
         rows += [errors(i, radius) for i, radius in enumerate(radii, 1)]
         missed, distance, lean = np.concatenate(rows, axis=1)
