@@ -179,3 +179,14 @@ def test_the_farthest_place():
     assert own.points(np.array([[0.5e150, -0.5e150]])).tolist() == [[1e150], [-1e150]]
     with pytest.raises(ValueError, match=r"`X` must be within 1e.150 widths of the kernel from 0"):
         own.points(np.array([[0.0, -0.51e150]]))
+
+
+def test_a_sample_at_the_cutoff_is_seen():
+    x = np.array([[0.0, 2.0]])
+    samples = Samples(x, np.array([[1.0, 3.0]]), np.ones(2), np.zeros((1, 2)), np.ones(2))
+    hidden = Hidden(x[:, :1], x, 0.0, np.array([0.5]))
+    for cutoff, distance, share in [(2.0, 2.0, np.exp(-2)), (1.99, INF, 0.0)]:
+        own = smoother(GaussianKernel(1.0), samples, [INF], cutoff=cutoff)
+        got = own.predict(x[:, :1], hidden, squares=True)
+        assert got.distance == [distance]
+        np.testing.assert_allclose(got.mean, (0.5 + 3 * share) / (0.5 + share))
