@@ -16,7 +16,7 @@ from positional_embeddings import (
     mask_to_bias,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import blocks, dot_product
+from positional_embeddings.attention import blocks, dot_product, softmax
 
 sizes = st.integers(1, 4)
 layouts = st.integers(3, 4).flatmap(
@@ -399,6 +399,16 @@ def test_little_is_kept(known):
     long = np.ones((1, 1024), "float32")
     scaled_dot_product_attention(long, long, long, mask=CausalMask())
     assert not known
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_few_parts_of_half_precision(monkeypatch, parts):
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 4, n).astype("float16") for n in (2, 6, 6))
+    monkeypatch.setattr(softmax, "_MOST_CONVERTED", 4 * 6 // parts)
+    got = scaled_dot_product_attention(q, k, v)
+    expected, _ = oracles.attention(*(x[..., None].astype(float) for x in (q, k, v)))
+    np.testing.assert_allclose(got, expected[..., 0], atol=2e-3)
 
 
 def test_half_precision_is_computed_in_float32(backend):
