@@ -861,6 +861,14 @@ def test_a_device_without_float64():
 
 
 @pytest.mark.usefixtures("dispatch")
+def test_lists_and_tables_are_read_by_numpy():
+    rows = [[0.0, 1.0], [0.25, 3.0], [1.5, -2.0]]
+    expected = PositionalEncoder(periods=3).fit_transform(np.array(rows))
+    for table in (rows, pd.DataFrame(rows), pl.DataFrame(rows, orient="row")):
+        np.testing.assert_array_equal(PositionalEncoder(periods=3).fit_transform(table), expected)
+
+
+@pytest.mark.usefixtures("dispatch")
 def test_times_are_those_of_numpy():
     features = PositionalEncoder(periods=PERIODS).fit_transform(AWARE["pandas"])
     np.testing.assert_allclose(features, expected_features(CLOCKS, UTC_TIMES), atol=1e-12)
