@@ -108,8 +108,9 @@ def season_by_search(x, y, calendar):
         trials = []
         for base, cost in [(peak, 3), *((1 / period, 0) for period in calendar)]:
             for n_harmonics in (1, 2, 3):
-                if 3 / span <= base and base * n_harmonics < 0.5 / step:
-                    trial = season + [base * (i + 1) for i in range(n_harmonics)]
+                trial = season + [base * (i + 1) for i in range(n_harmonics)]
+                few = n < 6 * len(trial)
+                if not few and 3 / span <= base and base * n_harmonics < 0.5 / step:
                     after = left_over(trial, x, y)[0]
                     power = after @ after + least
                     r = max(after[1:] @ after[:-1] / power, 0.0)
@@ -138,13 +139,38 @@ def test_a_season_is_searched_for(amplitude, step):
         np.testing.assert_allclose(found, season_by_search(x, y, calendar))
 
 
-def test_a_season_at_irregular_places():
+@pytest.mark.parametrize("is_in_bursts", [False, True])
+def test_a_season_at_irregular_places(is_in_bursts):
     rng = np.random.default_rng(3)
     x = np.sort(rng.uniform(-30.0, 30.0, 80))
-    y = np.sin(2 * math.pi * x / 5) + 0.3 * rng.normal(size=80)
-    found = _find_season(x, y, (10.0,))
+    if is_in_bursts:  # three samples each, so that most steps are short
+        x = (x[:30, None] + [0.0, 1e-3, 2e-3]).ravel()
+    y = np.sin(2 * math.pi * x / 3) + 0.3 * rng.normal(size=x.size)
+    found = _find_season(x, y, (6.0,))
     assert found
-    np.testing.assert_allclose(found, season_by_search(x, y, (10.0,)))
+    np.testing.assert_allclose(found, season_by_search(x, y, (6.0,)))
+
+
+@pytest.mark.parametrize("n", [4, 5, 6, 7, 8, 12, 13])
+def test_few_samples_have_no_season_that_fits_any(n):
+    counts = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x, y = np.sort(rng.uniform(0.0, n, n)), rng.normal(size=n)
+        found = _find_season(x, y, ())
+        np.testing.assert_allclose(found, season_by_search(x, y, ()))
+        counts.append(len(found))
+    assert max(counts) <= n // 6
+
+
+@pytest.mark.parametrize(("n", "seed"), [(8, 6), (6, 42)])
+def test_no_wave_through_a_few_samples_fills_gaps(n, seed):
+    """Waves through all samples would be 100 times as high."""
+    rng = np.random.default_rng(seed)
+    x, y = np.sort(rng.uniform(0.0, n, n)), rng.normal(size=n)
+    at = np.linspace(x[0], x[-1], 40)[1:-1]
+    filled = known_gaps(x, y, at).predict(at[:, None])
+    assert abs(filled).max() < 2 * abs(y).max()
 
 
 def test_a_period_has_three_cycles():
@@ -337,10 +363,10 @@ def test_variances_are_learned_from_hidden_windows(n):
     np.testing.assert_allclose(inside @ variances, inside @ expected, rtol=1e-6, atol=1e-9)
 
 
-def test_between_two_samples_is_a_line_of_unknown_std():
-    x = np.array([1.0, 4.0])
-    mean, std = known_gaps(x, np.array([10.0, 40.0])).predict(np.array([[2.0]]), return_std=True)
-    assert mean.item() == pytest.approx(20.0)
+def test_between_two_places_is_a_line_of_unknown_std():
+    known = known_gaps(np.array([1.0, 4.0, 1.0]), np.array([10.0, 40.0, 16.0]))
+    mean, std = known.predict(np.array([[2.0]]), return_std=True)
+    assert mean.item() == pytest.approx(22.0)
     assert np.isnan(std).all()
 
 

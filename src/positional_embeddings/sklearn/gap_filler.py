@@ -23,9 +23,10 @@ _WINDOWS, _HIDDEN, _AT_ONCE = 24, 240, 0.2
 # Widths of smoothers of what a season leaves over, in lengths of the gap.
 _WIDTHS = (0.1, 0.5, 2.0)
 
-# Days of the periods that a season may have; harmonics, periods and cycles that one has.
+# Days of the periods that a season may have; harmonics, periods and cycles that one has, and
+# samples for each harmonic: waves with as many parameters as samples would fit any.
 _CALENDAR = (1.0, 7.0, 365.2425)
-_HARMONICS, _PERIODS, _CYCLES = 3, 3, 3
+_HARMONICS, _PERIODS, _CYCLES, _SAMPLES_OF_HARMONIC = 3, 3, 3, 6
 
 # Straight lines of the trend that is fitted with a season, and samples of each at least.
 _LINES, _SAMPLES_OF_LINE = 10, 20
@@ -183,7 +184,7 @@ def _gain(before: HostArray, after: HostArray, parameters: int, least: float) ->
 def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[float]:
     """Return the frequencies of a season, harmonics and all, that have the least BIC."""
     season: list[float] = []
-    if x.size < 3:
+    if x.size < _SAMPLES_OF_HARMONIC:
         return season
     span = float(x[-1] - x[0])
     step = max(float(np.median(np.diff(x))), span / (4 * x.size))
@@ -198,8 +199,9 @@ def _find_season(x: HostArray, y: HostArray, calendar: Sequence[float]) -> list[
         bases = [(peak, 3), *((1 / period, 0) for period in calendar)]
         best = 0.0
         for (base, found), n in product(bases, range(1, _HARMONICS + 1)):
-            if lowest <= base and base * n < highest:
-                trial = [*season, *(base * k for k in range(1, n + 1))]
+            trial = [*season, *(base * k for k in range(1, n + 1))]
+            is_known = x.size >= _SAMPLES_OF_HARMONIC * len(trial)
+            if is_known and lowest <= base and base * n < highest:
                 after = _fit_season(trial, x, y)[1]
                 gain = _gain(left, after, found + 2 * n, least or 1.0)
                 if gain > best:
@@ -258,8 +260,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     A season is a straight trend and up to three harmonics each of up to three periods: parts of the
     calendar (day, week, year) where positions are times, or peaks of the periodogram. A period
-    has three cycles or more in the record, and lowers the Bayesian information criterion of as many
-    samples as the correlation of neighbours leaves independent.
+    has three cycles or more in the record, six samples or more for each harmonic, and lowers the
+    Bayesian information criterion of as many samples as the correlation of neighbours leaves
+    independent.
 
     References
     ----------
