@@ -58,7 +58,7 @@ def left_over(season, x, y):
     return y - design @ found, lambda at: waves(at) + np.polyval(line, at)
 
 
-@pytest.mark.parametrize("n", [2, 3, 15, 30, 59, 61])
+@pytest.mark.parametrize("n", [2, 3, 15, 30, 59, 61, 230])
 @pytest.mark.parametrize("season", [[], [0.11], [0.05, 0.1, 0.13]])
 def test_a_season_is_a_least_squares_fit(n, season):
     x, y = irregular(n), np.random.default_rng(n).normal(size=n).cumsum()
@@ -176,6 +176,24 @@ def test_no_wave_through_a_few_samples_fills_gaps(n, seed):
     assert abs(filled).max() < 2 * abs(y).max()
 
 
+def test_a_season_has_three_periods_of_three_harmonics():
+    x = np.arange(200.0)
+    periods = {7.0: 27, 11.0: 9, 17.0: 3, 29.0: 1}
+    y = sum(size * np.sin(2 * math.pi * x / period) for period, size in periods.items())
+    assert _find_season(x, y, list(periods)) == [1 / 7, 1 / 11, 1 / 17]
+    y = sum(np.sin(2 * math.pi * k * x / 30) / k for k in (1, 2, 3, 4))
+    found = _find_season(x, y, (30.0,))
+    assert found[:3] == [1 / 30, 2 / 30, 3 / 30]
+    np.testing.assert_allclose(found, season_by_search(x, y, (30.0,)))
+
+
+@pytest.mark.parametrize(("period", "step"), [(1.0, 0.125), (7.0, 1.0), (365.2425, 20.0)])
+def test_times_have_seasons_of_the_calendar(period, step):
+    x = step * np.arange(70.0)
+    y = np.sin(2 * math.pi * x / period)
+    assert KnownGaps(x[:, None], y, np.empty((0, 1)), days=True)._season == [1 / period]
+
+
 def test_a_period_has_three_cycles():
     """A week in 21 days and in 20, from any day on."""
     for first in (100.0, -50.0):
@@ -245,6 +263,15 @@ UNEVEN = np.array([0, 1, 2, 3, 5, 6, 7, 9, 11, 12, 13, 14, 16, 17, 18, 20, 21, 2
 )
 def test_which_windows_are_hidden(x, length):
     np.testing.assert_array_equal(_hide_windows(x, length), windows_by_loops(x, length))
+
+
+@pytest.mark.parametrize(("samples", "count"), [(1, 240), (2, 120), (40, 24)])
+def test_some_of_many_windows_are_hidden(samples, count):
+    """At least 24 windows and 240 samples, of 300 windows that are far from each other."""
+    x = (1000.0 * np.arange(300)[:, None] + np.arange(samples + 2)).ravel()
+    hidden = np.sum(_hide_windows(x, samples + 1.0), axis=0).reshape(300, samples + 2)
+    assert sorted(hidden.sum(axis=1)) == [0] * (300 - count) + [samples] * count
+    assert not hidden[:, [0, -1]].any()
 
 
 def test_two_samples_have_no_windows():
