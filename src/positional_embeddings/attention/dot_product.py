@@ -214,7 +214,8 @@ def scaled_dot_product_attention(
         if run is None:
             block_size = _checked_block_size(block_size, q, k)
             run = choose(scores, *rows, block_size=block_size)
-            if is_step or _are_few(scores):
+            count = layout.scores_per_key * (layout.keys.size or 0)
+            if is_step or count <= blocks.HOST_BLOCK:
                 memory.keep(known, key, (scores, run, (mask, bias)))
         output = run(scores, *rows)
         if not scores.with_lse:
@@ -321,12 +322,6 @@ def attention_weights(
 # What is known of calls with arrays of NumPy, few scores, and at most a `Mask`, which is immutable:
 # finding it out takes as long as a fifth of the attention of a token to 16 keys.
 _known: dict[Any, Any] = {}
-
-
-def _are_few(scores: Scores) -> bool:
-    """Tell whether what is evaluated for a call is small enough to keep."""
-    keys = scores.layout.keys.size
-    return keys is not None and scores.layout.scores_per_key * keys <= blocks.HOST_BLOCK
 
 
 def _key(
