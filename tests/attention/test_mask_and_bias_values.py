@@ -503,6 +503,14 @@ def test_long_sequences_take_little_memory(mask):
     assert peak < 20e6 + x.nbytes
 
 
+def test_many_heads_take_little_memory():
+    """As many at a time as one block has room for."""
+    x = np.random.default_rng(0).standard_normal((100, 768, 4)).astype("float32")
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    peak = peak_memory(lambda: scaled_dot_product_attention(x, x, x, **axes))
+    assert peak < 20e6  # all scores have 236 MB
+
+
 @pytest.mark.parametrize("block_size", [None, 2])
 @pytest.mark.parametrize(("heads", "batch"), [(2, 0), (0, 2), (0, 0)])
 def test_no_sequences_and_no_heads_give_an_empty_output(backend, heads, batch, block_size):
