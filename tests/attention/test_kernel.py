@@ -158,3 +158,12 @@ def test_what_kernels_are_given_without_a_mask():
         check(np.asarray, np.asarray, q, k, v, 1e-14, **terms, softcap=None)
     empty = scaled_dot_product_attention(q, k[:, :, :0], v[:, :, :0], **LAST)
     np.testing.assert_array_equal(empty, np.zeros_like(q))
+
+
+@pytest.mark.usefixtures("with_kernels")
+def test_the_sum_of_exponentials_beside_a_mask():
+    q, k, v = (np.random.default_rng(i).standard_normal((2, HEADS, 5, HEAD)) for i in range(3))
+    seen = np.tril(np.ones((5, 5)))
+    _, lse = scaled_dot_product_attention(q, k, v, mask=seen == 0, return_lse=True, **LAST)
+    exponentials = np.exp(q @ k.mT / np.sqrt(HEAD)) * seen
+    np.testing.assert_allclose(lse, np.log(exponentials.sum(axis=-1)), atol=1e-12)
