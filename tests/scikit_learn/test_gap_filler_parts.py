@@ -445,3 +445,11 @@ def test_a_table_without_its_text_is_refused():
     filler = GapFiller().fit(table)
     with pytest.raises(ValueError, match=r"(?s)feature names .*- place"):
         filler.transform(table[["y"]])
+
+
+def test_gaps_of_the_fitted_record_are_learned():
+    """By octaves of the distance between the samples around them."""
+    level = np.random.default_rng(0).standard_normal(120)
+    level[[20, 60, 61, 62, 63, 64, 65, 66, 67]] = np.nan
+    filler = GapFiller().fit(np.stack([np.arange(120.0), level], axis=1))
+    assert [*filler.estimators_[1]._learned] == [1, 3]
