@@ -333,21 +333,22 @@ def test_windows_come_in_blocks_without_writing_to_arrays(backend, monkeypatch):
         close(backend, got, scaled_dot_product_attention(q, k, v, mask=mask.dense(64)[..., 0]))
 
 
-def test_blocks_of_heads_with_masks_and_biases_of_their_own():
+@pytest.mark.parametrize("heads", [2, 3])
+def test_blocks_of_heads_with_masks_and_biases_of_their_own(heads):
     """So many scores that each head has blocks of its own."""
     rng = np.random.default_rng(0)
-    q, k, v = rng.standard_normal((3, 1, 3, 600, 4))
-    mask = rng.random((1, 3, 600, 600)) < 0.5
-    bias = rng.standard_normal((1, 3, 600, 600))
+    q, k, v = rng.standard_normal((3, heads, 600, 4))
+    mask = rng.random((heads, 600, 600)) < 0.5
+    bias = rng.standard_normal((heads, 600, 600))
     axes = {"feature_axis": -1, "seq_axis": -2}
-    for of_heads in ({"mask": mask}, {"bias": bias}, {"mask": mask, "bias": bias[:, :1]}):
+    for of_heads in ({"mask": mask}, {"bias": bias}, {"mask": mask, "bias": bias[:1]}):
         got = scaled_dot_product_attention(q, k, v, **of_heads, **axes)
-        for head in range(3):
-            own = {name: x[0, head % x.shape[1]] for name, x in of_heads.items()}
-            scores = q[0, head] @ k[0, head].T / 2 + own.get("bias", 0)
+        for head in range(heads):
+            own = {name: x[head % x.shape[0]] for name, x in of_heads.items()}
+            scores = q[head] @ k[head].T / 2 + own.get("bias", 0)
             weights = np.where(own.get("mask", False), 0, np.exp(scores))
-            expected = weights @ v[0, head] / weights.sum(axis=1, keepdims=True)
-            np.testing.assert_allclose(got[0, head], expected, atol=1e-12)
+            expected = weights @ v[head] / weights.sum(axis=1, keepdims=True)
+            np.testing.assert_allclose(got[head], expected, atol=1e-12)
 
 
 @given(data=st.data(), n=st.integers(1, 40), cut=st.booleans())
