@@ -214,8 +214,7 @@ def scaled_dot_product_attention(
         if run is None:
             block_size = _checked_block_size(block_size, q, k)
             run = choose(scores, *rows, block_size=block_size)
-            count = layout.scores_per_key * (layout.keys.size or 0)
-            if is_step or count <= blocks.HOST_BLOCK:
+            if key and (is_step or layout.scores_per_key * layout.keys.size <= blocks.HOST_BLOCK):
                 memory.keep(known, key, (scores, run, (mask, bias)))
         output = run(scores, *rows)
         if not scores.with_lse:
