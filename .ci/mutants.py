@@ -503,9 +503,16 @@ def digest_of_all(source: Path) -> str:
 class Results:
     """What became of changes, kept in a file."""
 
-    def __init__(self, file: Path, source: Path, runs: Runs, seconds: float) -> None:
+    def __init__(
+        self,
+        file: Path,
+        source: Path,
+        runs: Runs,
+        seconds: float,
+        why: Callable[[Mutant], str | None],
+    ) -> None:
         self._file, self._source, self._runs, self._seconds = file, source, runs, seconds
-        self._why = reasons(source)
+        self._why = why
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else ()
         self._known = {one["key"]: one for one in map(json.loads, lines)}
 
@@ -625,9 +632,9 @@ def main() -> None:
     print(f"{len(mutants)} changes, of lines that a test runs: {len(run)}", flush=True)
     drawn = sample(run, options.count or len(run), options.seed)
 
-    results = Results(folder / "results.jsonl", source, runs, options.seconds)
-    todo = [mutant for mutant in drawn if results.of(mutant) is None]
     why = reasons(source)
+    results = Results(folder / "results.jsonl", source, runs, options.seconds, why)
+    todo = [mutant for mutant in drawn if results.of(mutant) is None]
     progress = tqdm(total=len(drawn), initial=len(drawn) - len(todo), unit="change")
 
     def record(mutant: Mutant, found: str, by: str) -> None:
