@@ -44,8 +44,10 @@ from positional_embeddings import (
 from positional_embeddings.arguments.positions import span_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.arrays.space import space_of
-from positional_embeddings.masks.by_position import _narrow
-from positional_embeddings.masks.mask import Points
+from positional_embeddings.masks import mask as mask_module
+from positional_embeddings.masks import points
+from positional_embeddings.masks.mask import AnyMask
+from positional_embeddings.masks.points import Points, _narrow
 from positional_embeddings.masks.ranges import (
     complement,
     count_positions,
@@ -209,6 +211,39 @@ def test_neighbours_are_told_apart_at_any_position():
         hidden = (CausalMask() | SlidingWindowMask(3, 0))(at[:, None], at[None, :])
         between = at[:, None] - at[None, :]
         np.testing.assert_array_equal(hidden, (between < 0) | (between > 3))
+
+
+WINDOWS = [
+    CausalMask(),
+    CausalMask(mask_diagonal=True),
+    SlidingWindowMask(0, 0),
+    SlidingWindowMask(2, None),
+    SlidingWindowMask(None, 3),
+    SlidingWindowMask(None, None),
+    SlidingWindowMask(2**70, 2**70),
+]
+
+
+@given(parts=st.lists(st.sampled_from([*WINDOWS, ChunkedMask(3)]), min_size=2, max_size=4))
+def test_windows_that_are_joined_hide_what_they_hide_one_by_one(parts):
+    at = np.random.default_rng(0).permutation(12) * 3
+    q, k = at[:, None], at[None, :]
+    expected = np.zeros((12, 12), dtype=bool)
+    for part in parts:
+        expected |= part(q, k)
+    np.testing.assert_array_equal(AnyMask(tuple(parts))(q, k), expected)
+
+
+def test_windows_that_are_joined_are_evaluated_once(monkeypatch):
+    joined = []
+
+    def hides_outside(q, k, window):
+        joined.append(window)
+        return points.hides_outside(q, k, window)
+
+    monkeypatch.setattr(mask_module, "hides_outside", hides_outside)
+    (CausalMask() | SlidingWindowMask(5, 2) | SlidingWindowMask(3, 8)).dense(4)
+    assert joined == [(3, 0)]
 
 
 def test_small_numbers_are_compared():

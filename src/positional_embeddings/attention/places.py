@@ -11,7 +11,8 @@ from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.by_position import NeighbourhoodMask, SlidingWindowMask
 from positional_embeddings.masks.by_sequence import PaddingMask, SegmentMask
-from positional_embeddings.masks.mask import Mask, Points
+from positional_embeddings.masks.mask import Mask
+from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, unite
 
 # A mask that hides nothing but empty slots.
@@ -174,7 +175,7 @@ class MaskAt(Mask):
 
     def _global_queries(self) -> Ranges:
         on_host, found = self.places.on_host, self.mask._global_queries()
-        return _keys_in(found, on_host[0], np.any) if found and on_host is not None else ()
+        return _keys_in(found, on_host[0], np.any) if on_host is not None else ()
 
     def _arrays(self) -> dict[str, Any]:
         return {"positions": self.places.queries}  # dask has no task for what is made of arrays
@@ -185,9 +186,12 @@ class MaskAt(Mask):
 
 def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
     """Return ranges of keys whose positions are in some ranges, in any sequence or in all."""
-    edges = np.asarray(ranges, dtype=np.int64).reshape(-1)
-    inside = in_batch(np.searchsorted(edges, positions, side="right") % 2 == 1, axis=1)
-    flips = np.flatnonzero(np.diff(inside, prepend=False, append=False)).tolist()
+    if not ranges:
+        return ()
+    inside = np.zeros(len(positions) + 2, dtype=bool)
+    edges = np.ravel(ranges)
+    inside[1:-1] = in_batch(np.searchsorted(edges, positions, side="right") % 2 == 1, axis=1)
+    flips = np.flatnonzero(inside[1:] != inside[:-1]).tolist()
     return tuple(zip(flips[::2], flips[1::2], strict=True))
 
 

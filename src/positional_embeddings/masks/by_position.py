@@ -6,44 +6,35 @@ from math import prod
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import farthest_position, length_array
+from positional_embeddings.arguments.positions import length_array
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.layers.weights import array_field
 from positional_embeddings.masks import ranges
-from positional_embeddings.masks.mask import Mask, Points, frozen_copy
+from positional_embeddings.masks.mask import Mask, frozen_copy
+from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
 
 
-def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
-    """Return keys and bounds of queries, in a small dtype of NumPy, in which they compare alike.
+class _WindowMask(Mask):
+    """Base of masks that hide the keys outside a window around each query."""
 
-    Small integers are compared four times as fast.
-    """
-    is_plain = k.space.xp is np and not k.space.is_compiling
-    if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or k.values.size == 0:
-        return k.values, *bounds
-    if k.ranges and len(k.ranges) > 1:
-        # How many keys are below a number, and how many are not above it.
-        keys = k.values[0, :, 0]
-        small = [
-            np.searchsorted(keys, x) + np.searchsorted(keys, x, "right")
-            for x in (k.values, *bounds)
-        ]
-        dtype = np.min_scalar_type(2 * len(keys))
-    else:
-        start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
-        small = [np.clip(x, start - 1, stop) - start for x in (k.values, *bounds)]
-        dtype = np.min_scalar_type(int(start - stop - 1))
-    return tuple([x.astype(dtype) for x in small])
+    def _hides(self, q: Points, k: Points) -> Any:
+        return hides_outside(q, k, self._window())
+
+    def _reach(self, queries: Ranges, k_len: int) -> Reach:
+        start, stop = hull(queries)
+        left, right = self._window()
+        some = clip(start - left, stop + right, k_len)
+        return Reach(some, clip(stop - 1 - left, start + right + 1, k_len))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CausalMask(Mask):
+class CausalMask(_WindowMask):
     """A query sees its own position and earlier ones.
 
     Parameters
@@ -75,18 +66,12 @@ class CausalMask(Mask):
 
     mask_diagonal: Annotated[bool, checks.boolean] = False
 
-    def _hides(self, q: Points, k: Points) -> Any:
-        keys, own = _narrow(k, q.values)
-        return keys >= own if self.mask_diagonal else keys > own
-
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        start, stop = hull(queries)
-        own = 0 if self.mask_diagonal else 1
-        return Reach(clip(0, stop - 1 + own, k_len), clip(0, start + own, k_len))
+    def _window(self) -> Window:
+        return ALL_KEYS, -1 if self.mask_diagonal else 0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SlidingWindowMask(Mask):
+class SlidingWindowMask(_WindowMask):
     """A query sees a window around its position.
 
     Parameters
@@ -118,20 +103,9 @@ class SlidingWindowMask(Mask):
     left: _WindowSide
     right: _WindowSide
 
-    def _hides(self, q: Points, k: Points) -> Any:
-        # No two positions are farther apart.
-        widest = 2 * farthest_position(q.space)
-        left, right = (widest if n is None else min(n, widest) for n in (self.left, self.right))
-        keys, first, last = _narrow(k, q.values - left, q.values + right)
-        return (keys < first) | (keys > last)
-
-    def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        start, stop = hull(queries)
-        # Beyond all keys if there is no bound.
-        left = stop if self.left is None else self.left
-        right = k_len - start if self.right is None else self.right
-        some = clip(start - left, stop + right, k_len)
-        return Reach(some, clip(stop - 1 - left, start + right + 1, k_len))
+    def _window(self) -> Window:
+        left, right = (ALL_KEYS if n is None else n for n in (self.left, self.right))
+        return left, right
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,7 +12,8 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import array_field
-from positional_embeddings.masks.mask import Mask, Points, frozen_copy
+from positional_embeddings.masks.mask import Mask, frozen_copy
+from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
 Side = Literal["right", "left"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import and_, or_
-from typing import Any, NamedTuple
+from typing import Any
 
 from positional_embeddings.arguments import checks, positions
 from positional_embeddings.arguments.positions import Span, span_of
@@ -19,58 +19,11 @@ from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Device, Namespace, np
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer
+from positional_embeddings.masks.points import Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
 # Numbers of an array that a `repr` spells out.
 _MOST_SHOWN = 1000
-
-
-class Points(NamedTuple):
-    """Positions of queries or of keys, at which a rule is evaluated."""
-
-    values: Any  # integers; the last axis is the batch, of length 1 if it is the same for all
-    space: Space
-    k_len: int | None  # number of all keys, if it is known
-    ranges: Ranges | None = None  # the same positions, if the host knows them
-
-    @property
-    def largest(self) -> int:
-        """Return the largest integer of the library."""
-        return namespace.largest_integer(self.space.integer, self.space.xp)
-
-    def in_library(self, table: Any) -> Any:
-        """Return an array of the mask in the library of the positions."""
-        space = self.space
-        if space.xp is np or not isinstance(table, np.ndarray):
-            return table
-        most = self.largest
-        is_readable = table.size and not space.is_compiling
-        if is_readable and max(int(table.max()), -int(table.min())) > most:
-            dtype = namespace.dtype_name(space.integer)
-            what = f"hold numbers to {most} only, which {dtype} of the library holds"
-            raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
-        # PyTorch warns of an array that cannot be written to.
-        return space.xp.asarray(table.copy(), dtype=space.integer, device=space.device)
-
-    def take(self, table: Any, start: int, outside: int) -> Any:
-        """Return the entries (position, batch) of a table that begins at position `start`.
-
-        Positions that the table does not have get the number `outside`.
-        """
-        xp = self.space.xp
-        if self.ranges is not None:
-            parts = [table[a - start : b - start, ...] for a, b in self.ranges]
-            parts = [self.in_library(part) for part in parts]
-            taken = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
-            return taken[:, None, :] if self.values.shape[1] == 1 else taken[None, :, :]
-        table = self.in_library(table)
-        count, batch = table.shape
-        index = self.values - start
-        inside = (index >= 0) & (index < count)
-        flat = self.space.reshape(table, (count * batch,))
-        sequences = xp.arange(batch, dtype=index.dtype, device=self.space.device)
-        taken = self.space.take_entries(flat, xp.where(inside, index, 0) * batch + sequences, 0)
-        return xp.where(inside, taken, outside)
 
 
 class Mask(WeightedLayer):
@@ -271,6 +224,9 @@ class Mask(WeightedLayer):
         """Return which keys the queries at some ranges of positions see."""
         return Reach(((0, k_len),), ())
 
+    def _window(self) -> Any:
+        """Return the window, if the mask hides the keys outside a window around each query."""
+
     def _global_queries(self) -> Ranges:
         """Return queries that see many more keys than those beside them, if there are such."""
         return ()
@@ -340,7 +296,12 @@ class AnyMask(_Combined):
     """What any of some masks hides: the result of ``|``."""
 
     def _hides(self, q: Points, k: Points) -> Any:
-        return reduce(or_, (mask._hides(q, k) for mask in self.masks))
+        hidden = [mask._hides(q, k) for mask in self.masks if not mask._window()]
+        windows = [mask._window() for mask in self.masks if mask._window()]
+        if windows:
+            left, right = map(min, zip(*windows, strict=True))
+            hidden.append(hides_outside(q, k, (left, right)))
+        return reduce(or_, hidden)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         some, every = self._reaches(queries, k_len)

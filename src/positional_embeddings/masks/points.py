@@ -1,0 +1,97 @@
+"""Positions at which masks are evaluated, and the rule of a window."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+from positional_embeddings.arguments.positions import farthest_position
+from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import np
+from positional_embeddings.masks.ranges import Ranges, hull
+
+# How many keys before and after its own position a query sees, from -1 to all of them.
+Window: TypeAlias = tuple[int, int]
+ALL_KEYS = 2**64  # more than there are positions
+
+
+class Points(NamedTuple):
+    """Positions of queries or of keys, at which a rule is evaluated."""
+
+    values: Any  # integers; the last axis is the batch, of length 1 if it is the same for all
+    space: Space
+    k_len: int | None  # number of all keys, if it is known
+    ranges: Ranges | None = None  # the same positions, if the host knows them
+
+    @property
+    def largest(self) -> int:
+        """Return the largest integer of the library."""
+        return namespace.largest_integer(self.space.integer, self.space.xp)
+
+    def in_library(self, table: Any) -> Any:
+        """Return an array of the mask in the library of the positions."""
+        space = self.space
+        if space.xp is np or not isinstance(table, np.ndarray):
+            return table
+        most = self.largest
+        is_readable = table.size and not space.is_compiling
+        if is_readable and max(int(table.max()), -int(table.min())) > most:
+            dtype = namespace.dtype_name(space.integer)
+            what = f"hold numbers to {most} only, which {dtype} of the library holds"
+            raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
+        # PyTorch warns of an array that cannot be written to.
+        return space.xp.asarray(table.copy(), dtype=space.integer, device=space.device)
+
+    def take(self, table: Any, start: int, outside: int) -> Any:
+        """Return the entries (position, batch) of a table that begins at position `start`.
+
+        Positions that the table does not have get the number `outside`.
+        """
+        xp = self.space.xp
+        if self.ranges is not None:
+            parts = [table[a - start : b - start, ...] for a, b in self.ranges]
+            parts = [self.in_library(part) for part in parts]
+            taken = parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+            return taken[:, None, :] if self.values.shape[1] == 1 else taken[None, :, :]
+        table = self.in_library(table)
+        count, batch = table.shape
+        index = self.values - start
+        inside = (index >= 0) & (index < count)
+        flat = self.space.reshape(table, (count * batch,))
+        sequences = xp.arange(batch, dtype=index.dtype, device=self.space.device)
+        taken = self.space.take_entries(flat, xp.where(inside, index, 0) * batch + sequences, 0)
+        return xp.where(inside, taken, outside)
+
+
+def hides_outside(q: Points, k: Points, window: Window) -> Any:
+    """Return the mask that hides the keys outside a window around each query."""
+    widest = 2 * farthest_position(q.space)  # no two positions are farther apart
+    left, right = (min(n, widest) for n in window)
+    keys, first, last = _narrow(k, q.values - left, q.values + right)
+    if left == widest:
+        return keys > last
+    if right == widest:
+        return keys < first
+    return (keys < first) | (keys > last)
+
+
+def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
+    """Return keys and bounds of queries, in a small dtype of NumPy, in which they compare alike.
+
+    Small integers are compared four times as fast.
+    """
+    is_plain = k.space.xp is np and not k.space.is_compiling
+    if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or k.values.size == 0:
+        return k.values, *bounds
+    if k.ranges and len(k.ranges) > 1:
+        # How many keys are below a number, and how many are not above it.
+        keys = k.values[0, :, 0]
+        small = [
+            np.searchsorted(keys, x) + np.searchsorted(keys, x, "right")
+            for x in (k.values, *bounds)
+        ]
+        dtype = np.min_scalar_type(2 * len(keys))
+    else:
+        start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
+        small = [np.clip(x, start - 1, stop) - start for x in (k.values, *bounds)]
+        dtype = np.min_scalar_type(int(start - stop - 1))
+    return tuple([x.astype(dtype) for x in small])
