@@ -252,7 +252,7 @@ def test_small_numbers_are_compared():
         return [(x.dtype, x.shape) for x in _narrow(k, q[:, None, None])]
 
     queries = np.asarray([10**6, 10**6 + 1])
-    for size, dtype in ((1, "int8"), (127, "int8"), (128, "int16")):
+    for size, dtype in ((1, "uint8"), (254, "uint8"), (255, "uint16")):
         keys = np.arange(size) + 10**6
         expected = [(np.dtype(dtype), (1, size, 1)), (np.dtype(dtype), (2, 1, 1))]
         assert compared(queries, keys) == expected

@@ -190,7 +190,7 @@ def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
         return ()
     inside = np.zeros(len(positions) + 2, dtype=bool)
     edges = np.ravel(ranges)
-    inside[1:-1] = in_batch(np.searchsorted(edges, positions, side="right") % 2 == 1, axis=1)
+    inside[1:-1] = in_batch(np.searchsorted(edges, positions, side="right") & 1, axis=1)
     flips = np.flatnonzero(inside[1:] != inside[:-1]).tolist()
     return tuple(zip(flips[::2], flips[1::2], strict=True))
 

@@ -66,16 +66,18 @@ def hides_outside(q: Points, k: Points, window: Window) -> Any:
     """Return the mask that hides the keys outside a window around each query."""
     widest = 2 * farthest_position(q.space)  # no two positions are farther apart
     left, right = (min(n, widest) for n in window)
-    keys, first, last = _narrow(k, q.values - left, q.values + right)
+    keys, first, stop = _narrow(k, q.values - left, q.values + (right + 1))
     if left == widest:
-        return keys > last
+        return keys >= stop
     if right == widest:
         return keys < first
-    return (keys < first) | (keys > last)
+    if keys is not k.values:  # without a sign, keys before the first wrap round
+        return keys - first >= stop - first
+    return (keys < first) | (keys >= stop)
 
 
 def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
-    """Return keys and bounds of queries, in a small dtype of NumPy, in which they compare alike.
+    """Return keys and bounds of queries, in a small unsigned dtype of NumPy that orders them alike.
 
     Small integers are compared four times as fast.
     """
@@ -92,6 +94,8 @@ def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
         dtype = np.min_scalar_type(2 * len(keys))
     else:
         start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
-        small = [np.clip(x, start - 1, stop) - start for x in (k.values, *bounds)]
-        dtype = np.min_scalar_type(int(start - stop - 1))
+        small = [
+            np.minimum(np.maximum(x, start - 1), stop) - (start - 1) for x in (k.values, *bounds)
+        ]
+        dtype = np.min_scalar_type(int(stop - start + 1))
     return tuple([x.astype(dtype) for x in small])
