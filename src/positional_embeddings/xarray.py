@@ -530,7 +530,7 @@ def _attend(
     query, key, value, *others = (a[(*(None,) * (rank - a.ndim), ...)] for a in arrays)
     space = space_of(query=query, key=key, value=value)
     xp, dtype, wide = space.xp, value.dtype, space.xp.result_type(query, key, value)
-    query, key, value = (xp.astype(array, wide, copy=False) for array in (query, key, value))
+    query, key, value = (space.astype(array, wide) for array in (query, key, value))
     given = dict(zip(terms, others, strict=True))
     hides = bool(given) or options.get("mask") is not None
     attend = partial(_attend_aligned, query, key, options=options, hides=hides)
@@ -547,7 +547,7 @@ def _attend(
         lacking = (axis for axis in range(rank - 2) if all(a.shape[axis] == 1 for a in of_all))
         places = [axis for axis in lacking if given["mask"].shape[axis] != 1]
     if not places:
-        return xp.astype(attend_to_each(value, **given), dtype, copy=False)
+        return space.astype(attend_to_each(value, **given), dtype)
 
     # Places that hide other keys, but have queries and keys in common, have the weights in common,
     # too: the mean is the weighted sum of the values that a place sees by its part of the weights.
@@ -568,7 +568,7 @@ def _attend(
             n_at = (at[a] if a in at and n > 1 else slice(None) for a, n in enumerate(array.shape))
             own[name] = array[tuple(n_at)]
         attended[tuple(at.get(axis, slice(None)) for axis in range(rank))] = attend_to_each(**own)
-    return xp.astype(attended, dtype, copy=False)
+    return space.astype(attended, dtype)
 
 
 def _attend_aligned(

@@ -178,7 +178,7 @@ def cos_sin_of_phase(
     cos, sin = add_quadrants(cos, sin, quadrant, xp)
     if factor != 1:
         cos, sin = cos * factor, sin * factor
-    return xp.astype(cos, dtype, copy=False), xp.astype(sin, dtype, copy=False)
+    return space.astype(cos, dtype), space.astype(sin, dtype)
 
 
 def add_quadrants(cos: Any, sin: Any, quadrant: Any, xp: Namespace) -> tuple[Any, Any]:
@@ -261,7 +261,7 @@ def _limbs(
     xp = space.xp
     if namespace.is_dtype(positions.dtype, "integral", xp):
         return integer_limbs(positions, bits, space), None
-    real = xp.astype(positions, space.dtype, copy=False)
+    real = space.astype(positions, space.dtype)
     real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
     # Towards 0, so that what is cut off is exact for negative positions, too.
     whole = xp.trunc(real)
@@ -281,7 +281,7 @@ def integer_limbs(positions: Any, bits: int, space: Space) -> list[tuple[Any, in
     xp, name = space.xp, namespace.dtype_name(positions.dtype)
     narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
     is_narrow = name in narrow
-    whole = positions if is_narrow else xp.astype(positions, space.integer, copy=False)
+    whole = positions if is_narrow else space.astype(positions, space.integer)
     width = 32 if is_narrow or space.integer == xp.int32 else 63
     limbs = _limbs_of_whole(whole, width, bits, xp.floor_divide, space)
     if name == "uint64":
@@ -297,10 +297,10 @@ def _limbs_of_whole(
     limbs, exponent = [], 0
     for _ in range((width - 2) // bits):  # the last limb has room for one bit more
         rest = divide(whole, 2**bits)
-        limb = space.xp.astype(whole - rest * 2**bits, space.dtype, copy=False)
+        limb = space.astype(whole - rest * 2**bits, space.dtype)
         limbs.append((limb, exponent))
         whole, exponent = rest, exponent + bits
-    return [*limbs, (space.xp.astype(whole, space.dtype, copy=False), exponent)]
+    return [*limbs, (space.astype(whole, space.dtype), exponent)]
 
 
 def _fractional(cycles: Any, xp: Namespace) -> Any:

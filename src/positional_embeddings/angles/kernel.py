@@ -97,7 +97,7 @@ def cos_sin_by_kernel(
     xp = space.xp
     integral = namespace.is_dtype(positions.dtype, "integral", xp)
     if not integral:
-        positions = xp.astype(positions, xp.float64, copy=False)
+        positions = space.astype(positions, xp.float64)
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])
     flat = xp.reshape(positions, (positions.shape[0], rows))
     numbers = [parts[row, :, None] for row in range(3 if integral else 5)]

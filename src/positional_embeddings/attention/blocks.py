@@ -225,7 +225,7 @@ def _start(
 def _features_contiguous(array: Any, space: Space) -> Any:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
     xp = space.xp
-    array = xp.astype(array, space.dtype, copy=False)
+    array = space.astype(array, space.dtype)
     strides = space.strides(array)
     if strides is None or not space.supports_inplace(array):
         return array

@@ -62,7 +62,7 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
 
     def of_queries(query: Any, start: Any, which: Any, visits_the_rest: Any) -> Any:
         queries = Span(None, query.shape[-2], start)
-        query = xp.astype(query, space.dtype, copy=False) * scores.scale
+        query = space.astype(query, space.dtype) * scores.scale
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, *hidden: Any) -> Any:
             nonfinite = xp.matrix_transpose(hidden[0]) if hidden else None

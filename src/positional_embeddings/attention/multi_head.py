@@ -171,7 +171,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         by_head = {kind: self._per_head(kind, term, x, xp) for kind, term in given.items()}
 
         dtype = xp.result_type(space.dtype, namespace.compute_dtype(self.Wq.dtype, xp))
-        wide = xp.astype(x, dtype, copy=False)
+        wide = space.astype(x, dtype)
         q = self._heads(self.Wq, wide, self.num_heads, space)
         k = self._heads(self.Wk, wide, self._kv_heads, space)
         v = self._heads(self.Wv, wide, self._kv_heads, space)
@@ -180,7 +180,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         )
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
         output = _projected(self.Wo, merged, space)
-        return xp.astype(output, x.dtype, copy=False)  # type: ignore[no-any-return]
+        return space.astype(output, x.dtype)  # type: ignore[no-any-return]
 
     @property
     def _kv_heads(self) -> int:
@@ -223,4 +223,4 @@ def _with_heads(kind: str, name: str, array: Any, heads: int, batch: int, xp: Na
 
 def _projected(weight: Any, x: Any, space: Space) -> Any:
     with space.undisturbed(x):
-        return space.xp.tensordot(space.xp.astype(weight, x.dtype, copy=False), x, axes=1)
+        return space.xp.tensordot(space.astype(weight, x.dtype), x, axes=1)

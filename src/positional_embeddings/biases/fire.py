@@ -92,9 +92,9 @@ class FIREBias(positions.Bias):
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         relative = positions.real_relative_positions(query, key, space)
         xp, dtype = space.xp, space.dtype
-        w1, b1, w2, b2 = (xp.astype(a, dtype, copy=False) for a in self._arrays().values())
+        w1, b1, w2, b2 = (space.astype(a, dtype) for a in self._arrays().values())
         c, threshold = (_as_array(number, space) for number in (self.c, self.threshold))
-        start = xp.maximum(xp.astype(query, dtype, copy=False), threshold)[:, None, ...]
+        start = xp.maximum(space.astype(query, dtype), threshold)[:, None, ...]
         ratio = xp.log1p(c * xp.abs(relative)) / xp.log1p(c * start)
         hidden = ratio[..., None] * w1 + b1
         hidden = xp.maximum(hidden, xp.zeros_like(hidden))

@@ -59,6 +59,6 @@ class KERPLEBias(positions.Bias):
         relative = positions.real_relative_positions(query, key, space)
         xp = space.xp
         distance = xp.abs(relative)[..., None]
-        r1, r2 = (xp.astype(r, distance.dtype, copy=False) for r in (self.r1, self.r2))
+        r1, r2 = (space.astype(r, distance.dtype) for r in (self.r1, self.r2))
         kernel = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
         return -r1 * kernel

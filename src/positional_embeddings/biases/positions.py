@@ -75,7 +75,7 @@ def _checked_positions(
     real = [a.dtype for a in (query, key) if namespace.is_real_floating(a.dtype, xp)]
     if real:
         dtype = xp.result_type(*(namespace.compute_dtype(own, xp) for own in real))
-        query, key = (xp.astype(a, dtype, copy=False) for a in (query, key))
+        query, key = (space.astype(a, dtype) for a in (query, key))
     return query, key
 
 
@@ -89,7 +89,7 @@ def subtract_positions(query: Any, key: Any, space: Space) -> Any:
 
 def real_relative_positions(query: Any, key: Any, space: Space) -> Any:
     """Return relative positions in the dtype to compute in."""
-    return space.xp.astype(subtract_positions(query, key, space), space.dtype, copy=False)
+    return space.astype(subtract_positions(query, key, space), space.dtype)
 
 
 def takes_strides(space: Space) -> bool:
@@ -194,7 +194,7 @@ class Bias(WeightedLayer):
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
         with space.undisturbed(key):
             bias = self._formula(query, key, space.computing_in(dtype))
-            return space.xp.astype(bias, dtype, copy=False)
+            return space.astype(bias, dtype)
 
     def _between(
         self, queries: Span, keys: Span, space: Space, dtype: Dtype | None = None, order: str = "F"

@@ -62,4 +62,4 @@ class SandwichBias(Bias):
         product = xp.permute_dims(product, (1, 2, 0)) if product.ndim == 3 else product
         ratios = [self.num_heads / (8 * h) for h in range(1, self.num_heads + 1)]
         bias = product[..., None] * xp.asarray(ratios, dtype=wide, device=space.device)
-        return xp.astype(bias, space.dtype, copy=False)
+        return space.astype(bias, space.dtype)

@@ -107,7 +107,7 @@ def _look_up(table: Any, relative: Any, kind: tuple[int, int, int], space: Space
     """Return the entries of a table of buckets at relative positions, or the buckets if None."""
     xp, like = space.xp, {"dtype": space.integer, "device": space.device}
     starts, before, last = bucket_starts(*kind, int(xp.iinfo(space.integer).max))
-    relative = xp.astype(relative, space.integer, copy=False)
+    relative = space.astype(relative, space.integer)
     if prod(relative.shape) > 2 * last + 1 and not space.is_chunked:
         # The few that differ in their buckets, so that all others take one gather.
         few = xp.arange(-last, last + 1, **like)

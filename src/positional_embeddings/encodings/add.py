@@ -100,12 +100,12 @@ def add_positional_encoding_vjp(
     feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, grad, "grad")
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
-    wide = xp.astype(grad, space.dtype, copy=False)
+    wide = space.astype(grad, space.dtype)
     total = xp.sum(wide, axis=repeated, keepdims=True) if repeated else wide
     if encoding.ndim == 2:
         total = total[tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))]
         total = total if feature < seq else xp.permute_dims(total, (1, 0))
-    return grad, xp.astype(total, encoding.dtype, copy=False)
+    return grad, space.astype(total, encoding.dtype)
 
 
 def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace) -> Any:
@@ -120,6 +120,6 @@ def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace
 
 def add_wide(x: ArrayT, encoding: Any, space: Space) -> ArrayT:
     """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
-    wide, other = (space.xp.astype(a, space.dtype, copy=False) for a in (x, encoding))
-    encoded: ArrayT = space.xp.astype(wide + other, x.dtype, copy=False)
+    wide, other = (space.astype(a, space.dtype) for a in (x, encoding))
+    encoded: ArrayT = space.astype(wide + other, x.dtype)
     return encoded

@@ -153,7 +153,7 @@ def _within_half(x: Any, period: Any, space: Space) -> Any:
         bits = grid_and_bits(space)[1]
         parts = [limb * 2.0**exponent for limb, exponent in integer_limbs(x, bits, space)]
     else:
-        real = xp.astype(x, space.dtype, copy=False)
+        real = space.astype(x, space.dtype)
         parts = [xp.where(xp.isfinite(real), real, float("nan"))]
 
     def centred(distance: Any) -> Any:

@@ -82,7 +82,7 @@ def encode(
     if space.xp is not np or space.is_compiling:  # PyTorch would unroll the loop
         cos, sin = cos_sin(x)
         features = join_pairs(sin, cos, 0, layout, space.xp)
-        return space.xp.astype(features, dtype, copy=False)
+        return space.astype(features, dtype)
     flat = np.reshape(x, (x.size,))
     features = np.empty((2 * count, x.size), dtype=dtype)
     sines, cosines = halves(features, 0, layout, count)

@@ -115,7 +115,7 @@ def graph_laplacian_encoding(
     chosen = vectors[..., 1 : k + 1]
     # Not `moveaxis`, which PyTorch's `vmap` does not know.
     encoding = xp.permute_dims(chosen, (chosen.ndim - 1, *range(chosen.ndim - 1)))
-    return xp.astype(_with_fixed_signs(encoding, space), dtype, copy=False)
+    return space.astype(_with_fixed_signs(encoding, space), dtype)
 
 
 def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None = None) -> Any:
@@ -179,7 +179,7 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
             longer = walk if step % 2 == 0 else xp.matmul(walk, one_step)
             probabilities.append(xp.sum(longer * xp.matrix_transpose(walk), axis=-1))
             walk = longer
-    return xp.astype(xp.stack(probabilities), dtype, copy=False)
+    return space.astype(xp.stack(probabilities), dtype)
 
 
 def _weights(adjacency: Any, space: Space) -> Any:
@@ -190,7 +190,7 @@ def _weights(adjacency: Any, space: Space) -> Any:
     shape = tuple(adjacency.shape)
     if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
         raise wrong_value("adjacency", "have shape (..., nodes, nodes)", f"shape {shape}")
-    weights = xp.astype(adjacency, space.widest, copy=False)
+    weights = space.astype(adjacency, space.widest)
     wrong = (~xp.isfinite(weights), "NaN or infinity"), (weights < 0, "negative ones")
     for where, came in wrong:
         if space.is_true(xp.any(where)):

@@ -119,7 +119,7 @@ def grid_cell_encoding(
             third = -cos_a_sin_b - sin_a_cos_b, cos_cos - sin_sin  # -b - a
             waves = [x_sin, x_cos, *second, *third]
         encoding = space.xp.reshape(space.xp.stack(waves, axis=1), (count, *points.shape[1:]))
-        return space.xp.astype(encoding, dtype, copy=False)
+        return space.astype(encoding, dtype)
 
     name = "grid_cell_encoding"
     return features.by_chunks(name, encode, [points], count, dtype, space, is_stacked=True)

@@ -211,7 +211,7 @@ class LearnedPE(weights.WeightedLayer):
         columns, own = self._columns(grad, positions, offset, space, "grad")
         # The sum over the axes that the vectors were repeated along.
         others = tuple(i for i in range(grad.ndim) if i not in own)
-        wide = xp.astype(grad, space.dtype, copy=False)
+        wide = space.astype(grad, space.dtype)
         wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
         lengths = tuple(grad.shape[axis] for axis in own[1:])
         flat = xp.permute_dims(wide, (*own, *others))
@@ -226,7 +226,7 @@ class LearnedPE(weights.WeightedLayer):
             indices = xp.reshape(xp.broadcast_to(indices, lengths), (prod(lengths),))
             total = weights.segment_sum(flat, indices, self.max_len, space)
         total = weights.zero_padding_idx(total, self.padding_idx, space)
-        return grad, xp.astype(total, self.embeddings.dtype, copy=False)
+        return grad, space.astype(total, self.embeddings.dtype)
 
     def resize(
         self,
@@ -292,7 +292,7 @@ class LearnedPE(weights.WeightedLayer):
             raise wrong_value("padding_idx", "be None to resize", self.padding_idx)
         space = space_of(embeddings=self.embeddings)
         xp, on = space.xp, {"dtype": space.dtype, "device": space.device}
-        wide = xp.astype(self.embeddings, space.dtype, copy=False)
+        wide = space.astype(self.embeddings, space.dtype)
         if isinstance(max_len, tuple | list):
             height, width = _grid("max_len", max_len)
             prefix = checks.non_negative_integer("prefix", prefix)
@@ -328,7 +328,7 @@ class LearnedPE(weights.WeightedLayer):
             # Zero times infinity would be NaN.
             after = xp.where(fraction > 0, after, 0)
             wide = before * (1 - fraction) + after * fraction
-        table = xp.astype(wide, self.embeddings.dtype, copy=False)
+        table = space.astype(wide, self.embeddings.dtype)
         return replace(self, max_len=wide.shape[1], embeddings=table)
 
     def _vectors(

@@ -146,7 +146,7 @@ def random_fourier_encoding(
         coordinates = [x[i, ...] for i in range(count)]
         cos, sin = cos_sin.cos_sin_of_sum(coordinates, frequencies, space.dtype, space, amplitude)
         features = join_pairs(sin, cos, 0, "interleaved", space.xp)
-        return space.xp.astype(features, dtype, copy=False)
+        return space.astype(features, dtype)
 
     return by_chunks("random_fourier_encoding", encode, [x], dim, dtype, space, is_stacked=True)
 

@@ -152,7 +152,7 @@ def sinusoidal_encoding(
             if family.start:
                 is_real = namespace.is_real_floating(part.dtype, space.xp)
                 wide = space.widest if is_real else space.integer
-                part = space.xp.astype(part, wide, copy=False) + family.start
+                part = space.astype(part, wide) + family.start
             cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
             return (sin, cos) if family.cos_first else (cos, sin)
 

@@ -141,7 +141,7 @@ def spherical_encoding(
     if not space.is_chunked:
         beyond = _is_beyond_pole(latitude, unit, space)
         if space.is_true(xp.any(beyond)):
-            outside = xp.where(beyond, xp.astype(latitude, space.widest, copy=False), 0.0)
+            outside = xp.where(beyond, space.astype(latitude, space.widest), 0.0)
             farthest = max(float(xp.max(outside)), float(xp.min(outside)), key=abs)
             bounds = "-90 to 90 degrees" if unit == "degrees" else "-pi/2 to pi/2 radians"
             raise wrong_value("latitude", f"be from {bounds}", farthest)
@@ -155,7 +155,7 @@ def _is_beyond_pole(latitude: Any, unit: str, space: Space) -> Any:
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
     own = latitude.dtype if namespace.is_real_floating(latitude.dtype, xp) else wide
     pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=space.device)
-    latitude, pole = (xp.astype(a, wide, copy=False) for a in (latitude, pole))
+    latitude, pole = (space.astype(a, wide) for a in (latitude, pole))
     return xp.abs(latitude) > pole
 
 
@@ -165,19 +165,19 @@ def _spherical_encoding(
     """Return the harmonics, written block by block into one array if the library can."""
     xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
     beyond = _is_beyond_pole(latitude, unit, space)
-    latitude, longitude = (xp.astype(a, space.widest, copy=False) for a in (latitude, longitude))
+    latitude, longitude = (space.astype(a, space.widest) for a in (latitude, longitude))
     latitude = xp.where(beyond, float("nan"), latitude)
     latitude, longitude = (a[(*(None,) * (ndim - a.ndim), ...)] for a in (latitude, longitude))
     if not space.supports_inplace(latitude, longitude):
         degrees = _harmonics(latitude, longitude, degree, unit, space)
-        return xp.concat([xp.astype(values, dtype, copy=False) for values in degrees], axis=0)
+        return xp.concat([space.astype(values, dtype) for values in degrees], axis=0)
     shape = np.broadcast_shapes(latitude.shape, longitude.shape)
     encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
     lengths = block_lengths(shape, range(ndim), _BLOCK)
     for block in product(*(cuts(n, lengths[axis]) for axis, n in enumerate(shape))):
         north, east = _part(latitude, block), _part(longitude, block)
         for n, values in enumerate(_harmonics(north, east, degree, unit, space)):
-            part = xp.astype(values, dtype, copy=False)
+            part = space.astype(values, dtype)
             encoding[(slice(n**2, (n + 1) ** 2), *block)] = part
     return encoding
 

@@ -60,6 +60,6 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     space_of(x=x, rng=drawn)  # a check
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
-    scaled = xp.astype(x, space.dtype, copy=False) / (1 - rate)
-    kept: ArrayT = xp.astype(xp.where(drawn >= rate, scaled, 0), x.dtype, copy=False)
+    scaled = space.astype(x, space.dtype) / (1 - rate)
+    kept: ArrayT = space.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)
     return kept

@@ -161,7 +161,7 @@ def checked_indices(name: str, indices: Any, size: int, space: Space) -> Any:
     """Check indices of a table where they can be read; return them in the default integer."""
     xp = space.xp
     checks.integral(name, indices, xp)
-    wide = xp.astype(indices, space.integer, copy=False)
+    wide = space.astype(indices, space.integer)
     if space.is_true(xp.any((wide < 0) | (wide >= size))):
         lowest = int(xp.min(wide))
         wrong = lowest if lowest < 0 else int(xp.max(wide))

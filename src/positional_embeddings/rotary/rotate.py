@@ -350,14 +350,14 @@ def _rotate_blocks(
     x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, *, space: Space
 ) -> None:
     """Rotate real pairs, a block of them at a time."""
-    xp, pairs, before = space.xp, cos.shape[axis], None
+    pairs, before = cos.shape[axis], None
     parts = *layouts.halves(x, axis, layout, pairs), *layouts.halves(out, axis, layout, pairs)
     for block, table_block in _blocks(x, cos, axis, space):
         first, second, to_first, to_second = [part[block] for part in parts]
         if (table_block, first.shape) != before:
             c, s = (_repeated(table[table_block], first, space) for table in (cos, sin))
             before = table_block, first.shape
-        first, second = (xp.astype(part, c.dtype, copy=False) for part in (first, second))
+        first, second = (space.astype(part, c.dtype) for part in (first, second))
         with space.undisturbed(x):
             rotated_first = first * c
             rotated_first -= second * s
@@ -437,8 +437,8 @@ def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Sp
     if is_complex:
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)
     else:
-        wide = xp.astype(rotated, cos.dtype, copy=False)
+        wide = space.astype(rotated, cos.dtype)
         first, second = layouts.halves(wide, axis, layout, pairs)
         both = first * cos - second * sin, second * cos + first * sin
-        rotated = xp.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype, copy=False)
+        rotated = space.astype(layouts.join_pairs(*both, axis, layout, xp), x.dtype)
     return rotated if rest is None else xp.concat([rotated, rest], axis=axis)

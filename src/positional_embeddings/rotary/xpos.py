@@ -73,6 +73,6 @@ def xpos_scale(
     zetas = [(2 * i / dim + gamma) / (1 + gamma) for i in range(dim // 2)]
     zeta = xp.asarray(zetas, dtype=wide, device=space.device)
     with space.undisturbed(positions):
-        power = (xp.astype(positions, wide, copy=False) - center) / scale_base
+        power = (space.astype(positions, wide) - center) / scale_base
         factors = zeta[(slice(None), *(None,) * positions.ndim)] ** power[None, ...]
-        return xp.astype(factors, dtype, copy=False)
+        return space.astype(factors, dtype)

@@ -93,7 +93,7 @@ class Space:
     def to_numpy(self, array: Any) -> HostArray:
         """Return an array of any device as one of NumPy; a chunked library has to compute it."""
         # NumPy has no bfloat16.
-        wide = self.xp.astype(array, compute_dtype(array.dtype, self.xp), copy=False)
+        wide = self.astype(array, compute_dtype(array.dtype, self.xp))
         return self._to_numpy(wide)  # type: ignore[no-any-return]
 
     def _to_numpy(self, array: Any) -> Any:
@@ -203,8 +203,7 @@ class Space:
 
     def searchsorted(self, ordered: Any, values: Any, side: str = "left") -> Any:
         """Return where values stand in an ordered array, in the dtype of the values."""
-        found = self.xp.searchsorted(ordered, values, side=side)
-        return self.xp.astype(found, values.dtype, copy=False)
+        return self.astype(self.xp.searchsorted(ordered, values, side=side), values.dtype)
 
     def take_entries(self, table: Any, indices: Any, axis: int) -> Any:
         """Return the entries of a table along an axis, which becomes the axes of the indices."""
