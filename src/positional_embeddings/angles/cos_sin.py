@@ -52,8 +52,7 @@ def unit_phasors(
 
     def exact(positions: HostArray) -> HostArray:
         cos, sin = cos_sin(positions, frequencies, np.float64, HOST)
-        phasors: HostArray = np.ascontiguousarray((cos + 1j * sin).T)
-        return phasors
+        return np.ascontiguousarray((cos + 1j * sin).T)  # type: ignore[no-any-return]
 
     dtype = np.int32 if stop < 2**31 else np.int64  # a part less to compute
     within = exact(np.arange(min(BLOCK, stop - start), dtype=dtype))

@@ -180,12 +180,11 @@ def check_lengths(
 ) -> None:
     """Check that lengths, a list or an array that can be read, are 0 to `most`."""
     largest = namespace.largest_integer(space.integer, space.xp)
+    farthest = largest if most is None else most
     if not isinstance(lengths, list):
         # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
         wide = space.astype(lengths, space.integer)
-        if not space.is_true(
-            space.xp.any((wide < 0) | (wide > (largest if most is None else most)))
-        ):
+        if not space.is_true(space.xp.any((wide < 0) | (wide > farthest))):
             return
         lengths = [int(lengths[i]) for i in range(lengths.shape[0])]
     bound = "0 or more" if most is None else f"between 0 and {most_name} = {most}"

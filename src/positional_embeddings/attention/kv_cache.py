@@ -281,9 +281,8 @@ class KVCache(WeightedLayer):
         several = counts if _is_several(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
         given = _numbers("counts", several)
         if tuple(given.shape) not in ((1,), tuple(self.lengths.shape)):
-            raise wrong_value(
-                "counts", f"have shape {tuple(self.lengths.shape)}", tuple(given.shape)
-            )
+            what = f"have shape {tuple(self.lengths.shape)}"
+            raise wrong_value("counts", what, tuple(given.shape))
         xp, given, lengths, oldest = self._read(given, space)
         after = lengths - given
         if xp is np:

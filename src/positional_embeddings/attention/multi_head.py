@@ -175,9 +175,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
         q = self._heads(self.Wq, wide, self.num_heads, space)
         k = self._heads(self.Wk, wide, self._kv_heads, space)
         v = self._heads(self.Wv, wide, self._kv_heads, space)
-        attended = scaled_dot_product_attention(
-            self._rope(q), self._rope(k), v, **by_head, enable_gqa=True
-        )
+        q, k = self._rope(q), self._rope(k)
+        attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
         output = _projected(self.Wo, merged, space)
         return space.astype(output, x.dtype)  # type: ignore[no-any-return]

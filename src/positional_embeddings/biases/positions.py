@@ -46,8 +46,7 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     """
     space = space_of(query_positions=query_positions, key_positions=key_positions)
     query, key = _checked_positions(query_positions, key_positions, checks.real, space)
-    relative: ArrayT = subtract_positions(query, key, space)
-    return relative
+    return subtract_positions(query, key, space)  # type: ignore[no-any-return]
 
 
 def _checked_positions(

@@ -97,9 +97,8 @@ def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) 
     exact = num_buckets // least
     max_distance = checks.positive_integer("max_distance", max_distance, most=_MOST_DISTANCE)
     if max_distance <= exact:
-        raise wrong_value(
-            "max_distance", f"be above {exact}, half of the buckets of a direction", max_distance
-        )
+        what = f"be above {exact}, half of the buckets of a direction"
+        raise wrong_value("max_distance", what, max_distance)
     return num_buckets, max_distance
 
 

@@ -121,5 +121,4 @@ def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace
 def add_wide(x: ArrayT, encoding: Any, space: Space) -> ArrayT:
     """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
     wide, other = (space.astype(a, space.dtype) for a in (x, encoding))
-    encoded: ArrayT = space.astype(wide + other, x.dtype)
-    return encoded
+    return space.astype(wide + other, x.dtype)  # type: ignore[no-any-return]

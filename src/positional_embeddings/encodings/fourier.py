@@ -148,8 +148,7 @@ def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:
     longest = float(wavelength("longest", longest))
     if ldexp(longest, 1 - n) < features.SHORTEST:
         raise wrong_value("n", f"keep `longest` = {longest} / 2**(n - 1) at 2**-64 or more", n)
-    wavelengths: HostArray = np.ldexp(longest, -np.arange(n))
-    return wavelengths
+    return np.ldexp(longest, -np.arange(n))  # type: ignore[no-any-return]
 
 
 def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
@@ -190,5 +189,4 @@ def log_wavelengths(shortest: float, longest: float, n: int) -> HostArray:
         ratio = (Decimal(longest) / Decimal(shortest)).ln()
         steps = [(ratio * i / max(n - 1, 1)).exp() for i in range(n)]
         lengths = [float(Decimal(shortest) * step) for step in steps]
-    wavelengths: HostArray = np.asarray(lengths, dtype=np.float64)
-    return wavelengths
+    return np.asarray(lengths, dtype=np.float64)  # type: ignore[no-any-return]

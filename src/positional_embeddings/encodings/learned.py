@@ -177,8 +177,7 @@ class LearnedPE(weights.WeightedLayer):
         given = namespace.drop_none(positions=positions)
         space = space_of(like=like, **given, embeddings=self.embeddings)
         vectors = self._vectors(like, positions, offset, space, "like")
-        encoding: ArrayT = space.xp.astype(vectors, space.dtype, copy=True)
-        return encoding
+        return space.xp.astype(vectors, space.dtype, copy=True)  # type: ignore[no-any-return]
 
     def vjp(
         self, grad: ArrayT, /, *, positions: Array | None = None, offset: int = 0
@@ -390,5 +389,4 @@ def _cubic(x: HostArray, a: float) -> HostArray:
     x = abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    cubic: HostArray = np.where(x <= 1, near, np.where(x < 2, far, 0.0))
-    return cubic
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))  # type: ignore[no-any-return]

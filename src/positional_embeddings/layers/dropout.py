@@ -61,5 +61,4 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
     if tuple(drawn.shape) != tuple(x.shape):
         raise wrong_value("rng", f"give the shape it is asked for, {tuple(x.shape)}", drawn.shape)
     scaled = space.astype(x, space.dtype) / (1 - rate)
-    kept: ArrayT = space.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)
-    return kept
+    return space.astype(xp.where(drawn >= rate, scaled, 0), x.dtype)  # type: ignore[no-any-return]

@@ -125,8 +125,7 @@ def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
     checks.mask("mask", mask, space.xp)
     dtype = checks.float_dtype(dtype, space.default_float, space)
     minus_infinity = space.xp.asarray(-float("inf"), dtype=dtype, device=space.device)
-    bias: ArrayT = namespace.select(mask, minus_infinity, 0.0, space.xp)
-    return bias
+    return namespace.select(mask, minus_infinity, 0.0, space.xp)  # type: ignore[no-any-return]
 
 
 @on_given_device
@@ -438,8 +437,7 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
         raise wrong_value("attend", what, shape)
     given = given[:, 0, ...] if given.ndim == 4 else given
     given = given[None, ...] if given.ndim == 2 else given
-    mask: ArrayT = xp.permute_dims(xp.logical_not(given), (1, 2, 0))
-    return mask
+    return xp.permute_dims(xp.logical_not(given), (1, 2, 0))  # type: ignore[no-any-return]
 
 
 def check_lengths_of(mask: Any, key_axis: int | None = None, **options: Any) -> None:
@@ -489,5 +487,4 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     xp = space_of(mask=mask).xp
     checks.mask("mask", mask, xp)
     axis = axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
-    rows: ArrayT = xp.all(mask, axis=axis)
-    return rows
+    return xp.all(mask, axis=axis)  # type: ignore[no-any-return]

@@ -155,8 +155,7 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
     checks.mask("mask", mask, xp)
     axis = sequence_axis("mask", mask, seq_axis)
     count = xp.cumulative_sum(xp.astype(xp.logical_not(mask), dtype), axis=axis, dtype=dtype)
-    positions: ArrayT = xp.where(count > 0, count - 1, 0)
-    return positions
+    return xp.where(count > 0, count - 1, 0)  # type: ignore[no-any-return]
 
 
 @on_given_device

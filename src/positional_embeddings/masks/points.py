@@ -84,18 +84,8 @@ def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
     is_plain = k.space.xp is np and not k.space.is_compiling
     if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or k.values.size == 0:
         return k.values, *bounds
-    if k.ranges and len(k.ranges) > 1:
-        # How many keys are below a number, and how many are not above it.
-        keys = k.values[0, :, 0]
-        small = [
-            np.searchsorted(keys, x) + np.searchsorted(keys, x, "right")
-            for x in (k.values, *bounds)
-        ]
-        dtype = np.min_scalar_type(2 * len(keys))
-    else:
-        start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
-        small = [
-            np.minimum(np.maximum(x, start - 1), stop) - (start - 1) for x in (k.values, *bounds)
-        ]
-        dtype = np.min_scalar_type(int(stop - start + 1))
+    start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
+    # Numbers from 0, of all that is before the first key, to those of all that is behind the last.
+    small = [np.minimum(np.maximum(x, start - 1), stop) - (start - 1) for x in (k.values, *bounds)]
+    dtype = np.min_scalar_type(int(stop - start + 1))
     return tuple([x.astype(dtype) for x in small])

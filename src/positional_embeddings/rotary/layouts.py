@@ -222,8 +222,7 @@ def convert_layout(
         order[new] = range(head_size)[old]
     entries = [start + i for start in range(0, length, head_size) for i in order]
     index: Any = space.xp.asarray(entries, dtype=space.integer, device=space.device)
-    converted: ArrayT = space.xp.take(array, index, axis=axis)
-    return converted
+    return space.xp.take(array, index, axis=axis)  # type: ignore[no-any-return]
 
 
 def checked_sections(sections: Any, rotary_dim: int) -> tuple[int, ...] | None:

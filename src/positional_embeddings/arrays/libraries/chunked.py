@@ -15,8 +15,7 @@ class Chunked(Space):
     is_chunked = True
 
     def chunks(self, x: Any) -> tuple[tuple[Any, ...], ...]:
-        chunks: tuple[tuple[Any, ...], ...] = x.chunks
-        return chunks
+        return x.chunks  # type: ignore[no-any-return]
 
     def rechunk(self, x: Any, chunks: Mapping[int, tuple[int, ...]]) -> Any:
         wanted = {

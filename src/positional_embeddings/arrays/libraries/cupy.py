@@ -38,9 +38,8 @@ class CuPy(Space):
         try:
             return xp.cuda.Device(device)
         except (TypeError, ValueError):
-            raise wrong_type(
-                "device", "be a cupy.cuda.Device or its number", shown(device)
-            ) from None
+            what = "be a cupy.cuda.Device or its number"
+            raise wrong_type("device", what, shown(device)) from None
 
     @property
     def table_key(self) -> Any:

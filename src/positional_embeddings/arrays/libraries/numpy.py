@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import without_warnings
 
 # Numbers that are added one by one.
@@ -70,13 +71,8 @@ class NumPy(Space):
         # A product of one row with a table that BLAS does not take, since neither of its axes is
         # contiguous, takes ten times as long as a sum of products. In parts, so that no long sum
         # is rounded at every step.
-        total = np.einsum(
-            "...ij,...jk->...ik", rows[..., :_MOST_SUMMED], table[..., :_MOST_SUMMED, :]
-        )
-        for start in range(_MOST_SUMMED, table.shape[-2], _MOST_SUMMED):
-            part = slice(start, start + _MOST_SUMMED)
-            total += np.einsum("...ij,...jk->...ik", rows[..., part], table[..., part, :])
-        return total
+        parts = cuts(max(1, table.shape[-2]), _MOST_SUMMED)
+        return sum(np.einsum("...ij,...jk->...ik", rows[..., a], table[..., a, :]) for a in parts)
 
     # NumPy's own functions take longer for few numbers than methods of the array.
 
