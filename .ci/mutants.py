@@ -240,7 +240,7 @@ class Runs:
         tests = found - {""}
         if found and not tests:
             tests = set().union(*self._tests[mutant.path].values()) - {""}
-        room = f"tests/{Path(mutant.path).parent.name}/"
+        room = f"tests/{Path(mutant.path).parent.name}/".replace("sklearn", "scikit_learn")
         cases: dict[str, list[str]] = defaultdict(list)
         for test in sorted(tests, key=lambda test: (room not in test, self._size[test], test)):
             cases[test.partition("[")[0]].append(test)

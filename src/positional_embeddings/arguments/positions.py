@@ -55,7 +55,7 @@ def position_array(name: str, positions: Any, space: Space) -> Any:
         is_there = space.is_readable(positions) and space.is_on_host(positions)
         if not (is_there and space.is_true(xp.any((wide < least) | (wide > farthest)))):
             return wide
-        numbers = space.to_numpy(positions).reshape(-1).tolist()
+        numbers = space.to_numpy(positions).ravel().tolist()
     for n in numbers:
         if abs(n) > farthest:
             what = f"hold positions within {farthest}, {_why(space)}"

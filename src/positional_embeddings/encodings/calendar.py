@@ -134,7 +134,7 @@ def elapsed(times: Any, origin: Any, unit: Any, name: str = "times") -> HostArra
 def extent_of(times: HostArray) -> int:
     """Return the attoseconds from the first to the last of times, 0 if all are missing."""
     ticks, length, missing = _ticks_of("times", times)
-    known = ticks[~missing.reshape(-1)]
+    known = ticks[~missing.ravel()]
     return (int(np.max(known)) - int(np.min(known))) * length if known.size else 0
 
 
@@ -191,7 +191,7 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
         if not np.all(missing | (days.astype(times.dtype) == times)):
             raise wrong_value(name, "be within the years of datetime64[D]", f"dtype {times.dtype}")
         times, unit, count = days, "D", 1
-    ticks = np.where(missing, 0, times.astype(np.int64)).reshape(-1)
+    ticks = np.where(missing, 0, times.astype(np.int64)).ravel()
     return ticks, count * LENGTHS.get(unit, 1), missing
 
 

@@ -318,7 +318,7 @@ class _Documents(NamedTuple):
     def of(cls, ids: HostArray) -> "_Documents":
         """Return the documents of ids (key, batch)."""
         keys, batch = ids.shape
-        known, index = np.unique(ids.T.reshape(-1), return_inverse=True)
+        known, index = np.unique(ids.T.ravel(), return_inverse=True)
         numbers = np.repeat(np.arange(batch), keys) * len(known) + index
         order = np.argsort(numbers, stable=True)
         order = order[known[index[order]] >= 0]

@@ -531,7 +531,7 @@ class _Sum:
         at = _drawn(thinned.size, _MOST_HIDDEN)
         # Equal phases are one place of the kernel, however they are rounded.
         points = np.concatenate([term.points(samples.x) for term in few._terms], axis=1).T.round(6)
-        place = np.unique(points, axis=1, return_inverse=True)[1].reshape(-1)
+        place = np.unique(points, axis=1, return_inverse=True)[1].ravel()
         measured = np.bincount(place, samples.repeats)[place]
         last, none_left = float(np.ptp(points, axis=1).max()), np.zeros(at.size)
 
