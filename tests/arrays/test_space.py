@@ -196,3 +196,8 @@ def test_the_space_is_asked_for_at_the_door_alone():
             if asked_in(function) and not (is_public(names) or is_task):
                 found.add(".".join([path.stem, *names]))
     assert found == FOR_PUBLIC_FUNCTIONS | FOR_FUNCTIONS_OF_USERS
+
+
+def test_subclasses_have_the_space_of_their_library():
+    array = np.ones(2).view(type("Marked", (np.ndarray,), {}))
+    assert type(space_of(x=array)) is NumPy

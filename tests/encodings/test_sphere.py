@@ -284,6 +284,7 @@ def test_dtypes(backend):
     assert spherical_encoding(single, single, 2).dtype == xp.float32
     assert spherical_encoding(whole, single, 2).dtype == xp.float32
     assert spherical_encoding(single, wide, 2).dtype == wide.dtype
+    assert spherical_encoding(wide, single, 2).dtype == wide.dtype
     assert spherical_encoding(wide, wide, 2, dtype=xp.float32).dtype == xp.float32
     for dtype in () if backend.lazy else backend.half_dtypes:
         narrow = xp.astype(single, dtype)
@@ -323,6 +324,16 @@ def test_a_longitude_without_a_place_gives_nan(backend):
     assert np.isnan(
         spherical_encoding(np.asarray(1), np.asarray(2**64 - 1, dtype="uint64"), 1)
     ).all()
+
+
+def test_a_float32_has_whole_degrees_up_to_two_to_the_23():
+    import array_api_strict as strict
+
+    device = strict.Device("no_float64")
+    far = np.asarray([2.0**23 - 360, 2.0**23, 1.1 * 2.0**23], dtype=np.float32)
+    places = [strict.asarray(a, device=device) for a in (0 * far, far)]
+    got = np.from_dlpack(spherical_encoding(*places, 2).to_device(strict.Device("CPU_DEVICE")))
+    assert np.isfinite(got).all(axis=0).tolist() == [True, False, False]
 
 
 def test_multiples_of_far_quadrants_are_exact():

@@ -135,8 +135,9 @@ def spherical_encoding(
     if not checks.shapes_broadcast(shapes):
         requirement = f"broadcast against the shape of `latitude`, {shapes[0]}"
         raise wrong_value("longitude", requirement, shapes[1])
-    reals = {a.dtype for a in (latitude, longitude) if namespace.is_real_floating(a.dtype, xp)}
-    default = xp.result_type(*reals) if len(reals) == 2 else next(iter(reals), space.default_float)
+    dtypes = dict.fromkeys([latitude.dtype, longitude.dtype])
+    reals = [dtype for dtype in dtypes if namespace.is_real_floating(dtype, xp)]
+    default = xp.result_type(*reals) if len(reals) == 2 else [*reals, space.default_float][0]
     dtype = checks.float_dtype(dtype, default, space)
     if not space.is_chunked:
         beyond = _is_beyond_pole(latitude, unit, space)
