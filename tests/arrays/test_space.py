@@ -12,6 +12,7 @@ import positional_embeddings
 from positional_embeddings.arrays.errors import shown
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
+from positional_embeddings.arrays.namespace import is_dtype
 from positional_embeddings.arrays.space import new_space, space_of
 
 SRC = Path(positional_embeddings.__file__).parent
@@ -201,3 +202,17 @@ def test_the_space_is_asked_for_at_the_door_alone():
 def test_subclasses_have_the_space_of_their_library():
     array = np.ones(2).view(type("Marked", (np.ndarray,), {}))
     assert type(space_of(x=array)) is NumPy
+
+
+def test_questions_are_answered_by_booleans():
+    x = strict.ones(2)
+    space = space_of(x=x)
+    lazy = type("Lazy", (Strict,), {"reads_values": False})(*vars(space).values())
+    answers = [
+        space.is_compiling,
+        space.is_trained(x),
+        lazy.is_true(strict.asarray(True)),
+        is_dtype(type("NoDtype", (), {}), "integral", np),
+    ]
+    assert [type(answer) for answer in answers] == [bool] * 4
+    assert not any(answers)

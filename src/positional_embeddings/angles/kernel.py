@@ -7,16 +7,22 @@ lower ones is small, and rounding it costs nothing. So positions are exact over 
 
 from decimal import Decimal, localcontext
 from functools import cache
-from math import pi, prod
+from math import prod
 from typing import Any
 
-from positional_embeddings.angles.frequencies import DIGITS, TWO_PI, Frequencies
+from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Dtype, Namespace, np
 
+# 2**63, 2**64, 2**-64, and a circle in two parts, the second one what the first one lacks.
 _PREAMBLE = """
+#define TWO_63 9223372036854775808.0
+#define TWO_64 18446744073709551616.0
+#define TWO_M64 5.421010862427522e-20
+#define CIRCLE 6.283185307179586
+#define CIRCLE_REST 2.4492935982947064e-16
 __device__ unsigned long long modulo_2_64(double whole) {
   return whole < 0 ? 0ull - (unsigned long long)-whole : (unsigned long long)whole;
 }
@@ -29,27 +35,26 @@ unsigned long long phase = (unsigned long long)position * frequency;
 """
 
 # Parts of a position are multiplied in twice the digits.
-_OF_REAL = f"""
-const double whole = fabs(position) <= {2.0**63!r} ? trunc(position) : nan("");
+_OF_REAL = """
+const double whole = fabs(position) <= TWO_63 ? trunc(position) : nan("");
 const double part = position - whole;
 const double product = part * cycles;
-const double fixed = (product - rint(product)) * {2.0**64!r};
+const double fixed = (product - rint(product)) * TWO_64;
 double low = whole * rest + (fma(part, cycles, -product) + part * cycles_rest);
-low += (fixed - rint(fixed)) * {2.0**-64!r};
+low += (fixed - rint(fixed)) * TWO_M64;
 unsigned long long phase = modulo_2_64(whole) * frequency + modulo_2_64(rint(fixed));
 """
 
 # What is rounded off the angle, within an eighth of a cycle, is put back by a derivative.
-_COS_SIN = f"""
+_COS_SIN = """
 const unsigned quadrant = (phase + (1ull << 61)) >> 62;
 const long long from_quadrant = phase - ((unsigned long long)quadrant << 62);
 const double high = (double)from_quadrant;
-low += (double)(from_quadrant - (long long)high) * {2.0**-64!r};
-const double turn = high * {2.0**-64!r} + low;
-low -= turn - high * {2.0**-64!r};
-const double angle = {2 * pi!r} * turn;
-const double left = fma({2 * pi!r}, turn, -angle)
-    + ({float(TWO_PI - Decimal(2 * pi))!r} * turn + {2 * pi!r} * low);
+low += (double)(from_quadrant - (long long)high) * TWO_M64;
+const double turn = high * TWO_M64 + low;
+low -= turn - high * TWO_M64;
+const double angle = CIRCLE * turn;
+const double left = fma(CIRCLE, turn, -angle) + (CIRCLE_REST * turn + CIRCLE * low);
 const double near_cos = cos(angle), near_sin = sin(angle);
 const double c = factor * (near_cos - near_sin * left), s = factor * (near_sin + near_cos * left);
 const double turned_cos = quadrant & 1 ? s : c, turned_sin = quadrant & 1 ? c : s;

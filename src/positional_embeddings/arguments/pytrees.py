@@ -46,7 +46,7 @@ def _unflatten(rest: Any, children: Any) -> Any:
 
 def _names(layer_type: Any) -> tuple[list[str], dict[str, Any]]:
     """Return the fields that are leaves, and those that are derived from these, without them."""
-    names = [f.name for f in fields(layer_type) if {"weight", "part"} & f.metadata.keys()]
+    names = [f.name for f in fields(layer_type) if any(map(f.metadata.get, ("weight", "part")))]
     derived = {
         f.name: f.default for f in fields(layer_type) if not f.init and f.default is not MISSING
     }

@@ -171,10 +171,8 @@ def _meet_keys(
                 hides_all, hidden = _what_it_hides(hidden, scores)
             if hides_all and key_block is not required:
                 continue
-            key, value = (
-                keys.take(slice_broadcast(x, group), -2, space)
-                for x in (all_keys.key, all_keys.value)
-            )
+            both = all_keys.key, all_keys.value
+            key, value = (keys.take(slice_broadcast(x, group), -2, space) for x in both)
             nonfinite = keys.take(slice_broadcast(all_keys.nonfinite, group), -1, space)
             found = scores.of(products(own_query, key, space), nonfinite, None, own_bias)
             states[i] = own_query, state.update(found, hidden, value, all_keys.headroom, space)

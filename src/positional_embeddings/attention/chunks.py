@@ -58,9 +58,8 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, block_size: int | N
 
 def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
     """Return the mask and the bias that are chunked arrays, or give such, by name."""
-    mask, bias = (
-        None if _is_evaluated_in_tasks(given) else given for given in (scores.mask, scores.bias)
-    )
+    given = scores.mask, scores.bias
+    mask, bias = (None if _is_evaluated_in_tasks(own) else own for own in given)
     queries, keys = whole_span(query.shape[-2]), whole_span(key.shape[-2])
     mask, bias = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
     return drop_none(mask=mask, bias=bias)

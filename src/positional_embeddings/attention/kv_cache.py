@@ -118,9 +118,8 @@ class KVCache(WeightedLayer):
             what = f"be at most `capacity` - `sinks` = {self._ring}"
             raise wrong_value("window", what, self.window)
         oldest = lengths - self._ring
-        checks.set_fields(
-            self, lengths=frozen_copy(lengths), _oldest=frozen_copy(oldest), _like=like
-        )
+        lengths, oldest = frozen_copy(lengths), frozen_copy(oldest)
+        checks.set_fields(self, lengths=lengths, _oldest=oldest, _like=like)
 
     @classmethod
     def empty(

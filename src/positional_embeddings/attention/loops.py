@@ -104,9 +104,8 @@ def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftma
     product = products(query[..., :1], keys.key[..., :1, :1], scores.space)
     weighted = multiply(product, keys.value[..., :1, :], scores.space)
     # Zeros that inherit the products' sharding.
-    sums, total = (
-        xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in (weighted, product)
-    )
+    both = weighted, product
+    sums, total = (xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in both)
     return OnlineSoftmax(total - float("inf"), sums, total)
 
 

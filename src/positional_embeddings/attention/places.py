@@ -82,9 +82,8 @@ class Places(NamedTuple):
             raise wrong_value("mask", "have no PaddingMask where positions are given", mask, hint)
         if isinstance(mask, SegmentMask | NeighbourhoodMask) and self.on_host is not None:
             queries, keys = self.on_host
-            first, last, last_key = (
-                max(0, int(n)) for n in (queries.min(), queries.max(), keys.max())
-            )
+            ends = queries.min(), queries.max(), keys.max()
+            first, last, last_key = (max(0, int(n)) for n in ends)
             mask._check((first, last + 1), last_key + 1, space)
 
 

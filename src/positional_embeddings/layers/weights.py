@@ -28,7 +28,7 @@ class WeightedLayer(checks.CheckedLayer):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         own = {name: f for name, f in vars(cls).items() if isinstance(f, Field)}
-        cls._array_names += tuple(name for name, f in own.items() if "weight" in f.metadata)
+        cls._array_names += tuple(name for name, f in own.items() if f.metadata.get("weight"))
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -46,7 +46,7 @@ class WeightedLayer(checks.CheckedLayer):
         return state | {"_known": {}} if "_known" in state else state
 
     def __hash__(self) -> int:
-        options = (f for f in fields(self) if f.compare and "weight" not in f.metadata)  # type: ignore[arg-type]
+        options = (f for f in fields(self) if f.compare and not f.metadata.get("weight"))  # type: ignore[arg-type]
         return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 
