@@ -45,7 +45,7 @@ PACKAGE = "src/positional_embeddings"
 LEFT_OUT = ("kernels/numba_kernel.py", "kernels/cupy_kernel.py", "__main__.py")
 TIMEOUT = 120.0
 LONGEST = 5.0  # seconds of a test of a function, if the tests of a change get less
-MOST = 200  # tests that are collected for a change of what runs at import
+MOST = 1000  # tests that are collected for a change of what runs at import
 MEMORY = 12 * 2**30
 EXPLAINED = ".ci/mutants.toml"
 # Imported before a process is forked in which the package is not imported yet.
@@ -234,13 +234,21 @@ class Runs:
     def of(self, mutant: Mutant) -> list[str]:
         """Return the tests that run a mutant, one case of each first, those of its room first.
 
-        What runs at import is tested by all tests that run any line of the module.
+        What runs at import is tested by all tests of its room, and then by all others that run
+        any line of the module.
         """
         found = self._contexts(mutant)
         tests = found - {""}
+        room = mutant.path.removeprefix(f"{PACKAGE}/").partition("/")[0]
+        room = f"tests/{room}/".replace("sklearn", "scikit_learn")
         if found and not tests:
-            tests = set().union(*self._tests[mutant.path].values()) - {""}
-        room = f"tests/{Path(mutant.path).parent.name}/".replace("sklearn", "scikit_learn")
+            own = {test for test in self.names if room in test}
+            others = set().union(*self._tests[mutant.path].values()) - own - {""}
+            return self._in_turn(own, room) + self._in_turn(others, room)
+        return self._in_turn(tests, room)
+
+    def _in_turn(self, tests: set[str], room: str) -> list[str]:
+        """Return one case of each test, then the next one of each, and so on."""
         cases: dict[str, list[str]] = defaultdict(list)
         for test in sorted(tests, key=lambda test: (room not in test, self._size[test], test)):
             cases[test.partition("[")[0]].append(test)

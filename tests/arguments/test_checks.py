@@ -41,9 +41,14 @@ def test_checks_are_inherited():
 def test_bounds_are_accepted():
     for number in (sys.float_info.max, -sys.float_info.max):
         assert checks.finite_number("x", number) == number
-    assert checks.feature_count("x", 2**20) == 2**20
-    assert checks.position_count("x", 2**63) == 2**63
-    assert checks.axis_length("x", 2**48) == 2**48
+    for count, power in (
+        (checks.feature_count, 20),
+        (checks.position_count, 63),
+        (checks.axis_length, 48),
+    ):
+        assert count("x", 2**power) == 2**power
+        with pytest.raises(ValueError, match=rf"`x` must be at most 2\*\*{power}, got"):
+            count("x", 2**power + 1)
     assert cumulative_lengths([2**63 - 1]).tolist() == [0, 2**63 - 1]
     space = space_of(x=np.zeros(1))
     assert positions.position_array("x", 2**61 - 1, space) == 2**61 - 1

@@ -109,6 +109,13 @@ def test_two_axes_are_enough(backend):
     np.testing.assert_allclose(backend.numpy(got), expected[..., 0], atol=backend.tolerance())
 
 
+def test_heads_are_grouped_if_that_is_asked_for():
+    q, k = np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 2, 1))
+    for call in (attention_weights, lambda q, k: scaled_dot_product_attention(q, k, k)):
+        with pytest.raises(ValueError, match="enable_gqa"):
+            call(q, k)
+
+
 @pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
 def test_masks_of_fewer_axes_line_up(backend, axes):
     rng = np.random.default_rng(0)

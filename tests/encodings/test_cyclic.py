@@ -199,6 +199,19 @@ def test_most_harmonics(backend):
     got = backend.numpy(cyclic_encoding(backend.array(x), 24, 1024))
     bound = 2.5e-16 + backend.sine_error if backend.wide == "float64" else 2e-7
     assert worst_error(got, x.tolist(), 24, 1024) < bound
+    with pytest.raises(ValueError, match=r"`harmonics` must be at most 2\*\*10, got 1025"):
+        cyclic_encoding(backend.array(x), 24, 1025)
+
+
+@pytest.mark.parametrize("period", [1 / 3, 2 * math.pi, 365.25])
+def test_integers_of_64_bits_in_float32(period):
+    """Whose remainders are sums of those of their parts."""
+    import array_api_strict as strict
+
+    x, period = [2**62 - 1, -(2**61) + 12345, 2**40 + 7, -5], float(np.float32(period))
+    integers = strict.asarray(np.asarray(x), device=strict.Device("no_float64"))
+    got = cyclic_encoding(integers, period, 1024).to_device(strict.Device("CPU_DEVICE"))
+    assert worst_error(np.asarray(got), x, period, 1024) < 6e-8
 
 
 def test_most_harmonics_in_float32():

@@ -263,3 +263,6 @@ def test_the_shortest_and_the_longest_wavelength():
     np.testing.assert_allclose(encoding[:2, 0], [1, 0], atol=1e-15)
     np.testing.assert_allclose(encoding[2:, 1], [np.sin(angle), np.cos(angle)], rtol=1e-15)
     assert octave_wavelengths(66)[-1] == 2.0**-64
+    for beyond in (2.0**-65, 2.0**101):
+        with pytest.raises(ValueError, match=r"must be between 2\*\*-64 and 2\*\*100, got"):
+            fourier_encoding(np.zeros(1), [beyond])

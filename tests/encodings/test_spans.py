@@ -80,6 +80,11 @@ def test_labels_of_long_spans_are_days():
     assert labels_of("periods", seconds) == ["999999s", "11.5741d"]
 
 
+def test_labels_of_numbers_have_all_digits_if_few_are_the_same():
+    assert labels_of("periods", [1 / 3, 12]) == ["0.333333", "12"]
+    assert labels_of("periods", [1 / 3, 0.333333]) == [repr(1 / 3), "0.333333"]
+
+
 def test_octaves_start_at_twice_the_range():
     small, one = np.asarray([1.5, 1.25, np.nan]), np.asarray([3.0])
     coordinates = [Coordinate("x", values, "column 'x'") for values in (small, one)]

@@ -54,6 +54,7 @@ from positional_embeddings.masks.ranges import (
     intersect,
     shift,
     unite,
+    unite_arrays,
 )
 
 EXAMPLES = [
@@ -619,6 +620,8 @@ def test_ranges_are_sets_of_numbers(first, second):
     np.testing.assert_array_equal(shown(complement(a, 9), 9), ~of_a)
     assert count_positions(a) == of_a.sum()
     np.testing.assert_array_equal(np.flatnonzero(shown(shift(a, 3), 12)) - 3, np.flatnonzero(of_a))
+    if some := [(start, stop - 1) for start, stop in first if start < stop]:
+        assert unite_arrays(*np.asarray(some).T) == a
 
 
 def test_lengths_are_not_read_while_pytorch_compiles(monkeypatch):

@@ -181,6 +181,8 @@ def test_the_farthest_positions():
     np.testing.assert_allclose(
         rope.shift(x, 2**60), oracles.rotated(x, np.asarray([2**60])), atol=1e-12
     )
+    with pytest.raises(ValueError, match=r"`delta` must be within 2\*\*60 positions"):
+        rope.shift(x, 2**60 + 1)
     farthest = 2**63 - 1
     with mpmath.workdps(40):
         cosine, sine = float(mpmath.cos(farthest)), float(mpmath.sin(farthest))

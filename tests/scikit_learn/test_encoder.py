@@ -684,6 +684,12 @@ WRONG = [
         "`length_scale` must be one length, or one for each of 2 features, got [1, 2, 3].",
     ),
     (
+        PositionalEncoder("random_fourier", dim=4, length_scale=np.timedelta64(1, "M")),
+        TIMES,
+        ValueError,
+        "`length_scale` must be a span of time of fixed length, got np.timedelta64(1,'M').",
+    ),
+    (
         PositionalEncoder("random_fourier", dim=4, length_scale=1.0, kernel="periodic"),
         NUMBERS,
         ValueError,

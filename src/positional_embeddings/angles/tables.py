@@ -40,14 +40,14 @@ Arrange: TypeAlias = Callable[[Any, Any, Namespace], tuple[Any, ...]]
 Kind: TypeAlias = tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Page:
     """The tables of the positions from `start` to before `stop`."""
 
     start: int
     stop: int
     tables: Any
-    _views: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def views(self, target: Target, doubled: bool) -> tuple[HostArray, ...]:  # noqa: FBT001
         """Return each table of NumPy, with axes that broadcast against the target."""
@@ -72,7 +72,7 @@ class Page:
         return doubled  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PositionTables:
     """The tables of one layer, made for each library, device and dtype that asks.
 
@@ -102,11 +102,11 @@ class PositionTables:
     sections: tuple[int, ...] | None = None
     factor: float = 1.0
     # The pages of each kind, the latest used first: they are replaced in one step.
-    _pages: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _pages: dict[Any, Any] = field(default_factory=dict, init=False)
     # What kernels need to know of the frequencies, by library, device and stream.
-    _kernel_parts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _kernel_parts: dict[Any, Any] = field(default_factory=dict, init=False)
     # What the layer knows of calls with arrays of NumPy, by `memory.numpy_key`.
-    known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    known: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionTables, tuple(getattr(self, f.name) for f in fields(self) if f.init)
