@@ -242,9 +242,9 @@ class Runs:
         room = mutant.path.removeprefix(f"{PACKAGE}/").partition("/")[0]
         room = f"tests/{room}/".replace("sklearn", "scikit_learn")
         if found and not tests:
-            own = {test for test in self.names if room in test}
-            others = set().union(*self._tests[mutant.path].values()) - own - {""}
-            return self._in_turn(own, room) + self._in_turn(others, room)
+            tests = set().union(*self._tests[mutant.path].values()) - {""}
+            own = {test for test in self.names if room in test and tests}
+            return self._in_turn(own, room) + self._in_turn(tests - own, room)
         return self._in_turn(tests, room)
 
     def _in_turn(self, tests: set[str], room: str) -> list[str]:

@@ -62,6 +62,12 @@ def test_the_dtype_to_compute_in(given, dtype):
     assert [*others] == ["int64", "float64", "float64"]
 
 
+@pytest.mark.parametrize("name", ["int8", "int32", "bool"])
+def test_of_integers_a_space_computes_in_the_default_dtype(backend, name):
+    space = space_of(x=backend.array(np.zeros(1), name))
+    assert space.dtype == new_space(backend.xp, backend.device).dtype
+
+
 def test_a_new_space_computes_in_the_default_dtype(backend):
     space = new_space(backend.xp, backend.device)
     one = backend.xp.asarray(1.0, device=backend.device)
