@@ -196,8 +196,8 @@ HOST_BLOCK = 2**14
 ACCELERATOR_BLOCK = 2**22
 # Up to this size, products of whole arrays with doubled tables are faster than of halves.
 _MAX_DOUBLED = 2**16
-# The size from which on an `out` that is there already is written past the caches.
-_STREAM_BYTES = 2**25
+# The size from which on a result is written past the caches, which do not hold it beside `x`.
+_STREAM_BYTES = 2**24
 _NUMBA = "numba for NumPy arrays (pip install 'positional-embeddings[fast]')"
 _CUPY = "CuPy for its own (pip install 'positional-embeddings[cupy]', [cupy12] for CUDA 12)"
 
@@ -257,9 +257,8 @@ def kernel_for(x: Any, space: Space, out: Any = None, *, fused: bool | None = No
         )
         raise TypeError(message)
     # In place, a cache has what is written.
-    if kernel and type(out) is np.ndarray and out is not x and out.nbytes >= _STREAM_BYTES:
-        return partial(kernel, stream=True)
-    return kernel
+    is_long = kernel and out is not x and space.xp is np and x.nbytes >= _STREAM_BYTES
+    return partial(kernel, stream=True) if is_long else kernel
 
 
 def _kernel_of(x: Any, space: Space) -> Run | None:
