@@ -257,8 +257,9 @@ def kernel_for(x: Any, space: Space, out: Any = None, *, fused: bool | None = No
         )
         raise TypeError(message)
     # In place, a cache has what is written.
-    is_long = kernel and out is not x and space.xp is np and x.nbytes >= _STREAM_BYTES
-    return partial(kernel, stream=True) if is_long else kernel
+    if kernel and out is not x and space.xp is np and x.nbytes >= _STREAM_BYTES:
+        return partial(kernel, stream=True)
+    return kernel
 
 
 def _kernel_of(x: Any, space: Space) -> Run | None:
