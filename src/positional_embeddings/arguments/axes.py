@@ -13,6 +13,11 @@ from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, np
 
+_USUAL_AXES = (
+    " Pass feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, "
+    "seq_axis=1 for (head, seq, heads, batch)."
+)
+
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
     """Return an axis counted from 0, of an array with `ndim` of them."""
@@ -26,12 +31,18 @@ def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
 
 
 def feature_and_seq_axis(
-    feature_axis: int, seq_axis: int, array: Any, name: str = "x"
+    feature_axis: int | None, seq_axis: int | None, array: Any, name: str = "x"
 ) -> tuple[int, int]:
-    """Return both axes counted from 0."""
+    """Return both axes counted from 0; 0 and 1 where they are None and the array has few axes."""
+    came = f"shape {tuple(array.shape)}"
     if array.ndim < 2:
         what = "have at least 2 axes, one of features and one of the sequence"
-        raise wrong_value(name, what, f"shape {tuple(array.shape)}")
+        raise wrong_value(name, what, came)
+    if array.ndim > 3 and (feature_axis is None or seq_axis is None):
+        what = f"be given for `{name}` of {array.ndim} axes"
+        raise wrong_value("feature_axis` and `seq_axis", what, came, _USUAL_AXES)
+    feature_axis = 0 if feature_axis is None else feature_axis
+    seq_axis = 1 if seq_axis is None else seq_axis
     feature = axis_of("feature_axis", feature_axis, array.ndim, name)
     seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:
