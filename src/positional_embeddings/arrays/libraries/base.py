@@ -183,6 +183,10 @@ class Space:
         total = self.xp.sum(x, axis=-1, keepdims=True)
         return total + initial if initial else total
 
+    def sum_of_all(self, x: Any) -> Any:
+        """Return a sum over all numbers, or over their squares, that is finite only if they are."""
+        return self.xp.sum(x)
+
     def fill(self, x: Any, mask: Any, value: float) -> Any:
         """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
         return self.xp.where(mask, value, x)
