@@ -89,8 +89,9 @@ def scaled_dot_product_attention(
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
     sinks : array, shape (heads,), optional
-        Real logits of a key without value: each query has this score beside the others, so that its
-        weights add up to less than 1.
+        Real logits of a key without value: the softmax of each query has this score beside the
+        others, so that its weights add up to less than 1. Minus infinity is no key; infinity
+        outweighs all others.
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key, as with cached keys.
@@ -100,16 +101,18 @@ def scaled_dot_product_attention(
         axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
         position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
         positions of the queries if only `positions` are given. The step of a `KVCache` has both,
-        checked already, and evaluates a mask or a bias once for all layers with NumPy. An array
-        and a function for `mask` or `bias` do not depend on positions.
+        checked already; with NumPy it evaluates a mask or a bias of few scores once for all layers,
+        unless an array or a function is in it. An array and a function for `mask` or `bias` do not
+        depend on positions.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
         blocks, unless the library can neither write to arrays nor loop over blocks.
     enable_gqa : bool, default False
-        Grouped-query attention: one further axis of `k` and `v`, the heads, may have a
-        length that divides the length in `q`; query head h then reads key head ``h // group``.
-        Split a merged ``heads * batch`` axis first.
+        Grouped-query attention: the heads of `k` and `v` may be fewer than those of `q`, and divide
+        them; query head h then reads key head ``h // group``. Heads are on the axis that the notes
+        name. A merged ``heads * batch`` axis is grouped if a `Mask` for several sequences, a `Bias`
+        or `sinks` tell how many heads there are, and refused otherwise.
     return_lse : bool, default False
         Also return the logarithm of the sum of the exponentials of the scores, sinks among them,
         by which outputs for parts of the keys are merged.
@@ -163,10 +166,11 @@ def scaled_dot_product_attention(
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
-    If a query attends to a key or a value that is not finite, its output is NaN. Where nothing
-    hides a key the plain formula decides: such a value is in the output of its feature, with a
-    weight of 0 as NaN, a score of minus infinity has no weight, and a query with no other score
-    gets zeros.
+    With a mask or a bias, a query that attends to a key or a value that is not finite gets NaN in
+    all features, in each way to compute and in each library, also if the mask hides nothing; what
+    is hidden has no effect. Without both the plain formula decides: such a value is in the output
+    of its feature, with a weight of 0 as NaN, a score of minus infinity has no weight, and a query
+    with no other score gets zeros.
 
     References
     ----------
