@@ -46,7 +46,7 @@ def attend(
         to_add = None if bias is None else scores.bias_to_add(bias)
         weights, lse = _softmax(scores.of(found, None, mask, to_add), scores)
         output = weighted_sums(weights, value, space)
-        if space.is_true(space.xp.isfinite(checked + space.sum_of_all(output))):
+        if space.is_finite(checked + space.sum_of_all(output)):
             return output, lse
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
     if space.compiles_kernels:

@@ -25,8 +25,6 @@ LOOP_BLOCK = 2**22
 
 # Types of what a call is known by.
 _PLAIN_OPTIONS = {type(None), bool, int, float}
-_NONE, _NUMPY = {type(None)}, {np.ndarray}
-_MASKS, _BIASES = (Mask, type(None)), (Bias, type(None))
 
 # Scores are few if the keys have this many times as many numbers.
 _FEW = 8
@@ -318,7 +316,7 @@ def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[S
     call; but for what a mask or a bias without arrays and functions gives in a step of a cache.
     """
     step = rules.positions if isinstance(rules.positions, KVStep) else None
-    key = _key((q, k, v), rules, options)
+    key = _key(q, k, v, rules, options)
     kept = _known if step is None else step._known
     found = (kept or {}).get(key)
     if found is None:
@@ -326,10 +324,9 @@ def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[S
         block_size = _checked_block_size(options.block_size, q, k)
         scores = scores_of({"q": q, "k": k, "v": v}, rules, options[:3], with_lse=with_lse)
         way = choose(scores, q, k, v, block_size=block_size)
-        if step is not None and key is not None:
+        if key and step:
             way = _with_evaluated(way, scores, rules)
-        found = scores, way
-        layout = scores.layout
+        found, layout = (scores, way), scores.layout
         # Where there are more scores it saves no time, and a mask that is kept may be large.
         if key and (step or layout.scores_per_key * layout.keys.size <= blocks.HOST_BLOCK):
             memory.keep(kept, key, found)
@@ -353,26 +350,24 @@ def _with_evaluated(way: Way, scores: Scores, rules: Rules) -> Way:
 _known: dict[Any, Any] = {}
 
 
-def _key(arrays: tuple[Any, ...], rules: Rules, options: Options) -> tuple[Any, ...] | None:
+def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, ...] | None:
     """Return what a call is known by, None if another such call may differ.
 
     A mask is known by its value, if that is all it is made of. What is kept holds other masks and
     biases, so that no others get their `id`.
     """
-    mask, bias, scale, softcap, *arrays_of_rules = rules
+    mask, bias, scale, softcap, offset, positions, key_positions, sinks = rules
     plain = scale, softcap, *options
     types = tuple(map(type, plain))
-    if isinstance(rules.positions, KVStep):
-        arrays_of_rules[1] = None
     if not (
-        isinstance(mask, _MASKS)
-        and isinstance(bias, _BIASES)
-        and {*map(type, arrays)} == _NUMPY
-        and {*map(type, arrays_of_rules)} == _NONE
+        type(q) is type(k) is type(v) is np.ndarray
+        and offset is key_positions is sinks is None
+        and (mask is None or isinstance(mask, Mask))
+        and (bias is None or isinstance(bias, Bias))
+        and (positions is None or isinstance(positions, KVStep))
         and _PLAIN_OPTIONS.issuperset(types)
     ):
         return None
-    q, k, v = arrays
     of_mask = mask if mask is None or mask._is_fixed else id(mask)
     forms = q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape
     return *forms, of_mask, id(bias), types, *plain

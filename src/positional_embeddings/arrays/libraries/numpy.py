@@ -1,7 +1,7 @@
 """NumPy, and array-api-strict, whose arrays are also in the memory of the host."""
 
 import sys
-from math import e, log2
+from math import e, isfinite, log2
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,9 @@ class NumPy(Space):
 
     def sum_of_all(self, x: Any) -> Any:
         return np.vdot(x, x)
+
+    def is_finite(self, number: Any) -> bool:
+        return isfinite(number)
 
     def clip(self, x: Any, least: float, most: float | None = None) -> Any:
         # Of few numbers `clip` takes three times as long as `maximum`.
