@@ -164,8 +164,9 @@ def test_grouped_queries(backend, kv_heads, heads_first, block_size):
     if not heads_first:
         arrays, mask = [array.swapaxes(2, 3) for array in arrays], mask.swapaxes(2, 3)
     arrays, mask = [backend.array(array) for array in arrays], backend.array(mask)
+    options = {"mask": mask, "enable_gqa": True, "feature_axis": 0, "seq_axis": 1}
     got, whole = (
-        scaled_dot_product_attention(*arrays, mask=mask, enable_gqa=True, block_size=size)
+        scaled_dot_product_attention(*arrays, **options, block_size=size)
         for size in (block_size, None)
     )
     np.testing.assert_allclose(backend.numpy(got), backend.numpy(whole), atol=backend.tolerance())

@@ -270,7 +270,7 @@ def scores_of(
     offset: Any,
     positions: tuple[Any, Any],
     sinks: Any,
-    options: tuple[int, int, bool],
+    options: tuple[Any, Any, bool],
     *,
     with_lse: bool = False,
 ) -> Scores:
