@@ -43,7 +43,8 @@ def predict(layers: dict[str, Any], tokens: jax.Array) -> jax.Array:
     x = layers["positions"](values)
     q, v = (jnp.reshape(a, (HEADS, -1, *a.shape[1:])) for a in (x, values))
     q, v = (jnp.permute_dims(a, (1, 2, 0, 3)) for a in (q, v))  # (head, seq, heads, batch)
-    found = scaled_dot_product_attention(q, q, v, mask=CausalMask(), bias=layers["bias"])
+    axes = {"feature_axis": 0, "seq_axis": 1}
+    found = scaled_dot_product_attention(q, q, v, mask=CausalMask(), bias=layers["bias"], **axes)
     found = jnp.reshape(jnp.permute_dims(found, (2, 0, 1, 3)), values.shape)
     return jnp.tensordot(layers["tokens"].embeddings.T, found, axes=1)
 

@@ -177,7 +177,11 @@ def test_features_become_one_chunk_when_they_are_rotated(layout, chunks):
         np.testing.assert_allclose(made.compute(), rope(values, **options), rtol=0, atol=1e-14)
 
 
+FIRST = {"feature_axis": 0, "seq_axis": 1}
+
+
 def parts_of_attention(rng, **hidden):
+    """Return q, k and v (head, seq, heads, batch)."""
     q, k, v = rng.standard_normal((3, 8, 20, 4, 2))
     if hidden:
         k[0, 3], v[1, 4] = np.nan, np.inf
@@ -206,9 +210,9 @@ def test_attention_over_chunks_of_keys(options, heads, chunks):
     q, k, v = parts_of_attention(np.random.default_rng(0))
     k, v = k[:, :, :heads], v[:, :, :heads]
     x, y, z = (da.from_array(array, chunks=chunks) for array in (q, k, v))
-    made = scaled_dot_product_attention(x, y, z, enable_gqa=True, **options)
+    made = scaled_dot_product_attention(x, y, z, enable_gqa=True, **options, **FIRST)
     assert made.chunks[1] == x.chunks[1]
-    expected = scaled_dot_product_attention(q, k, v, enable_gqa=True, **options)
+    expected = scaled_dot_product_attention(q, k, v, enable_gqa=True, **options, **FIRST)
     np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-13)
 
 
@@ -216,9 +220,9 @@ def test_attention_over_chunks_of_keys(options, heads, chunks):
 def test_hidden_keys_that_are_not_finite_do_not_matter_in_any_chunk(name):
     q, k, v = parts_of_attention(np.random.default_rng(0), hidden=True)
     made = scaled_dot_product_attention(
-        *(da.from_array(array, chunks=(8, 6, 2, 1)) for array in (q, k, v)), **MASKS[name]
+        *(da.from_array(array, chunks=(8, 6, 2, 1)) for array in (q, k, v)), **MASKS[name], **FIRST
     )
-    expected = scaled_dot_product_attention(q, k, v, **MASKS[name])
+    expected = scaled_dot_product_attention(q, k, v, **MASKS[name], **FIRST)
     np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-13)
 
 
@@ -266,8 +270,9 @@ def test_masks_and_biases_that_are_arrays_are_cut_as_the_keys_are():
     made = scaled_dot_product_attention(
         *(da.from_array(array, chunks=(8, 6, 2, 1)) for array in (q, k, v)),
         **{name: da.from_array(array, chunks=7) for name, array in given.items()},
+        **FIRST,
     )
-    expected = scaled_dot_product_attention(q, k, v, **given)
+    expected = scaled_dot_product_attention(q, k, v, **given, **FIRST)
     np.testing.assert_allclose(made.compute(), expected, rtol=0, atol=1e-13)
 
 

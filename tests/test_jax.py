@@ -124,7 +124,7 @@ def test_attention_in_loops_is_that_of_numpy(name, lengths):
     rng = np.random.default_rng(1)
     sizes = (lengths[0], 4), (31, 2), (31, 2)
     q, k, v = (rng.standard_normal((6, *size, 2)) for size in sizes)
-    options = LOOPED[name] | {"enable_gqa": True}
+    options = LOOPED[name] | {"enable_gqa": True, "feature_axis": 0, "seq_axis": 1}
     if name == "array":
         options |= {
             "mask": rng.random(lengths) < 0.4,
@@ -301,15 +301,16 @@ SPECS = {
     "seq": PartitionSpec(None, "d", None, None),
 }
 lengths = jnp.asarray([16, 3, 9, 16, 7, 13, 16, 1])
+first = {"feature_axis": 0, "seq_axis": 1}
 
 
 def attend(q, k, **options):
     mask = CausalMask() | PaddingMask(lengths)
-    return scaled_dot_product_attention(q, k, k, mask=mask, bias=ALiBiBias(8), **options)
+    return scaled_dot_product_attention(q, k, k, mask=mask, bias=ALiBiBias(8), **options, **first)
 
 
 steps = {
-    "rotation": lambda x, k: RoPE(8, 16)(x),
+    "rotation": lambda x, k: RoPE(8, 16, **first)(x),
     "attention at once": attend,
     "attention in loops": lambda x, k: attend(x, k, block_size=5),
     "attention in one block": lambda x, k: attend(x, k, block_size=16),

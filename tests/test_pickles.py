@@ -79,6 +79,21 @@ def test_stored_value_is_unpickled(expression, stored):
     assert pickle.dumps(unpickled) == pickle.dumps(expected)
 
 
+def test_layers_without_axes_were_pickled_with_the_first_two():
+    """So they still take arrays of four axes, which a layer made without axes refuses now."""
+    by_name = {p.values[0]: pickle.loads(base64.b85decode(p.values[1])) for p in STORED}
+    x = np.random.default_rng(0).standard_normal((8, 3, 2, 2))
+    options = "feature_axis=0, seq_axis=1)"
+    for name in (f"RoPE(8, 10, {options}", f"RoPE(8, 10, {options}.tables(arange(3))"):
+        rotated = by_name[name](x)
+        for pair, place in np.ndindex(4, 3):
+            c, s = np.cos(place * 10.0**-pair), np.sin(place * 10.0**-pair)
+            a, b = x[pair, place], x[pair + 4, place]
+            np.testing.assert_allclose(rotated[pair, place], a * c - b * s, atol=1e-12)
+            np.testing.assert_allclose(rotated[pair + 4, place], b * c + a * s, atol=1e-12)
+    assert by_name[f"RoPE(8, 10, {options}"] != pe.RoPE(8, 10)
+
+
 def store(version):
     """Store the values of a version."""
     stored = {

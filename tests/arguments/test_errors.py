@@ -7,6 +7,9 @@ from wrong_inputs import make_test
 VALUE_ERRORS = {
     "alibi_slopes(4, device='gpu')": "`device` must be a device of the library, got 'gpu'.",
     "RoPE(4, 9).tables([2**63])": f"`positions` must hold positions within {2**63 - 1}, got {2**63}.",
+    "RoPE(4, 9)(zeros((4, 5, 3, 2)))": "`feature_axis` and `seq_axis` must be given for `x` of 4 axes, got shape (4, 5, 3, 2). Make the layer with feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, seq_axis=1 for (head, seq, heads, batch).",
+    "attention_weights(*ones((2, 4, 5, 3, 2)), seq_axis=1)": "`feature_axis` and `seq_axis` must be given for `q` of 4 axes, got shape (4, 5, 3, 2). Pass feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, seq_axis=1 for (head, seq, heads, batch).",
+    "apply_rope(ones((4, 5, 3, 2)), ones((2, 5)), ones((2, 5)))": "`feature_axis` must be given for `x` of 4 axes, got shape (4, 5, 3, 2). Pass feature_axis=-1 for (batch, heads, seq, head), or feature_axis=0 for (head, seq, heads, batch).",
     "AbsolutePE(6, 10).encoding(zeros((6, 11)))": "`like` must have at most 10 positions (`max_len`) on axis 1, got 11 at offset 0.",
     "AbsolutePE(6, 10).encoding(zeros((5, 3)))": "`like` must have 6 features (`embedding_size`) on axis 0, got shape (5, 3).",
     "AbsolutePE(6, 10, arrangement='cosine')": "`arrangement` must be 'interleaved' or 'concatenated', got 'cosine'.",

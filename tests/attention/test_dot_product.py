@@ -97,6 +97,7 @@ def test_weights_are_those_that_the_output_uses(backend, garbage):
     mask = rng.random((4, 5, 6, 2)) < 0.3
     mask[:2, 1] = True
     options = {"softcap": 2.0, "scale": 3.0, "enable_gqa": True, "mask": backend.array(mask)}
+    options |= {"feature_axis": 0, "seq_axis": 1}
     q, k, v = map(backend.array, (q, k, v))
     output = backend.numpy(scaled_dot_product_attention(q, k, v, **options))
     weights = backend.numpy(attention_weights(q, k, **options))
@@ -112,10 +113,11 @@ def test_two_axes_are_enough(backend):
 
 
 def test_heads_are_grouped_if_that_is_asked_for():
-    q, k = np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 2, 1))
-    for call in (attention_weights, lambda q, k: scaled_dot_product_attention(q, k, k)):
-        with pytest.raises(ValueError, match="enable_gqa"):
-            call(q, k)
+    q, k, axes = np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 2, 1)), {"feature_axis": 0, "seq_axis": 1}
+    with pytest.raises(ValueError, match="enable_gqa"):
+        attention_weights(q, k, **axes)
+    with pytest.raises(ValueError, match="enable_gqa"):
+        scaled_dot_product_attention(q, k, k, **axes)
 
 
 @pytest.mark.parametrize("axes", [(0, 1), (-1, -2)])
@@ -531,7 +533,9 @@ def test_grouped_queries_and_a_batch_that_broadcasts(backend, batches):
     rng = np.random.default_rng(0)
     q = numbers(rng, 2, 5, 4, batches[0])
     k, v = (numbers(rng, 2, 6, 2, batches[1]) for _ in range(2))
-    got = scaled_dot_product_attention(*map(backend.array, (q, k, v)), enable_gqa=True)
+    got = scaled_dot_product_attention(
+        *map(backend.array, (q, k, v)), enable_gqa=True, feature_axis=0, seq_axis=1
+    )
     whole = [np.broadcast_to(a, (*a.shape[:3], 3)) for a in (q, k, v)]
     for h in range(4):
         expected, _ = oracles.attention(*(a[:, :, h * a.shape[2] // 4] for a in whole))

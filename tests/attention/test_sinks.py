@@ -102,6 +102,8 @@ def test_sinks_belong_to_heads_in_any_layout(backend, layout):
         offset=OFFSET,
         sinks=backend.array(SINKS),
         return_lse=True,
+        feature_axis=0,
+        seq_axis=1,
     )
     close(backend, got[0], moved(expected))
     close(backend, got[1], moved(lse))

@@ -437,7 +437,7 @@ def test_attention_names_the_heads_of_a_bias():
     network = FIREBias(ones, ones, np.ones((5, 3)), np.ones(5), c=1, threshold=1)
     for bias in (network, ALiBiBias(5)):
         with pytest.raises(ValueError, match="5") as error:
-            scaled_dot_product_attention(x, x, x, bias=bias)
+            scaled_dot_product_attention(x, x, x, bias=bias, feature_axis=0, seq_axis=1)
         assert "`bias`" in str(error.value)
 
 
@@ -450,7 +450,8 @@ def test_heads_of_a_bias_split_an_axis_of_heads_and_batch(kind):
         "shaw": RelativePE(4, 3, embeddings=CLIPPED),
     }[kind]
     q, k, v = np.random.default_rng(0).standard_normal((3, 4, 5, 3, 2))
-    expected = scaled_dot_product_attention(q, k, v, bias=bias(5)[..., None])
+    axes = {"feature_axis": 0, "seq_axis": 1}
+    expected = scaled_dot_product_attention(q, k, v, bias=bias(5)[..., None], **axes)
     together = scaled_dot_product_attention(*(x.reshape(4, 5, 6) for x in (q, k, v)), bias=bias)
     np.testing.assert_allclose(together, expected.reshape(4, 5, 6), atol=1e-14)
 

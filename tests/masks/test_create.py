@@ -119,6 +119,9 @@ def test_fully_masked_rows(backend):
         backend.numpy(fully_masked_rows(backend.array(mask), key_axis=-1)),
         [[True, False], [False, True]],
     )
+    for key_axis in (1, -1):  # of four axes
+        got = fully_masked_rows(backend.array(mask[..., None]), key_axis=key_axis)
+        np.testing.assert_array_equal(backend.numpy(got), mask[..., None].all(axis=key_axis))
 
 
 @given(order=st.permutations(range(4)))
@@ -183,10 +186,11 @@ def test_scores_of_another_layout_are_moved(kind, lengths):
     k, v = rng.standard_normal((2, 2, keys, 4, 6))
     given = rng.standard_normal((6, 4, queries, keys))  # (batch, heads, query, key)
     given = given < 0 if kind == "mask" else given
+    axes = {"feature_axis": 0, "seq_axis": 1}
     with pytest.raises(ValueError, match="queries on axis 0, keys on axis 1"):
-        scaled_dot_product_attention(q, k, v, **{kind: given})
+        scaled_dot_product_attention(q, k, v, **{kind: given}, **axes)
     read = np.permute_dims(given, (2, 3, 1, 0))
-    got = scaled_dot_product_attention(q, k, v, **{kind: read})
+    got = scaled_dot_product_attention(q, k, v, **{kind: read}, **axes)
     moved = (np.permute_dims(x, (3, 2, 1, 0)) for x in (q, k, v))
     expected = scaled_dot_product_attention(*moved, **{kind: given}, feature_axis=-1, seq_axis=-2)
     np.testing.assert_allclose(got, np.permute_dims(expected, (3, 2, 1, 0)), atol=1e-14)
@@ -202,7 +206,8 @@ def test_mask_of_this_library_in_another_layout():
     read = np.permute_dims(mask, (2, 0, 1))[:, None]
     got = scaled_dot_product_attention(q, k, v, mask=read, **layout)
     moved = (np.permute_dims(x, (3, 2, 1, 0)) for x in (q, k, v))
-    expected = scaled_dot_product_attention(*moved, mask=mask[:, :, None, :])
+    axes = {"feature_axis": 0, "seq_axis": 1}
+    expected = scaled_dot_product_attention(*moved, mask=mask[:, :, None, :], **axes)
     np.testing.assert_allclose(got, np.permute_dims(expected, (3, 2, 1, 0)), atol=1e-14)
 
 

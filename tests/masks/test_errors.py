@@ -16,6 +16,7 @@ VALUE_ERRORS = {
     "describe_mask(zeros((2, 2, 3), dtype=bool), batch=3)": "`batch` must be below 3, the batch of `mask`, got 3.",
     "describe_mask(zeros((8, 4, 5, 5), bool), key_axis=-1, batch=2)": "`mask` must have length 1 on axes other than those of batch, queries and keys, got shape (8, 4, 5, 5). Pass one of the masks, such as that of one head.",
     "describe_mask(zeros((2, 1, 4, 4), dtype=bool))": "`key_axis` must be given for `mask` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 4).",
+    "fully_masked_rows(zeros((2, 1, 4, 5), dtype=bool))": "`key_axis` must be given for `mask` of 4 axes, 1 for (query, key, ...), -1 for (..., query, key), got shape (2, 1, 4, 5).",
     "segment_ids_from_lengths([2, 3], 4)": "`total_len` must be the sum of `lengths`, 5, or more, got 4.",
     "cumulative_lengths([2**62] * 3)": f"`lengths` must add up to at most {2**63 - 1}, which int64 holds, got more.",
     "to_attend(zeros(4, dtype=bool))": "`mask` must have shape (query, key) or (query, key, batch), got (4,).",

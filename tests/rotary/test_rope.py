@@ -186,6 +186,7 @@ def test_apply_rope_lines_up_its_tables(backend):
         backend.array(x.transpose(3, 2, 0, 1)),
         backend.array(np.cos(angles).T),
         backend.array(np.sin(angles).T),
+        feature_axis=0,
     )
     np.testing.assert_allclose(
         backend.numpy(first).transpose(2, 3, 1, 0), expected, atol=backend.tolerance()
@@ -240,7 +241,7 @@ def test_rope_is_a_value():
     assert repr(RoPE(np.int64(64), np.int32(8), np.float64(100.0))) == (
         "RoPE(head_size=64, seq_len=8, base=100.0, scale=1.0, layout='half', rotary_dim=None, "
         "scaling=None, sections=None, section_frequencies='shared', section_order='contiguous', "
-        "feature_axis=0, seq_axis=1, fused=None)"
+        "feature_axis=None, seq_axis=None, fused=None)"
     )
     with pytest.raises(AttributeError, match="cannot assign"):
         rope.base = 10

@@ -23,7 +23,7 @@ SHAPES = {"heads last": (2, 3, 8), "sequence first": (3, 2, 8)}
 
 def positions_of(case, rope, backend):
     shape = SHAPES.get(case, (8, 3, 2))
-    rest = tuple(n for i, n in enumerate(shape) if i != rope.feature_axis % 3)
+    rest = tuple(n for i, n in enumerate(shape) if i != (rope.feature_axis or 0) % 3)
     return {
         "integers": backend.array([9, 0, 4]),
         "beyond the table": backend.array([90, -3, 4]),
@@ -207,7 +207,7 @@ def test_one_token_gets_the_tables_of_the_sequence():
 
 @pytest.mark.parametrize("sections", [None, (2, 2)])
 def test_heads_and_batch_may_share_an_axis(backend, sections):
-    rope = RoPE(8, 50, sections=sections)
+    rope = RoPE(8, 50, sections=sections, feature_axis=0, seq_axis=1)
     x = np.random.default_rng(0).standard_normal((8, 3, 4, 2))  # (head, seq, heads, batch)
     positions = np.asarray([[0, 4], [1, 5], [2, 9]])  # (seq, batch)
     positions = positions if sections is None else np.stack([positions, positions[::-1]])

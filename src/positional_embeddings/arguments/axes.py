@@ -13,10 +13,10 @@ from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace, np
 
-_USUAL_AXES = (
-    " Pass feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, "
-    "seq_axis=1 for (head, seq, heads, batch)."
-)
+_USUAL_AXES = {
+    "(batch, heads, seq, head)": {"feature_axis": -1, "seq_axis": -2},
+    "(head, seq, heads, batch)": {"feature_axis": 0, "seq_axis": 1},
+}
 
 
 def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
@@ -31,18 +31,14 @@ def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
 
 
 def feature_and_seq_axis(
-    feature_axis: int | None, seq_axis: int | None, array: Any, name: str = "x"
+    feature_axis: int | None, seq_axis: int | None, array: Any, name: str = "x", verb: str = "Pass"
 ) -> tuple[int, int]:
     """Return both axes counted from 0; 0 and 1 where they are None and the array has few axes."""
-    came = f"shape {tuple(array.shape)}"
     if array.ndim < 2:
         what = "have at least 2 axes, one of features and one of the sequence"
-        raise wrong_value(name, what, came)
-    if array.ndim > 3 and (feature_axis is None or seq_axis is None):
-        what = f"be given for `{name}` of {array.ndim} axes"
-        raise wrong_value("feature_axis` and `seq_axis", what, came, _USUAL_AXES)
-    feature_axis = 0 if feature_axis is None else feature_axis
-    seq_axis = 1 if seq_axis is None else seq_axis
+        raise wrong_value(name, what, f"shape {tuple(array.shape)}")
+    given = {"feature_axis": feature_axis, "seq_axis": seq_axis}
+    feature_axis, seq_axis = given_or_first(given, array, name, verb)
     feature = axis_of("feature_axis", feature_axis, array.ndim, name)
     seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:
@@ -51,18 +47,44 @@ def feature_and_seq_axis(
     return feature, seq
 
 
+def given_or_first(
+    given: dict[str, int | None], array: Any, name: str = "x", verb: str = "Pass"
+) -> list[int]:
+    """Return `feature_axis`, and perhaps `seq_axis`: 0 and 1 where they are None.
+
+    For more than three axes that would often be wrong, and an error shows the usual ones.
+    """
+    if array.ndim > 3 and None in given.values():
+        usual = [
+            f"{', '.join(f'{axis}={number[axis]}' for axis in given)} for {order}"
+            for order, number in _USUAL_AXES.items()
+        ]
+        what, came = f"be given for `{name}` of {array.ndim} axes", f"shape {tuple(array.shape)}"
+        raise wrong_value("` and `".join(given), what, came, f" {verb} {', or '.join(usual)}.")
+    return _or_first(*given.values())
+
+
+def _or_first(*given: int | None) -> list[int]:
+    """Return axes in the order of the seed, the first ones where they are None."""
+    return [first if axis is None else axis for first, axis in enumerate(given)]
+
+
 def is_last(layer: Any) -> bool:
     """Tell whether the features of a layer come after its positions, in arrays of four axes."""
-    return bool(layer.feature_axis % 4 > layer.seq_axis % 4)
+    feature, seq = _or_first(layer.feature_axis, layer.seq_axis)
+    return feature % 4 > seq % 4
 
 
 def set_axes(layer: Any) -> None:
-    """Set both axes of a layer as ints that differ, before there is an array to count them on."""
-    feature = checks.integer("feature_axis", layer.feature_axis)
-    seq = checks.integer("seq_axis", layer.seq_axis)
+    """Set both axes of a layer, by default None, as ints that differ, before there is an array."""
+    given = {"feature_axis": layer.feature_axis, "seq_axis": layer.seq_axis}
+    for name, axis in given.items():
+        if axis is not getattr(type(layer), name):  # the default
+            given[name] = checks.integer(name, axis)
+    feature, seq = _or_first(*given.values())
     if feature == seq:
         raise wrong_value("seq_axis", f"be another axis than `feature_axis` = {feature}", seq)
-    checks.set_fields(layer, feature_axis=feature, seq_axis=seq)
+    checks.set_fields(layer, **given)
 
 
 def length(array: Any, axis: int, name: str = "x") -> int:
@@ -201,7 +223,7 @@ def _target(given: Any, xp: Namespace, name: str, complex_pairs: bool, options: 
     feature_axis, seq_axis, size, size_name = options
     form = Form(dtype, shape, len(shape))
     (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})
-    feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name)
+    feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name, "Make the layer with")
     if namespace.is_complex(dtype):
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:

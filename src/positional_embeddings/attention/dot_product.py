@@ -47,8 +47,8 @@ def scaled_dot_product_attention(
     block_size: int | None = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
-    feature_axis: int = 0,
-    seq_axis: int = 1,
+    feature_axis: int | None = None,
+    seq_axis: int | None = None,
 ) -> Any:
     r"""Return for each query the mean of the values, weighted by the softmax of its scores.
 
@@ -114,8 +114,9 @@ def scaled_dot_product_attention(
     return_lse : bool, default False
         Also return the logarithm of the sum of the exponentials of the scores, sinks among them,
         by which outputs for parts of the keys are merged.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `q`, `k` and `v`.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions in `q`, `k` and `v`: 0 and 1 by default for arrays of at
+        most three axes, and to be given for more: -1 and -2 for ``(batch, heads, seq, head)``.
 
     Returns
     -------
@@ -226,8 +227,8 @@ def attention_weights(
     positions: Array | KVStep | None = None,
     key_positions: Array | None = None,
     enable_gqa: bool = False,
-    feature_axis: int = 0,
-    seq_axis: int = 1,
+    feature_axis: int | None = None,
+    seq_axis: int | None = None,
 ) -> ArrayT:
     r"""Return the weights with which `scaled_dot_product_attention` averages the values.
 
@@ -255,8 +256,9 @@ def attention_weights(
         key position below 0 is an empty slot.
     enable_gqa : bool, default False
         Grouped queries: one further axis of `k` may divide the one of `q`.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `q` and `k`.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions in `q` and `k`: 0 and 1 by default for arrays of at most
+        three axes, and to be given for more.
 
     Returns
     -------

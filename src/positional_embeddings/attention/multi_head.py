@@ -18,6 +18,9 @@ from positional_embeddings.layers.weights import WeightedLayer, array_field, nor
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.rotary.rope import RoPE
 
+# Of (head_size, seq, heads, batch).
+_AXES: Any = {"feature_axis": 0, "seq_axis": 1}
+
 
 @dataclass(frozen=True, eq=False)
 class RoPEMultiHeadAttention(WeightedLayer):
@@ -112,7 +115,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         if head_size % 2:
             required = f"be an even multiple of `num_heads` = {num_heads}"
             raise wrong_value("d_model", required, d_model)
-        checks.set_fields(self, _rope=RoPE(head_size, self.max_len, self.base))
+        checks.set_fields(self, _rope=RoPE(head_size, self.max_len, self.base, **_AXES))
         kv_size = self._kv_heads * head_size
         square, kv_shape = (d_model, d_model), (kv_size, d_model)
         shapes = {"Wq": square, "Wk": kv_shape, "Wv": kv_shape, "Wo": square}
@@ -176,8 +179,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         k = self._heads(self.Wk, wide, self._kv_heads, space)
         v = self._heads(self.Wv, wide, self._kv_heads, space)
         q, k = self._rope(q), self._rope(k)
-        options = {"enable_gqa": True, "feature_axis": 0, "seq_axis": 1}
-        attended = scaled_dot_product_attention(q, k, v, **by_head, **options)
+        attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True, **_AXES)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
         output = _projected(self.Wo, merged, space)
         return space.astype(output, x.dtype)  # type: ignore[no-any-return]

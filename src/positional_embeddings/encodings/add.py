@@ -9,7 +9,7 @@ from positional_embeddings.arrays.space import space_of
 
 
 def add_positional_encoding(
-    x: ArrayT, encoding: Array, /, *, feature_axis: int = 0, seq_axis: int = 1
+    x: ArrayT, encoding: Array, /, *, feature_axis: int | None = None, seq_axis: int | None = None
 ) -> ArrayT:
     """Add an encoding to the features of each position.
 
@@ -21,8 +21,9 @@ def add_positional_encoding(
         The encoding, the same along every further axis of `x`; or in the layout of `x`, with 1
         where it broadcasts. With two axes it is always (features, seq), whatever the layout of `x`.
         What `LearnedPE.encoding` returns is in the layout of `x`: leave the axes out for it.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `x`.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
+        axes. For more they must be given with an encoding of two axes.
 
     Returns
     -------
@@ -54,12 +55,17 @@ def add_positional_encoding(
     """
     space = space_of(x=x, encoding=encoding)
     checks.real_floating(space.xp, x=x, encoding=encoding)
-    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, x)
+    feature, seq = _axes(feature_axis, seq_axis, x, encoding, "x")
     return add_wide(x, _align_encoding(encoding, x, feature, seq, space.xp), space)
 
 
 def add_positional_encoding_vjp(
-    grad: ArrayT, encoding: Array, /, *, feature_axis: int = 0, seq_axis: int = 1
+    grad: ArrayT,
+    encoding: Array,
+    /,
+    *,
+    feature_axis: int | None = None,
+    seq_axis: int | None = None,
 ) -> tuple[ArrayT, Array]:
     """Return the gradients of `add_positional_encoding` with respect to its arguments.
 
@@ -69,8 +75,8 @@ def add_positional_encoding_vjp(
         Gradient with respect to the result, in its shape.
     encoding : array, shape (features, seq), or the shape of `grad`
         The encoding that was added.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `grad`.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions in `grad`, as for `add_positional_encoding`.
 
     Returns
     -------
@@ -97,7 +103,7 @@ def add_positional_encoding_vjp(
     space = space_of(grad=grad, encoding=encoding)
     xp = space.xp
     checks.real_floating(xp, grad=grad, encoding=encoding)
-    feature, seq = axes.feature_and_seq_axis(feature_axis, seq_axis, grad, "grad")
+    feature, seq = _axes(feature_axis, seq_axis, grad, encoding, "grad")
     shape = _align_encoding(encoding, grad, feature, seq, xp).shape
     repeated = tuple(i for i, n in enumerate(shape) if n == 1 and grad.shape[i] != 1)
     wide = space.astype(grad, space.dtype)
@@ -106,6 +112,14 @@ def add_positional_encoding_vjp(
         total = total[tuple(slice(None) if i in (feature, seq) else 0 for i in range(grad.ndim))]
         total = total if feature < seq else xp.permute_dims(total, (1, 0))
     return grad, space.astype(total, encoding.dtype)
+
+
+def _axes(
+    feature_axis: int | None, seq_axis: int | None, x: Any, encoding: Any, name: str
+) -> tuple[int, int]:
+    if encoding.ndim != 2 and feature_axis is seq_axis is None:
+        feature_axis, seq_axis = 0, 1  # of no use for an encoding in the layout of `x`
+    return axes.feature_and_seq_axis(feature_axis, seq_axis, x, name)
 
 
 def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace) -> Any:

@@ -47,8 +47,9 @@ class LearnedPE(weights.WeightedLayer):
         Probability that a call with `rng` sets a feature to zero, 0 or more and below 1.
     rng : int or numpy.random.Generator, optional
         Seed or generator for drawing the table.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `x`.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
+        axes, and to be given for more.
     embeddings : array, shape (embedding_size, max_len), optional
         The table, of any library; drawn if None. A `torch.nn.Parameter` is kept as it is, so
         that an optimizer trains it.
@@ -73,7 +74,7 @@ class LearnedPE(weights.WeightedLayer):
     >>> pe = LearnedPE(4, 10, rng=0)
     >>> pe
     LearnedPE(embedding_size=4, max_len=10, init_std=0.02, padding_idx=None, dropout=0.0,
-              rng=0, feature_axis=0, seq_axis=1)
+              rng=0, feature_axis=None, seq_axis=None)
     >>> x = np.zeros((4, 3, 2), dtype=np.float32)
     >>> np.array_equal(pe(x)[:, :, 0], pe.embeddings[:, :3])
     True
@@ -86,8 +87,8 @@ class LearnedPE(weights.WeightedLayer):
     padding_idx: int | None = None
     dropout: checks.Rate = 0.0
     rng: Any = field(default=None, compare=False)
-    feature_axis: int = 0
-    seq_axis: int = 1
+    feature_axis: int | None = None
+    seq_axis: int | None = None
     embeddings: Any = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None

@@ -223,9 +223,9 @@ class AbsolutePE(checks.CheckedLayer):
         cosines.
     dropout : float, default 0.0
         Rate of the features that a call with `rng` sets to zero, 0 or more and below 1.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `x`: -1 and -2 for
-        ``(batch, seq, features)``.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
+        axes, and to be given for more; -1 and -2 for ``(batch, seq, features)``.
 
     Raises
     ------
@@ -256,8 +256,8 @@ class AbsolutePE(checks.CheckedLayer):
     _: KW_ONLY
     arrangement: Annotated[Arrangement, checks.one_of(Arrangement)] = "interleaved"
     dropout: checks.Rate = 0.0
-    feature_axis: int = 0
-    seq_axis: int = 1
+    feature_axis: int | None = None
+    seq_axis: int | None = None
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

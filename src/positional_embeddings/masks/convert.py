@@ -455,7 +455,16 @@ def check_lengths_of(mask: Any, key_axis: int | None = None, **options: Any) -> 
         raise TypeError(message)
 
 
-def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
+def key_axis_of(name: str, array: Any, key_axis: int | None) -> int:
+    """Return the axis of keys, 1 if it is not given for an array of at most three axes."""
+    if key_axis is None and array.ndim > 3:
+        what = f"be given for `{name}` of {array.ndim} axes"
+        what += ", 1 for (query, key, ...), -1 for (..., query, key)"
+        raise wrong_value("key_axis", what, f"shape {tuple(array.shape)}")
+    return 1 if key_axis is None else key_axis
+
+
+def fully_masked_rows(mask: ArrayT, /, *, key_axis: int | None = None) -> ArrayT:
     """Return which queries may attend to no key.
 
     Parameters
@@ -463,8 +472,9 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     mask : array of bool
         True where a query may not attend to a key, with all keys on the key axis: length 1
         there means one key.
-    key_axis : int, default 1
-        Axis of the keys; -1 for masks of shape (..., query, key).
+    key_axis : int, optional
+        Axis of the keys: 1 by default for a mask of at most three axes, and to be given for more;
+        -1 for masks of shape (..., query, key).
 
     Returns
     -------
@@ -476,7 +486,7 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     TypeError
         If `mask` is not a boolean array.
     ValueError
-        If `key_axis` is out of range.
+        If `key_axis` is out of range, or is left out for more than three axes.
 
     Examples
     --------
@@ -486,5 +496,5 @@ def fully_masked_rows(mask: ArrayT, /, *, key_axis: int = 1) -> ArrayT:
     """
     xp = space_of(mask=mask).xp
     checks.mask("mask", mask, xp)
-    axis = axes.axis_of("key_axis", key_axis, mask.ndim, "mask")
+    axis = axes.axis_of("key_axis", key_axis_of("mask", mask, key_axis), mask.ndim, "mask")
     return xp.all(mask, axis=axis)  # type: ignore[no-any-return]

@@ -8,7 +8,7 @@ from positional_embeddings.arguments.positions import position_interval, span_of
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.arrays.space import new_space, space_of
-from positional_embeddings.masks.convert import check_lengths_of
+from positional_embeddings.masks.convert import check_lengths_of, key_axis_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
 
@@ -158,13 +158,8 @@ def other_axes(
     name: str, array: Any, key_axis: int | None
 ) -> tuple[tuple[int, ...], Callable[[tuple[int, ...]], Any]]:
     """Return the lengths of the axes beside queries and keys, and what takes an index on them."""
-    came = f"shape {tuple(array.shape)}"
     if array.ndim < 2:
-        raise wrong_value(name, "have axes of queries and keys", came)
-    if key_axis is None and array.ndim > 3:
-        what = f"be given for `{name}` of {array.ndim} axes"
-        what += ", 1 for (query, key, ...), -1 for (..., query, key)"
-        raise wrong_value("key_axis", what, came)
-    if checks.choice("key_axis", 1 if key_axis is None else key_axis, (1, -1)) == 1:
+        raise wrong_value(name, "have axes of queries and keys", f"shape {tuple(array.shape)}")
+    if checks.choice("key_axis", key_axis_of(name, array, key_axis), (1, -1)) == 1:
         return array.shape[2:], lambda index: array[(..., *index)]
     return array.shape[:-2], lambda index: array[(*index, ...)]

@@ -83,8 +83,9 @@ class RoPE(checks.CheckedLayer):
     section_order : {"contiguous", "strided"}, default "contiguous"
         Whether the pairs of a coordinate are next to each other, or alternate with pairs of
         the other coordinates while these last; the first coordinate has the remaining ones.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and positions in `x`: -1 and -2 for ``(batch, heads, seq, head)``.
+    feature_axis, seq_axis : int, optional
+        Axes of features and positions in `x`: 0 and 1 by default for arrays of at most three
+        axes, and to be given for more: -1 and -2 for ``(batch, heads, seq, head)``.
     fused : bool, optional
         Whether a compiled kernel rotates in one pass over memory: numba's (the extra
         ``fast``) for NumPy arrays of float16, float32 and float64, on ``NUMBA_NUM_THREADS``
@@ -140,8 +141,8 @@ class RoPE(checks.CheckedLayer):
     sections: Sequence[int] | None = None
     section_frequencies: Annotated[SectionFrequencies, checks.one_of(SectionFrequencies)] = "shared"
     section_order: Annotated[SectionOrder, checks.one_of(SectionOrder)] = "contiguous"
-    feature_axis: int = 0
-    seq_axis: int = 1
+    feature_axis: int | None = None
+    seq_axis: int | None = None
     fused: Annotated[bool | None, checks.optional_boolean] = None
     _tables: PositionTables = field(init=False, repr=False, compare=False)
 

@@ -27,7 +27,7 @@ def apply_rope(
     *,
     layout: Layout = "half",
     rotary_dim: int | None = None,
-    feature_axis: int = 0,
+    feature_axis: int | None = None,
     inverse: bool = False,
     out: ArrayT | None = None,
 ) -> ArrayT:
@@ -50,8 +50,9 @@ def apply_rope(
     rotary_dim : int, optional
         Number of features that are rotated, the first ones, positive and even; all
         if None. The others stay as they are. A complex number counts for two.
-    feature_axis : int, default 0
-        Axis of the features in `x`.
+    feature_axis : int, optional
+        Axis of the features in `x`: 0 by default for an array of at most three axes, and to be
+        given for more.
     inverse : bool, default False
         Rotate by the opposite angles. Tables with an attention factor (`RoPE.attention_factor`)
         multiply by it again: divide them by its square, or call ``rope(x, inverse=True)``.
@@ -71,8 +72,8 @@ def apply_rope(
         If an argument is not an array of floating-point numbers, the arrays come from
         different libraries, or `out` has another dtype or cannot be written to.
     ValueError
-        If `feature_axis` is out of range, `layout` is unknown, `cos` and `sin` do not
-        fit, or `out` has another shape or is read-only.
+        If `feature_axis` is out of range or left out for more than three axes, `layout` is
+        unknown, `cos` and `sin` do not fit, or `out` has another shape or is read-only.
 
     References
     ----------
@@ -103,7 +104,8 @@ def apply_rope(
     """
     inverse = checks.boolean("inverse", inverse)
     checks.choice("layout", layout, layouts.LAYOUTS)
-    feature_axis = checks.integer("feature_axis", feature_axis)
+    if feature_axis is not None:
+        feature_axis = checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
     key = memory.numpy_key(x, out) if type(cos) is type(sin) is np.ndarray else None
@@ -138,7 +140,7 @@ _known: dict[Any, Any] = {}
 
 
 def _fit_tables(
-    x: Any, cos: Any, sin: Any, feature_axis: int, rotary_dim: int | None, space: Space
+    x: Any, cos: Any, sin: Any, feature_axis: int | None, rotary_dim: int | None, space: Space
 ) -> tuple[int, int, Any, Any, Any]:
     """Check dtypes and shapes, and return the axis, the number of pairs, and how the tables fit.
 
@@ -147,6 +149,7 @@ def _fit_tables(
     """
     checks.floating(space.xp, x=x)
     checks.real_floating(space.xp, cos=cos, sin=sin)
+    (feature_axis,) = axes.given_or_first({"feature_axis": feature_axis}, x)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
     is_complex = namespace.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
