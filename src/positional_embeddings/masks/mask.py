@@ -12,10 +12,9 @@ from typing import Any
 
 from positional_embeddings.arguments import checks, positions
 from positional_embeddings.arguments.positions import Span, span_of
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Device, Namespace, np
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer
@@ -53,6 +52,10 @@ class Mask(WeightedLayer):
 
     # NumPy's `|` would combine each of its elements with the mask.
     __array_ufunc__ = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays of copies and of pickles can be written to.
+        checks.set_fields(self, **{name: frozen_copy(value) for name, value in state.items()})
 
     def __init__(self) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
@@ -404,7 +407,7 @@ def frozen_copy(array: Any) -> Any:
     """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
     if not isinstance(array, np.ndarray):
         return array
-    return read_only(np.array(array, dtype=np.int64))
+    return memory.frozen_copy(np.asarray(array, dtype=np.int64))
 
 
 def _combined(kind: type[_Combined], mask: Mask, other: Any) -> Any:

@@ -24,7 +24,8 @@ class RotaryTables(WeightedLayer):
     rope : RoPE
         Its layout, partial dimension and axes are those of what is rotated.
     cos_sin : array, shape (2, pairs, ...)
-        Cosine and sine of each rotated pair, at the positions that follow.
+        Cosine and sine of each rotated pair, at the positions that follow. An array of NumPy is
+        copied.
 
     Examples
     --------
@@ -43,7 +44,14 @@ class RotaryTables(WeightedLayer):
     _known: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checks.set_fields(self, _known={})
+        tables = self.cos_sin
+        if type(tables) is np.ndarray:  # of which what is known of calls has copies
+            tables = memory.frozen_copy(tables)
+        checks.set_fields(self, cos_sin=tables, _known={})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
 
     @property
     def cos(self) -> Any:
