@@ -8,6 +8,7 @@ CuPy computes on its current device alone: for arrays `x` on another one, call w
 """
 
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
+from positional_embeddings.arrays.quiet import quiet_names
 from positional_embeddings.attention.dot_product import (
     attention_weights,
     scaled_dot_product_attention,
@@ -162,3 +163,4 @@ __all__ = [
     "to_keras",
     "xpos_scale",
 ]
+quiet_names(globals(), __all__)

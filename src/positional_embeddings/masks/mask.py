@@ -16,6 +16,7 @@ from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Namespace, np
+from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer
 from positional_embeddings.masks.points import Points, hides_outside
@@ -388,7 +389,7 @@ class FunctionMask(Mask):
         has_batch = any(values.shape[-1] != 1 for values in given)
         if not has_batch:
             given = [values[..., 0] for values in given]
-        hidden = self.function(*given)
+        hidden = as_caller(self.function, *given)
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
         rank = max(values.ndim for values in given)
         shapes = [tuple(values.shape) for values in given]

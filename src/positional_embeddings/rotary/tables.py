@@ -8,6 +8,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import wrong_type
 from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
+from positional_embeddings.arrays.quiet import quiet, quiet_within
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import WeightedLayer, array_field
 from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
@@ -63,6 +64,7 @@ class RotaryTables(WeightedLayer):
         """Sines in the shape of `cos`."""
         return self._with_features(1, space_of(tables=self.cos_sin).xp)
 
+    @quiet_within
     def __call__(self, x: ArrayT, /, *, inverse: bool = False, out: ArrayT | None = None) -> ArrayT:
         """Rotate queries or keys to the positions of the tables.
 
@@ -95,6 +97,7 @@ class RotaryTables(WeightedLayer):
             sin = -sin
         return rotate(x, cos, sin, axis, self.rope.layout, space, run=run, out=out)
 
+    @quiet
     def _fit(self, x: Any, out: Any) -> tuple[Any, ...]:
         """Check an array, and return its space and axis, what rotates it, and its tables."""
         rope = self.rope
