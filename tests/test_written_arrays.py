@@ -23,13 +23,13 @@ def copied(values):
     return {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in values.items()}
 
 
-def overwrite(array):
+def overwrite(array, *, force=True):
     """Write to an array, or to what it is a view of, by all that NumPy lets a user do."""
     while array is not None:
         array = array[0] if type(array) is tuple else array
         for view in (array, np.asarray(array)):
             try:
-                view.flags.writeable = True
+                view.flags.writeable = view.flags.writeable or force
                 view[...] = 1
             except (AttributeError, TypeError, ValueError):
                 continue
@@ -45,15 +45,17 @@ def weights_of(value):
 def overwrite_attributes(value):
     """Write to the arrays that are public attributes of a value, or of its class."""
     names = {*dir(type(value)), *getattr(value, "__dict__", ())} - set(weights_of(value))
+    # Where PyTorch compiles, it refuses arrays of masks that it cannot make writable.
+    force = not isinstance(value, pe.Mask)
     for name in names:
         if not name.startswith("_"):
-            overwrite_parts(getattr(value, name, None))
+            overwrite_parts(getattr(value, name, None), force=force)
 
 
-def overwrite_parts(value):
+def overwrite_parts(value, *, force=True):
     for part in parts(value):
         if isinstance(part, np.ndarray):
-            overwrite(part)
+            overwrite(part, force=force)
 
 
 def snapshot(result):

@@ -10,9 +10,7 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
-from numpy import errstate
-
-from positional_embeddings.arrays.namespace import caller
+from positional_embeddings.arrays.namespace import caller, np
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -36,7 +34,7 @@ def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
     return quiet_within(call)
 
 
-@errstate(all="ignore")
+@np.errstate(all="ignore")  # type: ignore[untyped-decorator]
 def _call(context: Context, function: Callable[..., Any], args: Any, options: Any) -> Any:
     caller.set(context)
     return function(*args, **options)

@@ -12,7 +12,7 @@ from typing import Any
 
 from positional_embeddings.arguments import checks, positions
 from positional_embeddings.arguments.positions import Span, span_of
-from positional_embeddings.arrays import memory, namespace
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Device, Namespace, np
@@ -408,7 +408,9 @@ def frozen_copy(array: Any) -> Any:
     """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
     if not isinstance(array, np.ndarray):
         return array
-    return memory.frozen_copy(np.asarray(array, dtype=np.int64))
+    copy = np.array(array, dtype=np.int64)
+    copy.flags.writeable = False  # PyTorch refuses arrays that it cannot make writable
+    return copy
 
 
 def _combined(kind: type[_Combined], mask: Mask, other: Any) -> Any:
