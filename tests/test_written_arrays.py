@@ -45,8 +45,8 @@ def weights_of(value):
 def overwrite_attributes(value):
     """Write to the arrays that are public attributes of a value, or of its class."""
     names = {*dir(type(value)), *getattr(value, "__dict__", ())} - set(weights_of(value))
-    # Where PyTorch compiles, it refuses arrays of masks that it cannot make writable.
-    force = not isinstance(value, pe.Mask)
+    # Where PyTorch compiles, it refuses arrays of masks and caches that it cannot make writable.
+    force = not isinstance(value, pe.Mask | pe.KVCache | pe.KVStep)
     for name in names:
         if not name.startswith("_"):
             overwrite_parts(getattr(value, name, None), force=force)
