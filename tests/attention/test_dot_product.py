@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 import oracles
 from positional_embeddings import (
+    ALiBiBias,
     CausalMask,
+    PaddingMask,
     SlidingWindowMask,
     T5Bias,
     attention_weights,
@@ -158,10 +160,10 @@ def test_batch_axes_broadcast(backend):
         )
 
 
-@pytest.mark.parametrize("axes", [(0, 1), (-1, -2), (0, 3)])
+@pytest.mark.parametrize("axes", [(0, 1), (-1, -2), (0, 3), (3, 1)])
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-@pytest.mark.parametrize("heads_first", [True, False])
-def test_grouped_queries(backend, axes, kv_heads, heads_first):
+def test_grouped_queries(backend, axes, kv_heads):
+    """Heads are the first of the other axes after features and sequence, else the last one."""
     rng = np.random.default_rng(0)
     q, k, v = (
         numbers(rng, 3, 2, 4, 3),
@@ -174,16 +176,44 @@ def test_grouped_queries(backend, axes, kv_heads, heads_first):
         expected[:, :, h], _ = oracles.attention(q[:, :, h], k[:, :, shared], v[:, :, shared])
 
     def moved(array):
-        array = array if heads_first else array.swapaxes(2, 3)
+        array = array if axes == (0, 1) else array.swapaxes(2, 3)
         return np.moveaxis(array, (0, 1), axes)
 
-    got = scaled_dot_product_attention(
-        *(backend.array(moved(array)) for array in (q, k, v)),
-        enable_gqa=True,
-        feature_axis=axes[0],
-        seq_axis=axes[1],
-    )
+    options = {"enable_gqa": True, "feature_axis": axes[0], "seq_axis": axes[1]}
+    got = scaled_dot_product_attention(*(backend.array(moved(x)) for x in (q, k, v)), **options)
     np.testing.assert_allclose(backend.numpy(got), moved(expected), atol=backend.tolerance())
+    if kv_heads == 2:
+        batch_and_heads = {0, 1, 2, 3} - {axis % 4 for axis in axes}
+        q, k, v = (backend.array(moved(x).swapaxes(*batch_and_heads)) for x in (q, k, v))
+        with pytest.raises(ValueError, match="heads alone are grouped, on axis"):
+            scaled_dot_product_attention(q, k, v, **options)
+
+
+@pytest.mark.parametrize(
+    "known", [{"mask": PaddingMask([5, 3])}, {"bias": ALiBiBias(4)}, {"sinks": np.zeros(4)}]
+)
+@pytest.mark.parametrize("block_size", [None, 2])
+def test_grouped_queries_of_a_merged_axis(backend, known, block_size):
+    """As those with an axis each, where the number of heads or of sequences is known."""
+    rng = np.random.default_rng(0)
+    q, k, v = (numbers(rng, 3, 5, n, 2) for n in (4, 2, 2))
+    known = {name: backend.array(x) if name == "sinks" else x for name, x in known.items()}
+    options = {"enable_gqa": True, "block_size": block_size}
+    apart = scaled_dot_product_attention(
+        *map(backend.array, (q, k, v)), **known, **options, feature_axis=0, seq_axis=1
+    )
+    q, k, v = (backend.array(x.reshape(3, 5, -1)) for x in (q, k, v))
+    got = scaled_dot_product_attention(q, k, v, **known, **options)
+    expected = backend.numpy(apart).reshape(3, 5, 8)
+    np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
+    with pytest.raises(ValueError, match="`enable_gqa` must be False for an axis of heads"):
+        scaled_dot_product_attention(q, k, v, **options)
+
+
+def test_key_heads_of_a_merged_axis_divide_the_heads():
+    q, k = np.ones((3, 5, 12)), np.ones((3, 5, 4))
+    with pytest.raises(ValueError, match="`k` must have a divisor of the 4 heads of `q` for each "):
+        scaled_dot_product_attention(q, k, k, bias=ALiBiBias(4), enable_gqa=True)
 
 
 def test_a_row_that_is_masked_everywhere_gives_zeros(backend):
@@ -379,22 +409,25 @@ def test_what_may_change_is_read_by_each_call(known):
         array[...] = np.arange(array.size)[::-1].reshape(array.shape) % 5
         after = scaled_dot_product_attention(q, k, v, **options)
         assert not np.allclose(before, after)
-    assert not known
 
 
-def test_a_form_is_of_plain_arrays_rules_and_options():
+def test_a_form_is_of_plain_arrays_rules_and_options(known):
     q = np.ones((2, 3))
-    plain = (q, q, q), (CausalMask(), None), (None, None), (1.0, None, True, -1)
-    assert hash(dot_product._key(*plain)) is not None
     others = [
-        (0, (q, q, q.view(np.matrix))),
-        (1, (q, None)),
-        (1, (None, np.maximum)),
-        (2, (None, 0)),
-        (3, (np.float64(1.0), None, True, -1)),
+        ((q, q, q.view(Plain)), {}),
+        ((q, q, q), {"mask": np.zeros((3, 3), bool)}),
+        ((q, q, q), {"bias": np.zeros((3, 3))}),
+        ((q, q, q), {"positions": np.arange(3), "mask": CausalMask()}),
+        ((q, q, q), {"offset": 0, "mask": CausalMask()}),
+        ((q, q, q), {"scale": np.float64(1.0)}),
     ]
-    for place, other in others:
-        assert dot_product._key(*plain[:place], other, *plain[place + 1 :]) is None
+    for arrays, options in others:
+        scaled_dot_product_attention(*arrays, **options)
+        assert not known
+
+
+class Plain(np.ndarray):
+    """A subclass of NumPy's array, whose operations may be others."""
 
 
 def test_little_is_kept(known):
@@ -438,7 +471,8 @@ def test_large_scores_do_not_overflow(backend):
     q = backend.array(np.full((1, 1, 1), 1e4))
     k = backend.array(np.asarray([[[1e4], [-1e4]]]))
     v = backend.array(np.asarray([[[3.0], [5.0]]]))
-    assert backend.numpy(scaled_dot_product_attention(q, k, v))[0, 0, 0] == 3.0
+    got = backend.numpy(scaled_dot_product_attention(q, k, v))
+    np.testing.assert_allclose(got, [[[3.0]]], rtol=np.finfo(got.dtype).eps)
 
 
 def test_the_lowest_number_of_a_wider_bias_hides_nothing():

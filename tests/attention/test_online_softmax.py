@@ -155,17 +155,14 @@ def test_functions_of_positions(backend, axes, size):
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
-@pytest.mark.parametrize("heads_first", [True, False])
-def test_grouped_queries(backend, kv_heads, heads_first, block_size):
+def test_grouped_queries(backend, kv_heads, block_size):
     rng = np.random.default_rng(0)
     shapes = [(5, 4, 3), (6, kv_heads, 3), (6, kv_heads, 3)]
-    arrays = [numbers(rng, 3, *shape) for shape in shapes]
-    mask = rng.random((5, 6, 4, 3)) < 0.3
-    if not heads_first:
-        arrays, mask = [array.swapaxes(2, 3) for array in arrays], mask.swapaxes(2, 3)
-    arrays, mask = [backend.array(array) for array in arrays], backend.array(mask)
+    arrays = [backend.array(numbers(rng, 3, *shape)) for shape in shapes]
+    options = {"mask": backend.array(rng.random((5, 6, 4, 3)) < 0.3), "enable_gqa": True}
+    options |= {"feature_axis": 0, "seq_axis": 1}
     got, whole = (
-        scaled_dot_product_attention(*arrays, mask=mask, enable_gqa=True, block_size=size)
+        scaled_dot_product_attention(*arrays, block_size=size, **options)
         for size in (block_size, None)
     )
     np.testing.assert_allclose(backend.numpy(got), backend.numpy(whole), atol=backend.tolerance())
@@ -628,9 +625,13 @@ def test_products_of_a_library_that_copies_what_is_transposed(
     np.testing.assert_allclose(got, means, atol=1e-14)
 
 
-@pytest.mark.parametrize("seq", [0, 1, 2, 3])
+# Axes of sequence, heads, batch and features.
+ORDERS = [(2, 1, 0, 3), (1, 2, 0, 3), (0, 2, 1, 3), (1, 2, 3, 0), (0, 2, 3, 1), (3, 2, 1, 0)]
+
+
+@pytest.mark.parametrize("axes", ORDERS)
 @pytest.mark.parametrize("q_len", [1, 5])
-def test_groups_of_heads_on_every_axis(backend, seq, q_len):
+def test_groups_of_heads_on_every_axis(backend, axes, q_len):
     """Queries that share keys are multiplied with them together, wherever their heads lie."""
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((n, h, 2, 4)) for n, h in ((q_len, 6), (9, 3), (9, 3)))
@@ -642,7 +643,6 @@ def test_groups_of_heads_on_every_axis(backend, seq, q_len):
     weights = powers / np.where(sums == 0, 1, sums)
     expected = np.einsum("qkhb,khbd->qhbd", weights, heads[1])
 
-    axes = [seq, *(axis for axis in range(4) if axis != seq)]  # sequence, heads, batch, features
     moved = [backend.array(np.moveaxis(x, range(4), axes)) for x in (q, k, v)]
     low, high = sorted((axes[0], axes[3]))
     mask = backend.array(np.moveaxis(mask, range(4), (low, high, axes[1], axes[2])))

@@ -410,23 +410,20 @@ def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
 
 
 @pytest.mark.parametrize("lengths", [[6, 6], [3, 6]])
-def test_a_step_evaluates_masks_and_biases_once(lengths):
+def test_a_step_evaluates_masks_without_functions_once(monkeypatch, lengths):
     calls = []
-
-    def later(q_pos, k_pos):
-        calls.append(1)
-        return k_pos > q_pos
-
+    for kind in (CausalMask, ALiBiBias):
+        name = "_hides" if kind is CausalMask else "_formula"
+        own = getattr(kind, name)
+        counted = lambda *args, own=own, kind=kind: (calls.append(kind), own(*args))[1]  # noqa: E731
+        monkeypatch.setattr(kind, name, counted)
     axes = {"feature_axis": -1, "seq_axis": -2}
-    mask, bias = FunctionMask(later), ALiBiBias(3)
     rng = np.random.default_rng(0)
-    _, step = KVCache(capacity=16, lengths=lengths, **axes).step(1)
-    q, (k, v) = rng.standard_normal((2, 3, 1, 4)), rng.standard_normal((2, 2, 3, 7, 4))
-    layers = [
-        scaled_dot_product_attention(q, k, v, mask=mask, bias=bias, positions=step, **axes)
-        for _ in range(4)
-    ]
-    assert len(calls) == 1
+    _, step = KVCache(capacity=16, lengths=lengths, **axes).step(2)
+    q, (k, v) = rng.standard_normal((2, 3, 2, 4)), rng.standard_normal((2, 2, 3, 8, 4))
+    rules = {"mask": CausalMask(), "bias": ALiBiBias(3), "positions": step}
+    layers = [scaled_dot_product_attention(q, k, v, **rules, **axes) for _ in range(4)]
+    assert sorted(kind.__name__ for kind in calls) == ["ALiBiBias", "CausalMask"]
     assert all(np.array_equal(layer, layers[0]) for layer in layers)
 
 

@@ -134,3 +134,51 @@ def test_queries_without_keys():
     output, lse = scaled_dot_product_attention(Q, none, none, sinks=SINKS, return_lse=True, **AXES)
     assert not output.any()
     np.testing.assert_array_equal(lse, np.broadcast_to(SINKS[:, None], lse.shape))
+
+
+@pytest.mark.parametrize("level", [0.0, -1e3, 1e3, -1e5, 1e5])
+@pytest.mark.parametrize("block_size", [None, 1, 3])
+def test_large_scores_lose_no_digits(backend, block_size, level):
+    """Sinks are in the maximum and the total of the softmax: a sum in float32 would be too late."""
+    scores = level + np.arange(8.0) / 4
+    values, sink = np.arange(8.0) + 1, level + 2.5
+    powers = [math.exp(s - level) for s in scores]
+    total = sum(powers) + math.exp(sink - level)
+    expected = sum(p * v for p, v in zip(powers, values, strict=True)) / total
+    q, k, v = (backend.array(x[:, None], "float32") for x in (np.ones(3), scores, values))
+    options = {"sinks": backend.array(np.asarray([sink]), "float32"), "scale": 1.0}
+    options |= {"feature_axis": -1, "seq_axis": -2}
+    q, k, v = (x[None, ...] for x in (q, k, v))
+    got = scaled_dot_product_attention(q, k, v, block_size=block_size, **options)
+    np.testing.assert_allclose(backend.numpy(got), np.full((1, 3, 1), expected), rtol=5e-7)
+    weights = backend.numpy(attention_weights(q, k, **options))
+    np.testing.assert_allclose(weights[0], np.tile(powers, (3, 1)) / total, rtol=5e-7)
+
+
+@pytest.mark.parametrize("block_size", [None, 1])
+@pytest.mark.parametrize(("sink", "lse"), [(-math.inf, -math.inf), (math.inf, math.inf), (2, 2)])
+def test_a_query_without_keys_has_its_sink_alone(backend, block_size, sink, lse):
+    arrays = [backend.array(np.ones((1, 3, 2)), "float32") for _ in "qkv"]
+    options = {"sinks": backend.array(np.asarray([sink]), "float32"), **AXES}
+    options["mask"] = backend.array(np.ones((3, 3), dtype=bool))
+    got = scaled_dot_product_attention(*arrays, return_lse=True, block_size=block_size, **options)
+    np.testing.assert_array_equal(backend.numpy(got[0]), np.zeros((1, 3, 2)))
+    np.testing.assert_array_equal(backend.numpy(got[1]), np.full((1, 3), lse))
+    weights = attention_weights(*arrays[:2], **options)
+    np.testing.assert_array_equal(backend.numpy(weights), np.zeros((1, 3, 3)))
+    # Minus infinity is no key at all, and infinity outweighs all others.
+    del options["mask"]
+    got = scaled_dot_product_attention(*arrays, block_size=block_size, **options)
+    expected = {-math.inf: 1.0, math.inf: 0.0, 2: 3 / (3 + math.exp(2 - math.sqrt(2)))}[sink]
+    np.testing.assert_allclose(backend.numpy(got), np.full((1, 3, 2), expected), rtol=5e-7)
+
+
+def test_sinks_beside_scores_that_need_no_maximum():
+    """Few keys in blocks: the sinks are as small as the scores, or have a maximum subtracted."""
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 6, 4))
+    for sinks in ([0.5, -20.0], [0.5, 30.0], [-np.inf, -200.0]):
+        options = {"sinks": np.asarray(sinks), **AXES}
+        whole = scaled_dot_product_attention(q, k, v, return_lse=True, **options)
+        parts = scaled_dot_product_attention(q, k, v, return_lse=True, block_size=2, **options)
+        for got, expected in zip(parts, whole, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-15)

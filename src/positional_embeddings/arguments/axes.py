@@ -84,6 +84,15 @@ def batch_axis(ndim: int, feature: int, seq: int) -> int | None:
     return others[-1 if feature + seq == 1 else 0] if others else None
 
 
+def head_axis(ndim: int, feature: int, seq: int) -> int | None:
+    """Return the axis of heads, None if there is none.
+
+    It is the first other one if features and sequence come first, else the last one.
+    """
+    others = [axis for axis in range(ndim) if axis not in (feature, seq)]
+    return others[0 if feature + seq == 1 else -1] if others else None
+
+
 def axes_of_positions(
     shape: tuple[Any, ...], target: tuple[Any, ...], feature: int, seq: int, name: str
 ) -> tuple[int, ...]:

@@ -3,63 +3,59 @@
 from typing import Any
 
 from positional_embeddings.arguments.positions import Span
-from positional_embeddings.arrays.namespace import Namespace, without_warnings
 from positional_embeddings.attention import kernel
 from positional_embeddings.attention.scores import Scores, without_nonfinite
-from positional_embeddings.attention.softmax import (
-    log_sum_exp,
-    multiply,
-    products,
-    softmax,
-    weighted_sums,
-)
+from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
 
 
 def attend(
-    scores: Scores, query: Any, key: Any, value: Any, keys: Span, mask: Any, bias: Any
-) -> Any:
+    scores: Scores,
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    keys: Span,
+    is_masked: bool,
+    mask: Any = None,
+    bias: Any = None,
+) -> tuple[Any, Any]:
     """Return the output, (..., query, feature), from some keys, which hold all that are seen.
 
-    The mask and the bias are arrays for these keys, or None.
+    `is_masked` tells whether a mask hides some of them. The mask and the bias are asked for these
+    keys, unless they are given.
 
     Where keys may be hidden, they are first taken for finite. If the products are, so is all
     that they were computed from. In a decoding step they are much smaller than the keys and the
     values, so that checking them is cheaper; both are checked together, at one wait for a device.
     Kernels need no such check.
     """
-    space = scores.space
-    xp = space.xp
-    if query.dtype != space.dtype:
-        query = space.astype(query, space.dtype)
-    query = query * scores.scale
-    if keys is not scores.layout.keys:
+    space, layout = scores.space, scores.layout
+    if is_masked and mask is None:
+        mask = scores.mask_between(layout.queries, keys)
+    if bias is None:
+        bias = scores.bias_between(layout.queries, keys)
+    query = space.astype(query, space.dtype) * scores.scale
+    if keys is not layout.keys:
         key, value = keys.take(key, -2, space), keys.take(value, -2, space)
-    if mask is None and bias is None:
-        found, lse = _softmax(scores.of(products(query, key, space)), scores)
-        return _output(weighted_sums(found, value, space), lse, xp)
+    if not scores.may_hide:
+        weights, lse = _softmax(scores.of(products(query, key, space)), scores)
+        return weighted_sums(weights, value, space), lse
     if space.is_readable(query) and not space.compiles_kernels:
-        with without_warnings():
-            found = products(query, key, space)
-            total = xp.sum(found)
-            to_add = None if bias is None else scores.bias_to_add(bias)
-            found, lse = _softmax(scores.of(found, None, mask, to_add), scores)
-            output = weighted_sums(found, value, space)
-            is_finite = xp.isfinite(total + xp.sum(output))
-        if space.is_true(is_finite):
-            return _output(output, lse, xp)
+        found = products(query, key, space)
+        checked = space.sum_of_all(found)
+        to_add = None if bias is None else scores.bias_to_add(bias)
+        weights, lse = _softmax(scores.of(found, None, mask, to_add), scores)
+        output = weighted_sums(weights, value, space)
+        if space.is_finite(checked + space.sum_of_all(output)):
+            return output, lse
     key, value = space.astype(key, space.dtype), space.astype(value, space.dtype)
     if space.compiles_kernels:
-        found, lse = _weights(scores, query, key, mask, bias)
-        output = kernel.weighted_without_zeros(multiply(found, value, space), found, value, xp)
-    else:
-        key, value, nonfinite = without_nonfinite(key, value, space)
-        found, lse = _weights(scores, query, key, mask, bias, nonfinite)
-        output = multiply(found, value, space)
-    return _output(output, lse, xp)
-
-
-def _output(output: Any, lse: Any, xp: Namespace) -> Any:
-    return output if lse is None else xp.concat([output, lse], axis=-1)
+        weights, lse = _weights(scores, query, key, mask, bias)
+        output = multiply(weights, value, space)
+        return kernel.weighted_without_zeros(output, weights, value, space.xp), lse
+    key, value, nonfinite = without_nonfinite(key, value, space)
+    weights, lse = _weights(scores, query, key, mask, bias, nonfinite)
+    return multiply(weights, value, space), lse
 
 
 def weights(scores: Scores, query: Any, key: Any) -> Any:
@@ -69,9 +65,9 @@ def weights(scores: Scores, query: Any, key: Any) -> Any:
     key, nonfinite = space.astype(key, space.dtype), None
     if scores.may_hide and not space.compiles_kernels:
         key, _, nonfinite = without_nonfinite(key, key, space)
-    mask, bias = scores.mask_and_bias(layout.queries, layout.keys)
-    found, lse = _weights(scores, query, key, mask, bias, nonfinite)
-    return found if scores.sinks is None else found * scores.share_of_keys(lse)
+    mask = scores.mask_between(layout.queries, layout.keys)
+    bias = scores.bias_between(layout.queries, layout.keys)
+    return _weights(scores, query, key, mask, bias, nonfinite)[0]
 
 
 def _weights(
@@ -80,7 +76,7 @@ def _weights(
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
     space = scores.space
     found = products(query, key, space)
-    if space.compiles_kernels and not (mask is None and bias is None):
+    if space.compiles_kernels and scores.may_hide:
         bias = None if bias is None else scores.bias_to_add(bias)
         found = kernel.masked_scores(found, key, mask, bias, scores.softcap, space.xp)
     else:
@@ -89,14 +85,4 @@ def _weights(
 
 
 def _softmax(found: Any, scores: Scores) -> tuple[Any, Any]:
-    """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
-    space = scores.space
-    if not scores.with_lse:
-        return softmax(found, space), None
-    if 0 in found.shape:
-        shape = (*found.shape[:-1], 1)
-        none = space.xp.full(shape, -float("inf"), dtype=found.dtype, device=space.device)
-        return found, none
-    highest = space.highest(found)
-    found = softmax(found, space)
-    return found, log_sum_exp(highest, found, space)
+    return softmax(found, scores.space, scores.sinks, with_lse=scores.with_lse)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from positional_embeddings.arguments.positions import Span, span_of
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import block_lengths, cuts
-from positional_embeddings.arrays.namespace import without_warnings
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
@@ -54,29 +53,71 @@ def attend(
     query: Any,
     key: Any,
     value: Any,
-    block_size: int | None,
     *,
-    otherwise: Callable[..., Any] | None = None,
-) -> Any:
+    block_size: int | None,
+    otherwise: Callable[..., tuple[Any, Any]] | None = None,
+) -> tuple[Any, Any]:
     """Return the output, (..., query, feature), of blocks of a size, or one that suits the device.
 
-    If blocks would skip few scores, what `otherwise` returns computes, if it is given.
+    If blocks would skip few scores, `otherwise` computes, if it is given.
     """
-    space, most = scores.space, most_scores(query, scores.space)
-    (*rows, q_len, _), (*key_rows, k_len, _) = query.shape, key.shape
-    rows = [m if n == 1 else n for n, m in zip(rows, key_rows, strict=True)]
-    reach = scores.reach if scores.has_reach else None
-    query_blocks = plan(q_len, k_len, block_size, most, reach, scores.global_queries(), prod(rows))
+    blocks = _query_blocks(scores, query, key, block_size)
     if otherwise is not None:
-        count = sum(block.count_scores() for block in query_blocks)
-        if _MIN_SKIP_RATIO * count > q_len * k_len:
-            return otherwise()(scores, query, key, value)
+        count = sum(block.count_scores() for block in blocks)
+        if _MIN_SKIP_RATIO * count > query.shape[-2] * key.shape[-2]:
+            return otherwise(scores, query, key, value)
+    space = scores.space
+    if not scores.with_lse:
+        return _joined(scores, query, key, value, blocks, lambda state: state.means(space)), None
+    columns = lambda state: space.xp.concat([state.means(space), state.lse(space)], axis=-1)  # noqa: E731
+    joined = _joined(scores, query, key, value, blocks, columns, extra=1)
+    return joined[..., :-1], joined[..., -1:]
+
+
+def partial_sums(scores: Scores, query: Any, key: Any, value: Any, block_size: int | None) -> Any:
+    """Return what other keys can be added to, (..., query, feature + 2).
+
+    These are the weighted sums of the values, the total of the weights, and the running maximum.
+    """
+
+    def columns(state: OnlineSoftmax) -> Any:
+        highest = state.running_max
+        highest = scores.space.xp.zeros_like(state.total) if highest is None else highest
+        return scores.space.xp.concat([state.sums, state.total, highest], axis=-1)
+
+    blocks = _query_blocks(scores, query, key, block_size)
+    return _joined(scores, query, key, value, blocks, columns, extra=2)
+
+
+def _query_blocks(
+    scores: Scores, query: Any, key: Any, block_size: int | None
+) -> list[QueryBlock]:
+    """Return the blocks of queries, each with the keys that it sees."""
+    (*rows, q_len, _), (*key_rows, k_len, _) = query.shape, key.shape
+    count = prod(m if n == 1 else n for n, m in zip(rows, key_rows, strict=True))
+    most = most_scores(query, scores.space)
+    reach = scores.reach if scores.has_reach else None
+    return plan(q_len, k_len, block_size, most, reach, scores.global_queries(), count)
+
+
+def _joined(
+    scores: Scores,
+    query: Any,
+    key: Any,
+    value: Any,
+    query_blocks: list[QueryBlock],
+    columns: Callable[[OnlineSoftmax], Any],
+    extra: int = 0,
+) -> Any:
+    """Return the columns, (..., query, feature + extra), of the states of all queries."""
+    space, most = scores.space, most_scores(query, scores.space)
+    rows = [m if n == 1 else n for n, m in zip(query.shape[:-2], key.shape[:-2], strict=True)]
     keys = keys_and_values(scores, key, value)
     if not space.supports_inplace(query, key, value):
         whole, parts = tuple(slice(0, n) for n in rows), []
         for block in query_blocks:
             for queries, (state,) in _attend_rows(scores, query, keys, [whole], block):
-                parts += _split(state, queries, scores)
+                parts += _split(columns(state), queries)
         parts.sort(key=lambda at: at[0].start)
         return space.xp.concat([part for _, part in parts], axis=-2)
 
@@ -84,14 +125,14 @@ def attend(
     sizes = (queries.size * at.keys.size for own in query_blocks for queries, at in own.blocks())
     lengths = block_lengths(rows, range(len(rows)), max(1, most // max(sizes, default=1)))
     groups = list(product(*(cuts(n, lengths[axis]) for axis, n in enumerate(rows))))
-    shape = (*rows, q_len, value.shape[-1] + scores.with_lse)
+    shape = (*rows, query.shape[-2], value.shape[-1] + extra)
     output = space.xp.empty(shape, dtype=space.dtype, device=space.device)
 
     def work(piece: tuple[QueryBlock, list[Slices]]) -> None:
         block, some = piece
         for queries, states in _attend_rows(scores, query, keys, some, block):
             for group, state in zip(some, states, strict=True):
-                for at, part in _split(state, queries, scores):
+                for at, part in _split(columns(state), queries):
                     output[(*group, at, slice(None))] = part
 
     with threads_for(output) as (threads, prepare):
@@ -104,12 +145,11 @@ def attend(
     return output
 
 
-def _split(state: OnlineSoftmax, queries: Span, scores: Scores) -> list[tuple[slice, Any]]:
-    """Return the output of some queries for each range of them."""
-    output = state.output(scores.space, with_lse=scores.with_lse)
+def _split(columns: Any, queries: Span) -> list[tuple[slice, Any]]:
+    """Return the columns of some queries for each range of them."""
     split, done = [], 0
     for start, stop in queries.ranges or ():
-        split.append((slice(start, stop), output[..., done : done + stop - start, :]))
+        split.append((slice(start, stop), columns[..., done : done + stop - start, :]))
         done += stop - start
     return split
 
@@ -123,14 +163,13 @@ def keys_and_values(scores: Scores, key: Any, value: Any) -> KeysAndValues:
     if space.is_on_host(key) and space.is_true(
         (xp.max(value) <= _LARGE) & (xp.min(value) >= -_LARGE)
     ):
-        with without_warnings():
-            max_square = xp.max(xp.vecdot(key, key))
+        max_square = xp.max(xp.vecdot(key, key))
     # If the sums of squares are finite, so are the keys.
     if scores.may_hide and (max_square is None or not space.is_true(xp.isfinite(max_square))):
         (key, value, nonfinite), max_square = without_nonfinite(key, value, space), None
-    if not (scores.bias is None and scores.softcap is None):
+    if not (scores.bias is None and scores.softcap is None and _are_small(scores.sinks, space)):
         max_square = None
-    return KeysAndValues(key, value, nonfinite, max_square, log(2 * key.shape[-2]))
+    return KeysAndValues(key, value, nonfinite, max_square, log(2 * scores.layout.keys.size))
 
 
 def _attend_rows(
@@ -161,7 +200,8 @@ def _meet_keys(
     space = scores.space
     for key_block in block.key_blocks:
         keys = key_block.keys
-        mask, bias = scores.mask_and_bias(block.queries, keys, is_masked=key_block.is_masked)
+        mask = scores.mask_between(block.queries, keys) if key_block.is_masked else None
+        bias = scores.bias_between(block.queries, keys)
         # A mask that all groups share is checked for hidden keys once.
         is_shared = all(set(x.shape[:-2]) <= {1} for x in (mask, bias) if x is not None)
         for i, (group, (own_query, state)) in enumerate(zip(groups, states, strict=True)):
@@ -212,12 +252,20 @@ def _start(
     query = _features_contiguous(query, space) * scores.scale
     shape = (*(rows.stop - rows.start for rows in group), query.shape[-2])
     like = {"dtype": space.dtype, "device": space.device}
-    sums = (xp.zeros((*shape, n), **like) for n in (keys.value.shape[-1], 1))
+    sums, total = (xp.zeros((*shape, n), **like) for n in (keys.value.shape[-1], 1))
+    sinks = slice_broadcast(scores.sinks, group)
     if keys.max_square is not None:
         bound = xp.max(xp.vecdot(query, query)) * keys.max_square
         if space.is_true(bound <= _SMALL_SCORE**2):
-            return query * space.exponent_unit, OnlineSoftmax(None, *sums)
-    return query, OnlineSoftmax(xp.full((*shape, 1), -float("inf"), **like), *sums)
+            state = OnlineSoftmax(sums, total, None)
+            return query * space.exponent_unit, state.with_sinks(sinks, space)
+    running_max = xp.full((*shape, 1), -float("inf"), **like)
+    return query, OnlineSoftmax(sums, total, running_max).with_sinks(sinks, space)
+
+
+def _are_small(sinks: Any, space: Space) -> bool:
+    """Tell whether sinks, or None, need no maximum subtracted before exp."""
+    return sinks is None or space.is_true(space.xp.max(space.xp.abs(sinks)) <= _SMALL_SCORE)
 
 
 def _features_contiguous(array: Any, space: Space) -> Any:

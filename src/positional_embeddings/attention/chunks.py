@@ -1,8 +1,8 @@
 """Attention on arrays of dask and cubed: the online softmax across chunks of keys.
 
-A task takes a chunk of queries and one of keys, and returns the output of these keys alone, the
-total of their weights and the maximum of their scores. What the chunks of keys give is merged,
-a few at a time. Pairs of chunks that a mask hides have no task.
+A task takes a chunk of queries and one of keys, and returns the weighted sums of these values
+alone, the total of their weights and the maximum of their scores. What the chunks of keys give is
+merged, a few at a time. Pairs of chunks that a mask hides have no task.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from positional_embeddings.arrays.namespace import drop_none
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores, slice_broadcast
-from positional_embeddings.attention.softmax import log_or_inf
+from positional_embeddings.attention.softmax import OnlineSoftmax
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.ranges import intersect, unite
@@ -28,7 +28,9 @@ Bounds: TypeAlias = list[tuple[int, int]]
 _MERGED = 8
 
 
-def attend(scores: Scores, query: Any, key: Any, value: Any, block_size: int | None) -> Any:
+def attend(
+    scores: Scores, query: Any, key: Any, value: Any, *, block_size: int | None
+) -> tuple[Any, Any]:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
     given = _given_as_arrays(scores, query, key)
     rows, space = query.ndim - 2, scores.space
@@ -41,28 +43,29 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, block_size: int | N
     arrays = [space.rechunk(x, chunks | {rows + 2: (x.shape[-1],)}) for x in expanded]
     arrays += [space.rechunk(array[..., None], chunks) for array in given.values()]
     # What all tasks share: the scores without arrays.
-    without_arrays: dict[str, Any] = dict.fromkeys(given)
     nowhere: Any = None  # a task computes where its chunks are
-    scores = scores._replace(empty=None, sinks=None)
-    shared = space.shared(scores._replace(space=nowhere, with_lse=True, **without_arrays))
-    task = partial(_attend_chunk, tuple(given), block_size)
+    without_arrays: dict[str, Any] = dict.fromkeys(("empty", "sinks", *given))
+    shared = space.shared(scores._replace(space=nowhere, **without_arrays))
     *row_bounds, q_bounds, k_bounds = (list(pairwise(accumulate(c, initial=0))) for c in own)
     outputs = []
     for queries, runs in _pairs(scores, q_bounds, k_bounds):
+        # The sinks are before the first keys that the queries visit.
+        task = partial(_attend_chunk, tuple(given), block_size, runs[0][0])
         places = ([*row_bounds, queries, keys] for keys in runs)
-        parts = [_partial_outputs(task, arrays, bounds, shared, space) for bounds in places]
+        parts = [_partial_sums(task, arrays, bounds, shared, space) for bounds in places]
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
-        outputs.append(_merged(part, space)[..., 0, : value.shape[-1] + scores.with_lse])
-    return outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
+        outputs.append(_merged(part, space)[..., 0, :])
+    sums = outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
+    state = OnlineSoftmax(sums[..., :-2], sums[..., -2:-1], sums[..., -1:])
+    return state.means(space), state.lse(space) if scores.with_lse else None
 
 
 def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
-    """Return the mask and the bias that are chunked arrays, or give such, by name."""
-    given = scores.mask, scores.bias
-    mask, bias = (None if _is_evaluated_in_tasks(own) else own for own in given)
-    queries, keys = whole_span(query.shape[-2]), whole_span(key.shape[-2])
-    mask, bias = scores._replace(mask=mask, bias=bias).mask_and_bias(queries, keys)
-    return drop_none(mask=mask, bias=bias)
+    """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
+    pairs = whole_span(query.shape[-2]), whole_span(key.shape[-2])
+    mask = None if _is_evaluated_in_tasks(scores.mask) else scores.mask_between(*pairs)
+    bias = None if _is_evaluated_in_tasks(scores.bias) else scores.bias_between(*pairs)
+    return drop_none(mask=mask, bias=bias, sinks=scores.sinks)
 
 
 def _is_evaluated_in_tasks(given: Any) -> bool:
@@ -87,10 +90,10 @@ def _pairs(
         yield list(queries), runs
 
 
-def _partial_outputs(
+def _partial_sums(
     task: Any, arrays: list[Any], bounds: list[Bounds], shared: Any, space: Space
 ) -> Any:
-    """Return the partial outputs of some chunks, (..., query, chunk of keys, feature + 1)."""
+    """Return the sums of some chunks, (..., query, chunk of keys, feature + 2)."""
     index = [slice(own[0][0], own[-1][1]) for own in bounds]
 
     def cut(array: Any) -> Any:
@@ -101,7 +104,7 @@ def _partial_outputs(
     return space.map_chunks(
         partial(task, bounds),
         *map(cut, arrays),
-        chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 1,)),
+        chunks=(*map(tuple, of_rows), (1,) * len(bounds[-1]), (arrays[2].shape[-1] + 2,)),
         dtype=space.dtype,
         numbered=True,
         name="scaled_dot_product_attention",
@@ -112,15 +115,18 @@ def _partial_outputs(
 def _attend_chunk(
     names: tuple[str, ...],
     block_size: int | None,
+    first_keys: tuple[int, int],
     bounds: list[Bounds],
     *arrays: Any,
     block_id: tuple[int, ...],
     shared: Scores,
 ) -> Any:
-    """Return the partial output of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
+    """Return the sums of a chunk of queries and one of keys, arrays of NumPy or CuPy."""
     *rows, queries, keys = (own[i] for own, i in zip(bounds, block_id, strict=False))
     query, key, value, *given = arrays
     terms = dict(zip(names, (array[..., 0] for array in given), strict=True))
+    if keys != first_keys:
+        terms.pop("sinks", None)
     scores = shared._replace(
         offset=shared.offset + queries[0],
         has_reach=isinstance(shared.mask, Mask),
@@ -130,11 +136,12 @@ def _attend_chunk(
         **terms,
     )
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
-    return blocks.attend(scores, query, key, value, block_size)[..., None, :]
+    with scores.space.undisturbed(query):
+        return blocks.partial_sums(scores, query, key, value, block_size)[..., None, :]
 
 
 def _merged(parts: Any, space: Space) -> Any:
-    """Merge the partial outputs of all chunks of keys, (..., query, 1, feature + 1)."""
+    """Merge the sums of all chunks of keys, (..., query, 1, feature + 2)."""
     axis = parts.ndim - 2
     while (count := parts.shape[axis]) > 1:
         lengths = tuple(min(_MERGED, count - start) for start in range(0, count, _MERGED))
@@ -147,13 +154,9 @@ def _merged(parts: Any, space: Space) -> Any:
 
 
 def _merge_chunk(parts: Any) -> Any:
-    """Return one partial output from several, (..., query, part, feature + 1)."""
-    space = space_of(parts=parts)
-    xp, means, lse = space.xp, parts[..., :-1], parts[..., -1:]
-    highest = xp.max(lse, axis=-2, keepdims=True)
-    weights = xp.exp(lse - xp.where(highest == -float("inf"), 0.0, highest))
-    total = xp.sum(weights, axis=-2, keepdims=True)
-    # Divided first: a sum of several large values might overflow.
-    weighted = weights / xp.where(total == 0, 1.0, total) * means
-    lse = highest + log_or_inf(total, xp)
-    return xp.concat([xp.sum(weighted, axis=-2, keepdims=True), lse], axis=-1)
+    """Return the sums of several parts in one, (..., query, part, feature + 2)."""
+    xp = space_of(parts=parts).xp
+    sums, highest = parts[..., :-1], parts[..., -1:]
+    top = xp.max(highest, axis=-2, keepdims=True)
+    decay = xp.exp(highest - xp.where(top == -float("inf"), 0.0, top))
+    return xp.concat([xp.sum(sums * decay, axis=-2, keepdims=True), top], axis=-1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import axes, checks, positions
 from positional_embeddings.arrays import memory
@@ -11,16 +11,20 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, np
 from positional_embeddings.attention import at_once, blocks, chunks, loops
 from positional_embeddings.attention.kv_cache import KVStep
-from positional_embeddings.attention.scores import ScoreFunction, Scores, scores_of
+from positional_embeddings.attention.rules import Rules, ScoreFunction
+from positional_embeddings.attention.scores import Scores, scores_of
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.masks.mask import Mask
+
+# From scores, and queries, keys and values (..., sequence, feature), to the output and the
+# logarithm of the sum of exponentials, which is None unless it is asked for.
+Way: TypeAlias = Callable[..., tuple[Any, Any]]
 
 # Scores of a block in a loop: few enough for any device, whose memory a trace does not know.
 LOOP_BLOCK = 2**22
 
-# Types of options that a call is known by.
+# Types of what a call is known by.
 _PLAIN_OPTIONS = {type(None), bool, int, float}
-_NONE, _NUMPY, _RULES = {type(None)}, {np.ndarray}, (Mask, Bias, type(None))
 
 # Scores are few if the keys have this many times as many numbers.
 _FEW = 8
@@ -83,8 +87,9 @@ def scaled_dot_product_attention(
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.
     sinks : array, shape (heads,), optional
-        Real logits of a key without value: each query has this score beside the others, so that its
-        weights add up to less than 1.
+        Real logits of a key without value: the softmax of each query has this score beside the
+        others, so that its weights add up to less than 1. Minus infinity is no key; infinity
+        outweighs all others.
     offset : int, optional
         Position of the first query among the keys, for a `Mask` or a `Bias`. If None, the
         last query is at the last key, as with cached keys.
@@ -94,16 +99,18 @@ def scaled_dot_product_attention(
         axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
         position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
         positions of the queries if only `positions` are given. The step of a `KVCache` has both,
-        checked already, and evaluates a mask or a bias once for all layers with NumPy. An array
-        and a function for `mask` or `bias` do not depend on positions.
+        checked already; with NumPy it evaluates a mask or a bias of few scores once for all layers,
+        unless an array or a function is in it. An array and a function for `mask` or `bias` do not
+        depend on positions.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
         blocks, unless the library can neither write to arrays nor loop over blocks.
     enable_gqa : bool, default False
-        Grouped-query attention: one further axis of `k` and `v`, the heads, may have a
-        length that divides the length in `q`; query head h then reads key head ``h // group``.
-        Split a merged ``heads * batch`` axis first.
+        Grouped-query attention: the heads of `k` and `v` may be fewer than those of `q`, and divide
+        them; query head h then reads key head ``h // group``. Heads are on the axis that the notes
+        name. A merged ``heads * batch`` axis is grouped if a `Mask` for several sequences, a `Bias`
+        or `sinks` tell how many heads there are, and refused otherwise.
     return_lse : bool, default False
         Also return the logarithm of the sum of the exponentials of the scores, sinks among them,
         by which outputs for parts of the keys are merged.
@@ -157,10 +164,11 @@ def scaled_dot_product_attention(
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
-    If a query attends to a key or a value that is not finite, its output is NaN. Where nothing
-    hides a key the plain formula decides: such a value is in the output of its feature, with a
-    weight of 0 as NaN, a score of minus infinity has no weight, and a query with no other score
-    gets zeros.
+    With a mask or a bias, a query that attends to a key or a value that is not finite gets NaN in
+    all features, in each way to compute and in each library, also if the mask hides nothing; what
+    is hidden has no effect. Without both the plain formula decides: such a value is in the output
+    of its feature, with a weight of 0 as NaN, a score of minus infinity has no weight, and a query
+    with no other score gets zeros.
 
     References
     ----------
@@ -194,40 +202,14 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(q, k, k, mask=mask, feature_axis=-1, seq_axis=-2).shape
     (2, 8, 1, 64)
     """
-    others: tuple[Any, ...] = offset, key_positions, sinks, block_size
-    options = scale, softcap, enable_gqa, return_lse, feature_axis, seq_axis
-    if is_step := isinstance(positions, KVStep):
-        known = positions._known
-    else:
-        known, others = _known, (bias, positions, *others)
-    key = _key((q, k, v), (mask, bias), others, options)
-    scores, run, _ = (known or {}).get(key, (None, None, None))
-    if scores is None:
-        with_lse = checks.boolean("return_lse", return_lse)
-        rules = mask, bias, scale, softcap, offset, (positions, key_positions), sinks
-        own_axes = feature_axis, seq_axis, enable_gqa
-        scores = scores_of({"q": q, "k": k, "v": v}, *rules, own_axes, with_lse=with_lse)
+    rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
+    options = Options(feature_axis, seq_axis, enable_gqa, return_lse, block_size)
+    scores, attend = _prepared(q, k, v, rules, options)
     space, layout = scores.space, scores.layout
-    rows = layout.rows((q, k, v), space)
-    last = layout.seq, layout.feature
     with space.undisturbed(q):
-        if run is None:
-            block_size = _checked_block_size(block_size, q, k)
-            run = choose(scores, *rows, block_size=block_size)
-            if key and (is_step or layout.scores_per_key * layout.keys.size <= blocks.HOST_BLOCK):
-                memory.keep(known, key, (scores, run, (mask, bias)))
-        output = run(scores, *rows)
-        if not scores.with_lse:
-            return layout.back(output, last, q.dtype, space)
-        output, lse = output[..., :-1], output[..., -1:]
-        if scores.sinks is not None:
-            output = output * scores.share_of_keys(lse)
-            lse = space.xp.logaddexp(lse, scores.sinks)
-    output = layout.back(output, last, q.dtype, space)
-    if not return_lse:
-        return output
-    of_features = (slice(None),) * layout.feature
-    return output, layout.back(lse, last, space.dtype, space)[(*of_features, 0, ...)]
+        output, lse = attend(scores, *layout.rows((q, k, v), space))
+    output = layout.output(output, q.dtype, space)
+    return (output, layout.lse(lse, space)) if return_lse else output
 
 
 def attention_weights(
@@ -309,38 +291,86 @@ def attention_weights(
     >>> attention_weights(np.ones((1, 1)), np.log([[3.0, 1.0]])).round(2)
     array([[0.75, 0.25]])
     """
-    rules = mask, bias, scale, softcap, offset, (positions, key_positions), sinks
-    scores = scores_of({"q": q, "k": k}, *rules, (feature_axis, seq_axis, enable_gqa))
+    rules = Rules(mask, bias, scale, softcap, offset, positions, key_positions, sinks)
+    scores = scores_of({"q": q, "k": k}, rules, (feature_axis, seq_axis, enable_gqa))
     space, layout = scores.space, scores.layout
-    query, key = layout.rows((q, k), space)
     with space.undisturbed(q):
-        weights = at_once.weights(scores, query, key)
-    return layout.back(weights, layout.score_axes, q.dtype, space)  # type: ignore[no-any-return]
+        weights = at_once.weights(scores, *layout.rows((q, k), space))
+    return layout.weights(weights, q.dtype, space)  # type: ignore[no-any-return]
 
 
-# What is known of calls with arrays of NumPy, few scores, and at most a `Mask`, which is immutable:
-# finding it out takes as long as a fifth of the attention of a token to 16 keys.
+class Options(NamedTuple):
+    """How an attention is computed, and of which axes."""
+
+    feature_axis: int | None
+    seq_axis: int | None
+    enable_gqa: bool
+    return_lse: bool
+    block_size: int | None
+
+
+def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Scores, Way]:
+    """Check a call, and return its scores and the way to compute.
+
+    Calls of NumPy's arrays are known again by their form. A mask and a bias are asked anew in each
+    call; but for what a mask or a bias without arrays and functions gives in a step of a cache.
+    """
+    step = rules.positions if isinstance(rules.positions, KVStep) else None
+    key = _key(q, k, v, rules, options)
+    kept = _known if step is None else step._known
+    found = (kept or {}).get(key)
+    if found is None:
+        with_lse = checks.boolean("return_lse", options.return_lse)
+        block_size = _checked_block_size(options.block_size, q, k)
+        scores = scores_of({"q": q, "k": k, "v": v}, rules, options[:3], with_lse=with_lse)
+        way = choose(scores, q, k, v, block_size=block_size)
+        if key and step:
+            way = _with_evaluated(way, scores, rules)
+        found, layout = (scores, way), scores.layout
+        # Where there are more scores it saves no time, and a mask that is kept may be large.
+        if key and (step or layout.scores_per_key * layout.keys.size <= blocks.HOST_BLOCK):
+            memory.keep(kept, key, found)
+    return found
+
+
+def _with_evaluated(way: Way, scores: Scores, rules: Rules) -> Way:
+    """Return a way that keeps what a mask and a bias without arrays and functions give."""
+    if not (isinstance(way, partial) and way.func is at_once.attend):
+        return way
+    pairs, known = (scores.layout.queries, way.keywords["keys"]), {}
+    if way.keywords["is_masked"] and (rules.mask is None or rules.mask._is_fixed):
+        known["mask"] = scores.mask_between(*pairs)
+    if rules.bias is not None and rules.bias._is_fixed:
+        known["bias"] = scores.bias_between(*pairs)
+    return partial(way, **known)
+
+
+# What is known of calls with arrays of NumPy: finding it out takes as long as the attention of a
+# token to 16 keys.
 _known: dict[Any, Any] = {}
 
 
-def _key(
-    arrays: tuple[Any, ...], rules: tuple[Any, ...], others: tuple[Any, ...], options: Any
-) -> tuple[Any, ...] | None:
+def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, ...] | None:
     """Return what a call is known by, None if another such call may differ.
 
-    What is kept holds the mask and the bias, too, so that no others get their `id`.
+    A mask is known by its value, if that is all it is made of. What is kept holds other masks and
+    biases, so that no others get their `id`.
     """
-    types = tuple(map(type, options))
+    mask, bias, scale, softcap, offset, positions, key_positions, sinks = rules
+    plain = scale, softcap, *options
+    types = tuple(map(type, plain))
     if not (
-        isinstance(rules[0], _RULES)
-        and isinstance(rules[1], _RULES)
-        and {*map(type, arrays)} == _NUMPY
-        and {*map(type, others)} == _NONE
+        type(q) is type(k) is type(v) is np.ndarray
+        and offset is key_positions is sinks is None
+        and (mask is None or isinstance(mask, Mask))
+        and (bias is None or isinstance(bias, Bias))
+        and (positions is None or isinstance(positions, KVStep))
         and _PLAIN_OPTIONS.issuperset(types)
     ):
         return None
-    q, k, v = arrays
-    return q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape, *map(id, rules), types, *options
+    of_mask = mask if mask is None or mask._is_fixed else id(mask)
+    forms = q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape
+    return *forms, of_mask, id(bias), types, *plain
 
 
 def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
@@ -353,15 +383,13 @@ def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
     return checks.positive_integer("block_size", block_size)
 
 
-def choose(
-    scores: Scores, query: Any, key: Any, value: Any, *, block_size: int | None
-) -> Callable[..., Any]:
-    """Return how to compute: at once, in blocks, in loops of the library, or chunk by chunk.
+def choose(scores: Scores, q: Any, k: Any, v: Any, *, block_size: int | None) -> Way:
+    """Return the way to compute: at once, in blocks, in loops of the library, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
     """
     space, layout = scores.space, scores.layout
-    arrays = query, key, value
+    arrays = q, k, v
     if space.is_chunked and _have_known_chunks((*arrays, scores.mask, scores.bias), space):
         return partial(chunks.attend, block_size=block_size)
     q_len, k_len = layout.queries.size, layout.keys.size
@@ -371,30 +399,25 @@ def choose(
         keys, is_masked = keys if some == keys.ranges else positions.span_of(*some), some != every
     count = float("nan") if keys.size is None else layout.scores_per_key * keys.size
 
-    whole = partial(_at_once, scores, keys, is_masked)
-    if 0 in (count, value.shape[-1]) or (block_size is None and count <= blocks.HOST_BLOCK):
-        return whole()
+    whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
+    is_empty = 0 in (count, v.shape[layout.feature])
+    if is_empty or (block_size is None and count <= blocks.HOST_BLOCK):
+        return whole
     traced = space.loops()
-    most = blocks.most_scores(query, space) if traced is None else LOOP_BLOCK
-    numbers = float("nan") if None in key.shape else prod(key.shape)
+    most = blocks.most_scores(q, space) if traced is None else LOOP_BLOCK
+    numbers = float("nan") if None in k.shape else prod(k.shape)
     if block_size is None and count <= max(most, numbers // _FEW):
-        return whole()
+        return whole
     if traced is None:
         in_blocks = partial(blocks.attend, block_size=block_size)
         if block_size or space.supports_inplace(*arrays):
             return in_blocks
         # Blocks that cannot be written to one array are worth it only if a mask hides most.
-        return partial(in_blocks, otherwise=whole) if scores.has_reach else whole()
+        return partial(in_blocks, otherwise=whole) if scores.has_reach else whole
     size = block_size or loops.block_size(most, layout.scores_per_key // q_len)
     # Without a loop a sharded sequence stays so.
     is_one_block = size >= max(q_len, k_len)
-    return whole() if is_one_block else partial(loops.attend, size=size, loops=traced)
-
-
-def _at_once(scores: Scores, keys: positions.Span, is_masked: bool) -> Callable[..., Any]:  # noqa: FBT001
-    """Return how to compute from all scores of some keys."""
-    mask, bias = scores.mask_and_bias(scores.layout.queries, keys, is_masked=is_masked)
-    return partial(at_once.attend, keys=keys, mask=mask, bias=bias)
+    return whole if is_one_block else partial(loops.attend, size=size, loops=traced)
 
 
 def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:

@@ -42,7 +42,9 @@ def _plan_loops(
     return [some + [-1] * (longest - len(some)) for some in keys], visits_rest
 
 
-def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: Loops) -> Any:
+def attend(
+    scores: Scores, query: Any, key: Any, value: Any, *, size: int, loops: Loops
+) -> tuple[Any, Any]:
     """Return the output, by loops of the library over blocks of `size` queries and keys."""
     space = scores.space
     xp = space.xp
@@ -66,7 +68,8 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
 
         def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, *hidden: Any) -> Any:
             nonfinite = xp.matrix_transpose(hidden[0]) if hidden else None
-            mask, bias = scores.hidden_and_bias(*scores.mask_and_bias(queries, at))
+            between = scores.mask_between(queries, at), scores.bias_between(queries, at)
+            mask, bias = scores.hidden_and_bias(*between)
             found = scores.of(products(query, key, space), nonfinite, None, bias)
             return state.update(found, mask, value, keys.headroom, space)
 
@@ -78,24 +81,31 @@ def attend(scores: Scores, query: Any, key: Any, value: Any, size: int, loops: L
 
         index = xp.maximum(which, 0)
         taken = [xp.take(whole, index, axis=0) for whole in wholes]
-        state = _state_like(scores, query, keys)
+        state = _state_like(scores, query, keys).with_sinks(scores.sinks, space)
         state, _ = loops.scan(visit, state, (which, *taken))
         if rest_keys.size:
             last = lambda s: update(s, rest_keys, *rests)  # noqa: E731
             state = loops.cond(visits_the_rest, last, lambda s: s, state)
-        return state.output(space, with_lse=scores.with_lse)
+        return state.means(space), state.lse(space) if scores.with_lse else None
 
     whole, rest = _in_blocks(query, q_block, xp)
     count = whole.shape[0]
     starts = xp.arange(count + 1, **like) * q_block
     elements = (whole, starts[:-1], numbers[:count, :], visits_rest[:count])
-    _, output = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
-    output = xp.moveaxis(output, 0, -3)
-    output = xp.reshape(output, (*output.shape[:-3], count * q_block, output.shape[-1]))
-    if rest.shape[-2] == 0:
-        return output
-    last = of_queries(rest, starts[-1], numbers[-1, :], visits_rest[-1])
-    return xp.concat([output, last], axis=-2)
+    _, of_wholes = loops.scan(lambda _, element: (None, of_queries(*element)), None, elements)
+    rests_too = rest.shape[-2] > 0
+    of_rest = of_queries(rest, starts[-1], numbers[-1, :], visits_rest[-1]) if rests_too else ()
+
+    def joined(whole: Any, *rest: Any) -> Any:
+        if whole is None:
+            return None
+        whole = xp.moveaxis(whole, 0, -3)
+        whole = xp.reshape(whole, (*whole.shape[:-3], count * q_block, whole.shape[-1]))
+        return xp.concat([whole, *rest], axis=-2)
+
+    parts = (of_wholes, of_rest) if rests_too else (of_wholes,)
+    output, lse = map(joined, *parts)
+    return output, lse
 
 
 def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftmax:
@@ -106,7 +116,7 @@ def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftma
     # Zeros that inherit the products' sharding.
     both = weighted, product
     sums, total = (xp.where(xp.isnan(like), 0.0, xp.zeros_like(like)) for like in both)
-    return OnlineSoftmax(total - float("inf"), sums, total)
+    return OnlineSoftmax(sums, total, total - float("inf"))
 
 
 def _in_blocks(array: Any, length: int, xp: Namespace) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.attention.scores import ScoreFunction, call_score_function, given_arrays
+from positional_embeddings.attention.rules import Rules, ScoreFunction, call_score_function
 from positional_embeddings.biases.positions import Bias
 from positional_embeddings.layers.weights import WeightedLayer, array_field, normal, set_weights
 from positional_embeddings.masks.mask import Mask
@@ -161,7 +161,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
         given = namespace.drop_none(mask=mask, bias=bias)
-        space = space_of(x=x, **given_arrays(given), Wq=self.Wq)
+        space = space_of(x=x, **Rules(**given).arrays(), Wq=self.Wq)
         xp = space.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
@@ -176,7 +176,8 @@ class RoPEMultiHeadAttention(WeightedLayer):
         k = self._heads(self.Wk, wide, self._kv_heads, space)
         v = self._heads(self.Wv, wide, self._kv_heads, space)
         q, k = self._rope(q), self._rope(k)
-        attended = scaled_dot_product_attention(q, k, v, **by_head, enable_gqa=True)
+        options = {"enable_gqa": True, "feature_axis": 0, "seq_axis": 1}
+        attended = scaled_dot_product_attention(q, k, v, **by_head, **options)
         merged = xp.reshape(xp.permute_dims(attended, (2, 0, 1, 3)), x.shape)
         output = _projected(self.Wo, merged, space)
         return space.astype(output, x.dtype)  # type: ignore[no-any-return]

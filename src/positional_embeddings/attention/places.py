@@ -39,13 +39,12 @@ class Places(NamedTuple):
         """Return whether a key position may be below 0."""
         return self.on_host is None or bool(self.on_host[1].min() < 0)
 
-    def apply(
-        self, mask: Any, bias: Any, offset: Any, space: Space
-    ) -> tuple[Any, Any, int | None, Any]:
-        """Return a mask and a bias at these positions, an offset, and the keys that are empty.
+    def apply(self, rules: Any, space: Space) -> tuple[Any, Any]:
+        """Return rules with their mask and bias at these positions, and the keys that are empty.
 
         The keys, (1, key, batch), are for a mask that is no `Mask`; None if none is empty.
         """
+        mask, bias, offset = rules.mask, rules.bias, rules.offset
         if offset is not None:
             raise wrong_value("offset", "be left out where `positions` are given", offset)
         may_be_empty = self.may_be_empty
@@ -60,7 +59,8 @@ class Places(NamedTuple):
             mask = MaskAt(mask, self) if is_mask else mask
             bias = BiasAt(bias, self) if is_bias else bias
         empty = (self.keys < 0)[None, ...] if may_be_empty and not is_mask else None
-        return mask, bias, first if is_mask or is_bias else None, empty
+        offset = first if is_mask or is_bias else None
+        return rules._replace(mask=mask, bias=bias, offset=offset), empty
 
     def _first(self) -> int | None:
         """Return the position of the first of consecutive queries, if keys count from 0."""

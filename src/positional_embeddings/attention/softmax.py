@@ -52,19 +52,45 @@ def multiply(rows: Any, table: Any, space: Space) -> Any:
     return space.reshape(result, (*result.shape[:-2], groups, count, table.shape[-1]))
 
 
-def softmax(scores: Any, space: Space) -> Any:
+def softmax(
+    scores: Any, space: Space, sinks: Any = None, *, with_lse: bool = False
+) -> tuple[Any, Any]:
     """Return the softmax along the last axis, zeros where all scores are minus infinity.
 
-    `scores` may be overwritten.
+    `sinks`, (..., 1, 1), are the scores of a key without value. The second result is the logarithm
+    of the sum of exponentials, (..., query, 1), if it is asked for. `scores` may be overwritten.
     """
-    if 0 in scores.shape:
-        return scores
-    if space.compiles_kernels:
-        return kernel.softmax(scores, space.xp)
     xp, into = space.xp, space.into
-    weights = into(xp.exp, into(xp.subtract, scores, space.highest(scores)))
-    # Divided later, sums might overflow. The maximum has a weight of 1, unless no key is seen.
-    return into(xp.divide, weights, space.total(weights, _TINY))
+    if 0 in scores.shape:
+        shape = (*scores.shape[:-1], 1)
+        lse = xp.full(shape, -float("inf"), dtype=scores.dtype, device=space.device)
+        return scores, lse if sinks is None else xp.maximum(lse, sinks)
+    if space.compiles_kernels and sinks is None and not with_lse:
+        return kernel.softmax(scores, xp), None
+    highest = space.highest(scores)
+    if sinks is not None:
+        highest = xp.maximum(highest, _finite(sinks, space))
+    weights = into(xp.exp, into(xp.subtract, scores, highest))
+    # The maximum has a weight of 1, unless no key is seen.
+    total = space.total(weights, _TINY)
+    if sinks is not None:
+        total = total + xp.exp(sinks - highest)
+    lse = log_sum_exp(highest, total, space) if with_lse else None
+    # Divided later, sums might overflow.
+    return into(xp.divide, weights, total), lse
+
+
+def log_sum_exp(highest: Any, total: Any, space: Space) -> Any:
+    """Return the logarithm of a sum of exponentials relative to the highest one."""
+    xp, is_none = space.xp, total <= _TINY
+    lse = highest + xp.log(xp.where(is_none, 1.0, total))
+    return xp.where(is_none, -float("inf"), lse)
+
+
+def _finite(sinks: Any, space: Space) -> Any:
+    """Return sinks without infinite ones, from which no distance is to be had."""
+    most = float(space.xp.finfo(sinks.dtype).max)
+    return space.clip(sinks, -most, most)
 
 
 class OnlineSoftmax(NamedTuple):
@@ -74,9 +100,20 @@ class OnlineSoftmax(NamedTuple):
     highest score, so that no sum of values near the largest float overflows.
     """
 
-    running_max: Any  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
     sums: Any  # (..., query, n): of the weighted values
     total: Any  # (..., query, 1): of the weights
+    running_max: Any  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
+
+    def with_sinks(self, sinks: Any, space: Space) -> "OnlineSoftmax":
+        """Return the state after a key without value that has these scores, (..., 1, 1)."""
+        if sinks is None:
+            return self
+        xp, running_max = space.xp, self.running_max
+        if running_max is None:
+            return self._replace(total=self.total + xp.exp(sinks))
+        running_max = xp.maximum(running_max, _finite(sinks, space))
+        total = self.total + xp.exp(sinks - running_max)
+        return self._replace(total=total, running_max=running_max)
 
     def update(
         self, scores: Any, hidden: Any, values: Any, headroom: float, space: Space
@@ -85,7 +122,7 @@ class OnlineSoftmax(NamedTuple):
 
         `scores` may be overwritten.
         """
-        xp, (running_max, old_sums, old_total) = space.xp, self
+        xp, (old_sums, old_total, running_max) = space.xp, self
         if running_max is None:
             weights = space.small_exp(scores)
             weights = weights if hidden is None else space.fill(weights, hidden, 0.0)
@@ -96,34 +133,16 @@ class OnlineSoftmax(NamedTuple):
             old_sums, old_total = old_sums * decay, old_total * decay
             weights = space.into(xp.exp, space.into(xp.subtract, scores, running_max))
         sums = space.into(xp.add, multiply(weights, values, space), old_sums)
-        return OnlineSoftmax(running_max, sums, old_total + space.total(weights))
+        return OnlineSoftmax(sums, old_total + space.total(weights), running_max)
 
     def rows(self, at: slice) -> "OnlineSoftmax":
         """Return the state of some of the queries."""
         return OnlineSoftmax(*(None if x is None else x[..., at, :] for x in self))
 
-    def output(self, space: Space, *, with_lse: bool) -> Any:
-        """Return the weighted means of the values, zeros if every key was hidden.
+    def means(self, space: Space) -> Any:
+        """Return the weighted means of the values, zeros if every key was hidden."""
+        return self.sums / space.clip(self.total, _TINY)
 
-        After them comes the logarithm of the sum of exponentials, if it is asked for.
-        """
-        means = self.sums / space.clip(self.total, _TINY)
-        if not with_lse:
-            return means
-        lse = log_or_inf(self.total, space.xp)
-        lse = lse if self.running_max is None else lse + self.running_max
-        return space.xp.concat([means, lse], axis=-1)
-
-
-def log_sum_exp(highest: Any, weights: Any, space: Space) -> Any:
-    """Return the logarithm of the sum of exponentials of scores, (..., query, 1).
-
-    `highest` is the highest score, and has the largest of the weights.
-    """
-    largest = space.xp.max(weights, axis=-1, keepdims=True)
-    return space.xp.where(largest == 0, -float("inf"), highest - log_or_inf(largest, space.xp))
-
-
-def log_or_inf(x: Any, xp: Any) -> Any:
-    """Return the logarithm, minus infinity of 0 without a warning."""
-    return xp.where(x == 0, -float("inf"), xp.log(xp.where(x == 0, 1.0, x)))
+    def lse(self, space: Space) -> Any:
+        """Return the logarithm of the sum of exponentials."""
+        return log_sum_exp(0.0 if self.running_max is None else self.running_max, self.total, space)

@@ -151,6 +151,8 @@ class ALiBiBias(positions.Bias):
     num_heads: checks.FeatureCount
     causal: Annotated[bool, checks.boolean] = True
 
+    _is_fixed = True
+
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         relative = positions.real_relative_positions(query, key, space)
         slopes = _slopes(self.num_heads)

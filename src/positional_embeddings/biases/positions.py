@@ -125,6 +125,7 @@ class Bias(WeightedLayer):
 
     _takes_integers: ClassVar[bool] = False  # whether positions must be integers
     _is_relative: ClassVar[bool] = True  # whether it is computed of key minus query alone
+    _is_fixed: ClassVar[bool] = False  # whether it is made of numbers alone, of no array
 
     @on_given_device
     def __call__(

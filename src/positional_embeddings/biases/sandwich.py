@@ -51,6 +51,7 @@ class SandwichBias(Bias):
     base: checks.PositiveNumber = 10_000
 
     _is_relative = False
+    _is_fixed = True
 
     def _formula(self, query: Any, key: Any, space: Space) -> Any:
         xp, wide = space.xp, space.widest

@@ -23,6 +23,8 @@ _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)
 class _WindowMask(Mask):
     """Base of masks that hide the keys outside a window around each query."""
 
+    _is_fixed = True
+
     def _hides(self, q: Points, k: Points) -> Any:
         return hides_outside(q, k, self._window())
 
@@ -139,6 +141,8 @@ class ChunkedMask(Mask):
 
     size: _Size
 
+    _is_fixed = True
+
     def _hides(self, q: Points, k: Points) -> Any:
         xp, size = q.space.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
@@ -180,6 +184,8 @@ class DilatedMask(Mask):
     """
 
     step: _Size
+
+    _is_fixed = True
 
     def _hides(self, q: Points, k: Points) -> Any:
         xp, step = q.space.xp, min(self.step, q.largest)
@@ -313,6 +319,8 @@ class NeighbourhoodMask(Mask):
 
     shape: tuple[int, ...]
     window: int | tuple[int, ...]
+
+    _is_fixed = True
 
     def __post_init__(self) -> None:
         shape: Any = self.shape

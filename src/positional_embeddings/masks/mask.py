@@ -54,6 +54,9 @@ class Mask(WeightedLayer):
     # NumPy's `|` would combine each of its elements with the mask.
     __array_ufunc__ = None
 
+    # Whether it is made of numbers alone: of no array and no function, which may change.
+    _is_fixed = False
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Arrays of copies and of pickles can be written to.
         checks.set_fields(self, **{name: frozen_copy(value) for name, value in state.items()})
@@ -195,6 +198,18 @@ class Mask(WeightedLayer):
         # A new one, whose arrays nobody can write to.
         return type(self), tuple(getattr(self, f.name) for f in fields(self) if f.init)  # type: ignore[arg-type]
 
+    # An attention looks a mask up in each call: without arrays that takes a microsecond.
+
+    def __eq__(self, other: object) -> bool:
+        if self._is_fixed and type(other) is type(self):
+            return vars(self) == vars(other)
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        if self._is_fixed:
+            return hash((type(self), *vars(self).values()))
+        return super().__hash__()
+
     def __or__(self, other: Any) -> Any:
         return _combined(AnyMask, self, other)
 
@@ -286,6 +301,10 @@ class _Combined(Mask):
     def _batch(self) -> int | None:
         sizes = {mask._batch() for mask in self.masks} - {1}
         return next(iter(sizes - {None} or sizes), 1)
+
+    @property
+    def _is_fixed(self) -> bool:  # type: ignore[override]
+        return all(mask._is_fixed for mask in self.masks)
 
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))

@@ -183,6 +183,14 @@ class Space:
         total = self.xp.sum(x, axis=-1, keepdims=True)
         return total + initial if initial else total
 
+    def sum_of_all(self, x: Any) -> Any:
+        """Return the sum of all numbers, or of their squares, which is finite only if they are."""
+        return self.xp.sum(x)
+
+    def is_finite(self, number: Any) -> bool:
+        """Tell whether a number, which is there to be read, is finite."""
+        return self.is_true(self.xp.isfinite(number))
+
     def fill(self, x: Any, mask: Any, value: float) -> Any:
         """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
         return self.xp.where(mask, value, x)
