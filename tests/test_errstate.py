@@ -132,7 +132,18 @@ def encoding_mask(q_pos, k_pos):
     return divides() | (q_pos < k_pos)
 
 
+def attended(**options):
+    x = np.ones((2, 6))
+    return pe.scaled_dot_product_attention(x, x, x, **options)
+
+
 USERS = {
+    "mask of an attention": lambda: attended(mask=lambda q, k: divides() & (q < k)),
+    "mask in blocks": lambda: attended(mask=lambda q, k: divides() & (q < k), block_size=2),
+    "bias of an attention": lambda: attended(bias=lambda q, k: 1.0 * (divides() & (q < k))),
+    "function mask of an attention": lambda: attended(
+        mask=pe.FunctionMask(lambda q, k: divides() & (q < k))
+    ),
     "mask": lambda: pe.FunctionMask(lambda q, k: divides() | (q < k)).dense(3),
     "mask that calls the library": lambda: pe.FunctionMask(encoding_mask).dense(3),
     "rng": lambda: pe.dropout(np.ones(1), 0.5, rng=lambda _: 1 + 0 * divides()),
