@@ -5,6 +5,10 @@ of NumPy, CuPy, PyTorch, JAX or dask, and returns arrays of the same library.
 
 CuPy computes on its current device alone: for arrays `x` on another one, call within
 ``with x.device:``. The option `device` needs no such context.
+
+What is not finite, or too small for its dtype, is in the result: no call warns or raises of it,
+whatever `numpy.errstate` says. Functions that a call is given, such as that of a `FunctionMask`,
+run as `numpy.errstate` says where the call is made.
 """
 
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
