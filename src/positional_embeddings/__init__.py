@@ -5,9 +5,14 @@ of NumPy, CuPy, PyTorch, JAX or dask, and returns arrays of the same library.
 
 CuPy computes on its current device alone: for arrays `x` on another one, call within
 ``with x.device:``. The option `device` needs no such context.
+
+What is not finite, or too small for its dtype, is in the result: no call warns or raises of it,
+whatever `numpy.errstate` says. Functions that a call is given, such as that of a `FunctionMask`,
+run as `numpy.errstate` says where the call is made.
 """
 
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
+from positional_embeddings.arrays.quiet import quiet_names
 from positional_embeddings.attention.dot_product import (
     attention_weights,
     scaled_dot_product_attention,
@@ -162,3 +167,4 @@ __all__ = [
     "to_keras",
     "xpos_scale",
 ]
+quiet_names(globals(), __all__)

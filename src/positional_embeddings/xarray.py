@@ -11,6 +11,7 @@ from typing import Any, Literal
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import drop_none, np
+from positional_embeddings.arrays.quiet import quiet_names
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.dot_product import scaled_dot_product_attention
 from positional_embeddings.encodings.calendar import elapsed
@@ -618,3 +619,6 @@ def _attend_aligned(
         means.append(xp.moveaxis(mean, ends, own))
         start += prod(lengths)
     return means
+
+
+quiet_names(globals(), __all__)

@@ -462,16 +462,16 @@ def test_a_forked_child_has_threads_of_its_own():
     code = """
 import os
 from positional_embeddings.arrays import threads as _threads
-_threads._Blas.free.acquire()
+_threads._Job.with_limit.append(None)
 child = os.fork()
 if child == 0:
-    os._exit(0 if _threads._Blas.free.acquire(blocking=False) else 1)
+    os._exit(len(_threads._Job.with_limit))
 print(os.waitpid(child, 0)[1])
 """
     assert run_alone(code) == "0\n"
-    before = _threads._Blas.free
+    before = _threads._pool()
     _threads._forget_threads()
-    assert _threads._Blas.free is not before
+    assert _threads._pool() is not before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
@@ -508,10 +508,10 @@ print(threads())
             self.number = number
 
     library = Library()
-    monkeypatch.setattr(_threads._Blas, "limited", ((library, 3),))
+    monkeypatch.setattr(_threads._Job, "limited", ((library, 3),))
     _threads._forget_threads()
     assert library.number == 3
-    assert _threads._Blas.limited == ()
+    assert _threads._Job.limited == ()
 
 
 def test_a_call_while_the_interpreter_ends():

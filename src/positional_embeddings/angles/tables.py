@@ -22,6 +22,7 @@ from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts, keep, read_only
 from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
+from positional_embeddings.arrays.quiet import quiet
 from positional_embeddings.arrays.space import space_of
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
@@ -221,6 +222,7 @@ class PositionTables:
                 return page
         return self._add(kind, start, stop, space)
 
+    @quiet
     def _add(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
         start = min(start, self.size - 1) // PAGE * PAGE
@@ -275,6 +277,7 @@ class PositionTables:
             chosen = np.where(coordinates == coordinate, tables[:, :, coordinate], chosen)
         return chosen
 
+    @quiet
     def _compute(self, positions: Any, order: Order, space: Space) -> Any:
         """Return the tables of any positions."""
         if space.is_chunked:

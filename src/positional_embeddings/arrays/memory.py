@@ -40,11 +40,27 @@ def numpy_key(x: Any, out: Any) -> tuple[Any, ...] | None:
     return (*key, out is x, out.dtype, out.shape, out.strides, flags.aligned, flags.writeable)
 
 
+class _ReadOnly:
+    """What holds the memory of an array, so that no view of it can be made writable."""
+
+    __array_struct__: Any
+
+
 def read_only(array: HostArray) -> HostArray:
-    """Return a view of a host array that cannot be written to."""
-    view = array.view()
+    """Return a view of a host array that cannot be written to, nor be made writable."""
+    view, holder = array.view(), _ReadOnly()
     view.flags.writeable = False
-    return view
+    holder.__array_struct__ = view.__array_struct__
+    return np.asarray(holder)  # type: ignore[no-any-return]
+
+
+def frozen_copy(array: HostArray) -> HostArray:
+    """Return a copy that cannot be made writable; what `read_only` returned needs none."""
+    # NumPy keeps the holder, alone or beside the structure.
+    base: Any = array.base
+    if isinstance(base[0] if isinstance(base, tuple) else base, _ReadOnly):
+        return array
+    return np.ndarray(array.shape, array.dtype, array.tobytes())  # type: ignore[no-any-return]
 
 
 def block_lengths(shape: Sequence[int], order: Iterable[int], most: int) -> dict[int, int]:

@@ -1,6 +1,8 @@
 """NumPy as a namespace, dtypes of any library, and constants of the host."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from contextvars import Context, ContextVar
 from functools import lru_cache, wraps
 from math import fsum
 from numbers import Real
@@ -168,9 +170,13 @@ def _fixed(value: Any) -> Any:
     return fsum((value,)) if isinstance(value, float) else value
 
 
+# The context that a public function was called in, None outside of public functions.
+caller: ContextVar[Context | None] = ContextVar("caller", default=None)
+
+
 def without_warnings() -> Any:
-    """Return a context in which NumPy does not warn of numbers that are not finite."""
-    return np.errstate(invalid="ignore", over="ignore", divide="ignore")
+    """Return a context in which NumPy neither warns nor raises, as in public functions."""
+    return nullcontext() if caller.get() is not None else np.errstate(all="ignore")
 
 
 @finished_before_forks

@@ -1,14 +1,18 @@
-"""A pool of threads that share pieces of work, and the limit on the threads of NumPy's BLAS."""
+"""A pool of threads that share pieces of work, and the limit on the threads of NumPy's BLAS.
+
+An interrupt (`KeyboardInterrupt`) may come between any two instructions of the calling thread. So
+threads share lists and queues, which change in single operations, and a call is ended twice.
+"""
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from functools import cache, partial
-from threading import Lock
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, ClassVar, TypeVar
 
 from positional_embeddings.arrays.forks import finished_before_forks, register_at_fork
 from positional_embeddings.arrays.namespace import np
@@ -17,107 +21,147 @@ Piece = TypeVar("Piece")
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="positional_embeddings")
+def _pool() -> "SimpleQueue[Callable[[], Any]]":
+    """Start a thread for each core, and return the queue of what they are to call."""
+    calls: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+
+    def serve() -> None:
+        while True:
+            calls.get()()
+
+    with suppress(RuntimeError):  # the interpreter shuts down, and starts none
+        for _ in range(os.cpu_count() or 1):
+            Thread(target=serve, name="positional_embeddings", daemon=True).start()
+    return calls
 
 
 def share(
     work: Callable[[Piece], None],
     pieces: Iterable[Piece],
     threads: int,
-    prepare: Callable[[], Any] = int,
+    libraries: Sequence[Any] = (),
 ) -> None:
-    """Do pieces of work on this thread and others, which call `prepare` first.
+    """Do pieces of work on this thread and others, with one thread of BLAS libraries in each.
 
-    What one of them raises is raised here. This thread never waits for another one to begin:
-    the pool may be busy, and starts no threads while the interpreter shuts down.
+    What one of them raises is raised here, once no other one is at work. This thread never waits
+    for another one to begin: the pool may be busy.
     """
     if threads < 2:
         for piece in pieces:
             work(piece)
         return
-    left, lock = deque(pieces), Lock()
-
-    def take() -> None:
-        try:
-            while True:
-                with lock:
-                    if not left:
-                        return
-                    piece = left.popleft()
-                work(piece)
-        except BaseException:
-            with lock:
-                left.clear()
-            raise
-
-    def help_out() -> None:
-        prepare()
-        take()
-
-    helpers: list[Future[None]] = []
-    with suppress(RuntimeError):
-        for _ in range(threads - 1):
-            # numpy.errstate is part of the context, which threads do not inherit.
-            helpers.append(_pool().submit(copy_context().run, help_out))  # noqa: PERF401
+    job = _Job(work, deque(pieces), libraries)
     try:
-        take()
+        try:
+            job.begin(threads)
+        finally:
+            job.end()
     finally:
-        begun = [helper for helper in helpers if not helper.cancel()]
-        wait(begun)
-    for helper in begun:
-        helper.result()
+        job.end()  # what an interrupt of the first one has left
+    if job.errors:
+        raise job.errors[0]
 
 
-class _Blas:
-    """The limit on the threads of BLAS, which holds for the whole process: hence the lock.
+class _Job:
+    """Pieces of work that threads share.
 
-    A caller that does not get the lock works on its own thread, without a limit.
+    The limit on BLAS holds for the whole process. A job that is not the first one to ask for it
+    has no other threads, and no limit.
     """
 
-    free = Lock()
+    with_limit: ClassVar[list["_Job"]] = []
     # BLAS libraries, each with its number of threads before the limit.
-    limited: tuple[tuple[Any, int], ...] = ()
+    limited: ClassVar[tuple[tuple[Any, int], ...]] = ()
+
+    def __init__(self, work: Callable[[Any], None], left: deque[Any], libraries: Any) -> None:
+        self.work, self.left, self.libraries = work, left, libraries
+        # An entry for each helper that has begun, and that has ended, and a call to look again.
+        self.begun: list[None] = []
+        self.ended: list[None] = []
+        self.changes: SimpleQueue[None] = SimpleQueue()
+        self.errors: list[BaseException] = []
+
+    def begin(self, threads: int) -> None:
+        """Do pieces on this thread, and let helpers do others."""
+        if self.libraries:
+            _Job.with_limit.append(self)
+            if _Job.with_limit[0] is not self:
+                threads = 1
+            else:
+                _Job.limited = tuple((own, own.num_threads) for own in self.libraries)
+                self.limit_blas()
+        for _ in range(threads - 1):
+            # numpy.errstate is part of the context, which threads do not inherit.
+            _pool().put(partial(copy_context().run, self.help))
+        self.take()
+
+    def take(self) -> None:
+        """Do pieces until none is left."""
+        while True:
+            try:
+                piece = self.left.popleft()
+            except IndexError:
+                return
+            self.work(piece)
+
+    def help(self) -> None:
+        """Do pieces on another thread, if there are any when it begins."""
+        self.begun.append(None)
+        try:
+            if self.left:
+                self.limit_blas()
+                self.take()
+        except BaseException as error:  # noqa: BLE001 - it is raised by the calling thread
+            self.errors.append(error)
+            self.left.clear()
+        finally:
+            self.ended.append(None)
+            self.changes.put(None)
+
+    def end(self) -> None:
+        """Wait for the helpers that have begun, and lift the limit."""
+        self.left.clear()
+        while len(self.ended) < len(self.begun):
+            try:
+                self.changes.get()
+            except BaseException as error:  # noqa: BLE001 - it is raised once they have ended
+                self.errors.append(error)
+        if self in _Job.with_limit:
+            if _Job.with_limit[0] is self:
+                _lift_limit()
+            _Job.with_limit.remove(self)
+
+    def limit_blas(self) -> None:
+        # Some BLAS libraries have one limit for the process, others one for each thread.
+        for library in self.libraries:
+            library.set_num_threads(1)
+
+
+def _lift_limit() -> None:
+    for library, threads in _Job.limited:
+        library.set_num_threads(threads)
+    _Job.limited = ()
 
 
 def _forget_threads() -> None:
     _pool.cache_clear()
-    _Blas.free = Lock()
-    for library, threads in _Blas.limited:
-        library.set_num_threads(threads)
-    _Blas.limited = ()
+    _lift_limit()
+    _Job.with_limit.clear()
 
 
-# A forked child has none of its parent's threads; one of them may have held the lock and
-# would have lifted the limit.
+# A forked child has none of its parent's threads, one of which may have limited BLAS.
 register_at_fork(after_in_child=_forget_threads)
 
 
-@contextmanager
-def threads_for(x: Any) -> Iterator[tuple[int, Callable[[], Any]]]:
-    """Yield how many threads BLAS has, for arrays like `x`, and what limits it to one in each.
+def threads_for(x: Any) -> "nullcontext[tuple[int, tuple[Any, ...]]]":
+    """Return a context with how many threads BLAS has, for arrays like `x`, and its libraries.
 
     Small matrix products gain little from the threads of BLAS, and the elementwise work between
     them nothing. Without threadpoolctl, which is optional, there is one thread.
     """
     blas = _blas() if type(x) is np.ndarray else None
-    free = _Blas.free
-    if blas is None or not free.acquire(blocking=False):
-        yield 1, int
-        return
-    try:
-        count = max((library.num_threads for library in blas.lib_controllers), default=1)
-        if count == 1:
-            yield 1, int
-            return
-        # Some BLAS libraries have one limit for the process, others one for each thread: set both.
-        one_thread = partial(blas.limit, limits=1)
-        _Blas.limited = tuple((library, library.num_threads) for library in blas.lib_controllers)
-        with one_thread():
-            yield count, one_thread
-    finally:
-        _Blas.limited = ()
-        free.release()
+    libraries = () if blas is None else tuple(blas.lib_controllers)
+    return nullcontext((max((own.num_threads for own in libraries), default=1), libraries))
 
 
 @cache

@@ -8,6 +8,7 @@ from positional_embeddings.arguments.positions import first_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.attention.kv_cache import POSITIONS, KVStep
 from positional_embeddings.attention.layout import Layout, check_axis_counts
@@ -128,7 +129,7 @@ def checked_mask_or_bias(name: str, given: Any, layout: Layout, space: Space) ->
 
 def call_score_function(kind: str, given: Any, q_idx: Any, k_idx: Any) -> tuple[str, Any]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
-    name, array = f"{kind}(q_idx, k_idx)", given(q_idx, k_idx)
+    name, array = f"{kind}(q_idx, k_idx)", as_caller(given, q_idx, k_idx)
     xp = space_of(q_idx=q_idx, **{name: array}).xp
     checks.mask_or_bias(kind, name, array, xp)
     return name, array

@@ -5,6 +5,7 @@ from typing import Any
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import ArrayT, np
+from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import space_of
 
 
@@ -54,7 +55,7 @@ def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:
         raise wrong_type("rng", "be a generator, or a function from a shape to numbers", shown(rng))
     if rng is None or rate == 0:
         return x
-    drawn = draw(tuple(x.shape))
+    drawn = as_caller(draw, tuple(x.shape))
     if isinstance(drawn, np.ndarray):
         drawn = xp.asarray(drawn, dtype=space.dtype, device=space.device)
     space_of(x=x, rng=drawn)  # a check

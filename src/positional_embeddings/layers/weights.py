@@ -9,6 +9,7 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.quiet import quiet
 from positional_embeddings.arrays.space import new_space, space_of
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
@@ -50,6 +51,7 @@ class WeightedLayer(checks.CheckedLayer):
         return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 
+@quiet
 def set_weights(layer: Any, shapes: Shapes, draw: Draw, xp: Any, dtype: Any, device: Any) -> Space:
     """Check the arrays that a layer was given, draw the others, and return their space.
 

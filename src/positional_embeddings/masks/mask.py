@@ -15,8 +15,8 @@ from positional_embeddings.arguments.positions import Span, span_of
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import read_only
 from positional_embeddings.arrays.namespace import Device, Namespace, np
+from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import new_space, on_given_device, space_of
 from positional_embeddings.layers.weights import WeightedLayer
 from positional_embeddings.masks.points import Points, hides_outside
@@ -56,6 +56,10 @@ class Mask(WeightedLayer):
 
     # Whether it is made of numbers alone: of no array and no function, which may change.
     _is_fixed = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays of copies and of pickles can be written to.
+        checks.set_fields(self, **{name: frozen_copy(value) for name, value in state.items()})
 
     def __init__(self) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
@@ -404,7 +408,7 @@ class FunctionMask(Mask):
         has_batch = any(values.shape[-1] != 1 for values in given)
         if not has_batch:
             given = [values[..., 0] for values in given]
-        hidden = self.function(*given)
+        hidden = as_caller(self.function, *given)
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
         rank = max(values.ndim for values in given)
         shapes = [tuple(values.shape) for values in given]
@@ -423,7 +427,9 @@ def frozen_copy(array: Any) -> Any:
     """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
     if not isinstance(array, np.ndarray):
         return array
-    return read_only(np.array(array, dtype=np.int64))
+    copy = np.array(array, dtype=np.int64)
+    copy.flags.writeable = False  # PyTorch refuses arrays that it cannot make writable
+    return copy
 
 
 def _combined(kind: type[_Combined], mask: Mask, other: Any) -> Any:

@@ -4,6 +4,7 @@ Optional: no other module imports this one, and Matplotlib, the extra "plot", is
 the first plot.
 """
 
+from positional_embeddings.arrays.quiet import quiet_names
 from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
 from positional_embeddings.plotting.tables import (
     plot_attention,
@@ -22,3 +23,4 @@ __all__ = [
     "plot_similarity",
     "plot_wavelengths",
 ]
+quiet_names(globals(), __all__)

@@ -26,6 +26,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
+from positional_embeddings.arrays.quiet import quiet, quiet_within
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.hf_config import layer_arguments, rope_arguments
@@ -177,6 +178,7 @@ class RoPE(checks.CheckedLayer):
         radians, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
         return frequencies.from_radians(tuple(radians), self.scale), factor
 
+    @quiet_within
     def __call__(
         self,
         x: ArrayT,
@@ -370,6 +372,7 @@ class RoPE(checks.CheckedLayer):
         rank = positions.ndim - len(self._tables.coordinates)
         return axes.repeat_for_heads(positions, rank, target, space)
 
+    @quiet
     def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""
         if self.attention_factor == 1:

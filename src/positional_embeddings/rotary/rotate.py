@@ -13,12 +13,14 @@ from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import ArrayT, Dtype, Namespace, np
+from positional_embeddings.arrays.quiet import quiet, quiet_within
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
 
 
+@quiet_within
 def apply_rope(
     x: ArrayT,
     cos: Any,
@@ -127,7 +129,8 @@ def apply_rope(
     cos = cos if cos_index is None else cos[cos_index]
     sin = sin if sin_index is None else sin[sin_index]
     if copy or not cos.dtype == sin.dtype == space.dtype:
-        cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
+        with namespace.without_warnings():
+            cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
     if shape is not None:
         cos, sin = (space.xp.broadcast_to(table, shape) for table in (cos, sin))
     sin = -sin if inverse else sin
@@ -317,6 +320,7 @@ def rotate(
     return out  # type: ignore[no-any-return]
 
 
+@quiet
 def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
@@ -328,12 +332,12 @@ def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str
     before, half = (slice(None),) * axis, x.shape[axis] // 2
     first, second = (*before, slice(None, half)), (*before, slice(half, None))
     swapped = np.concat([x[second], x[first]], axis=axis)
-    with namespace.without_warnings():
-        swapped *= sin
-        np.multiply(x, cos, out=out)
-        out += swapped
+    swapped *= sin
+    np.multiply(x, cos, out=out)
+    out += swapped
 
 
+@quiet
 def _rotate_complex(
     x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str, *, space: Space
 ) -> None:
@@ -349,6 +353,7 @@ def _rotate_complex(
         to_rest[...] = rest
 
 
+@quiet
 def _rotate_blocks(
     x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, *, space: Space
 ) -> None:
@@ -432,6 +437,7 @@ def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
     return rotate(x, cos, sin, axis, layout, space, run=run)
 
 
+@quiet
 def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Space) -> Any:
     """Rotate everything in one expression, which JAX and dask fuse."""
     xp, pairs = space.xp, cos.shape[axis]

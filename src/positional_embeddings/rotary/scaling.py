@@ -14,6 +14,7 @@ from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, host_constant, np
+from positional_embeddings.arrays.quiet import as_caller
 
 Scaled = tuple[HostArray, float]
 
@@ -381,7 +382,7 @@ def scaled_frequencies(
     if SCALINGS.get(name) is type(scaling):
         options = tuple(getattr(scaling, field.name) for field in fields(scaling))
         return _scaled_frequencies(name, options, dim, base, seq_len)
-    return checked_scaling(scaling(dim, base, seq_len), dim)
+    return checked_scaling(as_caller(scaling, dim, base, seq_len), dim)
 
 
 @host_constant

@@ -8,6 +8,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import wrong_type
 from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
+from positional_embeddings.arrays.quiet import quiet, quiet_within
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import WeightedLayer, array_field
 from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
@@ -24,7 +25,8 @@ class RotaryTables(WeightedLayer):
     rope : RoPE
         Its layout, partial dimension and axes are those of what is rotated.
     cos_sin : array, shape (2, pairs, ...)
-        Cosine and sine of each rotated pair, at the positions that follow.
+        Cosine and sine of each rotated pair, at the positions that follow. An array of NumPy is
+        copied.
 
     Examples
     --------
@@ -43,7 +45,14 @@ class RotaryTables(WeightedLayer):
     _known: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checks.set_fields(self, _known={})
+        tables = self.cos_sin
+        if type(tables) is np.ndarray:  # of which what is known of calls has copies
+            tables = memory.frozen_copy(tables)
+        checks.set_fields(self, cos_sin=tables, _known={})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.__post_init__()
 
     @property
     def cos(self) -> Any:
@@ -55,6 +64,7 @@ class RotaryTables(WeightedLayer):
         """Sines in the shape of `cos`."""
         return self._with_features(1, space_of(tables=self.cos_sin).xp)
 
+    @quiet_within
     def __call__(self, x: ArrayT, /, *, inverse: bool = False, out: ArrayT | None = None) -> ArrayT:
         """Rotate queries or keys to the positions of the tables.
 
@@ -87,6 +97,7 @@ class RotaryTables(WeightedLayer):
             sin = -sin
         return rotate(x, cos, sin, axis, self.rope.layout, space, run=run, out=out)
 
+    @quiet
     def _fit(self, x: Any, out: Any) -> tuple[Any, ...]:
         """Check an array, and return its space and axis, what rotates it, and its tables."""
         rope = self.rope

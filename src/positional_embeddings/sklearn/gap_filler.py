@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.sklearn import tables
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
@@ -323,7 +324,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 self.estimators_[j] = KnownGaps(*known, places[~seen, :], days=days)
             else:
                 own = AttentionRegressor() if estimator is None else clone(estimator)
-                self.estimators_[j] = own.fit(*known)
+                self.estimators_[j] = as_caller(own.fit, *known)
         return self
 
     def transform(self, X: Any) -> Any:
@@ -344,7 +345,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         table = tables.as_table(X)
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
-            filled[gap, j] = estimator.predict(places)
+            filled[gap, j] = as_caller(estimator.predict, places)
         if not tables.is_frame(table):
             return filled
         table = tables.with_columns(table, {j: filled[:, j] for j in gaps})
@@ -376,7 +377,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             if "return_std" not in signature(estimator.predict).parameters:
                 what = "predict standard deviations, as by predict(X, return_std=True)"
                 raise wrong_type("estimator", what, shown(self.estimator))
-            std[gap, j] = estimator.predict(places, return_std=True)[1]
+            std[gap, j] = as_caller(estimator.predict, places, return_std=True)[1]
         return std
 
     def _gaps(self, X: Any) -> tuple[HostArray, dict[int, Any]]:

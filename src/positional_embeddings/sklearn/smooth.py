@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from scipy.spatial import KDTree
 
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np, without_warnings
+from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.sklearn.kernels import LEAST_SCORE, Term
 
 # A kernel widens where the nearest sample is D > 2 widths away: its squared width grows to
@@ -97,8 +97,7 @@ class Smooth:
 
     def points(self, x: HostArray) -> HostArray:
         """Return places in widths of the kernel, (queries, features)."""
-        with without_warnings():
-            points: HostArray = (self._encode(x) / self._scale).T
+        points: HostArray = (self._encode(x) / self._scale).T
         if abs(points).max() > _FARTHEST:
             raise wrong_value("X", f"be within {_FARTHEST} widths of the kernel from 0", "more")
         return points

@@ -1,6 +1,5 @@
 """NumPy, and array-api-strict, whose arrays are also in the memory of the host."""
 
-import sys
 from math import e, isfinite, log2
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.memory import cuts
 from positional_embeddings.arrays.namespace import without_warnings
+from positional_embeddings.arrays.quiet import is_compiling
 
 # Numbers that are added one by one.
 _MOST_SUMMED = 2**13
@@ -38,8 +38,7 @@ class NumPy(Space):
 
     @property
     def is_compiling(self) -> bool:  # its arrays are parts of the graph
-        torch = sys.modules.get("torch")
-        return torch is not None and torch.compiler.is_compiling()
+        return is_compiling()
 
     def is_readable(self, array: Any) -> bool:  # noqa: ARG002
         return not self.is_compiling
