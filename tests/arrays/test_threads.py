@@ -73,10 +73,8 @@ def test_no_thread_is_at_work_after_an_error():
 def test_threads_of_blas_are_for_arrays_of_numpy(monkeypatch):
     libraries = Blas(1), Blas(3)
     monkeypatch.setattr(threads, "_blas", lambda: SimpleNamespace(lib_controllers=libraries))
-    with threads.threads_for(np.ones(2)) as found:
-        assert found == (3, libraries)
-    with threads.threads_for(strict.ones(2)) as found:
-        assert found == (1, ())
+    assert threads.threads_for(np.ones(2)) == (3, libraries)
+    assert threads.threads_for(strict.ones(2)) == (1, ())
 
 
 def test_a_pool_that_is_busy_leaves_the_work_to_this_thread(monkeypatch):
@@ -208,8 +206,8 @@ def test_threads_are_those_of_numpys_products():
         ]
 
     before, during = numbers(), []
-    with threads.threads_for(np.zeros(1)) as (count, libraries):
-        assert count == max(before)
+    count, libraries = threads.threads_for(np.zeros(1))
+    assert count == max(before)
     threads.share(lambda _: during.append(set(numbers())), range(1), 2, libraries)
     assert during == [{1}]
     assert numbers() == before

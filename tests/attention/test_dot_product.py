@@ -393,7 +393,8 @@ def test_a_call_of_a_known_form_is_checked_as_the_first(known):
     assert len(known) == 1
 
 
-def test_what_may_change_is_read_by_each_call(known):
+@pytest.mark.usefixtures("known")
+def test_what_may_change_is_read_by_each_call():
     """The weights of a bias, and arrays as masks, biases, sinks and positions."""
     q, k, v = (numbers(np.random.default_rng(i), 4, 3, 2) for i in range(3))
     mask, added = np.zeros((3, 3), bool), np.zeros((3, 3))

@@ -75,7 +75,7 @@ def change(array):
 
 
 def steps():
-    """Return options of calls: without a step, and in steps of which two sequences differ or not."""
+    """Return options of calls: without a step, and in steps of two sequences, alike or not."""
     yield {"offset": KEYS - QUERIES}
     for lengths in ([2, 2], [2, 1]):
         _, step = pe.KVCache(capacity=8, lengths=lengths, **AXES).step(QUERIES)

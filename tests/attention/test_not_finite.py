@@ -25,7 +25,7 @@ def as_given(form, mask, backend):
     dense = mask.dense(1, SIZE)[..., 0]
     return {
         "mask": {"mask": mask},
-        "function": {"mask": FunctionMask(lambda q_pos, k_pos: mask(q_pos, k_pos))},
+        "function": {"mask": FunctionMask(mask.__call__)},
         "array": {"mask": backend.array(dense)},
         "bias": {"bias": backend.array(np.where(dense, -np.inf, 0.0), "float32")},
     }[form]

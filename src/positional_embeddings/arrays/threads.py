@@ -7,7 +7,7 @@ threads share lists and queues, which change in single operations, and a call is
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from functools import cache, partial
 from queue import SimpleQueue
@@ -153,15 +153,15 @@ def _forget_threads() -> None:
 register_at_fork(after_in_child=_forget_threads)
 
 
-def threads_for(x: Any) -> "nullcontext[tuple[int, tuple[Any, ...]]]":
-    """Return a context with how many threads BLAS has, for arrays like `x`, and its libraries.
+def threads_for(x: Any) -> tuple[int, tuple[Any, ...]]:
+    """Return how many threads BLAS has, for arrays like `x`, and its libraries.
 
     Small matrix products gain little from the threads of BLAS, and the elementwise work between
     them nothing. Without threadpoolctl, which is optional, there is one thread.
     """
     blas = _blas() if type(x) is np.ndarray else None
     libraries = () if blas is None else tuple(blas.lib_controllers)
-    return nullcontext((max((own.num_threads for own in libraries), default=1), libraries))
+    return max((own.num_threads for own in libraries), default=1), libraries
 
 
 @cache

@@ -89,12 +89,10 @@ def partial_sums(scores: Scores, query: Any, key: Any, value: Any, block_size: i
     return _joined(scores, query, key, value, blocks, columns, extra=2)
 
 
-def _query_blocks(
-    scores: Scores, query: Any, key: Any, block_size: int | None
-) -> list[QueryBlock]:
+def _query_blocks(scores: Scores, query: Any, key: Any, block_size: int | None) -> list[QueryBlock]:
     """Return the blocks of queries, each with the keys that it sees."""
     (*rows, q_len, _), (*key_rows, k_len, _) = query.shape, key.shape
-    count = prod(m if n == 1 else n for n, m in zip(rows, key_rows, strict=True))
+    count = prod([m if n == 1 else n for n, m in zip(rows, key_rows, strict=True)])
     most = most_scores(query, scores.space)
     reach = scores.reach if scores.has_reach else None
     return plan(q_len, k_len, block_size, most, reach, scores.global_queries(), count)
@@ -135,13 +133,13 @@ def _joined(
                 for at, part in _split(columns(state), queries):
                     output[(*group, at, slice(None))] = part
 
-    with threads_for(output) as (threads, prepare):
-        # A piece computes its masks once for all its groups: no more pieces than threads need.
-        shares = -(-threads // max(1, len(query_blocks)))
-        # The largest first, so that no thread waits for one at the end.
-        largest_first = sorted(query_blocks, key=QueryBlock.count_scores, reverse=True)
-        pieces = [(block, groups[i::shares]) for block in largest_first for i in range(shares)]
-        share(work, pieces, threads, prepare)
+    threads, blas = threads_for(output)
+    # A piece computes its masks once for all its groups: no more pieces than threads need.
+    shares = -(-threads // max(1, len(query_blocks)))
+    # The largest first, so that no thread waits for one at the end.
+    largest_first = sorted(query_blocks, key=QueryBlock.count_scores, reverse=True)
+    pieces = [(block, groups[i::shares]) for block in largest_first for i in range(shares)]
+    share(work, pieces, threads, blas)
     return output
 
 

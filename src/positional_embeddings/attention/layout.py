@@ -1,6 +1,5 @@
 """The axes of queries, keys and values, and of their scores."""
 
-from collections.abc import Callable
 from functools import lru_cache
 from math import prod, sqrt
 from typing import Any, NamedTuple
@@ -121,8 +120,8 @@ class Layout(NamedTuple):
         if not self.row_axes:
             why = f"since `q` of {len(self.shape)} axes has none for more"
             raise wrong_value(kind, f"be for one {what.rstrip('s')}, {why}", size)
-        find: Callable[..., Any] = axes.head_axis if what == "heads" else axes.batch_axis
-        axis: int = find(len(self.shape), self.feature, self.seq)
+        find = axes.head_axis if what == "heads" else axes.batch_axis
+        axis: Any = find(len(self.shape), self.feature, self.seq)
         n = self.shape[axis]
         if self.is_merged and self.split is not None:
             *of_heads, batch = self.split
@@ -130,7 +129,7 @@ class Layout(NamedTuple):
             what += " in heads * batch"
         if checks.known_to_differ(size, n):
             raise wrong_value(kind, f"be for {n} {what}, as axis {axis} of `q` has", size)
-        return axis
+        return int(axis)
 
 
 def layout_of(
@@ -148,8 +147,7 @@ def layout_of(
     forms = tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()])
     # Lengths of other libraries may be no keys, and True would be found as 1.
     are_keys = space.xp is np and [*map(type, options)] in _TYPES_OF_OPTIONS
-    find: Callable[..., Layout] = _numpy_layout if are_keys else _layout
-    return find(forms, options, sizes, needs_lengths, space.xp)
+    return (_numpy_layout if are_keys else _layout)(forms, options, sizes, needs_lengths, space.xp)
 
 
 _TYPES_OF_OPTIONS = [int, int, bool], [type(None), type(None), bool]
@@ -242,8 +240,8 @@ def _split_by(layout: Layout, heads: int | None, key_heads: int | None, sizes: S
         rows.remove(heads)  # type: ignore[arg-type]
         rows.append(heads)  # type: ignore[arg-type]
     if split is not None:
-        own = {"split": split, "is_merged": is_merged, "is_in_order": False}
-        layout = layout._replace(row_axes=tuple(rows), **own)
+        layout = layout._replace(row_axes=tuple(rows), split=split)
+        layout = layout._replace(is_merged=is_merged, is_in_order=False)
     for kind, size in several.items():
         layout.check_sequences_or_heads(kind, size)
     return layout

@@ -50,9 +50,7 @@ class Rules(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    def places(
-        self, q: Any, k: Any, axes: tuple[int | None, int | None], space: Space
-    ) -> Places | None:
+    def places(self, q: Any, k: Any, axes: tuple[Any, Any], space: Space) -> Places | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
         given, of_keys = self.positions, self.key_positions
         if given is None and of_keys is None:
