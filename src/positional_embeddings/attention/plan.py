@@ -20,9 +20,6 @@ _WORTH_CUTTING = 0.9
 # Blocks without a mask begin and end at multiples of this number of keys: BLAS multiplies parts of
 # other lengths several per cent more slowly.
 _KEY_MULTIPLE = 64
-# Rows of scores that begin this many numbers apart fall on the same lines of a cache: BLAS
-# takes a quarter longer.
-_SLOW_MULTIPLE = 512
 
 
 class KeyBlock(NamedTuple):
@@ -150,7 +147,7 @@ def _pack(ranges: Ranges, longest: int) -> list[Ranges]:
     packs: list[list[tuple[int, int]]] = []
     room = 0
     for start, stop in ranges:
-        length = _key_length(stop - start, longest)
+        length = -(-(stop - start) // -(-(stop - start) // longest))
         for at in range(start, stop, length):
             size = min(length, stop - at)
             if size > room:
@@ -159,10 +156,3 @@ def _pack(ranges: Ranges, longest: int) -> list[Ranges]:
             packs[-1].append((at, at + size))
             room -= size
     return [tuple(pack) for pack in packs]
-
-
-def _key_length(size: int, longest: int) -> int:
-    """Return the length of equal parts of at most `longest`, a little more for speed."""
-    length = -(-size // -(-size // longest))
-    longer = length + _KEY_MULTIPLE
-    return longer if length % _SLOW_MULTIPLE == 0 and longer <= longest else length
