@@ -629,11 +629,12 @@ def test_a_compiled_attention_takes_the_step_of_a_cache():
             q, keys, keys, mask=CausalMask(), positions=step, **axes
         )
 
-    cache, steps = KVCache.empty(2, 3, **axes, xp=torch), []  # full: shapes do not change
+    # A full ring: shapes do not change.
+    cache, steps = KVCache.empty(2, 3, window=3, **axes, xp=torch), []
     buffer, new = torch.zeros(2, 3, 3, 4), torch.rand(9, 2, 3, 1, 4)
     cache, step = cache.step([[0, 1], [1, 1]])
     step.store(buffer, torch.rand(2, 3, 2, 4))
     for token in new:
         cache, step = cache.step(1)
-        steps.append((token, step.store(buffer, token).clone(), step))
+        steps.append((token, step.store(buffer, token)[1].clone(), step))
     assert compilations(attend, *steps) <= 2

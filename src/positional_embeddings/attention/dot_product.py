@@ -93,9 +93,13 @@ def scaled_dot_product_attention(
         keys are in memory: of shape (seq,); or (batch, seq) or (seq, batch), in the order of the
         axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
         position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
-        positions of the queries if only `positions` are given. The step of a `KVCache` has both,
-        checked already, and evaluates a mask or a bias once for all layers with NumPy. An array
-        and a function for `mask` or `bias` do not depend on positions.
+        positions of the queries if only `positions` are given. Where positions of several documents
+        in one sequence start again, `CausalMask` alone shows a query later documents: add a
+        `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes, and
+        evaluates a mask or a bias once for all layers with NumPy; if the cache is a ring, a query
+        sees no more than the ring keeps for it. An array and a function for `mask` or `bias` do not
+        depend on positions: beside a step a function is an error, and so is an array unless indices
+        are positions, without padding and without a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
@@ -127,7 +131,8 @@ def scaled_dot_product_attention(
     ValueError
         If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
         is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
-        after the last key. If a mask has a `PaddingMask` with `positions`; or without them, beside
+        after the last key. If the axes are not those of a step, or the mask shows more than its
+        ring keeps. If a mask has a `PaddingMask` with `positions`; or without them, beside
         another mask or a `Bias`, for fewer queries than keys: its lengths would have to count the
         queries. One on the right is accepted if `offset` is given; and one alone if its longest
         sequence has all keys, as in attention to another sequence.

@@ -281,6 +281,8 @@ def scores_of(
     """
     given = {"mask": mask, "bias": bias, "positions": positions[0], "key_positions": positions[1]}
     space = space_of(**arrays, **given_arrays(given | {"sinks": sinks}))
+    if isinstance(positions[0], KVStep):
+        options = *positions[0]._axes_of(arrays["q"], *options[:2]), options[2]
     places, empty, batch = _places(arrays, positions, options[:2], space), None, 1
     if places is not None:
         mask, bias, offset, empty = places.apply(mask, bias, offset, space)
@@ -350,7 +352,7 @@ def _places(
         if of_keys is not None:
             what = "be left out where `positions` is a step"
             raise wrong_type("key_positions", what, shown(of_keys))
-        return given._places_of(arrays["q"], arrays["k"], options, space)
+        return given._places_of(arrays["q"], arrays["k"], options[1], space)
     return places_of(arrays["q"], arrays["k"], given, of_keys, options, space)
 
 

@@ -29,6 +29,14 @@ class PyTorch(Space):
     def strides(self, array: Any) -> tuple[int, ...]:
         return tuple(map(abs, array.stride()))
 
+    def address(self, array: Any) -> int | None:
+        if self.is_compiling:
+            return None
+        try:
+            return array.data_ptr() or None
+        except RuntimeError:  # of a mode without memory
+            return None
+
     def shares_memory(self, array: Any, other: Any) -> bool:
         if array is other:
             return False
