@@ -35,6 +35,9 @@ _TWICE = " Each token, or chunk of tokens, has a step of its own."
 _NEW = " The `tokens` of a step are the new ones alone, also those of an attention mask."
 _BEHIND = " Call `step` once for all layers, and store its tokens in each of their buffers."
 
+# Buffers whose last tokens are known, twice.
+_MOST_BUFFERS = 2**12
+
 # Lengths that a `repr` spells out.
 _MOST_SHOWN = 16
 
@@ -136,9 +139,9 @@ class KVCache(_Value):
     lengths: Any = array_field()
     # Position of the oldest token that the ring still holds; one below 0 never was.
     _oldest: Any = field(default=None, init=False, metadata={"weight": True})
-    # By the address of each buffer that a step of this cache, or of one before or after it, has
-    # stored in: a weak reference to its memory, and the lengths after that step. A new one is
-    # begun by what goes back on purpose.
+    # Of each buffer that a step of this cache, or of one before or after it, has stored in: the
+    # lengths after the last of them, by the address and by the array, with a weak reference to
+    # it. A cache that goes back on purpose has a new one.
     _stored: Any = field(default=None, init=False, compare=False)
     # Of the library, dtype and device of positions.
     _like: Any = field(default=None, init=False, metadata={"weight": True})
@@ -590,25 +593,36 @@ class KVStep(_Value):
 
     def _follow(self, buffer: Any, space: Space) -> None:
         """Check that a buffer, if its memory is known, ends where the step begins; move its end."""
-        address = None if self._lengths is None else space.address(buffer)
-        if address is None:
+        if self._lengths is None or space.is_compiling:
             return
-        stored, (before, after) = self._cache._stored, self._lengths
-        owner, last = stored.get(address, (None, None))
-        if owner is None or owner() is None:
-            for old in [a for a, (own, _) in list(stored.items()) if own() is None]:
-                stored.pop(old, None)
-        elif last is after:
+        before, after = self._lengths
+        owner, end = self._cache._stored.get(id(buffer), (None, None))
+        if owner is None or owner() is not buffer:
+            end = self._end_of(buffer, space)
+        last = before if end is None else end[0]
+        if last is after:
             what = "be another one for keys, for values and for each layer"
             raise wrong_value("buffer", what, "one that this step has stored in already", _TWICE)
-        elif last is not before and not np.array_equal(last, before):
+        if last is not None and last is not before and not np.array_equal(last, before):
             is_ahead = bool(np.any(last > before))
             came = f"one of {last.tolist()} tokens for a step after {before.tolist()}"
             hint = _AHEAD if is_ahead else _BEHIND
             raise wrong_value("buffer", "hold the tokens before the step", came, hint)
-        base = getattr(buffer, "base", getattr(buffer, "_base", None))
-        owner = ref(base if isinstance(base, type(buffer)) else buffer)
-        stored[address] = owner, after
+        if end is not None:
+            end[0] = after
+
+    def _end_of(self, buffer: Any, space: Space) -> list[Any] | None:
+        """Return what holds the lengths after the last step that has stored in the same memory."""
+        stored, address = self._cache._stored, space.address(buffer)
+        if not address:  # 0 of no memory
+            return None
+        owner, end = stored.get((address,), (None, None))
+        if owner is None or owner() is None:
+            base = getattr(buffer, "base", getattr(buffer, "_base", None))
+            owner, end = ref(base if isinstance(base, type(buffer)) else buffer), [None]
+            memory.keep(stored, (address,), (owner, end), _MOST_BUFFERS)
+        memory.keep(stored, id(buffer), (ref(buffer), end), _MOST_BUFFERS)
+        return end  # type: ignore[no-any-return]
 
     def _fit(self, buffer: Any, new: Any) -> tuple[Any, ...]:
         """Check a buffer and what is new, and return their space and axes, and what to do.

@@ -30,11 +30,9 @@ class PyTorch(Space):
         return tuple(map(abs, array.stride()))
 
     def address(self, array: Any) -> int | None:
-        if self.is_compiling:
-            return None
-        try:
-            return array.data_ptr() or None
-        except RuntimeError:  # of a mode without memory
+        try:  # not of a fake, nor of a transform
+            return array.data_ptr() if type(array) is sys.modules["torch"].Tensor else None
+        except RuntimeError:
             return None
 
     def shares_memory(self, array: Any, other: Any) -> bool:
