@@ -29,6 +29,7 @@ from positional_embeddings import (
     SlidingWindowMask,
     T5Bias,
     TokenEmbedding,
+    attention_weights,
     create_causal_mask,
     create_padding_mask,
     scaled_dot_product_attention,
@@ -606,6 +607,9 @@ def test_a_ring_hides_in_jit_what_it_hides_outside():
             buffers[0], keys = step.store(buffers[0], new)
             expected = scaled_dot_product_attention(new, keys, keys, positions=step)
             np.testing.assert_allclose(got, expected, atol=1e-6)
+    step, wide = caches[1].step(1)[1], CausalMask() | SlidingWindowMask(3, 0)
+    with pytest.raises(ValueError, match="`mask` must show the 3 newest keys of the ring"):
+        jax.jit(lambda q, k: attention_weights(q, k, mask=wide, positions=step))(new, keys)
 
 
 def test_heads_and_batch_share_an_axis_in_jit():

@@ -94,21 +94,19 @@ class Places(NamedTuple):
         """
         if offset is not None:
             raise wrong_value("offset", "be left out where `positions` are given", offset)
-        forgets = self._forgets()
-        if self.is_step:
-            self._check_indices("mask", mask, is_certain=not forgets)
-            self._check_indices("bias", bias, is_certain=not forgets)
-        if self.ring is not None and isinstance(mask, Mask) and not space.is_compiling:
-            self.ring.check(mask)
-        if forgets and (mask is None or isinstance(mask, Mask)):
+        for name, given in (("mask", mask), ("bias", bias)):
+            self._check_indices(name, given)
+        if isinstance(mask, Mask):
+            self._check(mask, space)
+            if self.ring is not None and not space.is_compiling:
+                self.ring.check(mask)
+        if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
             rule = self.ring.rule()  # type: ignore[union-attr]
             mask = rule if mask is None else mask | rule
         may_be_empty = self.may_be_empty
         if mask is None and may_be_empty:
             mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-        if is_mask:
-            self._check(mask, space)
         first = self._first()
         if first is None:
             first = 0
@@ -125,16 +123,16 @@ class Places(NamedTuple):
             return False
         return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sum(self.ring))
 
-    def _check_indices(self, name: str, given: Any, *, is_certain: bool) -> None:
+    def _check_indices(self, name: str, given: Any) -> None:
         """Check that a mask or a bias goes with a step, whose slots may be no positions."""
-        if given is None or isinstance(given, type | Mask | Bias):
+        if not self.is_step or given is None or isinstance(given, type | Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
         what = f"be a `{kind}` beside a step of a cache"
         if callable(given):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
             raise wrong_type(name, what, "a function of indices", hint)
-        if not is_certain or self._first() is None:
+        if self._forgets() or self._first() is None:
             hint = f" Pass one that knows positions, such as Function{kind}(function)."
             raise wrong_type(name, f"{what} whose slots may be no positions", shown(given), hint)
 
