@@ -33,7 +33,10 @@ _AHEAD = (
 _TWICE = " Each token, or chunk of tokens, has a step of its own."
 # What else may be wrong with numbers of tokens.
 _NEW = " The `tokens` of a step are the new ones alone, also those of an attention mask."
-_BEHIND = " Call `step` once for all layers, and store its tokens in each of their buffers."
+_BEHIND = (
+    " Call `step` once for all layers, and store its tokens in each of their buffers. Rewind the"
+    " cache by 0 if the buffer got them in another way."
+)
 
 # Buffers whose last tokens are known, twice.
 _MOST_BUFFERS = 2**12
