@@ -20,19 +20,19 @@ from positional_embeddings.masks.mask import frozen_copy
 # The name of positions in errors about arrays of two libraries.
 POSITIONS = "positions` of a cache, whose library is its `xp="
 
+# The way on, in errors: where slots or numbers of tokens do not fit,
 _FULL = (
     " Make the cache with as many slots as the longest sequence has tokens, or with `window`, the"
     " number of newest keys that a query sees: as a ring, which forgets the others."
 )
-# How a buffer comes to hold other tokens than those before a step.
+_NEW = " The `tokens` of a step are the new ones alone, also those of an attention mask."
+# and where a buffer has been stored in by this step, by a later one, or not by the one before.
+_TWICE = " Each token, or chunk of tokens, has a step of its own."
 _AHEAD = (
     " The cache that `step` returned was not kept, or an earlier step was used again: write"
     " cache, step = cache.step(tokens). To go back on purpose, rewind the cache, by 0 to go on from"
     " an earlier one."
 )
-_TWICE = " Each token, or chunk of tokens, has a step of its own."
-# What else may be wrong with numbers of tokens.
-_NEW = " The `tokens` of a step are the new ones alone, also those of an attention mask."
 _BEHIND = (
     " Call `step` once for all layers, and store its tokens in each of their buffers. Rewind the"
     " cache by 0 if the buffer got them in another way."
@@ -286,7 +286,7 @@ class KVCache(_Value):
         positions = xp.where(before + rank < 0, 0, before + rank)
         key_positions, source = self._keys(before, after, oldest[rows, None], keep, space, xp)
         if not (is_known or self._is_ring):
-            source = xp.where(after > self.capacity, -1, source)  # which becomes NaN
+            source = xp.where(after > self.capacity, -1, source)  # which `store` makes NaN
         # A chunk of a ring, and what a trace does not know, has to be gathered.
         is_short = is_known and key_positions.shape[1] <= self.capacity
         oldest = xp.maximum(oldest, after[:, 0] - self._ring)

@@ -26,7 +26,6 @@ _NOTHING = SlidingWindowMask(None, None)
 # Ranges of fewer keys than this are not worth parts of their own.
 _SHORT = 64
 
-
 # A position from which a mask with a window sees nothing of the first tokens but some of them.
 _FAR = 2**40
 
