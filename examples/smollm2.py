@@ -21,7 +21,7 @@ from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
 import positional_embeddings as pe
 
 AXES = {"feature_axis": -1, "seq_axis": 1}  # of (batch, seq, heads, head)
-ATTENTION = {"mask": pe.CausalMask(), "enable_gqa": True, **AXES}
+ATTENTION = {"mask": pe.CausalMask(), "enable_gqa": True}  # axes are the cache's
 LIBRARIES = {name: f"array_api_compat.{name}" for name in ("numpy", "cupy", "torch")}
 LIBRARIES["jax"] = "jax.numpy"
 END = "<|im_end|>"
@@ -54,9 +54,8 @@ def logits(model: SimpleNamespace, tokens: Any, step: Any, buffers: list[list[An
         at = f"blk.{number}"
         h = rms_norm(x, f"{at}.attn_norm", model)
         q, k, v = (xp.reshape(h @ w[f"{at}.attn_{name}"], shape) for name in "qkv")
-        keys, values = step.store(own[0], rotate(k)), step.store(own[1], v)
-        if "jax" in xp.__name__:  # which cannot write to the buffers
-            own[:] = keys, values
+        own[0], keys = step.store(own[0], rotate(k))
+        own[1], values = step.store(own[1], v)
         h = pe.scaled_dot_product_attention(rotate(q), keys, values, positions=step, **ATTENTION)
         x = x + xp.reshape(h, x.shape) @ w[f"{at}.attn_output"]
         h = rms_norm(x, f"{at}.ffn_norm", model)

@@ -70,7 +70,10 @@ def new_state(model, batch, capacity, *, ring):
     sizes = {layer.window: capacity for layer in model.layers}
     if ring:
         sizes = {window: window or capacity for window in sizes}
-    caches = {window: KVCache.empty(batch, size, **AXES) for window, size in sizes.items()}
+    caches = {
+        window: KVCache.empty(batch, size, window=window if ring else None, **AXES)
+        for window, size in sizes.items()
+    }
     shapes = [(2, batch, model.kv_heads, sizes[x.window], model.head_size) for x in model.layers]
     return State(caches, [np.zeros(shape) for shape in shapes])
 
@@ -88,8 +91,8 @@ def forward(model, state, ids, tokens):
         q, k, v = (split_heads(project(x), model.head_size) for project in layer.qkv)
         attended = scaled_dot_product_attention(
             rotate[layer.rope](layer.q_norm(q)),
-            step.store(keys, rotate[layer.rope](layer.k_norm(k))),
-            step.store(values, v),
+            step.store(keys, rotate[layer.rope](layer.k_norm(k)))[1],
+            step.store(values, v)[1],
             mask=layer.mask,
             positions=step,
             enable_gqa=True,

@@ -63,7 +63,8 @@ def padded(x, side):
 
 def decoded(side, capacity, *, rope=None, window=None, **options):
     """Return what the next two tokens of both sequences attend to, one token a step."""
-    cache = KVCache.empty(2, capacity, **AXES)
+    ring = None if capacity >= TOKENS else window
+    cache = KVCache.empty(2, capacity, window=ring, **AXES)
     keys, values = np.full((2, 2, HEADS, capacity, SIZE), np.nan)  # nobody reads empty slots
     prompts = [padded(x, side) for x in (Q, K, V)]
     steps = [([x for x, _ in prompts], prompts[0][1])]
@@ -78,8 +79,8 @@ def decoded(side, capacity, *, rope=None, window=None, **options):
         outputs.append(
             scaled_dot_product_attention(
                 rotate(q),
-                step.store(keys, rotate(k)),
-                step.store(values, v),
+                step.store(keys, rotate(k))[1],
+                step.store(values, v)[1],
                 mask=mask,
                 positions=step.positions,
                 key_positions=step.key_positions,

@@ -41,12 +41,10 @@ def mask(value):
 
 def stored(a, new):
     """Store three tokens and two in a ring of four slots, and return all that a step gives."""
-    cache, step = pe.KVCache.empty(2, 4, **new).step(3)
-    buffer = step.store(a(np.zeros((8, 4, 2))), a(Q[:, :3]))
-    if buffer.shape[1] < 4:
-        buffer = a(np.concatenate([Q[:, :3], np.zeros((8, 1, 2))], axis=1))
+    cache, step = pe.KVCache.empty(2, 4, window=4, **new).step(3)
+    buffer, _ = step.store(a(np.zeros((8, 4, 2))), a(Q[:, :3]))
     _, step = cache.step(2)
-    return step.positions, step.key_positions, step.store(buffer, a(Q[:, 3:5]))
+    return step.positions, step.key_positions, step.store(buffer, a(Q[:, 3:5]))[1]
 
 
 # Name, and a call on arrays that `a` makes; `new` is the library and device of what takes none.
@@ -58,6 +56,9 @@ CALLS = {
     "DilatedMask": mask(pe.DilatedMask(2)),
     "DynamicNTKScaling": rope(scaling=pe.DynamicNTKScaling(2.0, 4)),
     "FIREBias": lambda a, _: pe.FIREBias(*map(a, FIRE), c=1.0, threshold=2.0)(4),
+    "FunctionBias": lambda a, _: pe.FunctionBias(lambda q, k: abs(k - q))(
+        query_positions=a(np.arange(4.0))
+    ),
     "FunctionMask": mask(pe.FunctionMask(lambda q, k: q < k)),
     "GlobalMask": mask(pe.GlobalMask([1])),
     "KERPLEBias": lambda a, _: pe.KERPLEBias(a(np.ones(2)), a(np.asarray([0.5, 2])))(4),

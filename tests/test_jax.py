@@ -14,6 +14,7 @@ from positional_embeddings import (
     ALiBiBias,
     CausalMask,
     FIREBias,
+    FunctionBias,
     FunctionMask,
     GlobalMask,
     KERPLEBias,
@@ -28,6 +29,7 @@ from positional_embeddings import (
     SlidingWindowMask,
     T5Bias,
     TokenEmbedding,
+    attention_weights,
     create_causal_mask,
     create_padding_mask,
     scaled_dot_product_attention,
@@ -401,9 +403,12 @@ LAYERS = {
     "masks": lambda: ~(CausalMask() & GlobalMask([0, 3])) | PaddingMask([3, 5]),
     "SegmentMask": lambda: SegmentMask([0, 0, 1, -1]),
     "FunctionMask": lambda: FunctionMask(max),
+    "FunctionBias": lambda: FunctionBias(max),
 }
 LEAVES = {"PatchEmbedding": 2, "KERPLEBias": 2, "FIREBias": 6, "RoPEMultiHeadAttention": 4}
-LEAVES |= dict.fromkeys(["RoPE", "AbsolutePE", "ALiBiBias", "FunctionMask"], 0) | {"masks": 2}
+LEAVES |= dict.fromkeys(["RoPE", "AbsolutePE", "ALiBiBias", "FunctionMask", "FunctionBias"], 0) | {
+    "masks": 2
+}
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -513,7 +518,7 @@ AXES = {"feature_axis": -1, "seq_axis": -2}
 
 def stored(cache, buffer, tokens, new):
     cache, step = cache.step(tokens)
-    return cache, step.store(buffer, new), step.positions, step.key_positions
+    return cache, *step.store(buffer, new), step.positions, step.key_positions
 
 
 @pytest.mark.parametrize("capacity", [12, 6])
@@ -524,13 +529,13 @@ def test_a_cache_in_jit_is_that_outside(capacity):
     rng, call = np.random.default_rng(0), jax.jit(stored)
     for i, tokens in enumerate(steps):
         new = jnp.asarray(rng.standard_normal((2, 3, len(tokens[0]), 4)))
-        cache, buffer, *positions = stored(cache, buffer, tokens, new)
-        traced, in_jit, *own = call(traced, in_jit, jnp.asarray(tokens), new)
+        cache, buffer, keys, *positions = stored(cache, buffer, tokens, new)
+        traced, in_jit, traced_keys, *own = call(traced, in_jit, jnp.asarray(tokens), new)
         np.testing.assert_array_equal(positions[0], own[0])
         for row in range(2):
             there, in_trace = (
                 {int(p): keys[row, :, at] for at, p in enumerate(places[row]) if p >= 0}
-                for keys, (_, places) in ((buffer, positions), (in_jit, own))
+                for keys, (_, places) in ((keys, positions), (traced_keys, own))
             )
             assert there.keys() == in_trace.keys()
             for position, key in there.items():
@@ -545,11 +550,85 @@ def test_a_cache_in_jit_is_that_outside(capacity):
     np.testing.assert_array_equal(cache.lengths, traced.lengths)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_full_cache_gives_nan_where_nobody_can_read_its_lengths(dtype):
+    """And stays so, after a rewind as well; the other sequence goes on."""
+
+    @jax.jit
+    def token(cache, buffer, tokens):
+        new = jnp.ones((2, 3, tokens.shape[1], 4), dtype=dtype)
+        cache, step = cache.step(tokens)
+        buffer, keys = step.store(buffer, new)
+        output = scaled_dot_product_attention(new, keys, keys, mask=CausalMask(), positions=step)
+        return cache, buffer, output
+
+    cache, buffer = KVCache.empty(2, 4, **AXES, xp=jnp), jnp.zeros((2, 3, 5, 4), dtype=dtype)
+    cache, buffer, output = token(cache, buffer, jnp.asarray([[1, 1, 1], [0, 0, 1]]))
+    assert jnp.all(jnp.isfinite(output))
+    for tokens in ([[1], [1]], [[1], [1]], [[0], [0]]):
+        cache, buffer, output = token(cache, buffer, jnp.asarray(tokens))
+        is_full = bool(cache.lengths[0] > 4)
+        assert bool(jnp.all(jnp.isnan(output[0]))) == is_full
+        assert jnp.all(output[1] == 1)
+        assert jnp.all(jnp.isfinite(buffer[:, :, 4:]))  # no slot of the cache
+    back = jax.jit(KVCache.rewind)(cache, jnp.asarray([3, 0]))
+    output = token(back, buffer, jnp.asarray([[1], [0]]))[2]
+    assert jnp.all(jnp.isnan(output[0]))
+    with pytest.raises(ValueError, match="`tokens` must fit into the slots that `capacity` = 4"):
+        cache.step(1)
+    empty = KVCache.empty(2, 4, **AXES, xp=jnp), jnp.zeros_like(buffer)
+    assert jnp.all(jnp.isnan(token(*empty, jnp.ones((2, 5), dtype=int))[2]))
+
+
+def test_integers_of_a_cache_have_no_nan():
+    step = jax.jit(lambda cache: cache.step(jnp.ones((1, 3), dtype=int))[1])
+    step, buffer = step(KVCache.empty(1, 2, xp=jnp)), jnp.zeros((1, 2, 1), dtype=int)
+    after, keys = step.store(buffer, jnp.ones((1, 3, 1), dtype=int))
+    assert keys.dtype == after.dtype == buffer.dtype
+
+
+def test_a_ring_hides_in_jit_what_it_hides_outside():
+    """Of chunks, and of slots that are there for a `rewind`, by its own rule and by NumPy's."""
+
+    @jax.jit
+    def attend(cache, buffer, new):
+        cache, step = cache.step(new.shape[2])
+        buffer, keys = step.store(buffer, new)
+        return cache, buffer, scaled_dot_product_attention(new, keys, keys, positions=step)
+
+    rng = np.random.default_rng(0)
+    for spare in (0, 2):
+        options = {"sinks": 1, "window": 3, **AXES}
+        caches = [KVCache.empty(2, 4 + spare, **options, xp=xp) for xp in (np, jnp)]
+        buffers = [xp.zeros((2, 1, 4 + spare, 4), dtype="float32") for xp in (np, jnp)]
+        for count in (2, 3, 1, 1, 6, 1):
+            new = rng.standard_normal((2, 1, count, 4)).astype("float32")
+            caches[1], buffers[1], got = attend(caches[1], buffers[1], jnp.asarray(new))
+            caches[0], step = caches[0].step(count)
+            buffers[0], keys = step.store(buffers[0], new)
+            expected = scaled_dot_product_attention(new, keys, keys, positions=step)
+            np.testing.assert_allclose(got, expected, atol=1e-6)
+    step, wide = caches[1].step(1)[1], CausalMask() | SlidingWindowMask(3, 0)
+    with pytest.raises(ValueError, match="`mask` must show the 3 newest keys of the ring"):
+        jax.jit(lambda q, k: attention_weights(q, k, mask=wide, positions=step))(new, keys)
+
+
+def test_heads_and_batch_share_an_axis_in_jit():
+    new = jnp.asarray(np.random.default_rng(0).standard_normal((3, 3, 2, 2)))
+    _, step = KVCache.empty(2, 4, xp=jnp).step([[0, 1, 1], [1, 1, 1]])
+    _, wide = step.store(jnp.zeros((3, 4, 2)), new[:, :, 1])
+    traced = jax.jit(lambda cache, tokens: cache.step(tokens)[1])
+    step = traced(KVCache.empty(2, 4, xp=jnp), jnp.asarray([[0, 1, 1], [1, 1, 1]]))
+    _, merged = step.store(jnp.zeros((3, 4, 4)), new.reshape(3, 3, 4))
+    there = np.asarray(step.key_positions)[:3] >= 0
+    np.testing.assert_array_equal(merged[:, :3, 2:][:, there], wide[:, :3][:, there])
+
+
 def test_a_cache_goes_through_scan():
     def body(state, new):
         cache, buffer = state
         cache, step = cache.step(1)
-        buffer = step.store(buffer, new)
+        buffer, _ = step.store(buffer, new)
         return (cache, buffer), (step.positions, step.key_positions)
 
     new = jnp.arange(9.0).reshape(9, 1, 1, 1, 1) * jnp.ones((2, 1, 1, 3))
@@ -564,7 +643,7 @@ def test_a_cache_goes_through_scan():
 
 def test_a_step_is_a_pytree():
     step = KVCache.empty(2, 8, **AXES, xp=jnp).step(3)[1]
-    positions, keys = jax.jit(lambda step, x: (step.positions, step.store(x, x[:, :, :3])))(
+    positions, (_, keys) = jax.jit(lambda step, x: (step.positions, step.store(x, x[:, :, :3])))(
         step, jnp.ones((2, 1, 8, 4))
     )
     np.testing.assert_array_equal(positions, [[0, 1, 2]])

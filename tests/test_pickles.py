@@ -24,6 +24,7 @@ VALUES = [
     "ChunkedMask(2) & DilatedMask(3)",
     "DynamicNTKScaling(2, 4)",
     "FIREBias(ones(2), ones(2), ones((3, 2)), ones(3), c=ones(()), threshold=ones(()))",
+    "FunctionBias(max, 2)",
     "FunctionMask(max)",
     "GlobalMask([0, 3])",
     'KERPLEBias(ones(2), ones(2), "power")',

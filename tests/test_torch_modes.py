@@ -81,6 +81,7 @@ USES = {
         ),
         (X, *FIRE),
     ),
+    "FunctionBias": Use(biased(lambda _: pe.FunctionBias(lambda q, k: (k - q) / 4)), (X,)),
     "FunctionMask": Use(masked(pe.FunctionMask(lambda q, k: k > q)), (X,)),
     "GlobalMask": Use(masked(pe.SlidingWindowMask(1, 1) & pe.GlobalMask([0])), (X,)),
     "KERPLEBias": Use(

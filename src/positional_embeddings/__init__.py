@@ -21,6 +21,7 @@ from positional_embeddings.attention.kv_cache import KVCache, KVStep
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.biases.alibi import ALiBiBias, alibi_bias, alibi_slopes
 from positional_embeddings.biases.fire import FIREBias
+from positional_embeddings.biases.function import FunctionBias
 from positional_embeddings.biases.kerple import KERPLEBias
 from positional_embeddings.biases.positions import relative_positions
 from positional_embeddings.biases.sandwich import SandwichBias
@@ -95,6 +96,7 @@ __all__ = [
     "DilatedMask",
     "DynamicNTKScaling",
     "FIREBias",
+    "FunctionBias",
     "FunctionMask",
     "GlobalMask",
     "KERPLEBias",

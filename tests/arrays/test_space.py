@@ -36,7 +36,11 @@ FOR_PUBLIC_FUNCTIONS = {
 }
 
 # A function of the user returned the array.
-FOR_FUNCTIONS_OF_USERS = {"rules.call_score_function", "mask.FunctionMask._hides"}
+FOR_FUNCTIONS_OF_USERS = {
+    "rules.call_score_function",
+    "mask.FunctionMask._hides",
+    "function.FunctionBias._formula",
+}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from positional_embeddings import KVCache, RoPEMultiHeadAttention
+from positional_embeddings import (
+    KVCache,
+    RoPEMultiHeadAttention,
+    scaled_dot_product_attention,
+)
 from wrong_inputs import make_test
 
 
@@ -14,6 +18,13 @@ class Lazy(np.ndarray):
     @property
     def shape(self):
         return tuple(float("nan") if n == 7 else n for n in np.ndarray.shape.__get__(self))
+
+
+def attend(cache, tokens=2, **options):
+    """Attend to all keys of a step."""
+    _, step = cache.step(tokens)
+    q, k = (np.ones((4, len(p), 2)) for p in (step.positions, step.key_positions))
+    return scaled_dot_product_attention(q, k, k, positions=step, **options)
 
 
 VALUE_ERRORS = {
@@ -52,8 +63,8 @@ VALUE_ERRORS = {
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=np.zeros((1, 2), int))": "`positions` must have 3 positions, got shape (1, 2).",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2, 5)), positions=np.zeros((3, 2, 5), int), feature_axis=0, seq_axis=1)": "`positions` must have length 1 on all axes but those of the sequence and the batch, got (3, 2, 5).",
     "scaled_dot_product_attention(*ones((3, 4, 3, 6)), positions=np.zeros((3, 2), int), key_positions=np.zeros((3, 3), int))": "`key_positions` must be for 2 sequences, as `positions` are, got shape (3, 3).",
-    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=cache.step(2)[1])": "`q` must have 2 tokens on axis 1, as the step in `positions`, got shape (4, 3, 2).",
-    "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(1)[0].step(2)[1])": "`k` must have 3 tokens on axis 1, as the step in `positions`, got shape (4, 2, 2).",
+    "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=cache.step(2)[1])": "`q` must have 2 tokens on axis 1, as the step in `positions`, got shape (4, 3, 2). The `tokens` of a step are the new ones alone, also those of an attention mask.",
+    "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(1)[0].step(2)[1])": "`k` must have 3 tokens on axis 1, as the step in `positions`, got shape (4, 2, 2). Pass the keys that `store` returns.",
     "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(2)[1], mask=SegmentMask([0]))": "`ids` must have shape (seq,) or (seq, batch), with a document for each query, at positions 0 to 1, got shape (1,), of positions 0 to 0.",
     "KVCache.empty(2, 4, 4)": "`sinks` must be below `capacity` = 4, got 4.",
     "KVCache.empty(2, 4, 1, window=4)": "`window` must be at most `capacity` - `sinks` = 3, got 4.",
@@ -62,14 +73,28 @@ VALUE_ERRORS = {
     "cache.rewind(1)": "`counts` must be from 0 to 0, got 1 at index 0.",
     "cache.rewind([])": "`counts` must have shape (2,), got (0,).",
     "cache.rewind([0, 0, 0])": "`counts` must have shape (2,), got (3,).",
-    "KVCache.empty(1, 4).step(6)[0].rewind([2])": "`counts` must leave the keys that the next query needs, got [2]: the ring has overwritten 1 of them. Give `empty` a `window`, and a `capacity` above it.",
+    "KVCache.empty(1, 4, window=4).step(6)[0].rewind([2])": "`counts` must leave the keys that the next query needs, got [2]: the ring has overwritten 1 of them. Give `empty` a `window`, and a `capacity` above it.",
     "cache.take(zeros((1, 1), int))": "`rows` must have shape (batch,), with one sequence or more, got (1, 1).",
     "cache.take([0, 2])": "`rows` must be from 0 to 1, got [0, 2].",
     "cache.step(1)[1].store(zeros((3, 4, 2)), zeros((3, 1, 2)))": "`buffer` must have 6 slots (`capacity`) on axis 1, got shape (3, 4, 2).",
     "cache.step([[1], [0]])[1].store(zeros((3, 6, 5)), zeros((3, 1, 5)))": "`buffer` must have 2 sequences on axis 2, got shape (3, 6, 5).",
-    "cache.step(1)[1].store(zeros((3, 6, 4, 3)), zeros((3, 1, 4, 3)))": "`buffer` must have 2 sequences on axis 3, got shape (3, 6, 4, 3).",
+    "cache.step(1)[1].store(zeros((3, 6, 4, 2)), zeros((3, 1, 4, 2)))": "`feature_axis` and `seq_axis` must be given for `buffer` of 4 axes, got shape (3, 6, 4, 2). Make the cache with feature_axis=-1, seq_axis=-2 for (batch, heads, seq, head), or feature_axis=0, seq_axis=1 for (head, seq, heads, batch).",
+    "KVCache.empty(2, 6, feature_axis=0, seq_axis=1).step(1)[1].store(zeros((3, 6, 4, 3)), zeros((3, 1, 4, 3)))": "`buffer` must have 2 sequences on axis 3, got shape (3, 6, 4, 3).",
     "KVCache.empty(3, 6, feature_axis=0, seq_axis=-2).step(1)[1].store(zeros((2, 6, 3)), zeros((2, 1, 3)))": "`buffer` must have the sequences on the same side of the slots as with 4 axes, got shape (2, 6, 3).",
-    "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 2, 2)))": "`new` must have shape (3, 1, 2), got (3, 2, 2).",
+    "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 2, 2)))": "`new` must have shape (3, 1, 2), got (3, 2, 2). The `tokens` of a step are the new ones alone, also those of an attention mask.",
+    "cache.step(7)": "`tokens` must fit into the slots that `capacity` = 6 leaves, got 7 beside 0 at index 0. Make the cache with as many slots as the longest sequence has tokens, or with `window`, the number of newest keys that a query sees: as a ring, which forgets the others. The `tokens` of a step are the new ones alone, also those of an attention mask.",
+    "cache.step([[1, 0, 1], [1, 1, 1]])[0].step([[1, 1, 1, 1], [1, 1, 1, 1]])": "`tokens` must fit into the slots that `capacity` = 6 leaves, got 4 beside 3 at index 1. Make the cache with as many slots as the longest sequence has tokens, or with `window`, the number of newest keys that a query sees: as a ring, which forgets the others. The `tokens` of a step are the new ones alone, also those of an attention mask.",
+    "KVCache(capacity=8, lengths=[3, 9])": "`lengths` must be between 0 and `capacity` (of a cache without `window` and `sinks`) = 8, got 9 at index 1.",
+    "KVCache(capacity=8, window=8, lengths=[2**63 - 1])": "`lengths` must be between 0 and the farthest position = 2305843009213693951, got 9223372036854775807 at index 0.",
+    "KVCache(capacity=8, window=8, lengths=[2**61 - 1]).step(1)": "`tokens` must keep positions below 2305843009213693951, got 1 beside 2305843009213693951 at index 0.",
+    "attend(ring, mask=CausalMask() | SlidingWindowMask(5, 0))": "`mask` must show the 4 newest keys of the ring and the first 1 at most, got CausalMask() | SlidingWindowMask(5, 0). Make the cache by KVCache.empty(batch, 7, 1, window=6), or with more slots.",
+    "attend(ring, mask=CausalMask() | (SlidingWindowMask(3, 0) & GlobalMask(range(3))))": "`mask` must show the 4 newest keys of the ring and the first 1 at most, got CausalMask() | SlidingWindowMask(3, 0) & GlobalMask([0, 1, 2]). Make the cache by KVCache.empty(batch, 7, 3, window=4), or with more slots.",
+    "attend(ring, mask=CausalMask() | ChunkedMask(5))": "`mask` must show the 4 newest keys of the ring and the first 1 at most, got CausalMask() | ChunkedMask(5). Make the cache by KVCache.empty(batch, 6, 1, window=5), or with more slots.",
+    "attend(ring, mask=CausalMask() | PaddingMask([1, 2]))": "`mask` must have no PaddingMask where positions are given, got PaddingMask([1, 2]). Give padding a key position below 0.",
+    "attend(cache, feature_axis=1)": "`seq_axis` must be another axis of the 3-dimensional `q` than `feature_axis` = 1, got 1.",
+    "attend(cache, feature_axis=2)": "`feature_axis` must be left out, or 0 as in the cache of `positions`, got 2. Make the cache with the axes of its buffers.",
+    "attend(cache, seq_axis=-1)": "`seq_axis` must be left out, or 1 as in the cache of `positions`, got -1. Make the cache with the axes of its buffers.",
+    "FunctionBias(lambda q, k: zeros((3, 2, 2)))(3, 2)": "`function(q_pos, k_pos)` must have shape (3, 2) or (3, 2, 1) (`num_heads`), with 1 where it broadcasts, got (3, 2, 2).",
     "cache.step(1)[1].store(zeros((3, 6)), zeros((3, 1)))": "`buffer` must have an axis of sequences, got shape (3, 6).",
     "RoPEMultiHeadAttention(10, 4)": "`d_model` must be a multiple of `num_heads` = 4, got 10.",
     "RoPEMultiHeadAttention(12, 4)": "`d_model` must be an even multiple of `num_heads` = 4, got 12.",
@@ -109,6 +134,14 @@ TYPE_ERRORS = {
     "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(2)[1], key_positions=np.arange(2))": "`key_positions` must be left out where `positions` is a step, got numpy.ndarray of shape (2,).",
     "RoPE(4, 8)(ones((4, 2)), positions=cache.step(2)[1])": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got positional_embeddings.attention.kv_cache.KVStep. Pass positions.positions.",
     "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 1, 2), 'float32'))": "`new` must have the dtype of `buffer`, float64, got float32.",
+    "attend(ring, 6, mask=CausalMask)": "`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",
+    "attend(ring, 6, mask=ALiBiBias(2))": "`mask` must be a mask, got ALiBiBias(num_heads=2, causal=True). Pass it as `bias`.",
+    "attend(cache, mask=lambda i, j: j > i)": "`mask` must be a `Mask` beside a step of a cache, got a function of indices. Pass FunctionMask(mask), whose function gets positions.",
+    "attend(cache, bias=lambda i, j: j / i)": "`bias` must be a `Bias` beside a step of a cache, got a function of indices. Pass FunctionBias(bias), whose function gets positions.",
+    "attend(cache, [[1, 0], [1, 1]], mask=zeros((2, 2), dtype=bool))": "`mask` must be a `Mask` beside a step of a cache whose slots may be no positions, got numpy.ndarray of shape (2, 2). Pass one that knows positions, such as FunctionMask(function).",
+    "attend(ring, 6, bias=zeros((6, 6)))": "`bias` must be a `Bias` beside a step of a cache whose slots may be no positions, got numpy.ndarray of shape (6, 6). Pass one that knows positions, such as FunctionBias(function).",
+    "FunctionBias(lambda q, k: q < k)(3, 2)": "`function(q_pos, k_pos)` must have a real floating-point dtype, got bool.",
+    "FunctionBias(ALiBiBias(2))": "`function` must be a function of positions, got ALiBiBias(num_heads=2, causal=True).",
     "cache.step([[0.5, 1]])": "`tokens` must hold integers or booleans, got float64.",
     "scaled_dot_product_attention(*zeros((3, 2, 3)), seq_axis=np.asarray([1]))": "`seq_axis` must be an integer, got numpy.ndarray of shape (1,).",
     "scaled_dot_product_attention(zeros((2, 2)), [[1]], zeros((2, 2)))": "`k` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got list. Pass numpy.asarray(k).",
@@ -142,6 +175,7 @@ NAMED = {
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), bias=zeros((3, 3, 2)))": "bias",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), scale=0)": "scale",
     "scaled_dot_product_attention(zeros((2, 3)), zeros((2, 3)), zeros((2, 3)), softcap=-1)": "softcap",
+    "FunctionBias(max, 0)": "num_heads",
     "KVCache.empty(0, 4)": "batch",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), positions=ones(3))": "positions",
     "scaled_dot_product_attention(*ones((3, 4, 3, 2)), sinks=np.arange(2))": "sinks",
@@ -186,4 +220,6 @@ test_messages = make_test(
     Lazy=Lazy,
     mha=RoPEMultiHeadAttention(8, 2, 10, rng=0),
     cache=KVCache.empty(2, 6),
+    ring=KVCache.empty(2, 6, 1, window=4),
+    attend=attend,
 )

@@ -41,6 +41,10 @@ BIASES = {
         lambda x: pe.FIREBias(x[:3], x[3:6], x[6:12].reshape(2, 3), x[12:14], c=1.0, threshold=2.0),
         weights(14),
     ),
+    "FunctionBias": (
+        lambda table: pe.FunctionBias(lambda q_pos, k_pos: table[abs(q_pos - k_pos)]),
+        weights(KEYS),
+    ),
     "KERPLEBias": (lambda x: pe.KERPLEBias(x[:2], x[2:]), np.abs(weights(4))),
     "SandwichBias": (lambda _: pe.SandwichBias(HEADS, dim=8), np.zeros(1)),
     "T5Bias": (

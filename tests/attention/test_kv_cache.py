@@ -10,8 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from positional_embeddings import KVCache, KVStep, scaled_dot_product_attention
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings import (
+    CausalMask,
+    ChunkedMask,
+    DilatedMask,
+    FunctionMask,
+    GlobalMask,
+    KVCache,
+    KVStep,
+    PrefixMask,
+    SegmentMask,
+    SlidingWindowMask,
+    attention_weights,
+    scaled_dot_product_attention,
+)
 
 HEADS, HEAD = 2, 3
 # Axes of a buffer from (batch, heads, slots, head), and its axes of features and slots.
@@ -41,25 +53,30 @@ def by_rows(positions, feature_axis, batch):
     batch=st.integers(1, 3),
     capacity=st.integers(1, 9),
     sinks=st.integers(0, 2),
+    keeps_all=st.booleans(),
+    spare=st.integers(0, 1),
     layout=st.sampled_from(list(LAYOUTS)),
     drawn=st.lists(chunks, min_size=1, max_size=5),
 )
-def test_each_key_is_where_its_position_says(backend, batch, capacity, sinks, layout, drawn):
+def test_each_key_is_where_its_position_says(
+    backend, batch, capacity, sinks, keeps_all, spare, layout, drawn
+):
     order, feature_axis, seq_axis = LAYOUTS[layout]
     sinks = min(sinks, capacity - 1)
-    ring = capacity - sinks
+    ring = window = capacity - sinks
+    if keeps_all:
+        capacity += sum(n if isinstance(n, int) else n[1] for n in drawn)
+        sinks, ring, window = 0, capacity, None
     options = {"feature_axis": feature_axis, "seq_axis": seq_axis, "xp": backend.xp}
-    cache = KVCache.empty(batch, capacity, sinks, device=backend.device, **options)
-    shape = (batch, HEADS, capacity, HEAD)
+    cache = KVCache.empty(batch, capacity, sinks, window=window, device=backend.device, **options)
+    shape = (batch, HEADS, capacity + spare, HEAD)
     buffer = backend.array(np.zeros(shape).transpose(order))
     rng, history = np.random.default_rng(capacity), [[] for _ in range(batch)]
     for chunk in drawn:
         kept = kept_tokens(chunk, batch)
         new = rng.standard_normal((batch, HEADS, kept.shape[1], HEAD))
         cache, step = cache.step(chunk if isinstance(chunk, int) else kept)
-        keys = step.store(buffer, backend.array(new.transpose(order)))
-        if not space_of(buffer=buffer).can_write:
-            buffer = keys
+        buffer, keys = step.store(buffer, backend.array(new.transpose(order)))
         keys = backend.numpy(keys).transpose(np.argsort(order))
         of_queries, of_keys = (
             by_rows(backend.numpy(positions), feature_axis, batch)
@@ -93,10 +110,10 @@ def test_positions_of_padding_and_empty_slots():
 
 
 def test_a_chunk_of_a_ring_has_the_keys_that_it_overwrites_and_no_others():
-    cache, step = KVCache.empty(1, 4).step(4)
+    cache, step = KVCache.empty(1, 4, window=3).step(4)
     assert step.key_positions[:, 0].tolist() == [0, 1, 2, 3]
     _, step = cache.rewind(1).step(3)
-    assert step.key_positions[:, 0].tolist() == [4, 5, 2, 3, 0, 1]
+    assert step.key_positions[:, 0].tolist() == [4, 5, 2, 3, 0, 1]  # 0 for another window
     assert cache.step(1)[1].key_positions[:, 0].tolist() == [4, 1, 2, 3]
 
 
@@ -126,14 +143,16 @@ def test_sequences_of_one_length_share_their_positions():
 def test_a_buffer_is_written_to_and_returned_as_far_as_it_is_used():
     buffer = np.zeros((3, 8, 2))
     cache, step = KVCache.empty(2, 8).step(3)
-    keys = step.store(buffer, np.ones((3, 3, 2)))
+    same, keys = step.store(buffer, np.ones((3, 3, 2)))
+    assert same is buffer
     assert np.shares_memory(keys, buffer)
     assert keys.shape == (3, 3, 2)
     full = np.zeros((3, 8, 2))
-    assert np.shares_memory(KVCache.empty(2, 8).step(8)[1].store(full, np.ones((3, 8, 2))), full)
+    _, keys = KVCache.empty(2, 8).step(8)[1].store(full, np.ones((3, 8, 2)))
+    assert np.shares_memory(keys, full)
     # Heads and sequences on one axis, as long as the positions are the same for all sequences.
     _, step = cache.step(2)
-    assert step.store(np.zeros((3, 8, 10)), np.ones((3, 2, 10))).shape == (3, 5, 10)
+    assert step.store(np.zeros((3, 8, 10)), np.ones((3, 2, 10)))[1].shape == (3, 5, 10)
 
 
 def test_refused_drafts_are_forgotten():
@@ -142,7 +161,7 @@ def test_refused_drafts_are_forgotten():
     cache, step = KVCache.empty(2, 6, **options).step(5)
     step.store(buffer, tokens[:, :, :5])
     cache, step = cache.rewind([3, 1]).step(1)
-    keys = step.store(buffer, -np.ones((2, 1, 1, 1)))
+    _, keys = step.store(buffer, -np.ones((2, 1, 1, 1)))
     np.testing.assert_array_equal(step.positions, [[2], [4]])
     np.testing.assert_array_equal(step.key_positions, [[0, 1, 2, -1, -1], [0, 1, 2, 3, 4]])
     np.testing.assert_array_equal(keys[:, 0, :, 0], [[0, 1, -1, 3, 4], [6, 7, 8, 9, -1]])
@@ -204,7 +223,7 @@ def test_a_buffer_that_cannot_be_written_to_is_refused_after_one_that_can():
     with pytest.raises(ValueError, match=r"^`buffer` must be an array that can be written to"):
         step.store(buffer, new)
     new.flags.writeable = False
-    assert step.store(np.zeros((3, 6, 2)), new).all()
+    assert step.store(np.zeros((3, 6, 2)), new)[1].all()
 
 
 def test_axes_of_a_buffer_may_be_counted_from_its_end():
@@ -216,16 +235,16 @@ def test_axes_of_a_buffer_may_be_counted_from_its_end():
 def test_heads_and_batch_may_share_an_axis():
     tokens = np.random.default_rng(0).standard_normal((3, 4, 2, 2))  # (head, seq, heads, batch)
     wide, merged = np.zeros((3, 6, 2, 2)), np.zeros((3, 6, 4))
-    cache = KVCache.empty(2, 6)
+    cache = KVCache.empty(2, 6, feature_axis=0, seq_axis=1)
     for chunk in ([[0, 1], [1, 1]], [[1], [0]], [[1], [1]]):
         new = tokens[:, : len(chunk[0])]
         cache, step = cache.step(chunk)
-        keys = step.store(merged, new.reshape(*new.shape[:2], 4))
-        np.testing.assert_array_equal(keys, step.store(wide, new).reshape(*keys.shape))
-    ring, _ = KVCache.empty(2, 3).step([[0, 1, 1], [1, 1, 1]])
+        _, keys = step.store(merged, new.reshape(*new.shape[:2], 4))
+        np.testing.assert_array_equal(keys, step.store(wide, new)[1].reshape(*keys.shape))
+    ring, _ = KVCache.empty(2, 3, window=3, feature_axis=0, seq_axis=1).step([[0, 1, 1], [1, 1, 1]])
     _, step = ring.step([[1, 1], [1, 0]])
-    keys = step.store(merged[:, :3].copy(), tokens[:, :2].reshape(3, 2, 4))
-    expected = step.store(wide[:, :3].copy(), tokens[:, :2])
+    _, keys = step.store(merged[:, :3].copy(), tokens[:, :2].reshape(3, 2, 4))
+    _, expected = step.store(wide[:, :3].copy(), tokens[:, :2])
     np.testing.assert_array_equal(keys, expected.reshape(*keys.shape))
 
 
@@ -271,12 +290,12 @@ def test_tokens_with_gradients_are_stored():
 
     cache, buffer = KVCache.empty(1, 8, xp=torch), torch.zeros(2, 8, 1)
     cache, step = cache.step(3)
-    keys = step.store(buffer, torch.ones(2, 3, 1, requires_grad=True))
+    same, keys = step.store(buffer, torch.ones(2, 3, 1, requires_grad=True))
+    assert same is buffer
     assert keys.requires_grad
     _, step = cache.step(1)
-    np.testing.assert_array_equal(
-        step.store(buffer, torch.ones(2, 1, 1)).detach(), np.ones((2, 4, 1))
-    )
+    _, keys = step.store(buffer, torch.ones(2, 1, 1))
+    np.testing.assert_array_equal(keys.detach(), np.ones((2, 4, 1)))
 
 
 def test_a_step_knows_no_calls_with_arrays_for_masks_or_numbers_of_arrays():
@@ -293,3 +312,241 @@ def test_a_step_knows_no_calls_with_arrays_for_masks_or_numbers_of_arrays():
         got = scaled_dot_product_attention(q, k, v, scale=scale, positions=step)
         expected, _ = oracles.attention(q, k, v, scale=float(scale))
         np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+def seen_in_ring(position, sinks, window):
+    """Return the keys that a query of a ring sees, with a causal mask."""
+    return [p for p in range(position + 1) if p < sinks or p > position - window]
+
+
+@given(
+    sinks=st.integers(0, 2),
+    window=st.integers(1, 5),
+    spare=st.integers(0, 3),
+    drawn=st.lists(chunks, min_size=1, max_size=5),
+)
+def test_a_query_of_a_ring_sees_its_window_in_any_chunks(sinks, window, spare, drawn):
+    """Also with spare slots for a `rewind`, and in chunks longer than the ring."""
+    rng, capacity = np.random.default_rng(0), sinks + window + spare
+    cache = KVCache.empty(2, capacity, sinks, window=window, feature_axis=-1, seq_axis=-2)
+    buffers = list(np.full((2, 2, 1, capacity, HEAD), np.nan))
+    history = [[], []]
+    for chunk in drawn:
+        kept = kept_tokens(chunk, 2)
+        q, *new = rng.standard_normal((3, 2, 1, kept.shape[1], HEAD))
+        cache, step = cache.step(chunk if isinstance(chunk, int) else kept)
+        keys, values = (step.store(*pair)[1] for pair in zip(buffers, new, strict=True))
+        got = scaled_dot_product_attention(q, keys, values, mask=CausalMask(), positions=step)
+        for row, at in np.argwhere(kept):
+            history[row].append([x[row, 0, at] for x in new])
+            seen = seen_in_ring(len(history[row]) - 1, sinks, window)
+            k, v = np.asarray([history[row][p] for p in seen]).transpose(1, 2, 0)[..., None]
+            expected, _ = oracles.attention(q[row, 0, at][:, None, None], k, v)
+            np.testing.assert_allclose(got[row, 0, at], expected[:, 0, 0], atol=1e-12)
+
+
+def test_a_ring_takes_masks_that_show_no_more_than_it_has():
+    x = np.ones((4, 3, 2))
+    step = KVCache.empty(2, 8, 1, window=4).step(3)[1]
+    for mask in (
+        None,
+        CausalMask(),
+        CausalMask(mask_diagonal=True) | SlidingWindowMask(3, 0),
+        CausalMask() | (SlidingWindowMask(3, 0) & GlobalMask([0])),
+        CausalMask() | ChunkedMask(4),
+        CausalMask() | ChunkedMask(2**41) | DilatedMask(2),
+        CausalMask() | SegmentMask([0, 0, 1]),
+        FunctionMask(lambda q, k: k > q),
+        PrefixMask(3),
+    ):
+        got = scaled_dot_product_attention(x, x, x, mask=mask, positions=step)
+        places = {"positions": np.arange(3), "key_positions": np.arange(3)}
+        expected = scaled_dot_product_attention(x, x, x, mask=mask, **places)
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_mask_that_shows_more_than_a_ring_has_is_refused_before_it_matters():
+    x, mask = np.ones((4, 3, 2)), CausalMask() | SlidingWindowMask(4, 0)
+    for cache in (KVCache.empty(2, 4, window=4), KVCache.empty(2, 9, window=4)):
+        with pytest.raises(ValueError, match=r"KVCache.empty\(batch, 5, 0, window=5\)"):
+            scaled_dot_product_attention(x, x, x, mask=mask, positions=cache.step(3)[1])
+    for cache in (KVCache.empty(2, 4), KVCache.empty(2, 5, window=5)):
+        scaled_dot_product_attention(x, x, x, mask=mask, positions=cache.step(3)[1])
+
+
+def test_a_full_cache_takes_no_more_tokens():
+    cache, _ = KVCache.empty(2, 6).step([[1, 1, 1], [0, 1, 1]])
+    assert cache.step(3)[0].lengths.tolist() == [6, 5]
+    assert cache.step([[0, 1, 1, 1], [1, 1, 1, 1]])[0].lengths.tolist() == [6, 6]
+    for tokens in (4, [[1, 1, 1, 1], [0, 0, 0, 0]]):
+        with pytest.raises(ValueError, match="`tokens` must fit into the slots"):
+            cache.step(tokens)
+
+
+WRITING = pytest.mark.only_on("numpy", "torch", "cupy")
+TWICE = (
+    "`buffer` must be another one for keys, for values and for each layer, got one that this step "
+    "has stored in already. Each token, or chunk of tokens, has a step of its own."
+)
+BEFORE = "`buffer` must hold the tokens before the step, got one of"
+
+
+def new_buffers(backend, count=2):
+    return [backend.array(np.zeros((HEAD, 12, 2))) for _ in range(count)]
+
+
+def tokens_of(backend, count):
+    return backend.array(np.ones((HEAD, count, 2)))
+
+
+@WRITING
+def test_a_step_stores_once_in_a_buffer(backend):
+    """One for two layers, or for keys and values, and one step for two tokens."""
+    buffer, other = new_buffers(backend)
+    cache, step = KVCache.empty(2, 12, xp=backend.xp, device=backend.device).step(1)
+    for one in (buffer, other[:, :, :]):
+        step.store(one, tokens_of(backend, 1))
+    for one in (buffer, buffer[:, :, :], other):
+        with pytest.raises(ValueError, match=TWICE):
+            step.store(one, tokens_of(backend, 1))
+    _, step = cache.step(1)
+    for one in (buffer[:, :, :], other):
+        step.store(one, tokens_of(backend, 1))
+
+
+@WRITING
+def test_parts_of_one_array_are_buffers(backend):
+    both = backend.array(np.zeros((2, HEAD, 12, 2)))
+    _, step = KVCache.empty(2, 12, xp=backend.xp, device=backend.device).step(3)
+    for part in (both[0, ...], both[1, ...]):
+        step.store(part, tokens_of(backend, 3))
+    assert backend.numpy(both)[:, :, :3].all()
+
+
+@WRITING
+def test_buffers_that_are_gone_are_not_taken_for_others(backend):
+    _, step = KVCache.empty(2, 12, xp=backend.xp, device=backend.device).step(3)
+    for _ in range(20):  # most of them in the memory of the one before
+        step.store(backend.array(np.zeros((HEAD, 12, 2))), tokens_of(backend, 3))
+
+
+@WRITING
+def test_the_next_cache_must_be_kept(backend):
+    cache = KVCache.empty(2, 12, xp=backend.xp, device=backend.device)
+    buffer, copied = new_buffers(backend)
+    start, step = cache.step(3)
+    step.store(buffer, tokens_of(backend, 3))
+    step.store(copied, tokens_of(backend, 3))
+    _, second = start.step(2)
+    second.store(buffer, tokens_of(backend, 2))
+    # The next cache thrown away, from the start or later; an earlier step used again.
+    for wrong in (cache.step(1)[1], start.step(2)[1], step):
+        with pytest.raises(ValueError, match=f"{BEFORE}.* write cache, step = cache.step\\(token"):
+            wrong.store(buffer, tokens_of(backend, wrong.positions.shape[0]))
+    # Another buffer, a copy, a rewind and chosen rows are other cases.
+    start.step(2)[1].store(copied, tokens_of(backend, 2))
+    start.step(2)[1].store(backend.array(backend.numpy(buffer)), tokens_of(backend, 2))
+    for going_on in (start.rewind(0), start.rewind(1), start.take([1, 0]), copy.copy(start)):
+        following, again = going_on.step(1)
+        again.store(buffer, tokens_of(backend, 1))
+        following.step(1)[1].store(buffer, tokens_of(backend, 1))
+    KVCache.empty(2, 12, xp=backend.xp).step(1)[1].store(buffer, tokens_of(backend, 1))
+
+
+@WRITING
+def test_a_step_is_for_all_layers(backend):
+    cache = KVCache.empty(2, 12, xp=backend.xp, device=backend.device)
+    for buffer in (buffers := new_buffers(backend)):
+        cache, step = cache.step(1)
+        step.store(buffer, tokens_of(backend, 1))
+    _, step = cache.step(1)
+    with pytest.raises(ValueError, match=f"{BEFORE} \\[1, 1\\] tokens .* once for all layers"):
+        step.store(buffers[0], tokens_of(backend, 1))
+
+
+def test_layers_may_be_computed_one_after_the_other():
+    """Each for all chunks of a prompt."""
+    cache, steps = KVCache.empty(2, 12), []
+    for count in (3, 2, 1):
+        cache, step = cache.step(count)
+        steps.append((count, step))
+    for buffer in np.zeros((3, HEAD, 12, 2)):
+        for count, step in steps:
+            _, keys = step.store(buffer, np.full((HEAD, count, 2), 1.0 * count))
+        assert keys[0, :, 0].tolist() == [3, 3, 3, 2, 2, 1]
+
+
+def test_steps_of_two_models_may_be_made_of_one_cache():
+    cache, buffers = KVCache.empty(2, 12), np.zeros((2, HEAD, 12, 2))
+    for count in (3, 1, 2):
+        steps = [cache.step(count) for _ in buffers]
+        for (_, step), buffer in zip(steps, buffers, strict=True):
+            step.store(buffer, np.ones((HEAD, count, 2)))
+        cache = steps[0][0]
+
+
+def pickled(value):
+    return pickle.loads(pickle.dumps(value))
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickled])
+def test_copies_cannot_be_written_to_and_know_no_buffers(duplicate):
+    cache, step = KVCache.empty(2, 8, 1).step([[0, 1], [1, 1]])
+    step.store(np.zeros((HEAD, 8, 2)), np.ones((HEAD, 2, 2)))
+    copied, own = duplicate(cache), duplicate(step)
+    for array in (copied.lengths, copied._oldest, own.positions, own.key_positions, own._source):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+    assert copied._stored is None is own._cache._stored is own._lengths or duplicate is copy.copy
+    buffer = np.zeros((HEAD, 8, 2))
+    for _ in range(2):  # of what memory nobody knows
+        own.store(buffer, np.ones((HEAD, 2, 2)))
+    assert (copied, own) == (cache, step)
+    assert copied.step(1)[0] == cache.step(1)[0]
+
+
+def test_a_step_knows_the_axes_of_its_cache():
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5))  # (batch, heads, seq, head)
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    _, step = KVCache.empty(2, 8, **axes).step(4)
+    expected = scaled_dot_product_attention(x, x, x, mask=CausalMask(), **axes)
+    for said in ({}, axes, {"seq_axis": 2}, {"feature_axis": 3}):
+        got = scaled_dot_product_attention(x, x, x, mask=CausalMask(), positions=step, **said)
+        np.testing.assert_allclose(got, expected, atol=1e-15)
+        weights = attention_weights(x, x, mask=CausalMask(), positions=step, **said)
+        np.testing.assert_allclose(weights @ x, expected, atol=1e-15)
+    for call in (attention_weights, lambda q, k, **o: scaled_dot_product_attention(q, k, k, **o)):
+        with pytest.raises(ValueError, match="`seq_axis` must be left out, or -2 as in the cache"):
+            call(x, x, positions=step, feature_axis=-1, seq_axis=1)
+    _, step = KVCache.empty(2, 8).step(4)
+    with pytest.raises(
+        ValueError, match="`feature_axis` and `seq_axis` must be given for `q` of 4"
+    ):
+        attention_weights(x, x, positions=step)
+    moved = x.transpose(3, 2, 1, 0)
+    weights = attention_weights(moved, moved, positions=step, feature_axis=0, seq_axis=1)
+    assert weights.shape == (4, 4, 3, 2)
+
+
+def test_arrays_go_with_a_step_whose_slots_are_positions():
+    """Where a step has no padding, and its cache forgets nothing, indices are positions."""
+    rng = np.random.default_rng(0)
+    hidden, bias = np.triu(np.ones((5, 5), dtype=bool), 1), rng.standard_normal((5, 5))
+    cache, ring, x = KVCache.empty(2, 8), KVCache.empty(2, 8, window=6), rng.random((4, 5, 2))
+    steps = [cache.step(5), cache.step(np.ones((2, 5), dtype=int)), ring.step(5)]
+    expected = scaled_dot_product_attention(x, x, x, mask=hidden, bias=bias)
+    for _, step in steps:
+        got = scaled_dot_product_attention(x, x, x, mask=hidden, bias=bias, positions=step)
+        np.testing.assert_allclose(got, expected, atol=1e-15)
+    later, seen = cache.step([[1, 1, 0], [0, 1, 1]])[0].step(1)[1], np.zeros((1, 3), dtype=bool)
+    weights = attention_weights(x[:, :1], x[:, :3], mask=seen, positions=later)
+    np.testing.assert_allclose(weights, attention_weights(x[:, :1], x[:, :3]), atol=1e-15)
+    for _, wrong in (
+        cache.step([[1, 1, 0], [0, 1, 1]]),
+        steps[0][0].rewind([1, 0]).step(2),
+        steps[2][0].step(2),
+    ):
+        q, k = (np.ones((4, len(p), 2)) for p in (wrong.positions, wrong.key_positions))
+        seen = np.zeros((len(wrong.positions), len(wrong.key_positions)), dtype=bool)
+        with pytest.raises(TypeError, match="whose slots may be no positions"):
+            attention_weights(q, k, mask=seen, positions=wrong)

@@ -409,8 +409,8 @@ def scores_of(mask, n, rows=8):
     [
         (1536, None, [768, 768]),  # the longest of 512 queries
         (1537, None, [513, 513, 511]),
-        (1024, None, [576, 448]),  # 512 would fall on the same lines of a cache
-        (1024, 512, [512, 512]),  # but is asked for
+        (1024, None, [512, 512]),
+        (1024, 512, [512, 512]),
         (1152, 576, [576, 576]),
     ],
 )

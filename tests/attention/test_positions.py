@@ -25,6 +25,7 @@ from positional_embeddings import (
 )
 
 HEADS, HEAD = 2, 3
+NOTHING = SlidingWindowMask(None, None)  # is hidden
 # From (batch, heads, seq, head) to other layouts, with their axes of features and sequence.
 LAYOUTS = {
     "(batch, heads, seq, head)": ((0, 1, 2, 3), -1, -2),
@@ -294,7 +295,8 @@ def test_masks_of_tables_and_grids_check_positions():
 def decoded(mask, layer, steps, capacity, sinks=0):
     """Run steps of a cached attention, and return the output of each token by its position."""
     rope, axes = RoPE(8, 100, feature_axis=-1, seq_axis=-2), {"feature_axis": -1, "seq_axis": -2}
-    cache = KVCache.empty(2, capacity, sinks, **axes)
+    is_ring = capacity < 20
+    cache = KVCache.empty(2, capacity, sinks, window=4 if is_ring else None, **axes)
     buffers = [np.zeros((2, 3, capacity, 8)) for _ in range(2)]
     outputs = [{}, {}]
     for tokens in steps:
@@ -306,7 +308,7 @@ def decoded(mask, layer, steps, capacity, sinks=0):
             x[:, b, :, i] = layer[b][:, :, positions[b, i]]
         q, k, v = x
         q, k = (rope(array, positions=step.positions) for array in (q, k))
-        keys, values = (step.store(*pair) for pair in zip(buffers, (k, v), strict=True))
+        keys, values = (step.store(*pair)[1] for pair in zip(buffers, (k, v), strict=True))
         places = {"positions": step.positions, "key_positions": step.key_positions}
         out = scaled_dot_product_attention(q, keys, values, mask=mask, **places, **axes)
         for b, i in zip(*np.nonzero(kept), strict=True):
@@ -392,7 +394,9 @@ def test_a_bias_takes_batched_keys_and_shared_queries(backend):
 @pytest.mark.parametrize("prompt", [5, [[0, 0, 1, 1, 1], [1, 1, 0, 1, 1]]])
 def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
     axes, own = options(layout), 0 if "*" in layout else 1  # axis of the sequence in positions
-    cache = KVCache.empty(BATCH, 7, sinks, **axes, xp=backend.xp, device=backend.device)
+    capacity = 7 if sinks else 11
+    cache = KVCache.empty(BATCH, capacity, sinks, **axes, xp=backend.xp, device=backend.device)
+    ring = SlidingWindowMask(4, None) & GlobalMask(range(2))  # the 5 newest keys and the first 2
     rng, mask, bias = np.random.default_rng(0), CausalMask(), ALiBiBias(HEADS)
     for tokens in (prompt, 1, 2, 2, 1):
         cache, step = cache.step(tokens)
@@ -403,9 +407,10 @@ def test_a_step_stands_for_its_positions(backend, layout, sinks, prompt):
         ]
         places = {"positions": step.positions, "key_positions": step.key_positions}
         for rules in ({"mask": mask}, {"mask": mask, "bias": bias}, {"bias": bias}, {}):
-            expected = scaled_dot_product_attention(*arrays, **rules, **places, **axes)
+            whole = rules | {"mask": rules.get("mask", NOTHING) | ring} if sinks else rules
+            expected = scaled_dot_product_attention(*arrays, **whole, **places, **axes)
             for _ in range(2):  # layers
-                got = scaled_dot_product_attention(*arrays, **rules, positions=step, **axes)
+                got = scaled_dot_product_attention(*arrays, **rules, positions=step)
                 close(backend, got, backend.numpy(expected))
 
 

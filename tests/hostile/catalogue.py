@@ -41,7 +41,6 @@ ROPE = pe.RoPE(8, 16)
 ABSOLUTE = pe.AbsolutePE(8, 16)
 LEARNED = pe.LearnedPE(8, 6, embeddings=X)
 CACHE = pe.KVCache.empty(2, 4)
-STEP = CACHE.step(3)[1]
 ATTENTION = pe.RoPEMultiHeadAttention(8, 2, 16, rng=0)
 TABLES = ROPE.tables(POSITIONS)
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
@@ -75,6 +74,11 @@ class Call:
 
 def dense(mask: Any) -> Any:
     return mask.dense(4)
+
+
+def stored(buffer: Any, new: Any, /) -> Any:
+    """Store by a step of its own, as a step stores once in a buffer."""
+    return CACHE.rewind(0).step(3)[1].store(buffer, new)
 
 
 def bias(value: Any) -> Any:
@@ -188,6 +192,9 @@ CATALOGUE: dict[str, list[Call]] = {
             bias,
         )
     ],
+    "FunctionBias": [
+        Call(pe.FunctionBias, {"function": lambda q, k: 0.5 * (k - q), "num_heads": 1}, bias)
+    ],
     "FunctionMask": [Call(pe.FunctionMask, {"function": lambda q, k: q < k}, dense)],
     "GlobalMask": [
         Call(pe.GlobalMask, {"indices": [1]}, dense),
@@ -232,7 +239,7 @@ CATALOGUE: dict[str, list[Call]] = {
         for rows in ([1, 0], np.asarray([1, 0]))
     ],
     "KVStep.store": [
-        Call(STEP.store, {"buffer": np.zeros((8, 4, 2)), "new": Q[:, :3]}),
+        Call(stored, {"buffer": np.zeros((8, 4, 2)), "new": Q[:, :3]}),
     ],
     "LearnedPE": [
         Call(

@@ -98,10 +98,14 @@ def scaled_dot_product_attention(
         keys are in memory: of shape (seq,); or (batch, seq) or (seq, batch), in the order of the
         axes of `q`, with 1 where they broadcast; or with all axes of `q` but its features. A key
         position below 0 is an empty slot, hidden from all queries, whatever the mask. Keys have the
-        positions of the queries if only `positions` are given. The step of a `KVCache` has both,
-        checked already; with NumPy it evaluates a mask or a bias of few scores once for all layers,
-        unless an array or a function is in it. An array and a function for `mask` or `bias` do not
-        depend on positions.
+        positions of the queries if only `positions` are given. Where positions of several documents
+        in one sequence start again, `CausalMask` alone shows a query later documents: add a
+        `SegmentMask`. The step of a `KVCache` has both, checked already, and the axes; with NumPy
+        it evaluates a mask or a bias of few scores once for all layers, unless an array or a
+        function is in it. If the cache is a ring, a query sees no more than the ring keeps for it.
+        An array and a function for `mask` or `bias` do not depend on positions: beside a step a
+        function is an error, and so is an array unless indices are positions, without padding and
+        without a ring.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
@@ -134,7 +138,8 @@ def scaled_dot_product_attention(
     ValueError
         If shapes do not fit, `scale`, `softcap` or `block_size` is not positive, `offset`
         is given without a `Mask` or a `Bias` or with `positions`, or the last query would come
-        after the last key. If a mask has a `PaddingMask` with `positions`; or without them, beside
+        after the last key. If the axes are not those of a step, or the mask shows more than its
+        ring keeps. If a mask has a `PaddingMask` with `positions`; or without them, beside
         another mask or a `Bias`, for fewer queries than keys: its lengths would have to count the
         queries. One on the right is accepted if `offset` is given; and one alone if its longest
         sequence has all keys, as in attention to another sequence.

@@ -4,20 +4,42 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Annotated, Any
+from weakref import ref
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import length_array
+from positional_embeddings.arguments.positions import check_lengths, farthest_position, length_array
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, HostArray, Namespace, np
 from positional_embeddings.arrays.space import new_space, space_of
-from positional_embeddings.attention.places import Places
+from positional_embeddings.attention.places import Places, Ring
 from positional_embeddings.layers.weights import WeightedLayer, array_field
 from positional_embeddings.masks.mask import frozen_copy
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS = "positions` of a cache, whose library is its `xp="
+
+# The way on, in errors: where slots or numbers of tokens do not fit,
+_FULL = (
+    " Make the cache with as many slots as the longest sequence has tokens, or with `window`, the"
+    " number of newest keys that a query sees: as a ring, which forgets the others."
+)
+_NEW = " The `tokens` of a step are the new ones alone, also those of an attention mask."
+# and where a buffer has been stored in by this step, by a later one, or not by the one before.
+_TWICE = " Each token, or chunk of tokens, has a step of its own."
+_AHEAD = (
+    " The cache that `step` returned was not kept, or an earlier step was used again: write"
+    " cache, step = cache.step(tokens). To go back on purpose, rewind the cache, by 0 to go on from"
+    " an earlier one."
+)
+_BEHIND = (
+    " Call `step` once for all layers, and store its tokens in each of their buffers. Rewind the"
+    " cache by 0 if the buffer got them in another way."
+)
+
+# Buffers whose last tokens are known, twice.
+_MOST_BUFFERS = 2**12
 
 # Lengths that a `repr` spells out.
 _MOST_SHOWN = 16
@@ -26,20 +48,36 @@ _MOST_SHOWN = 16
 Run = tuple[int, int, int, int]
 
 
+class _Value(WeightedLayer):
+    """Base of values: copies and pickles have read-only arrays, and know of no buffers."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {n: x for n, x in super().__getstate__().items() if n not in ("_stored", "_lengths")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, x in state.items():
+            is_open = isinstance(x, np.ndarray) and x.flags.writeable
+            checks.set_fields(self, **{name: frozen_copy(x) if is_open else x})
+
+
 @dataclass(frozen=True, eq=False)
-class KVCache(WeightedLayer):
+class KVCache(_Value):
     """The positions of cached keys and values, for all layers that keep the same tokens.
 
     An immutable value. The keys and values themselves are in buffers of the caller: plain arrays
     of any layout, dtype and library, one for the keys and one for the values of each layer, with
     `capacity` slots on the axis of the sequence. `empty` makes a cache.
 
-    A cache that is smaller than the sequence is a ring: new tokens take the slots of the oldest
-    ones, but for the first `sinks` tokens, which stay. A chunk of several tokens still attends to
-    the keys that it overwrites, so that its first tokens see more than one token at a time would:
-    a mask says which keys a query sees, such as ``CausalMask() | SlidingWindowMask(w - 1, 0)``, and
-    the ring only forgets what no mask lets be seen any longer. With sinks that is
-    ``CausalMask() | (SlidingWindowMask(w - 1, 0) & GlobalMask(range(sinks)))``.
+    Without `window` and `sinks` a cache keeps all tokens, and one that is full takes no more. Where
+    a trace does not know the lengths, `store` gives NaN for a sequence that is too long.
+
+    With `window` or `sinks` it is a ring: new tokens take the slots of the oldest ones, but for the
+    first `sinks` tokens, which stay. In an attention with ``positions=step`` each query sees the
+    `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
+    of these what the mask lets it see.
+
+    Each step stores its tokens after the last ones. To go on from an earlier cache in the same
+    buffers, `rewind` it, by 0 if it is the one to go on from.
 
     Parameters
     ----------
@@ -48,14 +86,17 @@ class KVCache(WeightedLayer):
     sinks : int, default 0
         Number of first tokens of each sequence that a ring keeps, less than `capacity`.
     window : int, optional
-        Number of newest keys that a query needs, at most ``capacity - sinks``, which it is if
-        None. A ring with more slots than that can `rewind` as many tokens as it has more.
-    feature_axis, seq_axis : int, default 0 and 1
-        Axes of features and slots in the buffers: -1 and -2 for
-        ``(batch, heads, slots, head)``. Positions are (batch, seq) if the batch comes before
-        the slots in buffers of four axes, else (seq, batch).
+        Number of newest keys that a query of a ring sees, at most ``capacity - sinks``, which it
+        is if None and there are `sinks`. A ring with more slots than that can `rewind` as many
+        tokens as it has more.
+    feature_axis, seq_axis : int, optional
+        Axes of features and slots in the buffers: -1 and -2 for ``(batch, heads, slots, head)``.
+        0 and 1 if None; buffers of more than three axes need both. Attention takes them from a
+        step. Positions are (batch, seq) if the batch comes before the slots in buffers of four
+        axes, else (seq, batch).
     lengths : list or array of int, shape (batch,)
-        Number of tokens of each sequence so far: the position of its next one.
+        Number of tokens of each sequence so far: the position of its next one. At most `capacity`
+        unless the cache is a ring.
 
     Raises
     ------
@@ -83,7 +124,7 @@ class KVCache(WeightedLayer):
     array([[ 0,  1, -1],
            [ 0,  1,  2]])
     >>> buffer = np.zeros((2, 4, 8, 16))  # (batch, heads, slots, features)
-    >>> keys = step.store(buffer, np.ones((2, 4, 3, 16)))
+    >>> buffer, keys = step.store(buffer, np.ones((2, 4, 3, 16)))
     >>> keys.shape
     (2, 4, 3, 16)
     >>> cache, step = cache.step(1)
@@ -96,11 +137,15 @@ class KVCache(WeightedLayer):
     capacity: checks.AxisLength
     sinks: Annotated[int, checks.non_negative_integer] = 0
     window: Annotated[int | None, checks.optional(checks.axis_length)] = None
-    feature_axis: int = 0
-    seq_axis: int = 1
+    feature_axis: int | None = None
+    seq_axis: int | None = None
     lengths: Any = array_field()
     # Position of the oldest token that the ring still holds; one below 0 never was.
     _oldest: Any = field(default=None, init=False, metadata={"weight": True})
+    # Of each buffer that a step of this cache, or of one before or after it, has stored in: the
+    # lengths after the last of them, by the address and by the array, with a weak reference to
+    # it. A cache that goes back on purpose has a new one.
+    _stored: Any = field(default=None, init=False, compare=False)
     # Of the library, dtype and device of positions.
     _like: Any = field(default=None, init=False, metadata={"weight": True})
 
@@ -117,6 +162,10 @@ class KVCache(WeightedLayer):
         if self.window is not None and self.window > self._ring:
             what = f"be at most `capacity` - `sinks` = {self._ring}"
             raise wrong_value("window", what, self.window)
+        most = farthest_position(space), "the farthest position"
+        if not self._is_ring:
+            most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
+        check_lengths("lengths", lengths, space_of(lengths=lengths), *most)
         oldest = lengths - self._ring
         lengths, oldest = frozen_copy(lengths), frozen_copy(oldest)
         checks.set_fields(self, lengths=lengths, _oldest=oldest, _like=like)
@@ -129,8 +178,8 @@ class KVCache(WeightedLayer):
         sinks: int = 0,
         *,
         window: int | None = None,
-        feature_axis: int = 0,
-        seq_axis: int = 1,
+        feature_axis: int | None = None,
+        seq_axis: int | None = None,
         xp: Namespace | None = None,
         device: Device | None = None,
     ) -> "KVCache":
@@ -199,7 +248,7 @@ class KVCache(WeightedLayer):
             If `tokens` are neither a number nor integers or booleans.
         ValueError
             If the number is not positive, or the mask has another batch, no tokens, or, where it
-            can be read, other numbers than 0 and 1.
+            can be read, other numbers than 0 and 1; if a cache that is no ring has too few slots.
 
         Examples
         --------
@@ -232,12 +281,20 @@ class KVCache(WeightedLayer):
         before, keep = lengths[rows, None], keep[rows, ...]
         rank = xp.cumulative_sum(keep, axis=1) - 1
         after = before + rank[:, -1:] + 1
+        if is_known:
+            self._check_room(before, after, space)
         positions = xp.where(before + rank < 0, 0, before + rank)
         key_positions, source = self._keys(before, after, oldest[rows, None], keep, space, xp)
+        if not (is_known or self._is_ring):
+            source = xp.where(after > self.capacity, -1, source)  # which `store` makes NaN
         # A chunk of a ring, and what a trace does not know, has to be gathered.
         is_short = is_known and key_positions.shape[1] <= self.capacity
         oldest = xp.maximum(oldest, after[:, 0] - self._ring)
         cache = self._with(lengths + rank[:, -1] + 1, oldest)
+        if is_known:
+            stored = {} if self._stored is None else self._stored
+            for own in (self, cache):
+                checks.set_fields(own, _stored=stored)
         step = KVStep(*(self._in_library(own, space) for own in (positions, key_positions)))
         checks.set_fields(
             step,
@@ -246,11 +303,27 @@ class KVCache(WeightedLayer):
             _runs=_runs(source, self.capacity) if is_short else None,
             _on_host=(positions.T, key_positions.T) if is_known else None,
             _known={},
+            _lengths=(lengths, cache.lengths) if is_known else None,
         )
         return cache, step
 
+    def _check_room(self, before: HostArray, after: HostArray, space: Space) -> None:
+        """Check that new tokens have slots, and positions that integers hold."""
+        most = farthest_position(space) if self._is_ring else self.capacity
+        row = int(np.argmax(after))
+        if after[row, 0] <= most:
+            return
+        what, hint = f"keep positions below {most}", ""
+        if not self._is_ring:
+            what, hint = f"fit into the slots that `capacity` = {most} leaves", _FULL + _NEW
+        count, held = (int(n) for n in (after[row, 0] - before[row, 0], before[row, 0]))
+        raise wrong_value("tokens", what, f"{count} beside {held} at index {row}", hint)
+
     def rewind(self, counts: int | Sequence[int] | Array, /) -> "KVCache":
         """Return the cache without its last tokens, such as refused drafts.
+
+        A step of the result may be stored whatever the buffers got after these tokens: 0 goes on
+        from an earlier cache.
 
         Parameters
         ----------
@@ -288,7 +361,7 @@ class KVCache(WeightedLayer):
             for i, (n, most) in enumerate(zip(lengths - after, lengths, strict=True)):
                 if not 0 <= n <= most:
                     raise wrong_value("counts", f"be from 0 to {most}", f"{n} at index {i}")
-            needed = np.clip(after + 1 - (self.window or self._ring), self.sinks, after)
+            needed = np.clip(after + 1 - self._window, self.sinks, after)
             lost = np.max(np.clip(oldest, self.sinks, after) - needed)
             if given.any() and lost > 0:
                 what = "leave the keys that the next query needs"
@@ -346,9 +419,23 @@ class KVCache(WeightedLayer):
         return self.capacity - self.sinks
 
     @property
+    def _window(self) -> int:
+        """Number of newest keys that a query sees."""
+        return self.window or self._ring
+
+    @property
+    def _is_ring(self) -> bool:
+        return self.window is not None or self.sinks > 0
+
+    @property
+    def _axes(self) -> tuple[int, int]:
+        """Axes of features and slots, as they are counted where none are given."""
+        return self.feature_axis or 0, 1 if self.seq_axis is None else self.seq_axis
+
+    @property
     def _is_batch_first(self) -> bool:
         """Whether sequences come before slots in buffers of four axes."""
-        feature, seq = self.feature_axis % 4, self.seq_axis % 4
+        feature, seq = (axis % 4 for axis in self._axes)
         return bool(axes.batch_axis(4, feature, seq) < seq)  # type: ignore[operator]
 
     def _read(self, given: Any, space: Space) -> tuple[Any, Any, Any, Any]:
@@ -402,7 +489,7 @@ class KVCache(WeightedLayer):
 
 
 @dataclass(frozen=True, eq=False)
-class KVStep(WeightedLayer):
+class KVStep(_Value):
     """New tokens of a `KVCache`: their positions, and what stores their keys and values.
 
     `KVCache.step` makes it.
@@ -421,8 +508,9 @@ class KVStep(WeightedLayer):
     >>> _, step = KVCache.empty(2, 8).step(3)
     >>> step.positions.shape
     (3, 1)
-    >>> step.store(np.zeros((64, 8, 2)), np.ones((64, 3, 2))).shape
-    (64, 3, 2)
+    >>> buffer, keys = step.store(np.zeros((64, 8, 2)), np.ones((64, 3, 2)))
+    >>> buffer.shape, keys.shape
+    ((64, 8, 2), (64, 3, 2))
     """
 
     positions: Any = array_field()
@@ -437,15 +525,18 @@ class KVStep(WeightedLayer):
     _on_host: Any = field(default=None, init=False, compare=False)
     # What is known of calls with arrays of NumPy.
     _known: Any = field(default=None, init=False, compare=False)
+    # The lengths before and after the step, if they are known.
+    _lengths: Any = field(default=None, init=False, compare=False)
 
     def __repr__(self) -> str:
         positions, keys = shown(self.positions), shown(self.key_positions)
         return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
-    def store(self, buffer: ArrayT, new: Array, /) -> ArrayT:
+    def store(self, buffer: ArrayT, new: Array, /) -> tuple[ArrayT, ArrayT]:
         """Store the keys or the values of the new tokens, and return all to attend to.
 
-        Once for each buffer: a chunk of a ring overwrites what it has read.
+        Once for each buffer, whose last tokens are those before the step. An array of NumPy, CuPy
+        and PyTorch is known by its memory, and refused if another step has stored in it since.
 
         Parameters
         ----------
@@ -457,25 +548,29 @@ class KVStep(WeightedLayer):
 
         Returns
         -------
-        array
-            Keys or values at `key_positions`: `buffer` or a part of it, if it could be written to.
-            Elsewhere, as in JAX, the first `capacity` slots of the result are the buffer of the
-            next step: all of them, unless keys follow that a chunk of tokens overwrites in a ring,
-            or might, where a trace does not know the lengths.
+        buffer : array
+            The buffer for the next step: the same one if it could be written to.
+        keys : array
+            Keys or values at `key_positions`: `buffer` or a part of it, but for a chunk in a ring,
+            whose tokens also see keys that it overwrites. Where a trace does not know the lengths,
+            both are NaN for a sequence with more tokens than a cache that is no ring has slots, if
+            their dtype has it.
 
         Raises
         ------
         TypeError
             If the arrays come from different libraries, or their dtypes differ.
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit; where it can be known, if this step has stored in `buffer`
+            already, or the last tokens in it are not those before the step.
 
         Examples
         --------
         >>> import numpy as np
         >>> buffer = np.zeros((4, 8, 1))  # (head, slots, batch)
         >>> _, step = KVCache.empty(1, 8).step(2)
-        >>> step.store(buffer, np.ones((4, 2, 1)))[0, :, 0]
+        >>> buffer, keys = step.store(buffer, np.ones((4, 2, 1)))
+        >>> keys[0, :, 0]
         array([1., 1.])
         >>> buffer[0, :, 0]
         array([1., 1., 0., 0., 0., 0., 0., 0.])
@@ -484,15 +579,53 @@ class KVStep(WeightedLayer):
         key = memory.numpy_key(new, buffer)  # which tells whether the buffer can be written to
         found = memory.once(self._known, key, lambda: self._fit(buffer, new))
         space, seq, batch, writes, read = found
+        self._follow(buffer, space)
         if writes is not None:
             for at, part in writes:
                 given[at] = new[part]
-            return given[read]  # type: ignore[no-any-return]
-        known = space.xp.concat([given[read], new], axis=seq)
-        keys: ArrayT = self._gather(known, seq, batch, space)
+            return buffer, given[read]
+        keys: Any = self._gather(space.xp.concat([given[read], new], axis=seq), seq, batch, space)
         if space.can_write:
             given[read] = keys[read]
-        return keys
+            return buffer, keys
+        kept, capacity = keys[read], self._cache.capacity
+        if buffer.shape[seq] > capacity:
+            rest = given[(*(slice(None),) * seq, slice(capacity, None), ...)]
+            kept = space.xp.concat([kept, rest], axis=seq)
+        return kept, keys
+
+    def _follow(self, buffer: Any, space: Space) -> None:
+        """Check that a buffer, if its memory is known, ends where the step begins; move its end."""
+        if self._lengths is None or space.is_compiling:
+            return
+        before, after = self._lengths
+        owner, end = self._cache._stored.get(id(buffer), (None, None))
+        if owner is None or owner() is not buffer:
+            end = self._end_of(buffer, space)
+        last = before if end is None else end[0]
+        if last is after:
+            what = "be another one for keys, for values and for each layer"
+            raise wrong_value("buffer", what, "one that this step has stored in already", _TWICE)
+        if last is not None and last is not before and not np.array_equal(last, before):
+            is_ahead = bool(np.any(last > before))
+            came = f"one of {last.tolist()} tokens for a step after {before.tolist()}"
+            hint = _AHEAD if is_ahead else _BEHIND
+            raise wrong_value("buffer", "hold the tokens before the step", came, hint)
+        if end is not None:
+            end[0] = after
+
+    def _end_of(self, buffer: Any, space: Space) -> list[Any] | None:
+        """Return what holds the lengths after the last step that has stored in the same memory."""
+        stored, address = self._cache._stored, space.address(buffer)
+        if not address:  # 0 of no memory
+            return None
+        owner, end = stored.get((address,), (None, None))
+        if owner is None or owner() is None:
+            base = getattr(buffer, "base", getattr(buffer, "_base", None))
+            owner, end = ref(base if isinstance(base, type(buffer)) else buffer), [None]
+            memory.keep(stored, (address,), (owner, end), _MOST_BUFFERS)
+        memory.keep(stored, id(buffer), (ref(buffer), end), _MOST_BUFFERS)
+        return end  # type: ignore[no-any-return]
 
     def _fit(self, buffer: Any, new: Any) -> tuple[Any, ...]:
         """Check a buffer and what is new, and return their space and axes, and what to do.
@@ -522,7 +655,7 @@ class KVStep(WeightedLayer):
         """Check a buffer and what is new, and return the axes of slots and sequences."""
         cache, shape = self._cache, list(buffer.shape)
         own = cache.feature_axis, cache.seq_axis
-        feature, seq = axes.feature_and_seq_axis(*own, buffer, "buffer")
+        feature, seq = axes.feature_and_seq_axis(*own, buffer, "buffer", "Make the cache with")
         batch, rows = axes.batch_axis(buffer.ndim, feature, seq), cache.lengths.shape[0]
 
         came = f"shape {tuple(shape)}"
@@ -538,7 +671,7 @@ class KVStep(WeightedLayer):
             raise wrong_value("buffer", f"have {rows} sequences on axis {batch}", came)
         shape[seq] = self.positions.shape[int(cache._is_batch_first)]
         if tuple(new.shape) != tuple(shape):
-            raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape))
+            raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), _NEW)
         if new.dtype != buffer.dtype:
             required = f"have the dtype of `buffer`, {namespace.dtype_name(buffer.dtype)}"
             raise wrong_type("new", required, namespace.dtype_name(new.dtype))
@@ -562,21 +695,40 @@ class KVStep(WeightedLayer):
                 for i, own in enumerate(source)
             ]
             return taken[0] if rows == 1 else space.reshape(xp.stack(taken, axis=batch + 1), shape)
+        source = xp.tile(source, (shape[batch] // rows, 1))
         index = axes.expand_to_axes(source, (batch, seq), known.ndim, xp)
-        return xp.take_along_axis(known, xp.broadcast_to(index, shape), axis=seq)
+        at = xp.broadcast_to(xp.where(index < 0, 0, index), shape)
+        taken = xp.take_along_axis(known, at, axis=seq)
+        if self._cache._is_ring or not namespace.is_real_floating(known.dtype, xp):
+            return taken
+        return namespace.select(index >= 0, taken, float("nan"), xp)
 
-    def _places_of(self, q: Any, k: Any, options: tuple[int, int], space: Space) -> Places:
+    def _axes_of(self, q: Any, feature_axis: Any, seq_axis: Any) -> tuple[int, int]:
+        """Return the axes of an attention counted from 0: those of the buffers."""
+        cache = self._cache
+        given = (("feature_axis", feature_axis), ("seq_axis", seq_axis))
+        feature, seq = (getattr(cache, name) if n is None else n for name, n in given)
+        found = axes.feature_and_seq_axis(feature, seq, q, "q")
+        for (name, n), at, own in zip(given, found, cache._axes, strict=True):
+            if at != own % q.ndim:
+                what = f"be left out, or {own} as in the cache of `positions`"
+                raise wrong_value(name, what, n, " Make the cache with the axes of its buffers.")
+        return found
+
+    def _places_of(self, q: Any, k: Any, seq: int, space: Space) -> Places:
         """Return the positions of queries and keys in an attention, for as many as these are."""
-        queries, keys = self.positions, self.key_positions
-        if self._cache._is_batch_first:
+        cache, queries, keys = self._cache, self.positions, self.key_positions
+        if cache._is_batch_first:
             queries, keys = queries.T, keys.T
-        _, seq = axes.feature_and_seq_axis(*options, q, "q")
         for name, array, rows in (("q", q, queries), ("k", k, keys)):
             if checks.known_to_differ(array.shape[seq], rows.shape[0]):
                 what = f"have {rows.shape[0]} tokens on axis {seq}, as the step in `positions`"
-                raise wrong_value(name, what, f"shape {tuple(array.shape)}")
+                hint = _NEW if name == "q" else " Pass the keys that `store` returns."
+                raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
         # PyTorch would compile for each length anew.
-        return Places(queries, keys, None if space.is_compiling else self._on_host)
+        on_host = None if space.is_compiling else self._on_host
+        ring = Ring(cache.sinks, cache._window) if cache._is_ring else None
+        return Places(queries, keys, on_host, is_step=True, ring=ring)
 
 
 def _is_several(numbers: Any) -> bool:

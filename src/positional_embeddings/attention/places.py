@@ -5,11 +5,16 @@ from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.positions import Span, position_array
-from positional_embeddings.arrays.errors import wrong_type, wrong_value
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.biases.positions import Bias
-from positional_embeddings.masks.by_position import NeighbourhoodMask, SlidingWindowMask
+from positional_embeddings.masks.by_position import (
+    ChunkedMask,
+    GlobalMask,
+    NeighbourhoodMask,
+    SlidingWindowMask,
+)
 from positional_embeddings.masks.by_sequence import PaddingMask, SegmentMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import Points
@@ -21,6 +26,44 @@ _NOTHING = SlidingWindowMask(None, None)
 # Ranges of fewer keys than this are not worth parts of their own.
 _SHORT = 64
 
+# A position from which a mask with a window sees nothing of the first tokens but some of them.
+_FAR = 2**40
+
+
+class Ring(NamedTuple):
+    """What a cache that is a ring keeps for each query: first tokens, and the newest ones."""
+
+    sinks: int
+    window: int
+
+    def rule(self) -> Mask:
+        """Return the mask that hides all else."""
+        newest = SlidingWindowMask(self.window - 1, None)
+        return newest & GlobalMask(range(self.sinks)) if self.sinks else newest
+
+    def check(self, mask: Mask) -> None:
+        """Check that a mask with a window of its own shows nothing that the ring has forgotten."""
+        for last in (_FAR, *(_FAR // n * n for n in _chunks(mask) if n <= _FAR)):
+            seen = mask._reach(((last - 1, last),), last).seen_by_any
+            if any(start <= last // 2 < stop for start, stop in seen):
+                continue  # no window: the ring's is one
+            sinks = max([self.sinks, *(stop for _, stop in seen if stop <= last // 2)])
+            window = max([self.window, *(last - start for start, _ in seen if start > last // 2)])
+            if (sinks, window) != self:
+                what = f"show the {self.window} newest keys of the ring and the first {self.sinks}"
+                hint = (
+                    f" Make the cache by KVCache.empty(batch, {sinks + window}, {sinks}, "
+                    f"window={window}), or with more slots."
+                )
+                raise wrong_value("mask", f"{what} at most", mask, hint)
+
+
+def _chunks(mask: Mask) -> list[int]:
+    """Return the sizes of chunks, whose last query sees most."""
+    if isinstance(mask, ChunkedMask):
+        return [mask.size]
+    return [n for part in getattr(mask, "masks", ()) for n in _chunks(part)]
+
 
 class Places(NamedTuple):
     """Positions of queries and of keys, (position, batch or 1)."""
@@ -28,6 +71,8 @@ class Places(NamedTuple):
     queries: Any
     keys: Any
     on_host: Any = None  # both as arrays of NumPy, if the host has them
+    is_step: bool = False  # of a cache
+    ring: Ring | None = None  # if the cache is one
 
     @property
     def batch(self) -> int:
@@ -47,12 +92,19 @@ class Places(NamedTuple):
         mask, bias, offset = rules.mask, rules.bias, rules.offset
         if offset is not None:
             raise wrong_value("offset", "be left out where `positions` are given", offset)
+        for name, given in (("mask", mask), ("bias", bias)):
+            self._check_indices(name, given)
+        if isinstance(mask, Mask):
+            self._check(mask, space)
+            if self.ring is not None and not space.is_compiling:
+                self.ring.check(mask)
+        if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
+            rule = self.ring.rule()  # type: ignore[union-attr]
+            mask = rule if mask is None else mask | rule
         may_be_empty = self.may_be_empty
         if mask is None and may_be_empty:
             mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-        if is_mask:
-            self._check(mask, space)
         first = self._first()
         if first is None:
             first = 0
@@ -62,9 +114,30 @@ class Places(NamedTuple):
         offset = first if is_mask or is_bias else None
         return rules._replace(mask=mask, bias=bias, offset=offset), empty
 
+    def _forgets(self) -> bool:
+        """Tell whether a query may be given a key that the ring has for others only."""
+        if self.ring is None:
+            return False
+        if self.on_host is not None and self.on_host[0].max() < self.ring.window:
+            return False
+        return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sum(self.ring))
+
+    def _check_indices(self, name: str, given: Any) -> None:
+        """Check that a mask or a bias goes with a step, whose slots may be no positions."""
+        if not self.is_step or given is None or isinstance(given, type | Mask | Bias):
+            return
+        kind = "Mask" if name == "mask" else "Bias"
+        what = f"be a `{kind}` beside a step of a cache"
+        if callable(given):
+            hint = f" Pass Function{kind}({name}), whose function gets positions."
+            raise wrong_type(name, what, "a function of indices", hint)
+        if self._forgets() or self._first() is None:
+            hint = f" Pass one that knows positions, such as Function{kind}(function)."
+            raise wrong_type(name, f"{what} whose slots may be no positions", shown(given), hint)
+
     def _first(self) -> int | None:
         """Return the position of the first of consecutive queries, if keys count from 0."""
-        if self.on_host is None or self.batch > 1:
+        if self.on_host is None or any(np.any(own != own[:, :1]) for own in self.on_host):
             return None
         queries, keys = (own[:, 0] for own in self.on_host)
         first = int(queries[0])

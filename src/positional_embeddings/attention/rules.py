@@ -50,6 +50,12 @@ class Rules(NamedTuple):
                 arrays[name] = value
         return arrays
 
+    def axes(self, q: Any, feature_axis: Any, seq_axis: Any) -> tuple[Any, Any]:
+        """Return both axes; a step has those of its buffers."""
+        if isinstance(self.positions, KVStep):
+            return self.positions._axes_of(q, feature_axis, seq_axis)
+        return feature_axis, seq_axis
+
     def places(self, q: Any, k: Any, axes: tuple[Any, Any], space: Space) -> Places | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
         given, of_keys = self.positions, self.key_positions
@@ -63,7 +69,7 @@ class Rules(NamedTuple):
             if of_keys is not None:
                 what = "be left out where `positions` is a step"
                 raise wrong_type("key_positions", what, shown(of_keys))
-            return given._places_of(q, k, axes, space)
+            return given._places_of(q, k, axes[1], space)
         return places_of(q, k, given, of_keys, axes, space)
 
 

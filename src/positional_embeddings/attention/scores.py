@@ -168,7 +168,10 @@ def scores_of(
     The options are `feature_axis`, `seq_axis` and `enable_gqa`.
     """
     space = space_of(**arrays, **rules.arrays())
-    places = rules.places(arrays["q"], arrays["k"], options[:2], space)
+    feature_axis, seq_axis, is_grouped = options
+    own_axes = rules.axes(arrays["q"], feature_axis, seq_axis)
+    places = rules.places(arrays["q"], arrays["k"], own_axes, space)
+    options = *own_axes, is_grouped
     empty, batch = None, 1
     if places is not None:
         rules, empty = places.apply(rules, space)

@@ -135,6 +135,10 @@ class Space:
         strides = getattr(array, "strides", None)
         return None if strides is None else tuple(map(abs, strides))
 
+    def address(self, array: Any) -> int | None:  # noqa: ARG002
+        """Return where the first element of an array is in memory, None if it may move."""
+        return None
+
     def shares_memory(self, array: Any, other: Any) -> bool:
         """Tell whether writing to an array may change what is still to be read of another.
 

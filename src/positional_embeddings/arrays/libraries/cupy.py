@@ -20,6 +20,9 @@ class CuPy(Space):
     compiles_kernels = True
     rotation_kernel = "cupy"
 
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
+
     def into(self, function: Any, x: Any, *others: Any) -> Any:
         return function(x, *others, out=x)
 

@@ -49,6 +49,9 @@ class NumPy(Space):
     def values_on_host(self, array: Any) -> Any:
         return None if self.is_compiling else array
 
+    def address(self, array: Any) -> int:
+        return int(array.__array_interface__["data"][0])
+
     def undisturbed(self, x: Any) -> Any:
         return super().undisturbed(x) if self.is_compiling else without_warnings()
 

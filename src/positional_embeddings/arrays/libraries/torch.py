@@ -29,6 +29,12 @@ class PyTorch(Space):
     def strides(self, array: Any) -> tuple[int, ...]:
         return tuple(map(abs, array.stride()))
 
+    def address(self, array: Any) -> int | None:
+        try:  # not of a fake, nor of a transform
+            return array.data_ptr() if type(array) is sys.modules["torch"].Tensor else None
+        except RuntimeError:
+            return None
+
     def shares_memory(self, array: Any, other: Any) -> bool:
         if array is other:
             return False

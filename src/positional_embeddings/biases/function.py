@@ -1,0 +1,82 @@
+"""A bias from a function of positions."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.quiet import as_caller
+from positional_embeddings.arrays.space import space_of
+from positional_embeddings.biases.positions import Bias
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionBias(Bias):
+    """A bias from a function of positions.
+
+    A value: a call gives the array, and an attention evaluates it block by block, at the positions
+    of its queries and keys, wherever these are in memory.
+
+    Parameters
+    ----------
+    function : callable
+        Gets positions of queries, (n, 1), and of keys, (1, m), in the library of the arrays it is
+        used with, integers in an attention, and returns the bias between them, real
+        floating-point, (n, m) for all heads alike or (n, m, num_heads), with 1 where it
+        broadcasts. Where an attention has positions of several sequences, it gets (n, 1, batch)
+        and (1, m, batch), and returns (n, m, batch) or (n, m, batch, num_heads).
+    num_heads : int, default 1
+        Number of heads that the function tells apart, positive.
+
+    Raises
+    ------
+    TypeError
+        If `function` is not a function, or `num_heads` not an integer; if it does not return a
+        real floating-point array, when used.
+    ValueError
+        If `num_heads` is not positive; if the function returns another shape, when used.
+
+    See Also
+    --------
+    FunctionMask : A mask from a function of positions.
+
+    References
+    ----------
+    Dong et al. (2024), Flex Attention, whose `score_mod` is a function of indices.
+
+    Examples
+    --------
+    A penalty for the distance, capped at 2:
+
+    >>> import numpy as np
+    >>> near = FunctionBias(lambda q_pos, k_pos: -np.minimum(abs(q_pos - k_pos), 2.0))
+    >>> near(1, 4)[0, :, 0]
+    array([-2., -2., -1., -0.])
+    """
+
+    function: Callable[[Any, Any], Any]
+    num_heads: checks.FeatureCount = 1
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        function: Any = self.function
+        if not callable(function) or isinstance(function, type | Bias):
+            raise wrong_type("function", "be a function of positions", shown(function))
+
+    _is_relative = False
+
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+        name, given = "function(q_pos, k_pos)", (query[:, None, ...], key[None, ...])
+        with space.without_chunk_warnings():
+            bias = as_caller(self.function, *given)
+        xp = space_of(q_pos=query, **{name: bias}).xp
+        checks.real_floating(xp, **{name: bias})
+        pairs = xp.broadcast_arrays(*given)[0].shape
+        found = bias[..., None] if bias.ndim == len(pairs) else bias
+        target = (*pairs, self.num_heads)
+        if found.ndim != len(target) or not all(map(checks.broadcasts_to, found.shape, target)):
+            wanted = f"{tuple(pairs)} or {target} (`num_heads`), with 1 where it broadcasts"
+            raise wrong_value(name, f"have shape {wanted}", tuple(bias.shape))
+        return xp.broadcast_to(found, target)
