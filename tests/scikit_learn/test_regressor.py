@@ -236,7 +236,9 @@ def test_leaving_groups_out_is_a_refit_where_they_share_places(name, cutoff, see
     np.testing.assert_allclose(model.predict_left_out(), refits, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kernel", [GaussianKernel(1.0), GaussianKernel(2.0) + CASES["periodic"][0]])
+@pytest.mark.parametrize(
+    "kernel", [GaussianKernel(1.0), GaussianKernel(2.0) + CASES["periodic"][0]]
+)
 def test_groups_that_share_places_predict_what_no_groups_predict(kernel):
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 6, (40, 1)) / 2, rng.standard_normal(40)
