@@ -101,7 +101,7 @@ def draw(path: Path, positions: HostArray, results: dict[str, dict[str, HostArra
     panels[0].set_ylabel("largest error of cosine and sine up to it")
     panels[0].legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
