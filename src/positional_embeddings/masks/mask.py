@@ -170,8 +170,8 @@ class Mask(WeightedLayer):
         -------
         tuple of (int, int)
             Ascending ranges of keys (start, stop). No key outside them is seen by any of
-            these queries. A dilated mask, and a document in several parts, give one range from
-            the first to the last key.
+            these queries. A dilated mask, a document in several parts, and thousands of rows of a
+            grid give one range from the first to the last key.
 
         Raises
         ------
