@@ -8,6 +8,7 @@ CuPy computes on its current device alone: for arrays `x` on another one, call w
 """
 
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
+from positional_embeddings.arguments.calls import answer_wrong_calls
 from positional_embeddings.attention.dot_product import (
     attention_weights,
     scaled_dot_product_attention,
@@ -162,3 +163,8 @@ __all__ = [
     "to_keras",
     "xpos_scale",
 ]
+
+for _name in __all__:
+    if isinstance(_value := globals()[_name], type):
+        answer_wrong_calls(_value)
+del _name, _value

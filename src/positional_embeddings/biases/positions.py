@@ -182,12 +182,16 @@ class Bias(WeightedLayer):
         bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:  # noqa: ARG002
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
+        name = type(self).__name__
+        message = f"`{name}` has no formula of its own: pass an array (query, key, heads) instead."
+        raise TypeError(message)
 
     def _heads(self) -> int:
-        """Return the number of heads."""
-        return self.num_heads  # type: ignore[attr-defined,no-any-return]
+        """Return the number of heads; one where no formula tells heads apart."""
+        heads: int = getattr(self, "num_heads", 1)
+        return heads
 
     def _in_dtype(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""

@@ -32,7 +32,7 @@ class Mask(WeightedLayer):
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
     others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
     compare, have a hash, and their `repr` gives them back, but for functions, long arrays and
-    those of other libraries than NumPy.
+    those of other libraries than NumPy. A rule of your own is a `FunctionMask`, not a subclass.
 
     Arrays of lengths, segments and indices may be of any library, and must not be written to
     afterwards. Lists and NumPy arrays, which are copied, go with any library.
@@ -54,7 +54,7 @@ class Mask(WeightedLayer):
     # NumPy's `|` would combine each of its elements with the mask.
     __array_ufunc__ = None
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
         raise TypeError(message)
 
@@ -217,8 +217,11 @@ class Mask(WeightedLayer):
 
     # What a kind of mask defines.
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Any:  # noqa: ARG002
         """Return the mask between positions, whose last axis is the batch."""
+        name = type(self).__name__
+        message = f"`{name}` has no rule of its own: pass yours as FunctionMask(function)."
+        raise TypeError(message)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
         """Return which keys the queries at some ranges of positions see."""
