@@ -103,7 +103,7 @@ def test_errors_within_a_call_stay_as_they_are():
     with pytest.raises(TypeError, match=r"^`head_size` must be a positive even integer, got 64\.5"):
         pe.RoPE(64.5, 8)
     for wrong in ((), (3,)):
-        with pytest.raises(TypeError, match="^`Mask` is the base of masks, such as"):
+        with pytest.raises(TypeError, match=r"^`Mask` is the base of masks, such as"):
             pe.Mask(*wrong)
 
 
