@@ -31,7 +31,7 @@ def answer_wrong_calls(layer: type[Any]) -> None:
             try:
                 expected.bind(self, *args, **options)
             except TypeError as error:
-                misfit = _misfit(type(self), expected, (args, options), str(error))
+                misfit = _misfit(layer, expected, (args, options), str(error))
             else:  # the error is not of the call
                 raise
             raise TypeError(misfit) from None
