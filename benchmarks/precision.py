@@ -1,8 +1,9 @@
 """Print and draw the error of rotary tables against the position, for several libraries.
 
 Each library gives cosine and sine of the angles at positions from 1 to 10,000,000, for
-heads of 128 features and base 10,000; the exact values come from mpmath. In bfloat16 a
-module is cast as models cast theirs, its buffers included.
+heads of 128 features and base 10,000; the exact values come from mpmath. A model of
+transformers is loaded in a dtype, as usual, and cast to it by `to`, its buffers included, as
+is the module of rotary-embedding-torch.
 
     python benchmarks/precision.py [--output benchmarks/results/precision.png]
 """
@@ -30,7 +31,7 @@ PICTURE = Path(__file__).parent / "results" / "precision.png"
 DIM = 128
 DECADES = range(7)
 PER_DECADE = 12
-COLUMNS = (1_000, 131_071, 1_048_575, 10_000_000)
+COLUMNS = (1_000, 10_000, 131_071, 1_048_575, 10_000_000)
 # From positions, DIM and dtype to cosine and sine, (DIM / 2, positions).
 Library = Callable[[HostArray, int, torch.dtype], tuple[Any, Any]]
 
@@ -45,7 +46,8 @@ def ours(positions: HostArray, dim: int, dtype: torch.dtype) -> tuple[Any, Any]:
 
 LIBRARIES: dict[str, Library] = {
     OURS: ours,
-    "transformers": transformers.tables,
+    "transformers, from_pretrained(dtype=...)": transformers.loaded_tables,
+    "transformers, model.to(dtype)": transformers.cast_tables,
     "rotary-embedding-torch": rotary_embedding_torch.tables,
     "torchtune's recipe": tables,
     "attnax's recipe": tables_in_dtype,
@@ -87,17 +89,19 @@ def draw(path: Path, positions: HostArray, results: dict[str, dict[str, HostArra
     figure = Figure(figsize=(12, 5), layout="constrained")
     panels = figure.subplots(1, len(results), sharey=True)
     for panel, (dtype, of_libraries) in zip(panels, results.items(), strict=True):
-        for (name, worst), marker in zip(of_libraries.items(), "osv^D", strict=True):
+        # Open marks of sizes that differ, since some lines are the same.
+        markers = zip("osv^D*", (4, 10, 8, 8, 6, 3), strict=True)
+        for (name, worst), (marker, size) in zip(of_libraries.items(), markers, strict=True):
             # The largest error so far: what a context of this length has to live with.
             so_far, width = np.maximum.accumulate(worst), 2.5 if name == OURS else 1
-            style = {"marker": marker, "markersize": 4, "linewidth": width}
+            style = {"marker": marker, "markersize": size, "fillstyle": "none", "linewidth": width}
             panel.loglog(positions, so_far, label=name, **style)
         panel.set(title=dtype, xlabel="position")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("largest error of cosine and sine up to it")
     panels[0].legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:

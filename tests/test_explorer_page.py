@@ -147,6 +147,12 @@ def shown_rope(config, layer=0):
     return pe.RoPE(**model.arguments(layers[layer], text.get("max_position_embeddings"), None))
 
 
+def test_an_address_that_ends_in_no_text_shows_the_first_model(opened):
+    """The page throws no error, which the fixture looks at."""
+    model = next(iter(EXAMPLES))
+    assert facts(opened("%")) == facts(opened(model))
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_numbers_and_code_of_the_examples(opened, name):
     page = opened(name)

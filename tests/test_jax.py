@@ -370,6 +370,16 @@ def test_the_same_weights_are_the_same_wherever_they_lie():
     assert LearnedPE(8, 5, embeddings=free) == LearnedPE(8, 5, embeddings=on_device)
 
 
+def test_half_precision_positions_in_a_trace_are_taken_as_they_are():
+    """Outside of it they are an error from 256 on, since integers are missing there."""
+    near, far = (jnp.asarray([1, n], dtype=jnp.bfloat16) for n in (255, 300))
+    for call in (lambda p: sinusoidal_encoding(p, 4), lambda p: RoPE(4, 8).tables(p).cos):
+        assert np.isfinite(np.asarray(jax.jit(call)(far), dtype="float32")).all()
+        call(near)
+        with pytest.raises(ValueError, match="must be within 255 in bfloat16"):
+            call(far)
+
+
 def test_large_unsigned_positions_do_not_wrap():
     positions = np.asarray([2**31 + 5], dtype="uint32")
     got = sinusoidal_encoding(jnp.asarray(positions), 4)

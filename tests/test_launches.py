@@ -136,7 +136,7 @@ def test_calls_launch_few_kernels_and_wait_for_none(backend, counted):
         (partial(added, x), 1),
         (partial(added, x, positions=positions), 5),
         (partial(attention_weights, token, x, **LAST), 5),
-        (partial(attend, token, x, x, mask=window, **LAST), 7),
+        (partial(attend, token, x, x, mask=window, **LAST), 9),
         (partial(attend, *features_first), 7),
         (partial(attend, x, x, x, **LAST), 6),
         (partial(attend, x, x, x, mask=CausalMask(), **LAST), 11),

@@ -1,5 +1,7 @@
 """Half precision that a library only half knows: bfloat16 positions, and a `where` without it."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -42,6 +44,67 @@ def test_half_precision_positions_are_their_numbers(backend, use):
         np.testing.assert_allclose(
             backend.numpy(got), backend.numpy(expected), atol=backend.tolerance("float32")
         )
+
+
+# What is called with positions, and the name of the argument.
+LIMITED = {name: ("positions", use) for name, use in USES.items()} | {
+    "shift": ("delta", USES["shift"]),
+    "tables": ("positions", lambda p, _: pe.RoPE(4, 8).tables(p).cos),
+    "sinusoidal": ("positions", lambda p, _: pe.sinusoidal_encoding(p, 4)),
+    "xpos": ("positions", lambda p, _: pe.xpos_scale(p, 4)),
+    "keys": (
+        "key_positions",
+        lambda p, _: pe.alibi_bias(2, query_positions=0 * p, key_positions=p),
+    ),
+}
+for _name in ("relative", "alibi", "sandwich", "kerple", "fire"):
+    LIMITED[_name] = ("query_positions", USES[_name])
+
+
+@pytest.mark.parametrize("use", LIMITED)
+def test_half_precision_positions_beyond_all_integers(backend, use):
+    """2048 may be 2049, and 256 may be 257, rounded; what cannot be read is taken as it is."""
+    if "jit" in backend.name:
+        pytest.skip("not all of these calls are traced")
+    name, call = LIMITED[use]
+    for dtype in half_dtypes(backend):
+        end = 256 if "bfloat16" in str(dtype) else 2048
+        kind = "bfloat16" if end == 256 else "float16"
+        near, far = (
+            backend.xp.astype(backend.array([0.0, -n, 1.0, 2.0], "float32"), dtype)
+            for n in (end - 1, end + 1)
+        )
+        call(near, backend.array)
+        if not backend.reads_values or backend.name == "cupy":  # in the memory of a device
+            call(far, backend.array)
+            continue
+        message = (
+            f"`{name}` must be within {end - 1} in {kind}, which lacks integers from {end} on, "
+            f"got -{end}.0. Pass integers, or float32."
+        )
+        for _ in range(2):  # also where the layer knows the call
+            with pytest.raises(ValueError, match=rf"^{re.escape(message)}$"):
+                call(far, backend.array)
+
+
+@pytest.mark.parametrize("dtype", ["float16", BFLOAT16])
+def test_half_precision_positions_that_are_no_numbers(dtype):
+    assert np.isnan(pe.sinusoidal_encoding(np.asarray([np.nan], dtype=dtype), 2)).all()
+    with pytest.raises(ValueError, match="got inf"):
+        pe.sinusoidal_encoding(np.asarray([np.inf], dtype=dtype), 2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "most"),
+    [(np.float16, 2048), (np.dtype("f2"), 2048), (BFLOAT16, 256), (np.float32, 2**24)],
+)
+def test_grids_whose_coordinates_a_dtype_does_not_hold(dtype, most):
+    if most < 2**24:
+        np.testing.assert_array_equal(
+            pe.grid_positions((most + 1,), dtype=dtype)[0], range(most + 1)
+        )
+    with pytest.raises(ValueError, match=f"^`dtype` must hold the coordinates to {most + 1}, got"):
+        pe.grid_positions((most + 2,), dtype=dtype)
 
 
 def test_encodings_of_half_precision_positions(backend):

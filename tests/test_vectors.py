@@ -80,6 +80,39 @@ def test_files_are_made_again_to_the_bit():
     assert {line.split()[0] for line in made.stdout.splitlines()} == set(check.GROUPS)
 
 
+def test_no_value_is_noise():
+    """More digits change none: what is left of a zero, 1e-61 of 60 digits, would be another one."""
+    make = [sys.executable, VECTORS / "make", "--check", "--digits", "90"]
+    made = subprocess.run(make, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+
+
+def test_check_finds_noise(tmp_path):
+    shutil.copytree(VECTORS, tmp_path / "vectors")
+    path = tmp_path / "vectors" / "make" / "sinusoids.py"
+    rounded = "waves = (lambda x: sin(mp.pi * x)), (lambda x: cos(mp.pi * x))"
+    text = path.read_text().replace("waves = sinpi, cospi", rounded)
+    path.write_text(text.replace("from mpmath import", "from mpmath import mp,"))
+    make = [sys.executable, tmp_path / "vectors" / "make", "sinusoids"]
+    subprocess.run(make, capture_output=True, check=True)
+    for digits, status in (("60", 0), ("90", 1)):
+        again = [*make, "--check", "--digits", digits]
+        assert subprocess.run(again, capture_output=True, check=False).returncode == status
+
+
+def test_zeros_of_quarter_turns_are_exact():
+    """Harmonics on the equator, and sinusoids of whole turns, where 41 values were noise."""
+    for group, name, what in (
+        ("harmonics", "quadrants", "harmonics"),
+        ("sinusoids", "full-turns", "encoding"),
+        ("sinusoids", "detr", "encoding"),
+    ):
+        (test,) = (t for t in listed(group) if t["id"] == f"{group}/{name}")
+        values = np.abs(check.array(test["expected"][what]))
+        assert (values == 0).any()
+        assert values[values > 0].min() > 1e-6
+
+
 def test_check_finds_a_changed_file(tmp_path):
     shutil.copytree(VECTORS, tmp_path / "vectors")
     path = tmp_path / "vectors" / "shaw.json"

@@ -1,11 +1,13 @@
 """Hugging Face's transformers: the tables of Llama, the buckets and the bias of T5."""
 
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers import LlamaConfig, LlamaModel
 from transformers.models.t5.modeling_t5 import T5Attention
+
+from peers.torch import Tables
 
 if TYPE_CHECKING:
     from harness.inputs import HostArray
@@ -14,11 +16,30 @@ if TYPE_CHECKING:
 bucket = T5Attention._relative_position_bucket  # noqa: SLF001 - it has no other
 
 
-def tables(
-    positions: "HostArray", dim: int, dtype: torch.dtype
-) -> tuple[torch.Tensor, torch.Tensor]:
+def loaded_tables(positions: "HostArray", dim: int, dtype: torch.dtype) -> Tables:
+    """Return the tables of a model of that dtype that is loaded as usual.
+
+    `from_pretrained` casts the weights; the frequencies are made anew, and stay in float32.
+    """
+    with TemporaryDirectory() as folder:
+        LlamaModel(_config(dim)).save_pretrained(folder)
+        model = LlamaModel.from_pretrained(folder, dtype=dtype)
+    return _tables(model.rotary_emb, positions, dim, dtype)
+
+
+def cast_tables(positions: "HostArray", dim: int, dtype: torch.dtype) -> Tables:
+    """Return the tables of a model that `to` casts, its frequencies included."""
+    return _tables(LlamaModel(_config(dim)).to(dtype).rotary_emb, positions, dim, dtype)
+
+
+def _config(dim: int) -> LlamaConfig:
+    """Return the smallest Llama with a head of some features."""
+    sizes = {"intermediate_size": 1, "num_hidden_layers": 1, "num_attention_heads": 1}
+    return LlamaConfig(vocab_size=4, hidden_size=dim, **sizes)
+
+
+def _tables(module: Any, positions: "HostArray", dim: int, dtype: torch.dtype) -> Tables:
     """Return cosine and sine (dim / 2, positions) of the rotary module of Llama."""
-    module = LlamaRotaryEmbedding(LlamaConfig(hidden_size=dim, num_attention_heads=1)).to(dtype)
     cos, sin = module(torch.zeros(1, dtype=dtype), torch.as_tensor(positions)[None])
     return cos[0, :, : dim // 2].T, sin[0, :, : dim // 2].T
 

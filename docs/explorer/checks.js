@@ -100,3 +100,14 @@ export function share(name, value) {
   if (positiveNumber(name, value) > 1) throw wrong(name, "be at most 1", repr(value));
   return value;
 }
+
+/** Return the name that the end of an address asks for, or the first one if there is no such name. */
+export function askedName(hash, names) {
+  try {
+    const asked = decodeURIComponent(hash.slice(1));
+    return names.includes(asked) ? asked : names[0];
+  } catch (error) {
+    if (!(error instanceof URIError)) throw error; // such as of "#%", which stands for no text
+    return names[0];
+  }
+}

@@ -1,6 +1,6 @@
 // The page: a configuration and a few controls in, pictures and numbers out.
 
-import { repr, WrongInput } from "./checks.js";
+import { askedName, repr, WrongInput } from "./checks.js";
 import { Model, parse } from "./config.js";
 import { keysSeen, masksOf } from "./masks.js";
 import * as plots from "./plots.js";
@@ -575,8 +575,7 @@ async function start() {
   listen();
   find("#waiting").remove();
   find("main").hidden = false;
-  const asked = decodeURIComponent(location.hash.slice(1));
-  choose(Object.hasOwn(examples, asked) ? asked : Object.keys(examples)[0]);
+  choose(askedName(location.hash, Object.keys(examples)));
 }
 
 start();

@@ -7,15 +7,15 @@ import pytest
 
 ERRORS = {
     "draw": "argument COMMAND: must be one of info, check, mask, rope, plot, got 'draw' (see positional-embeddings --help)",
-    "info --jsn": "unrecognized arguments: --jsn (see positional-embeddings info --help)",
-    "check --library pytorch": "argument --library: must be one of numpy, cupy, torch, jax, dask, cubed, ndonnx, mlx, array_api_strict, got 'pytorch' (see positional-embeddings check --help)",
+    "info --jsn": "unrecognized arguments: --jsn. Did you mean --json? (see positional-embeddings info --help)",
+    "check --library pytorch": "argument --library: must be one of numpy, cupy, torch, jax, dask, cubed, ndonnx, mlx, array_api_strict, got 'pytorch'. Did you mean torch? (see positional-embeddings check --help)",
     "plot": "the following arguments are required: KIND (see positional-embeddings plot --help)",
     "plot map 3": "argument KIND: must be one of encoding, similarity, mask, bias, attention, decay, wavelengths, got 'map' (see positional-embeddings plot --help)",
     "plot encoding 3 4": "the following arguments are required: --output/-o (see positional-embeddings plot encoding --help)",
     "rope": "the following arguments are required: CONFIG (see positional-embeddings rope --help)",
     "mask": "the following arguments are required: MASK, Q_LEN (see positional-embeddings mask --help)",
     "mask causal three": "argument Q_LEN: invalid int value: 'three' (see positional-embeddings mask --help)",
-    "mask causal 3 --off 2": "unrecognized arguments: --off 2 (see positional-embeddings mask --help)",
+    "mask causal 3 --off 2": "unrecognized arguments: --off 2. Did you mean --offset? (see positional-embeddings mask --help)",
     "mask causal 3 --offset": "argument --offset: expected one argument (see positional-embeddings mask --help)",
     "mask causal 0": "Q_LEN must be a positive integer, got 0.",
     "mask causal 3 -4": "K_LEN must be a positive integer, got -4.",
@@ -23,10 +23,18 @@ ERRORS = {
     "mask causal 3 --batch -1": "--batch must be a non-negative integer, got -1.",
     "mask 'PaddingMask([2, 3])' 3 --batch 2": "--batch must be below 2, the batch of MASK, got 2.",
     "mask 'SlidingWindowMask(-1, 0)' 3": "`left` must be a non-negative integer, got -1.",
-    "mask 'SlidingWindowMask(3)' 3": "SlidingWindowMask.__init__() missing 1 required positional argument: 'right'",
+    "mask 'SlidingWindowMask(3)' 3": "`SlidingWindowMask` needs `right`, got SlidingWindowMask(3). Write SlidingWindowMask(left, right), such as SlidingWindowMask(1, 0).",
     "mask 'PaddingMask([5])' 3": "`lengths` must be between 0 and the number of keys = 3, got 5 at index 0.",
     "mask 'PaddingMask([2]) | PaddingMask([1, 2, 3]) | PaddingMask([1, 2])' 3": "Masks must have one batch to be combined, got 2 and 3 sequences.",
     "mask '[3] | CausalMask()' 3": "unsupported operand type(s) for |: 'list' and 'CausalMask'",
+    "maks causal 3": "argument COMMAND: must be one of info, check, mask, rope, plot, got 'maks'. Did you mean mask? (see positional-embeddings --help)",
+    "plot wavelength x.json": "argument KIND: must be one of encoding, similarity, mask, bias, attention, decay, wavelengths, got 'wavelength'. Did you mean wavelengths? (see positional-embeddings plot --help)",
+    "plot bias alib 8 9 -o x.png": "argument NAME|FILE.npy: must be one of alibi, sandwich or a file .npy, got 'alib'. Did you mean alibi? (see positional-embeddings plot bias --help)",
+    "mask causal 3 --bacth=1": "unrecognized arguments: --bacth=1. Did you mean --batch? (see positional-embeddings mask --help)",
+    "mask casual 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got casual. Did you mean causal?",
+    "mask 'CausalMask() | ChunkMask(2)' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got ChunkMask(2). Did you mean ChunkedMask()?",
+    "mask 'SegmentMask(segment_ids_from_length([1, 2], 3))' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got segment_ids_from_length([1, 2], 3). Did you mean segment_ids_from_lengths()?",
+    "mask 'len([3])' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got len([3])",
     "plot encoding 8 9 --base -1 -o x.png": "--base must be a positive finite number, got -1.0.",
 }
 
@@ -34,6 +42,28 @@ ERRORS = {
 @pytest.mark.parametrize("line", ERRORS)
 def test_one_line(call, line):
     assert call(line) == (2, "", f"positional-embeddings: error: {ERRORS[line]}\n")
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        "~" * 201 + "causal",
+        "~" * 3000 + "CausalMask()",
+        "~" * 30_000 + "CausalMask()",
+        "|".join(["CausalMask()"] * 202),
+        "|".join(["CausalMask()"] * 3000),
+    ],
+)
+def test_expressions_that_are_too_deep(call, mask):
+    message = "MASK must have at most 200 operations within one another, got more"
+    assert call(f"mask '{mask}' 3") == (2, "", f"positional-embeddings: error: {message}\n")
+
+
+def test_deep_expressions(printed):
+    picture = printed("mask causal 3").partition("in Python")[0]
+    assert printed(f"mask '{'~' * 200}CausalMask()' 3").startswith(picture)
+    nested = "(" * 50 + "CausalMask()" + " | CausalMask()) & CausalMask()" * 50
+    assert printed(f"mask '{nested}' 3").startswith(picture)
 
 
 CONFIG_ERRORS = {

@@ -139,9 +139,9 @@ def test_every_mask_of_the_library():
 @pytest.mark.parametrize(
     ("expression", "got"),
     [
-        ("causl", "causl"),
-        ("CausalMask", "CausalMask"),
-        ("CausalMask() | CauslMask()", "CauslMask()"),
+        ("causl", "causl. Did you mean causal?"),
+        ("CausalMask", "CausalMask. Did you mean CausalMask()?"),
+        ("CausalMask() | CauslMask()", "CauslMask(). Did you mean CausalMask()?"),
         ("CausalMask() + CausalMask()", "CausalMask() + CausalMask()"),
         ("CausalMask() or CausalMask()", "CausalMask() or CausalMask()"),
         ("CausalMask().dense(3)", "CausalMask().dense(3)"),

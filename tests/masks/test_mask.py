@@ -358,6 +358,12 @@ def test_key_ranges_do_not_go_through_queries_and_rows():
     assert SegmentMask([0, 0, 1]).key_ranges(0, 10**5000, 10**5000) == ((0, 3),)
     assert SegmentMask([0, 0, 1])._reach(((0, 2),), 10**5000) == (((0, 2),), ((0, 2),))
     assert NeighbourhoodMask((2,) * 40, 0).key_ranges(1, 2**40 - 1, 2**40) == ((1, 2**40 - 1),)
+    # Many rows of which a part is seen are one range, from the first to the last key.
+    tall = NeighbourhoodMask((2**30, 4), (2**30, 1))
+    assert tall.key_ranges(0, 1, 2**31) == ((0, 2**31 - 2),)
+    assert tall.key_ranges(5, 6, 2**31 - 3) == ((0, 2**31 - 3),)
+    assert NeighbourhoodMask((2**99, 4), (2**99, 0)).key_ranges(1, 2, 2**99) == ((1, 2**99 - 2),)
+    assert len(NeighbourhoodMask((2**12, 4), (2**12, 1)).key_ranges(0, 1, 2**14)) == 2**12
 
 
 @pytest.mark.parametrize(

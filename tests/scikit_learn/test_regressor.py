@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -198,6 +199,52 @@ def test_samples_that_are_left_out_together():
         own = [j for j in range(40) if labels[i] == labels[j]]
         expected = weights_at(x[i], x, case, hidden=own) @ y
         assert groups.predict_left_out()[i] == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_group_beside_others_at_one_place():
+    x, y = np.array([[0.0], [1], [1], [2], [3.5]]), np.array([0.0, 1, 3, 2, 5])
+    groups = np.array([0, 1, 2, 2, 1])
+    left_out = AttentionRegressor(GaussianKernel(1.0)).fit(x, y, groups=groups).predict_left_out()
+    assert left_out[0] == pytest.approx(1.9753, abs=5e-5)
+    # Both measurements at 1 are one place, in which they have one weight together.
+    places, means = np.array([[1.0], [2], [3.5]]), [2.0, 2, 5]
+    weights = weights_at(x[0], places, (bell, scaled(1.0), True), [2, 1, 1])
+    assert left_out[0] == pytest.approx(weights @ means, abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    name=st.sampled_from(sorted(CASES)),
+    cutoff=st.sampled_from([None, 1.5, 6.0]),
+    seed=st.integers(0, 2**32),
+    with_weights=st.booleans(),
+)
+def test_leaving_groups_out_is_a_refit_where_they_share_places(name, cutoff, seed, with_weights):
+    """A refit knows nothing of the groups of its samples."""
+    kernel, _, columns = CASES[name]
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-2, 3, (16, columns)) / 2
+    y = rng.integers(0, 3, 16) + rng.choice([0.0, 0.25], 16)
+    groups = rng.permutation(np.arange(16) % 4)
+    weight = rng.choice([0.5, 1.0, 2.0], 16) if with_weights else np.ones(16)
+    make = partial(AttentionRegressor, kernel, cutoff=cutoff)
+    model = make().fit(x, y, weight, groups=groups)
+    refits = np.zeros(16)
+    for group in range(4):
+        own = groups == group
+        refits[own] = make().fit(x[~own], y[~own], weight[~own]).predict(x[own])
+    np.testing.assert_allclose(model.predict_left_out(), refits, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "kernel", [GaussianKernel(1.0), GaussianKernel(2.0) + CASES["periodic"][0]]
+)
+def test_groups_that_share_places_predict_what_no_groups_predict(kernel):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 6, (40, 1)) / 2, rng.standard_normal(40)
+    groups, q = rng.integers(0, 3, 40), np.linspace(-1, 4, 11)[:, None]
+    parted, whole = (AttentionRegressor(kernel).fit(x, y, groups=g) for g in (groups, None))
+    np.testing.assert_allclose(parted.predict(q), whole.predict(q), rtol=0, atol=1e-12)
 
 
 def test_neighbours_that_must_not_vote():

@@ -1,12 +1,16 @@
-"""Make the vectors: `python vectors/make [GROUP ...] [--check]`.
+"""Make the vectors: `python vectors/make [GROUP ...] [--check] [--digits N]`.
 
 With `--check` nothing is written: the files have to be there already, equal to the last bit.
+With `--digits 90` they are computed with more digits than 60, and are the same: a value that is not
+is noise of the computation, such as the cosine of a quarter of a turn by a rounded pi.
 """
 
 import argparse
 import sys
 from importlib import import_module
 from pathlib import Path
+
+from exact import mp
 
 FOLDER = Path(__file__).resolve().parents[1]
 # Each is a module of this folder with a function `group`.
@@ -36,7 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the test vectors.")
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"one of {', '.join(GROUPS)}")
     parser.add_argument("--check", action="store_true", help="compare, and write nothing")
+    parser.add_argument("--digits", type=int, default=mp.dps, help="digits (default: %(default)s)")
     options = parser.parse_args()
+    mp.dps = options.digits
     if wrong := set(options.groups) - set(GROUPS):
         parser.error(f"no such group: {', '.join(sorted(wrong))}")
     different = []

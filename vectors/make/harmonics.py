@@ -3,7 +3,7 @@
 from fractions import Fraction
 from typing import Any
 
-from mpmath import cos, mpf, pi, sin, sqrt
+from mpmath import cospi, mpf, pi, sinpi, sqrt
 
 from exact import Group, function, integers, reals, within
 
@@ -30,10 +30,8 @@ FUNCTIONS = {
 
 def legendre(degree: int, order: int, latitude: float) -> Any:
     """Return N * P by the recurrence over degrees, which 60 digits carry to any degree here."""
-    t = pi * (90 - mpf(latitude)) / 180
-    x, y = cos(t), sin(t)
-    if abs(latitude) == 90:
-        x, y = mpf(latitude) / 90, mpf(0)
+    t = (90 - mpf(latitude)) / 180  # in half turns, so that quarters are exact
+    x, y = cospi(t), sinpi(t)
     value = 1 / sqrt(4 * pi)
     for m in range(1, order + 1):
         value = y * sqrt(mpf(2 * m + 1) / (2 * m)) * value
@@ -50,14 +48,10 @@ def harmonic(degree: int, order: int, latitude: float, longitude: float) -> Any:
     both = legendre(degree, abs(order), latitude)
     # Whole degrees are left out in rationals, so that quadrants are exact.
     turned = Fraction(longitude) * abs(order) % 360
-    if turned % 90 == 0:
-        sine, cosine = ((0, 1), (1, 0), (0, -1), (-1, 0))[int(turned) // 90]
-    else:
-        angle = pi * turned.numerator / turned.denominator / 180
-        sine, cosine = sin(angle), cos(angle)
+    angle = mpf(turned.numerator) / turned.denominator / 180
     if order == 0:
         return both
-    return sqrt(mpf(2)) * both * (sine if order < 0 else cosine)
+    return sqrt(mpf(2)) * both * (sinpi(angle) if order < 0 else cospi(angle))
 
 
 PLACES = [(47.375, 8.5625), (-33.875, 151.25), (0.5, -0.25), (64.125, -21.9375)]

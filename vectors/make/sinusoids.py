@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mpmath import cos, mpf, pi, sin
+from mpmath import cos, cospi, mpf, sin, sinpi
 
 from exact import Group, frequency, function, integers, reals, within
 
@@ -54,9 +54,13 @@ def encoded(position: Any, o: dict[str, Any]) -> list[Any]:
         theta = [mpf(base) ** (-mpf(i) / max(count - 1, 1)) for i in range(count)]
     else:
         theta = [frequency(i, dim, base) for i in range((dim + 1) // 2)]
-    factor = 2 * pi if o["full_turns"] else 2 * pi / mpf(o["length"]) if o["length"] else mpf(1)
-    angles = [(mpf(position) + o["start"]) * f * factor for f in theta]
-    first, second = ([o["amplitude"] * f(a) for a in angles] for f in (sin, cos))
+    places = [(mpf(position) + o["start"]) * f for f in theta]
+    waves = sin, cos
+    if o["full_turns"] or o["length"]:
+        # In half turns, so that quarters are exact.
+        places = [2 * place / (o["length"] or 1) for place in places]
+        waves = sinpi, cospi
+    first, second = ([o["amplitude"] * wave(place) for place in places] for wave in waves)
     if o["cos_first"]:
         first, second = second, first
     if o["arrangement"] == "concatenated":

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { repr, WrongInput } from "../checks.js";
+import { askedName, repr, WrongInput } from "../checks.js";
 import { Model } from "../config.js";
 import { geometric, log, power } from "../exact.js";
 import * as masks from "../masks.js";
@@ -52,6 +52,13 @@ test("logarithms and powers are correctly rounded", () => {
   assert.equal(power(5e-324, 1), 5e-324);
   // 10 ** 0.1 to 17 digits.
   assert.equal(power(10, 0.1), 1.2589254117941673);
+});
+
+test("the end of an address asks for a name", () => {
+  const names = ["Llama 3.1 8B", "100 %"];
+  assert.equal(askedName("#100%20%25", names), "100 %");
+  for (const hash of ["", "#", "#%", "#%E0%A4%A", "#100%", "#toString", "#llama"])
+    assert.equal(askedName(hash, names), "Llama 3.1 8B", hash);
 });
 
 test("frequencies are a geometric progression", () => {

@@ -177,7 +177,7 @@ class PositionTables:
 
     def _shape(self, positions: Any, name: str, space: Space) -> tuple[Any, ...]:
         """Check positions, and return their shape without an axis of coordinates."""
-        checks.real(name, positions, space.xp)
+        checks.positions(name, positions, space)
         leading, shape = self.coordinates, tuple(positions.shape)
         if leading and (shape[:1] != leading or len(shape) < 2):
             what = f"have a leading axis of {leading[0]} coordinates, as `sections` has"

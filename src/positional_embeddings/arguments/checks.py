@@ -196,6 +196,23 @@ def real(name: str, array: Any, xp: Namespace) -> None:
         raise _wrong_dtype(name, array, "an integer or real dtype", hint)
 
 
+def positions(name: str, array: Any, space: Space) -> None:
+    """Check that an array holds numbers, and in half precision every integer as far as they go.
+
+    They are read where they are in the memory of the host.
+    """
+    real(name, array, space.xp)
+    dtype = namespace.dtype_name(array.dtype)
+    if dtype in ("float16", "bfloat16") and space.is_readable(array) and space.is_on_host(array):
+        first = namespace.ALL_INTEGERS[dtype]
+        with space.undisturbed(array):
+            is_far = space.is_true(space.xp.any(space.xp.abs(array) >= first))
+        if is_far:
+            got = next(x for x in space.to_numpy(array).ravel().tolist() if abs(x) >= first)
+            what = f"be within {first - 1} in {dtype}, which lacks integers from {first} on"
+            raise wrong_value(name, what, got, " Pass integers, or float32.")
+
+
 def output(out: Any, x: Any, space: Space) -> None:
     """Check that a result like `x` can be written to `out`."""
     writable = "be an array that can be written to"

@@ -1,5 +1,6 @@
 """Error messages: the argument, what it must be, what came, and what to pass in its place."""
 
+from collections.abc import Iterable
 from datetime import date, timedelta
 from typing import Any
 
@@ -41,6 +42,14 @@ def shown(value: Any) -> str:
     except ValueError:  # an integer of more digits than Python prints
         return f"{type_name(value)} of more digits than can be printed"
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return the question whether the nearest of some names is meant, "" if none is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - it is not needed without an error
+
+    near = get_close_matches(name, names, 1)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def remedy_for(name: str, value: Any) -> str:

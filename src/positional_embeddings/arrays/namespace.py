@@ -42,6 +42,9 @@ np: Namespace = numpy
 # Bytes that each `host_constant` keeps, more only for a single result that is larger.
 _MOST_BYTES = 2**25
 
+# Floats are all integers up to here, and only some of them beyond.
+ALL_INTEGERS = {"bfloat16": 2**8, "float16": 2**11, "float32": 2**24}
+
 _NARROW_DTYPES = ("float16", "bfloat16", "float8_", "float6_", "float4_")
 
 

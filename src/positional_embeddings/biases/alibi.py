@@ -80,7 +80,8 @@ def alibi_bias(
         Numbers of queries and keys, and position of the first query among the keys. If None,
         there are as many keys as queries, and the last query is at the last key.
     query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
-        Positions instead of lengths, integer or real; keys have the queries' if None.
+        Positions instead of lengths, integer or real, as `ALiBiBias` takes them; keys have the
+        queries' if None.
     causal : bool, default True
         As `ALiBiBias` takes it.
     xp, dtype, device : optional

@@ -1,6 +1,5 @@
 """Relative positions, and what the biases by them share."""
 
-from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import Any, ClassVar
@@ -21,7 +20,9 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     Parameters
     ----------
     query_positions, key_positions : array, shape (seq,) or (seq, batch)
-        Positions of queries and of keys, integer or real.
+        Positions of queries and of keys, integer or real. Those of float16 must be within 2047,
+        and of bfloat16 within 255: from there on integers are missing. Not checked are values
+        that cannot be read, in a trace, lazy or on a GPU: these are taken as they are.
 
     Returns
     -------
@@ -34,8 +35,8 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
     TypeError
         If an argument is not an array of real numbers, or their libraries differ.
     ValueError
-        If the shapes do not fit, or the integers of the library do not hold the distances
-        between positions that are in the memory of the host.
+        If the shapes do not fit, or the dtypes do not hold positions, or the distances between
+        them, that are in the memory of the host.
 
     Examples
     --------
@@ -45,12 +46,12 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
            [-3, -2, -1,  0]])
     """
     space = space_of(query_positions=query_positions, key_positions=key_positions)
-    query, key = _checked_positions(query_positions, key_positions, checks.real, space)
+    query, key = _checked_positions(query_positions, key_positions, space)
     return subtract_positions(query, key, space)  # type: ignore[no-any-return]
 
 
 def _checked_positions(
-    query: Any, key: Any, check_dtype: Callable[[str, Any, Any], None], space: Space
+    query: Any, key: Any, space: Space, *, are_integers: bool = False
 ) -> tuple[Any, Any]:
     """Check positions of queries and keys; return both in one dtype.
 
@@ -58,7 +59,9 @@ def _checked_positions(
     """
     xp, positions = space.xp, {"query_positions": query, "key_positions": key}
     for name, array in positions.items():
-        check_dtype(name, array, xp)
+        if are_integers:
+            checks.integral(name, array, xp)
+        checks.positions(name, array, space)
         if array.ndim not in (1, 2):
             raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
         if not namespace.is_real_floating(array.dtype, xp):
@@ -149,7 +152,8 @@ class Bias(WeightedLayer):
             None, there are as many keys as queries, and the last query is at the last key.
         query_positions, key_positions : array, shape (seq,) or (seq, batch), optional
             Positions instead of lengths; keys have the queries' if None. They may be
-            real, except for `T5Bias` and `RelativePE`.
+            real, except for `T5Bias` and `RelativePE`; half precision is limited as by
+            `relative_positions`.
         xp, dtype, device : optional
             Array library (NumPy if None), real dtype (its default if None) and device of the
             result, for a bias without arrays of its own; `xp` and `device` only without positions.
@@ -165,7 +169,8 @@ class Bias(WeightedLayer):
         TypeError
             If an argument is of the wrong kind.
         ValueError
-            If a number is not positive, shapes do not fit, or both lengths and positions are given.
+            If a number is not positive, shapes do not fit, positions are too far for their half
+            precision, or both lengths and positions are given.
         """
         own = self._arrays()
         if own and namespace.drop_none(xp=xp, dtype=dtype, device=device):
@@ -178,17 +183,21 @@ class Bias(WeightedLayer):
         if query_positions is None:
             bias = self._between(query, key, space, dtype, order="C")
             return np.ascontiguousarray(bias) if takes_strides(space) else bias
-        check_dtype = checks.integral if self._takes_integers else checks.real
-        query, key = _checked_positions(query, key, check_dtype, space)
+        integers = self._takes_integers
+        query, key = _checked_positions(query, key, space, are_integers=integers)
         bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+    def _formula(self, query: Any, key: Any, space: Space) -> Any:  # noqa: ARG002
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
+        name = type(self).__name__
+        message = f"`{name}` has no formula of its own: pass an array (query, key, heads) instead."
+        raise TypeError(message)
 
     def _heads(self) -> int:
-        """Return the number of heads."""
-        return self.num_heads  # type: ignore[attr-defined,no-any-return]
+        """Return the number of heads; one where no formula tells heads apart."""
+        heads: int = getattr(self, "num_heads", 1)
+        return heads
 
     def _in_dtype(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""

@@ -68,7 +68,7 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         arguments, unknown = _parser().parse_known_args(argv)
         if unknown:
-            arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+            arguments.parser.refuse(unknown)
         answer: Answer = arguments.run(arguments)
     except SystemExit:  # after --help and --version
         return 0

@@ -25,11 +25,19 @@ For example:
 
 import argparse
 import ast
+import re
+from functools import partial
 from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.cli.terminal import Answer, CommandError, add_command, add_offset
+from positional_embeddings.cli.terminal import (
+    Answer,
+    CommandError,
+    add_command,
+    add_offset,
+    suggestion,
+)
 
 _WORDS = {"full": "SlidingWindowMask(None, None)", "causal": "CausalMask()"}
 _NAMES = """
@@ -41,6 +49,9 @@ _CALLABLE = {name: getattr(pe, name) for name in _NAMES.split()}
 # Elements of a mask that are counted: each takes a byte.
 _MOST_COUNTED = 2**26
 _MOST_LISTED = 10
+
+# Operations within one another: Python ends in an error of its own where there are many more.
+_DEEPEST = 200
 
 
 def add_to(commands: Any) -> None:
@@ -95,34 +106,48 @@ def read_mask(text: str) -> tuple[pe.Mask, str]:
     except (SyntaxError, ValueError) as error:
         reason = getattr(error, "msg", error)
         raise _not_a_mask(f"{text!r}, which is no Python: {reason}") from None
-    mask = _evaluate(expression)
+    except (MemoryError, RecursionError):
+        raise _too_deep() from None
+    mask = _evaluate(expression, 0)
     if not isinstance(mask, pe.Mask):
         raise _not_a_mask(text)
     return mask, ast.unparse(expression)
 
 
-def _evaluate(node: ast.expr) -> Any:
+def _evaluate(node: ast.expr, depth: int) -> Any:
     """Return the value of an expression, without running it as Python."""
+    if depth > _DEEPEST:
+        raise _too_deep()
+    value_of = partial(_evaluate, depth=depth + 1)
     match node:
         case ast.BinOp(left, ast.BitOr(), right):
-            return _evaluate(left) | _evaluate(right)
+            return value_of(left) | value_of(right)
         case ast.BinOp(left, ast.BitAnd(), right):
-            return _evaluate(left) & _evaluate(right)
+            return value_of(left) & value_of(right)
         case ast.UnaryOp(ast.Invert(), operand):
-            return ~_evaluate(operand)
+            return ~value_of(operand)
         case ast.Call(ast.Name(name)) if name in _CALLABLE:
-            options = {str(keyword.arg): _evaluate(keyword.value) for keyword in node.keywords}
-            return _CALLABLE[name](*map(_evaluate, node.args), **options)
+            options = {str(keyword.arg): value_of(keyword.value) for keyword in node.keywords}
+            return _CALLABLE[name](*map(value_of, node.args), **options)
     try:
         return ast.literal_eval(node)
     except (TypeError, ValueError):
-        raise _not_a_mask(ast.unparse(node)) from None
+        is_name = isinstance(node, ast.Name) or isinstance(getattr(node, "func", None), ast.Name)
+        name = re.sub(r"\(.*", "()", ast.unparse(node), flags=re.DOTALL) if is_name else ""
+        hint = suggestion(name, [*_WORDS, *(f"{known}()" for known in _CALLABLE)])
+        raise _not_a_mask(f"{ast.unparse(node)}{hint}") from None
 
 
 def _not_a_mask(got: str) -> CommandError:
     return CommandError(
         f"MASK must be {', '.join(_WORDS)}, or an expression of |, &, ~, literals and calls of "
         f"{', '.join(_CALLABLE)}, such as 'CausalMask() | SlidingWindowMask(3, 0)', got {got}"
+    )
+
+
+def _too_deep() -> CommandError:
+    return CommandError(
+        f"MASK must have at most {_DEEPEST} operations within one another, got more"
     )
 
 

@@ -14,6 +14,7 @@ For example:
 """
 
 import argparse
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,14 @@ import positional_embeddings as pe
 from positional_embeddings import plotting
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.cli import mask, rope
-from positional_embeddings.cli.terminal import Answer, CommandError, Parser, add_command, add_offset
+from positional_embeddings.cli.terminal import (
+    Answer,
+    CommandError,
+    Parser,
+    add_command,
+    add_offset,
+    suggestion,
+)
 from positional_embeddings.plotting.axes import import_matplotlib
 from positional_embeddings.rotary.scaling import type_of
 
@@ -84,7 +92,7 @@ def _read_encoding(arguments: argparse.Namespace) -> Any:
 
 def _add_bias(parser: Parser) -> None:
     add = parser.add_argument
-    bias = partial(_array_or, f"one of {', '.join(_BIASES)}", _BIASES.__getitem__)
+    bias = partial(_array_or, f"one of {', '.join(_BIASES)}", _BIASES.__getitem__, names=_BIASES)
     what = f"a bias of {', '.join(_BIASES)}, or an array (query, key, head)"
     add("bias", metavar="NAME|FILE.npy", type=bias, help=what)
     add("num_heads", metavar="HEADS", type=int, nargs="?", help="number of heads")
@@ -143,14 +151,14 @@ def _check_left_out(arguments: argparse.Namespace, other: str, *names: str) -> N
             raise ValueError(f"`{name}` must be left out with {other}")
 
 
-def _array_or(what: str, read: Any, text: str) -> Any:
+def _array_or(what: str, read: Any, text: str, names: Iterable[str] = ()) -> Any:
     """Return the array of a file, or what else the text is."""
     if text.lower().endswith(".npy"):
         return _load(text)
     try:
         return read(text)
     except (KeyError, ValueError):
-        message = f"must be {what} or a file .npy, got {text!r}"
+        message = f"must be {what} or a file .npy, got {text!r}{suggestion(text, names)}"
         raise argparse.ArgumentTypeError(message) from None
 
 

@@ -3,8 +3,10 @@
 import argparse
 import re
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+from positional_embeddings.arrays.errors import did_you_mean
 
 _WIDTH = 88
 
@@ -42,8 +44,20 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            names = ", ".join(action.choices)
-            raise argparse.ArgumentError(action, f"must be one of {names}, got {value!r}")
+            names, hint = ", ".join(action.choices), suggestion(value, action.choices)
+            raise argparse.ArgumentError(action, f"must be one of {names}, got {value!r}{hint}")
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise the error about words that are no arguments, with the options that may be meant."""
+        options = [option for action in self._actions for option in action.option_strings]
+        hint = suggestion(unknown[0].partition("=")[0], options)
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return the end of an error that asks for the nearest name, "" if none is near."""
+    hint = did_you_mean(name, names)
+    return f".{hint}" if hint else ""
 
 
 Run: TypeAlias = Callable[[argparse.Namespace], Answer]

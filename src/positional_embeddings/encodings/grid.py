@@ -1,7 +1,7 @@
 """Coordinates of the points of a grid, and their sinusoidal encoding."""
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
@@ -58,7 +58,10 @@ def grid_positions(
     xp = space.xp
     if dtype is not None:
         namespace.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
-        if namespace.is_dtype(dtype, "integral", xp) and max(sizes) - 1 > xp.iinfo(dtype).max:
+        own = xp.empty(0, dtype=dtype, device=device).dtype
+        is_integral = namespace.is_dtype(own, "integral", xp)
+        most = namespace.ALL_INTEGERS.get(namespace.dtype_name(own), inf)
+        if max(sizes) - 1 > (xp.iinfo(own).max if is_integral else most):
             raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
     point = xp.arange(prod(sizes), dtype=space.integer, device=device)
     coordinates = []

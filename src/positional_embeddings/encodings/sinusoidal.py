@@ -65,7 +65,9 @@ def sinusoidal_encoding(
     ----------
     positions : array
         Integer or real positions of any shape, sign and order; real ones beyond 2**63
-        give NaN.
+        give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: from there
+        on integers are missing. Not checked are values that cannot be read, in a trace, lazy or
+        on a GPU: these are taken as they are.
     dim : int
         Number of features, positive, at most 2**20. An odd number ends with a sine of its own, or
         with zeros if `endpoint` is True.
@@ -110,8 +112,8 @@ def sinusoidal_encoding(
     TypeError
         If `positions` is not an array of numbers, or an option is of the wrong kind.
     ValueError
-        If a number is not positive, a choice is unknown, or options exclude each
-        other.
+        If a number is not positive, a choice is unknown, options exclude each other, or
+        positions are too far for their half precision.
 
     References
     ----------
@@ -136,7 +138,7 @@ def sinusoidal_encoding(
     (384, 1500)
     """
     space = space_of(positions=positions)
-    checks.real("positions", positions, space.xp)
+    checks.positions("positions", positions, space)
     dim = checks.feature_count("dim", dim)
     base = checks.positive_number("base", base)
     options = arrangement, endpoint, cos_first, full_turns, amplitude, start
@@ -279,10 +281,11 @@ class AbsolutePE(checks.CheckedLayer):
             Real floating-point numbers with `embedding_size` features along
             `feature_axis` and a sequence along `seq_axis`.
         positions : array, optional
-            Integer or real positions of any sign and order; real ones beyond
-            2**63 give NaN. One axis belongs to the sequence; two are the sequence and the batch,
-            in the order that they have in `x`; or they are the axes of `x` without the features;
-            each as long as in `x` or 1. The table's length does not bound them.
+            Integer or real positions of any sign and order; real ones beyond 2**63 give NaN, and
+            half precision is limited as by `sinusoidal_encoding`. One axis belongs to the sequence;
+            two are the sequence and the batch, in the order that they have in `x`; or they are the
+            axes of `x` without the features; each as long as in `x` or 1. The table's length does
+            not bound them.
         offset : int, default 0
             Position of the first element if `positions` is not given.
         rng : numpy.random.Generator, cupy.random.Generator or callable, optional
@@ -301,8 +304,9 @@ class AbsolutePE(checks.CheckedLayer):
             If `x` does not hold real floating-point numbers, or `positions` come
             from another library or are not numbers.
         ValueError
-            If `x` or `positions` has the wrong shape, the sequence reaches past the
-            table, or both `positions` and `offset` are given.
+            If `x` or `positions` has the wrong shape, the sequence reaches past the table,
+            positions are too far for their half precision, or both `positions` and `offset` are
+            given.
         """
         offset = checks.non_negative_integer("offset", offset)
         space = space_of(x=x, **namespace.drop_none(positions=positions))

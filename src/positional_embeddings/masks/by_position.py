@@ -16,6 +16,9 @@ from positional_embeddings.masks.mask import Mask, frozen_copy
 from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
+# Of the neighbours in rows of a grid; more become one range, from the first to the last of them.
+_MOST_RANGES = 2**12
+
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
 
@@ -398,6 +401,8 @@ def _neighbours(
         near = range(max(row - reach, 0), min(row + reach + 1, rows))
         if seen == ((0, inner),):
             found.append((near.start * inner, near.stop * inner))
+        elif (near.stop - near.start) * len(seen) > _MOST_RANGES:
+            found.append((near.start * inner + seen[0][0], (near.stop - 1) * inner + seen[-1][1]))
         else:
             found += [(i * inner + a, i * inner + b) for i in near for a, b in seen]
     if last - first > 1:

@@ -32,7 +32,7 @@ class Mask(WeightedLayer):
     A mask knows its rule, and which keys a query can see at all, so that an attention visits no
     others. Masks combine by ``|`` (hidden by either), ``&`` (hidden by both) and ``~``; they
     compare, have a hash, and their `repr` gives them back, but for functions, long arrays and
-    those of other libraries than NumPy.
+    those of other libraries than NumPy. A rule of your own is a `FunctionMask`, not a subclass.
 
     Arrays of lengths, segments and indices may be of any library, and must not be written to
     afterwards. Lists and NumPy arrays, which are copied, go with any library.
@@ -61,7 +61,7 @@ class Mask(WeightedLayer):
         # Arrays of copies and of pickles can be written to.
         checks.set_fields(self, **{name: frozen_copy(value) for name, value in state.items()})
 
-    def __init__(self) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
         raise TypeError(message)
 
@@ -177,8 +177,8 @@ class Mask(WeightedLayer):
         -------
         tuple of (int, int)
             Ascending ranges of keys (start, stop). No key outside them is seen by any of
-            these queries. A dilated mask, and a document in several parts, give one range from
-            the first to the last key.
+            these queries. A dilated mask, a document in several parts, and thousands of rows of a
+            grid give one range from the first to the last key.
 
         Raises
         ------
@@ -236,8 +236,11 @@ class Mask(WeightedLayer):
 
     # What a kind of mask defines.
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Any:  # noqa: ARG002
         """Return the mask between positions, whose last axis is the batch."""
+        name = type(self).__name__
+        message = f"`{name}` has no rule of its own: pass yours as FunctionMask(function)."
+        raise TypeError(message)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:  # noqa: ARG002
         """Return which keys the queries at some ranges of positions see."""

@@ -198,12 +198,15 @@ class RoPE(checks.CheckedLayer):
             `feature_axis` and a sequence along `seq_axis`; or complex ones with
             ``head_size / 2`` features, each of which is a pair.
         positions : array, optional
-            Integer or real positions of any sign and order, also beyond the table; real
-            ones beyond 2**63 give NaN. One axis is the sequence; two are the sequence and the
-            batch, in the order that they have in `x`; or they are the axes of `x` without the
-            features; each as long as in `x` or 1. Positions (seq, batch) are repeated for the
-            heads of a merged axis, ``(head, seq, heads * batch)``. With `sections` the first
-            axis holds the coordinates; without positions every coordinate counts the sequence.
+            Integer or real positions of any sign and order, also beyond the table; real ones beyond
+            2**63 give NaN. Those of float16 must be within 2047, and of bfloat16 within 255: from
+            there on integers are missing. Not checked are values that cannot be read, in a trace,
+            lazy or on a GPU: these are taken as they are. One axis is the sequence; two are the
+            sequence and the batch, in the order that they have in `x`; or they are the axes of `x`
+            without the features; each as long as in `x` or 1. Positions (seq, batch) are repeated
+            for the heads of a merged axis, ``(head, seq, heads * batch)``. With `sections` the
+            first axis holds the coordinates; without positions every coordinate counts the
+            sequence.
         offset : int, default 0
             Position of the first element if `positions` is not given.
         inverse : bool, default False
@@ -228,7 +231,8 @@ class RoPE(checks.CheckedLayer):
             If `fused` is True and the kernel for `x` is not installed.
         ValueError
             If `x` or `positions` has the wrong shape, the sequence reaches past the table,
-            both `positions` and `offset` are given, or `out` has another shape or is read-only.
+            positions are too far for their half precision, both `positions` and `offset` are given,
+            or `out` has another shape or is read-only.
         """
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
@@ -292,7 +296,7 @@ class RoPE(checks.CheckedLayer):
             If an argument is of the wrong kind.
         ValueError
             If `positions` have no axis, or not the leading one of coordinates that `sections` ask
-            for, or the device does not have `dtype`.
+            for, or are too far for their half precision, or the device does not have `dtype`.
 
         Examples
         --------
@@ -343,7 +347,8 @@ class RoPE(checks.CheckedLayer):
             If `x` does not hold floating-point numbers, or `delta` is neither a number nor
             an array of its library.
         ValueError
-            If `x` or `delta` has the wrong shape, or a number is beyond 2**60 positions.
+            If `x` or `delta` has the wrong shape, a number is beyond 2**60 positions, or an array
+            too far for its half precision.
         """
         is_number = namespace.is_real_number(delta) or not hasattr(delta, "shape")
         space = space_of(x=x, **({} if is_number else {"delta": delta}))

@@ -26,7 +26,8 @@ def xpos_scale(
     Parameters
     ----------
     positions : array
-        Integer or real positions of any shape.
+        Integer or real positions of any shape; half precision is limited as by
+        `sinusoidal_encoding`.
     dim : int
         Number of rotated features, positive and even, at most 2**20.
     scale_base : float, default 512
@@ -64,7 +65,7 @@ def xpos_scale(
     """
     space = space_of(positions=positions)
     xp, wide = space.xp, space.widest
-    checks.real("positions", positions, xp)
+    checks.positions("positions", positions, space)
     dim = checks.feature_count("dim", dim, even=True)
     scale_base = checks.positive_number("scale_base", scale_base)
     gamma = checks.positive_number("gamma", gamma)

@@ -378,7 +378,8 @@ def _fold(
     x, y = _columns_of("X", X), _columns_of("y", y)
     columns, n = x.shape
     weight = np.ones(n) if sample_weight is None else _checked_weight(sample_weight, X)
-    rows = x if groups is None else np.concatenate([x, _checked_labels(groups, n)[None]])
+    # Groups that share a place follow one another.
+    rows = x if groups is None else np.concatenate([_checked_labels(groups, n)[None], x])
     kept = np.flatnonzero(weight)
     order = np.lexsort(rows[:, kept])
     rows, y, weight = (a[..., kept[order]] for a in (rows, y, weight))
@@ -392,8 +393,8 @@ def _fold(
     least, most = (f.reduceat(y, starts, axis=1) for f in (np.minimum, np.maximum))
     equal = total**2 / np.add.reduceat(weight**2, starts)
     repeats = np.where((least < most).any(axis=0), equal, 1.0)
-    group = None if groups is None else rows[columns:, starts]
-    samples = Samples(rows[:columns, starts], mean, total, within, repeats)
+    group = None if groups is None else rows[:-columns, starts]
+    samples = Samples(rows[-columns:, starts], mean, total, within, repeats)
     back = np.argsort(order)
     return samples, group, at[back], deviation[:, back]
 

@@ -35,7 +35,7 @@ _SLACK = 1e-3
 
 
 class Samples(NamedTuple):
-    """Places with a weight above 0, in float64."""
+    """Places with a weight above 0, in float64; one of several groups is there for each."""
 
     x: HostArray  # (columns, samples)
     y: HostArray  # (targets, samples): means at a place
@@ -86,6 +86,9 @@ class Smooth:
         self._places = self._encode(samples.x)
         self._weight = samples.weight / samples.weight.max()
         self._squared_weight = self._weight**2 / samples.repeats
+        # Samples of several groups at one place follow one another; their weights count together.
+        self._is_new = np.ones(self._weight.size, dtype=bool)
+        self._is_new[1:] = (samples.x[:, 1:] != samples.x[:, :-1]).any(axis=0)
         nothing = _NOTHING - log(self._weight.min())
         self._cutoff = min(cutoff or max(factor._reach(nothing) for factor in factors), _FARTHEST)
         self._is_cut = cutoff is not None
@@ -153,6 +156,13 @@ class Smooth:
         found = self._tree.query_ball_point(middle, radius, return_sorted=True)
         return np.asarray(found, dtype=np.int64)
 
+    def _squares_of_places(self, weights: HostArray, columns: HostArray) -> Any:
+        """Return the sums of the squares of the weights of places, (queries,)."""
+        is_new = self._is_new[columns]
+        if not is_new.all():  # it takes longer than all the rest
+            weights = np.add.reduceat(weights, np.flatnonzero(is_new), axis=1)
+        return (weights * weights).sum(axis=1)
+
     def _of_leaf(
         self, query: HostArray, columns: HostArray, kept: HostArray | None, *, squares: bool
     ) -> tuple[float, Predicted]:
@@ -186,7 +196,7 @@ class Smooth:
         total = moments[:, :1]
         means, second = np.split(moments[:, 1:] / total, [f + t], axis=1)
         mean, mean_y = means[:, :f], means[:, f:]
-        ratio = ((p * p) @ weight**2) / total[:, 0] ** 2
+        ratio = self._squares_of_places(p * weight, columns) / total[:, 0] ** 2
         away = mean - query.T
         if is_linear:
             second = second.reshape(m, f, f + t) - mean[:, :, None] * means[:, None, :]
