@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -142,7 +143,15 @@ def interrupted(call, where):
 
 
 def test_an_interrupt_anywhere_leaves_nothing_behind():
-    """At each instruction of the calling thread, while a helper is at work, or waits, or ends."""
+    """At each instruction of the calling thread, while a helper is at work, or waits, or ends.
+
+    In a thread of its own: an interrupt within a handler leaves it an exception that is handled.
+    """
+    with ThreadPoolExecutor(1) as own:
+        own.submit(interrupt_everywhere).result()
+
+
+def interrupt_everywhere():
     for where in itertools.count():
         blas, at_work, done = Blas(4), [], []
 
@@ -166,6 +175,15 @@ def test_an_interrupt_anywhere_leaves_nothing_behind():
     assert sorted(done) == sorted([*range(4)] * 2)
 
 
+@pytest.fixture
+def _interrupts():
+    """Raise KeyboardInterrupt also where a shell in the background lets processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
 def test_interrupts_while_others_work_are_raised_once_they_have_ended():
     here, done = threading.current_thread(), []
     kill = getattr(signal, "pthread_kill", lambda _, number: signal.raise_signal(number))

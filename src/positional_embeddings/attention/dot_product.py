@@ -328,8 +328,8 @@ def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[S
     found = (kept or {}).get(key)
     if found is None:
         with_lse = checks.boolean("return_lse", options.return_lse)
-        block_size = _checked_block_size(options.block_size, q, k)
         scores = scores_of({"q": q, "k": k, "v": v}, rules, options[:3], with_lse=with_lse)
+        block_size = _checked_block_size(options.block_size, q, k)
         way = choose(scores, q, k, v, block_size=block_size)
         if key and step:
             way = _with_evaluated(way, scores, rules)
