@@ -1,10 +1,14 @@
-"""Easy mistakes of porting a model: each is an error now, or right as it is written."""
+"""Easy mistakes of porting a model: which are errors, which are right, which the docs warn of."""
 
 import math
+import re
+from functools import reduce
 
 import numpy as np
 import pytest
 
+import positional_embeddings as pe
+from easy_mistakes import MISTAKES, PAGE, page
 from positional_embeddings import (
     CausalMask,
     KVCache,
@@ -16,6 +20,56 @@ from positional_embeddings import (
     grid_positions,
     scaled_dot_product_attention,
 )
+
+EACH = [
+    pytest.param(
+        mistake,
+        id=mistake.what,
+        marks=pytest.mark.library(mistake.library) if mistake.library else (),
+    )
+    for mistake in MISTAKES
+]
+
+
+def are_same(first, second):
+    """Tell whether two arrays, or two values, are the same but for rounding."""
+    if not isinstance(first, np.ndarray):
+        return first == second
+    return first.shape == second.shape and np.allclose(first, second, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("mistake", EACH)
+def test_mistake(mistake):
+    if mistake.outcome == "error":
+        with pytest.raises((ValueError, TypeError), match=re.escape(mistake.error)):
+            mistake.wrong()
+    else:
+        wrong, meant = mistake.wrong(), mistake.meant()
+        assert getattr(wrong, "shape", None) == getattr(meant, "shape", None)
+        assert are_same(wrong, meant) == (mistake.outcome == "right")
+    if mistake.right is not None:
+        assert are_same(mistake.right(), mistake.meant())
+    assert bool(mistake.write) == (mistake.outcome != "right")
+
+
+WARNED = [mistake for mistake in MISTAKES if mistake.outcome == "unknown"]
+
+
+@pytest.mark.parametrize("mistake", WARNED, ids=lambda mistake: mistake.what)
+def test_what_cannot_be_known_is_warned_of(mistake):
+    where, sentence = mistake.unknown
+    if "/" in where:
+        text = (PAGE.parents[1] / f"{where}.md").read_text(encoding="utf-8")
+    else:
+        text = reduce(getattr, where.split("."), pe).__doc__
+    assert " ".join(sentence.split()) in " ".join(text.split())
+    assert mistake.right is not None
+
+
+def test_the_page_lists_the_mistakes():
+    """`python tests/easy_mistakes.py` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == page()
+
 
 AXES = {"feature_axis": -1, "seq_axis": -2}
 HEADS, TOKENS, SIZE = 2, 9, 8

@@ -1023,7 +1023,7 @@ TYPE_ERRORS = {
     "attention(q.values, k, v, **pair)": "`query` must be an xarray.DataArray, got numpy.ndarray of shape (4, 3).",
     "attention(q, k, v > 0, **pair)": "`value` must have a real floating-point dtype, got bool.",
     "attention(q, k.astype(int), v, **pair)": "`key` must have a real floating-point dtype, got int64.",
-    "attention(q, k, v, mask=v, **pair)": "`mask` must have a boolean dtype, True where a query may not attend, got float64.",
+    "attention(q, k, v, mask=v, **pair)": "`mask` must have a boolean dtype, True where a query may not attend, got float64. Pass mask < 0 if it would be added to scores.",
     "attention(q, k, v, mask=v.values > 0, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got numpy.ndarray of shape (5, 2).",
     "attention(q, k, v, mask=CausalMask, **pair)": "`mask` must be an xarray.DataArray of bool or a `Mask`, got <class 'positional_embeddings.masks.by_position.CausalMask'>.",
     "attention(q, k, v, bias=v > 0, **pair)": "`bias` must have a real floating-point dtype, got bool.",

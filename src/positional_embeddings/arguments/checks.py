@@ -161,9 +161,9 @@ def floating(xp: Namespace, **arrays: Any) -> None:
 def mask(name: str, array: Any, xp: Namespace) -> None:
     """Check that a mask is boolean, and name the polarity if it is not."""
     if not namespace.is_dtype(array.dtype, "bool", xp):
-        is_integral = namespace.is_dtype(array.dtype, "integral", xp)
-        # A tokenizer's attention mask is 1 at tokens.
-        hint = f" Pass {name} == 0 if 1 marks what may be attended to." if is_integral else ""
+        hint = f" Pass {name} < 0 if it would be added to scores."
+        if namespace.is_dtype(array.dtype, "integral", xp):  # a tokenizer's, 1 at tokens
+            hint = f" Pass {name} == 0 if 1 marks what may be attended to."
         what = "a boolean dtype, True where a query may not attend"
         raise _wrong_dtype(name, array, what, hint)
 

@@ -60,12 +60,14 @@ def remedy_for(name: str, value: Any) -> str:
     of_xarray = hasattr(value, "dims") and hasattr(value, "data")
     if times := remedy_for_times(name, value.data if of_xarray else value):
         return times
+    listed = value if isinstance(value, list | tuple) else ()
     lines = (
         (of_xarray, f"{name}.data"),
         (hasattr(value, "to_numpy"), f"{name}.to_numpy()"),
         (hasattr(value, "toarray"), f"{name}.toarray()"),  # a sparse matrix of SciPy
         # A `Mask` is refused where a boolean one is wanted, or as something else.
         (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
+        (any(hasattr(x, "key_ranges") for x in listed), f"combine_masks(*{name})"),
         (isinstance(value, list | tuple), f"numpy.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
     )

@@ -67,7 +67,8 @@ def scaled_dot_product_attention(
         Values, of the dtype of `q` and with the further axes of `k`.
     mask : Mask, array of bool or function, optional
         Which keys a query may not attend to. They do not affect its output, even if they are
-        NaN or infinite; the output of a query that may attend to no key is zero.
+        NaN or infinite; the output of a query that may attend to no key is zero. If None, each
+        query sees all keys: a decoder needs ``CausalMask()``.
 
         - A `Mask`, such as ``CausalMask() | SlidingWindowMask(511, 0)``, fits any layout. Keys
           that it hides from all queries are not visited.
@@ -82,7 +83,9 @@ def scaled_dot_product_attention(
         infinity hides a key as `mask` does. A `Bias`, such as ``ALiBiBias(num_heads)`` or a
         `T5Bias`, fits any layout; a function is called as one for `mask` is.
     scale : float, optional
-        Positive factor on the scores, ``1 / sqrt(head)`` if None.
+        Positive factor on the scores, ``1 / sqrt(head)`` if None. No model's own factor is known
+        here: it is 1 in T5 and for queries that are scaled already, ``query_pre_attn_scalar**-0.5``
+        in Gemma, ``attention_multiplier`` in Granite.
     softcap : float, optional
         Positive bound on the scores: ``softcap * tanh(scores / softcap)``, before bias
         and mask.

@@ -32,6 +32,10 @@ class LearnedPE(weights.WeightedLayer):
     checkpoint by ``LearnedPE(size, length, embeddings=table)``, transposed if it is stored as
     (position, feature).
 
+    Positions count from 0: pass ``offset=2`` for the table of OPT, whose first two rows are of no
+    position, and ``padding_idx + 1`` for RoBERTa. Padding on the left counts, too, unless
+    `positions` are given, as `positions_from_mask` makes them.
+
     Parameters
     ----------
     embedding_size : int

@@ -29,7 +29,8 @@ class TokenEmbedding(weights.WeightedLayer):
     """A vector for each token of a vocabulary.
 
     Immutable: `dataclasses.replace` gives a copy with another table. The table of a
-    checkpoint, which is stored as (token, feature), is passed transposed.
+    checkpoint, which is stored as (token, feature), is passed transposed. Some models multiply the
+    vectors, by ``d_model**0.5`` in Gemma and the first transformer; this is left to the caller.
 
     Parameters
     ----------

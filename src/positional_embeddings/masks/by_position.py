@@ -117,6 +117,8 @@ class SlidingWindowMask(_WindowMask):
 class ChunkedMask(Mask):
     """A query sees the keys of its own chunk.
 
+    Later keys of the chunk, too: a decoder needs ``CausalMask() | ChunkedMask(size)``.
+
     Parameters
     ----------
     size : int

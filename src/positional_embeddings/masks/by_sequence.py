@@ -55,7 +55,7 @@ class PaddingMask(_ByLength):
     lengths : list, tuple or array of int, shape (batch,)
         Lengths of the sequences without padding, zero or more.
     side : {"right", "left"}, default "right"
-        Side that the padding is on.
+        Side that the padding is on. Lengths do not tell it; `from_attention_mask` checks it.
 
     Raises
     ------
@@ -149,6 +149,8 @@ class PaddingMask(_ByLength):
 @dataclass(frozen=True, eq=False, repr=False)
 class PrefixMask(_ByLength):
     """A query sees the keys of a prefix, its own position, and earlier ones (prefix LM).
+
+    Use it without `CausalMask`, which would hide the prefix again.
 
     Parameters
     ----------

@@ -28,7 +28,8 @@ def segment_ids_from_lengths(
     Parameters
     ----------
     lengths : list, tuple or array of int, shape (documents,)
-        Lengths of the documents, zero or more, packed one after another.
+        Lengths of the documents, zero or more, packed one after another; not where they end, as
+        in ``cu_seqlens``.
     total_len : int, optional
         Length of the packed sequence; what remains is padding. If None, the sum of
         `lengths`, which must not be an array.

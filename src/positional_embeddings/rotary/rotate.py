@@ -187,7 +187,8 @@ def _align_table(
     elif lacking > 0 and shape and axis == len(target) - 1:
         aligned, index = (*[1] * lacking, *shape), (*[None] * lacking, ...)
     pairs = target[axis]
-    checks.broadcasts(name, aligned, target, f"as `x`, with {pairs} pairs on axis {axis}", shape)
+    meaning = f"as `x`, with one number for each of {pairs} pairs on axis {axis}"
+    checks.broadcasts(name, aligned, target, meaning, shape)
     if aligned[axis] != pairs:
         raise wrong_value(name, f"have length {pairs} on axis {axis}", shape)
     return index, aligned

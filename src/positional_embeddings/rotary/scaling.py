@@ -201,7 +201,9 @@ class YaRNScaling(checks.CheckedLayer):
         Factor on cosine and sine; if None, ``0.1 * ln(factor) + 1``.
     mscale, mscale_all_dim : float, optional
         If both are given and not 0, the factor is instead the ratio of
-        ``0.1 * mscale * ln(factor) + 1`` for the two, as in DeepSeek's models.
+        ``0.1 * mscale * ln(factor) + 1`` for the two, as in DeepSeek's models. Models with
+        `mscale_all_dim` also multiply their scores: the `scale` of their attention is
+        ``(0.1 * mscale_all_dim * ln(factor) + 1)**2 / sqrt(head)``.
     truncate : bool, default True
         Round the indices of the frequencies that `beta_fast` and `beta_slow` stand for,
         down and up.
