@@ -151,7 +151,7 @@ def test_a_grid_is_cut_by_its_features(forbid_computing):
 @pytest.mark.usefixtures("forbid_computing")
 def test_chunks_that_are_far_too_small_are_warned_of():
     x = da.ones((4, 150, 1), chunks=(4, 1, 1))
-    text = r"22,500 chunks of 40 bytes each .*: rechunk the arrays"
+    text = r"22,500 chunks of 48 bytes each .*: rechunk the arrays"
     with pytest.warns(da.PerformanceWarning, match=text):
         scaled_dot_product_attention(x, x, x)
     with pytest.warns(da.PerformanceWarning, match="20,000 chunks of 16 bytes"):
@@ -258,8 +258,9 @@ def test_chunks_that_cut_a_group_of_heads(library):
         import cubed
 
         chunked = [cubed.from_array(x, chunks=(4, 3, 5)) for x in (q, k, v)]
-    expected = scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    got = scaled_dot_product_attention(*chunked, enable_gqa=True).compute()
+    options = {"enable_gqa": True, "bias": ALiBiBias(12)}
+    expected = scaled_dot_product_attention(q, k, v, **options)
+    got = scaled_dot_product_attention(*chunked, **options).compute()
     np.testing.assert_allclose(got, expected, atol=1e-12)
 
 

@@ -17,7 +17,7 @@ from positional_embeddings.arrays import errors, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Dtype, Namespace
-from positional_embeddings.arrays.quiet import quiet_within
+from positional_embeddings.arrays.quiet import not_wrapped
 
 _LARGEST = sys.float_info.max
 
@@ -338,7 +338,7 @@ class CheckedLayer:
         bare = {name: kind.__origin__ for name, kind in annotated.items()}
         cls.__annotations__ = cls.__annotations__ | bare
 
-    @quiet_within
+    @not_wrapped
     def check_fields(self) -> None:
         """Set each field to what its check returns."""
         for name, check in self._field_checks.items():

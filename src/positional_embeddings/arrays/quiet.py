@@ -31,7 +31,7 @@ def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result
         result: Result = context.copy().run(_call, context, function, args, options)
         return result
 
-    return quiet_within(call)
+    return not_wrapped(call)
 
 
 @np.errstate(all="ignore")  # type: ignore[untyped-decorator]
@@ -40,7 +40,7 @@ def _call(context: Context, function: Callable[..., Any], args: Any, options: An
     return function(*args, **options)
 
 
-def quiet_within(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+def not_wrapped(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Leave a function as it is, whose parts are `quiet` themselves."""
     _quiet.add(function)
     return function

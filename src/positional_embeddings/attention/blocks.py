@@ -79,11 +79,13 @@ def partial_sums(scores: Scores, query: Any, key: Any, value: Any, block_size: i
 
     These are the weighted sums of the values, the total of the weights, and the running maximum.
     """
+    xp = scores.space.xp
 
     def columns(state: OnlineSoftmax) -> Any:
         highest = state.running_max
-        highest = scores.space.xp.zeros_like(state.total) if highest is None else highest
-        return scores.space.xp.concat([state.sums, state.total, highest], axis=-1)
+        if highest is None:  # small scores are near 0, or there are none
+            highest = xp.where(state.total == 0, -float("inf"), xp.zeros_like(state.total))
+        return xp.concat([state.sums, state.total, highest], axis=-1)
 
     blocks = _query_blocks(scores, query, key, block_size)
     return _joined(scores, query, key, value, blocks, columns, extra=2)

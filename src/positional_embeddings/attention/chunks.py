@@ -56,8 +56,16 @@ def attend(
         part = parts[0] if len(parts) == 1 else space.xp.concat(parts, axis=rows + 1)
         outputs.append(_merged(part, space)[..., 0, :])
     sums = outputs[0] if len(outputs) == 1 else space.xp.concat(outputs, axis=rows)
-    state = OnlineSoftmax(sums[..., :-2], sums[..., -2:-1], sums[..., -1:])
-    return state.means(space), state.lse(space) if scores.with_lse else None
+    *of_rows, _ = space.chunks(sums)
+    n = value.shape[-1]
+    done = space.map_chunks(
+        partial(_finish_chunk, scores.with_lse),
+        sums,
+        chunks=(*of_rows, (n + scores.with_lse,)),
+        dtype=space.dtype,
+        name="scaled_dot_product_attention",
+    )
+    return (done[..., :n], done[..., n:]) if scores.with_lse else (done, None)
 
 
 def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
@@ -138,6 +146,14 @@ def _attend_chunk(
     query, key, value = query[..., 0, :], key[..., 0, :, :], value[..., 0, :, :]
     with scores.space.undisturbed(query):
         return blocks.partial_sums(scores, query, key, value, block_size)[..., None, :]
+
+
+def _finish_chunk(with_lse: bool, sums: Any) -> Any:  # noqa: FBT001
+    """Return the output, and perhaps the logarithm of the sum of exponentials as one column more."""
+    space = space_of(sums=sums)
+    state = OnlineSoftmax(sums[..., :-2], sums[..., -2:-1], sums[..., -1:])
+    means = state.means(space)
+    return space.xp.concat([means, state.lse(space)], axis=-1) if with_lse else means
 
 
 def _merged(parts: Any, space: Space) -> Any:

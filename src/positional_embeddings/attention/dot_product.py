@@ -263,7 +263,7 @@ def attention_weights(
         Positions of queries and keys, in place of `offset`; the step of a `KVCache` has both. A
         key position below 0 is an empty slot.
     enable_gqa : bool, default False
-        Grouped queries: one further axis of `k` may divide the one of `q`.
+        Grouped queries: the heads of `k` may be fewer than those of `q`, and divide them.
     feature_axis, seq_axis : int, optional
         Axes of features and positions in `q` and `k`: 0 and 1 by default for arrays of at most
         three axes, and to be given for more.
@@ -336,10 +336,8 @@ def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[S
         way = choose(scores, q, k, v, block_size=block_size)
         if key and step:
             way = _with_evaluated(way, scores, rules)
-        found, layout = (scores, way), scores.layout
-        # Where there are more scores it saves no time, and a mask that is kept may be large.
-        if key and (step or layout.scores_per_key * layout.keys.size <= blocks.HOST_BLOCK):
-            memory.keep(kept, key, found)
+        found = scores, way
+        memory.keep(kept, key, found)
     return found
 
 
@@ -348,7 +346,7 @@ def _with_evaluated(way: Way, scores: Scores, rules: Rules) -> Way:
     if not (isinstance(way, partial) and way.func is at_once.attend):
         return way
     pairs, known = (scores.layout.queries, way.keywords["keys"]), {}
-    if way.keywords["is_masked"] and (rules.mask is None or rules.mask._is_fixed):
+    if way.keywords["is_masked"]:
         known["mask"] = scores.mask_between(*pairs)
     if rules.bias is not None and rules.bias._is_fixed:
         known["bias"] = scores.bias_between(*pairs)
@@ -363,8 +361,8 @@ _known: dict[Any, Any] = {}
 def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, ...] | None:
     """Return what a call is known by, None if another such call may differ.
 
-    A mask is known by its value, if that is all it is made of. What is kept holds other masks and
-    biases, so that no others get their `id`.
+    A mask without arrays and functions is known by its value, and so is a bias. In a step another
+    bias is known by its `id`: what is kept holds it, until the step ends.
     """
     mask, bias, scale, softcap, offset, positions, key_positions, sinks = rules
     plain = scale, softcap, *options
@@ -372,15 +370,15 @@ def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, .
     if not (
         type(q) is type(k) is type(v) is np.ndarray
         and offset is key_positions is sinks is None
-        and (mask is None or isinstance(mask, Mask))
-        and (bias is None or isinstance(bias, Bias))
+        and (mask is None or (isinstance(mask, Mask) and mask._is_fixed))
         and (positions is None or isinstance(positions, KVStep))
+        and (bias is None or (isinstance(bias, Bias) and (bias._is_fixed or positions)))
         and _PLAIN_OPTIONS.issuperset(types)
     ):
         return None
-    of_mask = mask if mask is None or mask._is_fixed else id(mask)
+    of_bias = bias if bias is None or bias._is_fixed else id(bias)
     forms = q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape
-    return *forms, of_mask, id(bias), types, *plain
+    return *forms, mask, of_bias, types, *plain
 
 
 def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:

@@ -15,7 +15,7 @@ from positional_embeddings.arrays.namespace import Array, ArrayT, Device, HostAr
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.attention.places import Places, Ring
 from positional_embeddings.layers.weights import WeightedLayer, array_field
-from positional_embeddings.masks.mask import frozen_copy
+from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
 POSITIONS = "positions` of a cache, whose library is its `xp="
@@ -57,7 +57,7 @@ class _Value(WeightedLayer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, x in state.items():
             is_open = isinstance(x, np.ndarray) and x.flags.writeable
-            checks.set_fields(self, **{name: frozen_copy(x) if is_open else x})
+            checks.set_fields(self, **{name: frozen_integers(x) if is_open else x})
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class KVCache(_Value):
             most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
         check_lengths("lengths", lengths, space_of(lengths=lengths), *most)
         oldest = lengths - self._ring
-        lengths, oldest = frozen_copy(lengths), frozen_copy(oldest)
+        lengths, oldest = frozen_integers(lengths), frozen_integers(oldest)
         checks.set_fields(self, lengths=lengths, _oldest=oldest, _like=like)
 
     @classmethod
@@ -410,7 +410,7 @@ class KVCache(_Value):
 
     def _with(self, lengths: Any, oldest: Any) -> "KVCache":
         cache = copy(self)
-        checks.set_fields(cache, lengths=frozen_copy(lengths), _oldest=frozen_copy(oldest))
+        checks.set_fields(cache, lengths=frozen_integers(lengths), _oldest=frozen_integers(oldest))
         return cache
 
     @property
@@ -485,7 +485,9 @@ class KVCache(_Value):
     def _in_library(self, positions: Any, space: Space) -> Any:
         """Return positions (batch, seq) in the order of the buffers' axes, in their library."""
         positions = positions if self._is_batch_first else positions.T
-        return frozen_copy(space.xp.asarray(positions, dtype=space.integer, device=space.device))
+        return frozen_integers(
+            space.xp.asarray(positions, dtype=space.integer, device=space.device)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -728,7 +730,8 @@ class KVStep(_Value):
         # PyTorch would compile for each length anew.
         on_host = None if space.is_compiling else self._on_host
         ring = Ring(cache.sinks, cache._window) if cache._is_ring else None
-        return Places(queries, keys, on_host, is_step=True, ring=ring)
+        sequences = cache.lengths.shape[0]
+        return Places(queries, keys, on_host, is_step=True, ring=ring, sequences=sequences)
 
 
 def _is_several(numbers: Any) -> bool:

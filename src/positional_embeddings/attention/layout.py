@@ -136,18 +136,21 @@ def layout_of(
     arrays: dict[str, Any],
     options: tuple[int | None, int | None, bool],
     sizes: Sizes,
+    sequences: int | None,
     space: Space,
     *,
     needs_lengths: bool,
 ) -> Layout:
     """Check dtypes and shapes of q, k and perhaps v, and return their layout.
 
-    The options are `feature_axis`, `seq_axis` and `enable_gqa`.
+    The options are `feature_axis`, `seq_axis` and `enable_gqa`; the number of `sequences` may not
+    be known.
     """
     forms = tuple([(name, x.dtype, tuple(x.shape)) for name, x in arrays.items()])
     # Lengths of other libraries may be no keys, and True would be found as 1.
     are_keys = space.xp is np and [*map(type, options)] in _TYPES_OF_OPTIONS
-    return (_numpy_layout if are_keys else _layout)(forms, options, sizes, needs_lengths, space.xp)
+    find = _numpy_layout if are_keys else _layout
+    return find(forms, options, sizes, sequences, needs_lengths, space.xp)
 
 
 _TYPES_OF_OPTIONS = [int, int, bool], [type(None), type(None), bool]
@@ -157,6 +160,7 @@ def _layout(
     forms: tuple[Any, ...],
     options: tuple[int | None, int | None, bool],
     sizes: Sizes,
+    sequences: int | None,
     needs_lengths: bool,  # noqa: FBT001
     xp: Namespace,
 ) -> Layout:
@@ -206,7 +210,7 @@ def _layout(
     own = tuple(broadcast), whole_span(shape[seq]), whole_span(k_shape[seq]), feature, seq
     is_in_order = (seq, feature) == (q.ndim - 2, q.ndim - 1)
     layout = Layout(*own, tuple(rows), None, is_in_order, scores_per_key, scale)
-    return _split_by(layout, heads, key_heads, sizes)
+    return _split_by(layout, heads, key_heads, sizes, sequences)
 
 
 # Checks take as long as the attention of a token.
@@ -222,19 +226,25 @@ def check_axis_counts(arrays: dict[str, Any]) -> None:
             raise wrong_value(name, f"have as many axes as `q`, {count}", came)
 
 
-def _split_by(layout: Layout, heads: int | None, key_heads: int | None, sizes: Sizes) -> Layout:
+def _split_by(
+    layout: Layout, heads: int | None, key_heads: int | None, sizes: Sizes, sequences: int | None
+) -> Layout:
     """Split the heads by the key heads that they share, and a merged axis of heads and batch.
 
     Check the sequences of a `Mask` and the heads of others.
     """
     several = {kind: size for kind, size in sizes if size not in (1, None)}
-    split, is_merged = None, False
-    rows = list(layout.row_axes)
+    split: tuple[int, ...] | None = None
+    rows, is_merged = list(layout.row_axes), False
     if len(rows) == 1 and layout.score_axes == (0, 1) and (several or key_heads is not None):
-        split, is_merged = _heads_and_batch(several, key_heads, layout.shape[rows[0]], *rows), True
+        n, is_merged = layout.shape[rows[0]], True
+        split = _heads_and_batch(several, n, rows[0])
+        if key_heads is not None:
+            batch = sequences if sequences and not several else split[1] if several else None
+            split = _key_heads_of(key_heads, n, batch, rows[0])
     elif len(rows) == 1 and "mask" in several and (len(several) > 1 or key_heads is not None):
-        what = "not be for several sequences if `bias` is for several heads"
-        raise wrong_value("mask", f"{what} and `q` has one axis for both", several["mask"])
+        what = "not be for several sequences, where `q` has one axis for sequences or heads"
+        raise wrong_value("mask", what, several["mask"])
     elif key_heads is not None:
         split = key_heads, layout.shape[heads] // key_heads  # type: ignore[index]
         rows.remove(heads)  # type: ignore[arg-type]
@@ -247,30 +257,32 @@ def _split_by(layout: Layout, heads: int | None, key_heads: int | None, sizes: S
     return layout
 
 
-def _heads_and_batch(
-    several: dict[str, Any], key_rows: int | None, n: Any, axis: int
-) -> tuple[int, ...]:
-    """Return the lengths that one axis of ``heads * batch`` is split into.
-
-    `key_rows` is the length of that axis in the keys, where query heads share them.
-    """
+def _heads_and_batch(several: dict[str, Any], n: Any, axis: int) -> tuple[int, int]:
+    """Return the lengths that one axis of ``heads * batch`` is split into."""
     for kind, size in several.items():
         if size * (n // max(1, size)) != n:
             many = "sequences" if kind == "mask" else "heads"
             what = f"be for a number of {many} that divides axis {axis} of `q`, {n}"
             raise wrong_value(kind, f"{what} (heads * batch)", size)
-    heads = next((m for kind, m in several.items() if kind != "mask"), None)
-    heads = n // max(1, several.get("mask", 1)) if heads is None else heads
-    batch = several.get("mask", 1)
-    batch = batch if heads * batch == n else n // max(1, heads)
-    if key_rows is None:
-        return heads, batch
-    came = f"shapes with {n} and {key_rows} on axis {axis}"
-    if not several:
+    sequences = several.get("mask")
+    heads = next((size for kind, size in several.items() if kind != "mask"), None)
+    if heads is None:
+        heads = n // max(1, sequences or 1)
+    if sequences is not None and heads * sequences == n:
+        return heads, sequences
+    return heads, n // max(1, heads)
+
+
+def _key_heads_of(key_rows: int, n: int, batch: int | None, axis: int) -> tuple[int, int, int]:
+    """Return the lengths that an axis of ``heads * batch`` with shared heads is split into."""
+    came = f"{n} and {key_rows} on axis {axis}"
+    if batch is None:
         what = "be False for an axis of heads * batch, whose heads are not known"
         hint = " Give heads and batch an axis each, such as (head, seq, heads, batch)."
         raise wrong_value("enable_gqa", what, came, hint)
-    if key_rows % batch or heads % (key_rows // batch):
+    batch = max(1, batch)
+    heads = n // batch
+    if n % batch or key_rows % batch or heads % (key_rows // batch):
         what = f"have a divisor of the {heads} heads of `q` for each of {batch} sequences"
         raise wrong_value("k", what, came)
-    return key_rows // batch, heads * batch // key_rows, batch
+    return key_rows // batch, n // key_rows, batch

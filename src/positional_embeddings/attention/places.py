@@ -1,6 +1,7 @@
 """Masks and biases at the positions of queries and keys, wherever these are in memory."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -43,6 +44,7 @@ class Ring(NamedTuple):
 
     def check(self, mask: Mask) -> None:
         """Check that a mask with a window of its own shows nothing that the ring has forgotten."""
+        self._check_grids(mask)
         for last in (_FAR, *(_FAR // n * n for n in _chunks(mask) if n <= _FAR)):
             seen = mask._reach(((last - 1, last),), last).seen_by_any
             if any(start <= last // 2 < stop for start, stop in seen):
@@ -56,6 +58,15 @@ class Ring(NamedTuple):
                     f"window={window}), or with more slots."
                 )
                 raise wrong_value("mask", f"{what} at most", mask, hint)
+
+    def _check_grids(self, mask: Mask) -> None:
+        """Check that a ring holds the whole grid of a mask, whose windows have no end."""
+        for part in getattr(mask, "masks", ()):
+            self._check_grids(part)
+        if isinstance(mask, NeighbourhoodMask) and (size := prod(mask.shape)) > self.window:
+            what = f"have grids of at most {self.window} tokens, as many as the ring keeps"
+            hint = f" Make the cache with window={size}, or without a ring."
+            raise wrong_value("mask", what, mask, hint)
 
 
 def _chunks(mask: Mask) -> list[int]:
@@ -73,6 +84,7 @@ class Places(NamedTuple):
     on_host: Any = None  # both as arrays of NumPy, if the host has them
     is_step: bool = False  # of a cache
     ring: Ring | None = None  # if the cache is one
+    sequences: int | None = None  # number of all, if it is known
 
     @property
     def batch(self) -> int:
@@ -102,7 +114,7 @@ class Places(NamedTuple):
             rule = self.ring.rule()  # type: ignore[union-attr]
             mask = rule if mask is None else mask | rule
         may_be_empty = self.may_be_empty
-        if mask is None and may_be_empty:
+        if mask is None:  # one rule for what is not finite, whether it is known that none is empty
             mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
         first = self._first()
@@ -187,7 +199,8 @@ def places_of(
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
     on_host = [space.values_on_host(own) for own in (queries, keys)]
     is_known = all(own is not None and own.size > 0 for own in on_host)
-    return Places(queries, keys, on_host if is_known else None)
+    places = Places(queries, keys, on_host if is_known else None)
+    return places._replace(sequences=places.batch if places.batch > 1 else None)
 
 
 def _rows(

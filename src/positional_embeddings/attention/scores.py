@@ -172,10 +172,10 @@ def scores_of(
     own_axes = rules.axes(arrays["q"], feature_axis, seq_axis)
     places = rules.places(arrays["q"], arrays["k"], own_axes, space)
     options = *own_axes, is_grouped
-    empty, batch = None, 1
+    empty, batch, sequences = None, 1, None
     if places is not None:
         rules, empty = places.apply(rules, space)
-        batch = places.batch
+        batch, sequences = places.batch, places.sequences
     mask, bias, sinks = rules.mask, rules.bias, rules.sinks
     is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
     sizes = [("mask", mask._batch() if is_mask else batch)]
@@ -184,7 +184,8 @@ def scores_of(
     if sinks is not None:
         sizes.append(("sinks", number_of_sinks(sinks, space.xp)))
     needs_lengths = callable(mask) or callable(bias)  # a `Mask` and a `Bias` are functions, too
-    layout = layout_of(arrays, options, tuple(sizes), space, needs_lengths=needs_lengths)
+    known = tuple(sizes), sequences
+    layout = layout_of(arrays, options, *known, space, needs_lengths=needs_lengths)
     first, q_len, k_len = 0, layout.queries.size, layout.keys.size
     if not (is_mask or is_bias):
         if rules.offset is not None:

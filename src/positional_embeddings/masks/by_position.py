@@ -12,7 +12,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.layers.weights import array_field
 from positional_embeddings.masks import ranges
-from positional_embeddings.masks.mask import Mask, frozen_copy
+from positional_embeddings.masks.mask import Mask, frozen_integers
 from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
@@ -252,7 +252,9 @@ class GlobalMask(Mask):
     _ranges: Ranges | None = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        indices = frozen_copy(length_array("indices", self.indices, None, None, axis="tokens")[1])
+        indices = frozen_integers(
+            length_array("indices", self.indices, None, None, axis="tokens")[1]
+        )
         checks.set_fields(self, indices=indices)
         if isinstance(indices, np.ndarray):
             checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))

@@ -12,7 +12,7 @@ from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import array_field
-from positional_embeddings.masks.mask import Mask, frozen_copy
+from positional_embeddings.masks.mask import Mask, frozen_integers
 from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
 
@@ -29,7 +29,7 @@ class _ByLength(Mask):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        lengths = frozen_copy(positions.length_array("lengths", self.lengths, None, None)[1])
+        lengths = frozen_integers(positions.length_array("lengths", self.lengths, None, None)[1])
         checks.set_fields(self, lengths=lengths)
         if isinstance(lengths, np.ndarray) and lengths.size:
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
@@ -253,7 +253,7 @@ class SegmentMask(Mask):
         for name, ids in given.items():
             checks.signed_integers(name, ids, xp)
             positions.sequence_axis(name, ids, 0)
-        checks.set_fields(self, **{name: frozen_copy(ids) for name, ids in given.items()})
+        checks.set_fields(self, **{name: frozen_integers(ids) for name, ids in given.items()})
         query, key = self._tables()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
             raise wrong_value("key_ids", f"have the batch of `ids`, {query.shape[1]}", key.shape[1])

@@ -57,10 +57,6 @@ class Mask(WeightedLayer):
     # Whether it is made of numbers alone: of no array and no function, which may change.
     _is_fixed = False
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # Arrays of copies and of pickles can be written to.
-        checks.set_fields(self, **{name: frozen_copy(value) for name, value in state.items()})
-
     def __init__(self, *_: Any, **__: Any) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
         raise TypeError(message)
@@ -426,7 +422,7 @@ class FunctionMask(Mask):
         return None
 
 
-def frozen_copy(array: Any) -> Any:
+def frozen_integers(array: Any) -> Any:
     """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
     if not isinstance(array, np.ndarray):
         return array

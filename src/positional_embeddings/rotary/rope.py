@@ -26,7 +26,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.quiet import quiet, quiet_within
+from positional_embeddings.arrays.quiet import not_wrapped, quiet
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.hf_config import layer_arguments, rope_arguments
@@ -178,7 +178,7 @@ class RoPE(checks.CheckedLayer):
         radians, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
         return frequencies.from_radians(tuple(radians), self.scale), factor
 
-    @quiet_within
+    @not_wrapped
     def __call__(
         self,
         x: ArrayT,

@@ -13,14 +13,14 @@ from positional_embeddings.arrays.errors import type_name, wrong_value
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.namespace import ArrayT, Dtype, Namespace, np
-from positional_embeddings.arrays.quiet import quiet, quiet_within
+from positional_embeddings.arrays.quiet import not_wrapped, quiet
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
 
 
-@quiet_within
+@not_wrapped
 def apply_rope(
     x: ArrayT,
     cos: Any,

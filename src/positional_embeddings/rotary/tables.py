@@ -8,7 +8,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import memory, namespace
 from positional_embeddings.arrays.errors import wrong_type
 from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
-from positional_embeddings.arrays.quiet import quiet, quiet_within
+from positional_embeddings.arrays.quiet import not_wrapped, quiet
 from positional_embeddings.arrays.space import space_of
 from positional_embeddings.layers.weights import WeightedLayer, array_field
 from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
@@ -64,7 +64,7 @@ class RotaryTables(WeightedLayer):
         """Sines in the shape of `cos`."""
         return self._with_features(1, space_of(tables=self.cos_sin).xp)
 
-    @quiet_within
+    @not_wrapped
     def __call__(self, x: ArrayT, /, *, inverse: bool = False, out: ArrayT | None = None) -> ArrayT:
         """Rotate queries or keys to the positions of the tables.
 

@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 from warnings import catch_warnings, warn
 
 from positional_embeddings.arrays.libraries.chunked import Chunked
-from positional_embeddings.arrays.namespace import drop_none
+from positional_embeddings.arrays.namespace import drop_none, without_warnings
 
 # A task takes dask about 0.2 ms, in which it copies a MB.
 _MANY_CHUNKS, _SMALL_CHUNK = 10_000, 2**16
@@ -22,7 +23,7 @@ class Dask(Chunked):
         *arrays: Any,
         chunks: tuple[tuple[Any, ...], ...],
         dtype: Any,
-        numbered: bool = False,  # noqa: ARG002 - it looks at the function's parameters
+        numbered: bool = False,
         name: str = "",
         shared: Any = None,
     ) -> Any:
@@ -36,8 +37,10 @@ class Dask(Chunked):
                 "compute: rechunk the arrays, so that each has megabytes."
             )
             warn(message, library.PerformanceWarning, stacklevel=2)
-        options = {"chunks": chunks, "dtype": dtype, "meta": meta, "token": name or None}
-        return library.map_blocks(function, *arrays, **options, **drop_none(shared=shared))
+        name = name or sys.modules["dask"].utils.funcname(function)
+        options = {"chunks": chunks, "dtype": dtype, "meta": meta, "token": name}
+        task = partial(_numbered_task if numbered else _task, function)
+        return library.map_blocks(task, *arrays, **options, **drop_none(shared=shared))
 
     def shared(self, value: Any) -> Any:
         # One node of the graph, which each worker gets once.
@@ -54,3 +57,14 @@ class Dask(Chunked):
     def without_chunk_warnings(self) -> Any:
         warning = sys.modules["dask.array"].PerformanceWarning
         return catch_warnings(action="ignore", category=warning)
+
+
+def _task(function: Callable[..., Any], *chunks: Any, **options: Any) -> Any:
+    """Call a function of chunks when dask computes, after the public call has ended."""
+    with without_warnings():
+        return function(*chunks, **options)
+
+
+def _numbered_task(function: Any, *chunks: Any, block_id: Any, **options: Any) -> Any:
+    # dask looks for `block_id` among the parameters.
+    return _task(function, *chunks, block_id=block_id, **options)
