@@ -5,10 +5,10 @@ the changed line are run for a limited time, one case of each test first. pytest
 once; a process that is forked from it gives the changed function its new code. What runs when the
 package is imported is changed in the file, in a copy of the checkout. An interrupted run goes on
 where it ended: what is killed stays so until the changed file changes or the test that failed is
-gone, what survives if it is explained, or until files of its tests change or they get more time.
+gone, what survives until files of its tests change or they get more time.
 The tests see the libraries of the environment that runs this program.
 
-`mutants.toml` explains survivors that no test can notice, such as the lengths of blocks.
+A survivor is a place to look, no fault: no test can notice another length of a block, for example.
 """
 
 import argparse
@@ -24,7 +24,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +46,6 @@ TIMEOUT = 120.0
 LONGEST = 5.0  # seconds of a test of a function, if the tests of a change get less
 MOST = 1000  # tests that are collected for a change of what runs at import
 MEMORY = 12 * 2**30
-EXPLAINED = ".ci/mutants.toml"
 # Imported before a process is forked in which the package is not imported yet.
 LIBRARIES = [
     "array_api_compat",
@@ -511,16 +509,8 @@ def digest_of_all(source: Path) -> str:
 class Results:
     """What became of changes, kept in a file."""
 
-    def __init__(
-        self,
-        file: Path,
-        source: Path,
-        runs: Runs,
-        seconds: float,
-        why: Callable[[Mutant], str | None],
-    ) -> None:
+    def __init__(self, file: Path, source: Path, runs: Runs, seconds: float) -> None:
         self._file, self._source, self._runs, self._seconds = file, source, runs, seconds
-        self._why = why
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else ()
         self._known = {one["key"]: one for one in map(json.loads, lines)}
 
@@ -530,8 +520,7 @@ class Results:
         if one is None:
             return None
         if one["outcome"] == "survived":
-            is_same = one["tests"] == self._tests(mutant) and one["seconds"] >= self._seconds
-            holds = is_same or self._why(mutant) is not None
+            holds = one["tests"] == self._tests(mutant) and one["seconds"] >= self._seconds
         else:
             holds = one["by"] in self._runs.names
         return str(one["outcome"]) if holds else None
@@ -577,37 +566,20 @@ def measured(source: Path, folder: Path, options: list[str]) -> Runs:
     return Runs(data_file)
 
 
-def reasons(source: Path) -> Callable[[Mutant], str | None]:
-    """Return what says why no test notices a change, None of one without a reason."""
-    file = source / EXPLAINED
-    entries = tomllib.loads(file.read_text(encoding="utf-8"))["explained"] if file.exists() else []
-
-    def why(mutant: Mutant) -> str | None:
-        own = asdict(mutant) | {"path": mutant.path.removeprefix(f"{PACKAGE}/")}
-        for entry in entries:
-            if all(own[name] == value for name, value in entry.items() if name != "why"):
-                return str(entry["why"])
-        return None
-
-    return why
-
-
-def table(outcomes: dict[Mutant, str], why: Callable[[Mutant], str | None]) -> str:
+def table(outcomes: dict[Mutant, str]) -> str:
     """Return a table of how many changes of each room were killed."""
     rooms: dict[str, Counter[str]] = defaultdict(Counter)
     for mutant, found in outcomes.items():
         room = mutant.path.removeprefix(f"{PACKAGE}/").rpartition("/")[0] or "top"
-        if found == "survived" and why(mutant):
-            found = "explained"  # noqa: PLW2901
         for name in (room, "all"):
             rooms[name].update([found, "changes"])
     lines = [
-        "| room | changes | killed | explained | survived |",
-        "| --- | --- | --- | --- | --- |",
+        "| room | changes | killed | survived |",
+        "| --- | --- | --- | --- |",
     ]
     for room, counts in sorted(rooms.items(), key=lambda item: (item[0] == "all", item[0])):
         killed = counts["killed"] + counts["timeout"]
-        numbers = counts["changes"], killed, counts["explained"], counts["survived"]
+        numbers = counts["changes"], killed, counts["survived"]
         lines.append(f"| {room} | {' | '.join(map(str, numbers))} |")
     return "\n".join(lines)
 
@@ -640,15 +612,14 @@ def main() -> None:
     print(f"{len(mutants)} changes, of lines that a test runs: {len(run)}", flush=True)
     drawn = sample(run, options.count or len(run), options.seed)
 
-    why = reasons(source)
-    results = Results(folder / "results.jsonl", source, runs, options.seconds, why)
+    results = Results(folder / "results.jsonl", source, runs, options.seconds)
     todo = [mutant for mutant in drawn if results.of(mutant) is None]
     progress = tqdm(total=len(drawn), initial=len(drawn) - len(todo), unit="change")
 
     def record(mutant: Mutant, found: str, by: str) -> None:
         results.add(mutant, found, by)
         progress.update()
-        if found == "survived" and not why(mutant):
+        if found == "survived":
             tqdm.write(f"{found} {mutant}")
 
     trees: SimpleQueue[Path] = SimpleQueue()
@@ -670,9 +641,9 @@ def main() -> None:
         list(pool.map(change_file, left))
     progress.close()
     outcomes = {mutant: results.of(mutant) or "" for mutant in drawn}
-    found = [mutant for mutant in drawn if outcomes[mutant] == "survived" and not why(mutant)]
-    print(f"\n{table(outcomes, why)}\n\nSurvivors without an explanation: {len(found)}")
-    print("\n".join(f"  {mutant}" for mutant in found) or "  none")
+    survivors = [mutant for mutant in drawn if outcomes[mutant] == "survived"]
+    print(f"\n{table(outcomes)}\n\nSurvivors: {len(survivors)}")
+    print("\n".join(f"  {mutant}" for mutant in survivors) or "  none")
 
 
 if __name__ == "__main__":

@@ -28,9 +28,8 @@ from positional_embeddings import (
     spherical_encoding,
 )
 from positional_embeddings.plotting import (
-    plot_bias,
+    plot_attention,
     plot_encoding,
-    plot_mask,
     plot_rope_decay,
     plot_similarity,
     plot_wavelengths,
@@ -56,10 +55,10 @@ def overview() -> Figure:
     plot_encoding(sinusoidal_encoding(np.arange(100), 64), ax=encoding)
     encoding.set_title("sinusoidal encoding")
 
-    plot_mask(CausalMask() | SlidingWindowMask(7, 0), 32, ax=window)
+    plot_attention(CausalMask() | SlidingWindowMask(7, 0), 32, ax=window)
     window.set_title("causal mask, window of 8")
 
-    plot_bias(alibi_bias(8, 32) + mask_to_bias(causal), head=1, ax=bias)
+    plot_attention(alibi_bias(8, 32) + mask_to_bias(causal), kind="bias", index=1, ax=bias)
     bias.set_title("ALiBi bias, causal")
     return figure
 
@@ -121,7 +120,7 @@ def masks() -> Figure:
     }
     panels = figure.subplots(1, 3)
     for ax, (title, mask) in zip(panels, shown.items(), strict=True):
-        plot_mask(mask, 24, ax=ax)
+        plot_attention(mask, 24, ax=ax)
         ax.set_title(title)
     for ax in panels[:-1]:
         ax.get_legend().remove()

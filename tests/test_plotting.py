@@ -17,8 +17,7 @@ def test_matplotlib_is_asked_for_where_it_is_missing(monkeypatch):
     message = r'^Pictures need Matplotlib: pip install "positional-embeddings\[plot\]"\.$'
     for draw, array in (
         (plotting.plot_encoding, np.zeros((2, 3))),
-        (plotting.plot_mask, np.zeros((2, 3), dtype=bool)),
-        (plotting.plot_bias, np.zeros((2, 3))),
+        (plotting.plot_attention, np.zeros((2, 3), dtype=bool)),
         (plotting.plot_attention, np.zeros((2, 3))),
         (plotting.plot_rope_decay, pe.RoPE(2, 3)),
         (plotting.plot_wavelengths, pe.RoPE(2, 3)),
@@ -75,7 +74,7 @@ def test_encoding(ax, backend):
 
 def test_mask(ax, backend):
     mask = np.asarray([[[0, 1], [1, 0], [1, 1]], [[0, 0], [0, 1], [1, 0]]], dtype=bool)
-    assert plotting.plot_mask(backend.array(mask), ax=ax, batch=1) is ax
+    assert plotting.plot_attention(backend.array(mask), ax=ax, index=1) is ax
     np.testing.assert_array_equal(drawn(ax), mask[:, :, 1])
     assert labels(ax) == ("key", "query")
     assert ax.get_aspect() == 1  # square cells
@@ -83,7 +82,7 @@ def test_mask(ax, backend):
 
 def test_bias(ax, backend):
     bias = np.arange(12.0).reshape(2, 3, 2) - 5
-    assert plotting.plot_bias(backend.array(bias), ax=ax, head=1) is ax
+    assert plotting.plot_attention(backend.array(bias), kind="bias", ax=ax, index=1) is ax
     np.testing.assert_array_equal(drawn(ax), bias[:, :, 1])
     assert labels(ax) == ("key", "query")
     assert colour_bar(ax) == "bias of head 1"
@@ -101,7 +100,7 @@ def test_half_precision(ax, backend):
 def test_bfloat16_of_ml_dtypes(ax):
     import ml_dtypes
 
-    plotting.plot_bias(np.asarray([[0.5, -2.0]], dtype=ml_dtypes.bfloat16), ax=ax)
+    plotting.plot_attention(np.asarray([[0.5, -2.0]], dtype=ml_dtypes.bfloat16), kind="bias", ax=ax)
     np.testing.assert_array_equal(drawn(ax), [[0.5, -2.0]])
 
 
@@ -109,7 +108,7 @@ def test_bfloat16_of_ml_dtypes(ax):
 def test_tensors_with_gradients(ax):
     import torch
 
-    plotting.plot_bias(torch.tensor([[1.0, 2.0]], requires_grad=True), ax=ax)
+    plotting.plot_attention(torch.tensor([[1.0, 2.0]], requires_grad=True), kind="bias", ax=ax)
     np.testing.assert_array_equal(drawn(ax), [[1.0, 2.0]])
 
 
@@ -120,12 +119,24 @@ def test_one_mask_of_many(ax, key_axis):
         expected, given = mask[:, :, 2], mask.transpose(2, 0, 1)[:, None]
     else:
         expected, given = mask[:, :, 2], mask
-    plotting.plot_mask(given, ax=ax, batch=2, key_axis=key_axis)
+    plotting.plot_attention(given, ax=ax, index=2, key_axis=key_axis)
     np.testing.assert_array_equal(drawn(ax), expected)
 
 
+def test_one_mask_of_many_of_each_sequence(ax):
+    mask = np.random.default_rng(0).random((2, 3, 4, 5)) < 0.5
+    plotting.plot_attention(mask, index=(1, 2), key_axis=-1, ax=ax)
+    np.testing.assert_array_equal(drawn(ax), mask[1, 2])
+
+
+def test_one_mask_for_all_sequences(ax):
+    mask = np.asarray([[[True], [False]]])
+    plotting.plot_attention(mask, index=3, ax=ax)
+    np.testing.assert_array_equal(drawn(ax), [[1.0, 0.0]])
+
+
 def test_one_bias_for_all_heads(ax):
-    plotting.plot_bias(np.asarray([[[1.0], [2.0]]]), ax=ax, head=7)
+    plotting.plot_attention(np.asarray([[[1.0], [2.0]]]), kind="bias", ax=ax, index=7)
     np.testing.assert_array_equal(drawn(ax), [[1.0, 2.0]])
     assert colour_bar(ax) == "bias of head 7"
 
@@ -133,7 +144,7 @@ def test_one_bias_for_all_heads(ax):
 def test_legend_has_the_colours_of_the_mask(ax):
     from matplotlib.colors import to_rgba
 
-    plotting.plot_mask(pe.create_causal_mask(2), ax=ax)
+    plotting.plot_attention(pe.create_causal_mask(2), ax=ax)
     legend = ax.get_legend()
     image = ax.images[0]
     for text, patch, masked in zip(
@@ -147,7 +158,7 @@ def test_legend_has_the_colours_of_the_mask(ax):
 
 def test_legend_does_not_cover_a_neighbour(plt):
     figure, (ax, _) = plt.subplots(1, 2)
-    plotting.plot_mask(pe.create_causal_mask(2), ax=ax)
+    plotting.plot_attention(pe.create_causal_mask(2), ax=ax)
     figure.canvas.draw()
     legend, own = ax.get_legend().get_window_extent(), ax.get_window_extent()
     assert own.contains(legend.x0, legend.y0)
@@ -156,7 +167,7 @@ def test_legend_does_not_cover_a_neighbour(plt):
 
 def test_what_is_not_finite_is_grey(ax):
     bias = np.asarray([[1.0, -np.inf], [np.nan, 3.0]])
-    plotting.plot_bias(bias, ax=ax)
+    plotting.plot_attention(bias, kind="bias", ax=ax)
     np.testing.assert_array_equal(drawn(ax), [[1.0, np.nan], [np.nan, 3.0]])
     assert colour_bar(ax) == "bias (grey: not finite)"
     image = ax.images[0]
@@ -194,7 +205,7 @@ def test_fast_waves_do_not_look_like_slow_ones(ax):
 
 def test_long_masks_are_drawn_as_shares(ax):
     mask = np.random.default_rng(0).random((2500, 1700)) < 0.3
-    plotting.plot_mask(mask, ax=ax)
+    plotting.plot_attention(mask, ax=ax)
     rows = np.stack([mask[i : i + 3].mean(axis=0) for i in range(0, 2500, 3)])
     shares = np.stack([rows[:, j : j + 2].mean(axis=1) for j in range(0, 1700, 2)], axis=1)
     np.testing.assert_allclose(drawn(ax), shares, rtol=0, atol=1e-12)
@@ -203,18 +214,18 @@ def test_long_masks_are_drawn_as_shares(ax):
 def test_infinities_of_both_signs_in_a_block(ax):
     bias = np.zeros((1, 2000))
     bias[0, :2] = np.inf, -np.inf
-    plotting.plot_bias(bias, ax=ax)
+    plotting.plot_attention(bias, kind="bias", ax=ax)
     np.testing.assert_array_equal(drawn(ax)[0, :3], [np.nan, 0.0, 0.0])
 
 
 def test_one_query_is_no_line(ax):
-    plotting.plot_bias(pe.alibi_bias(8, 1, 100), ax=ax)
+    plotting.plot_attention(pe.alibi_bias(8, 1, 100), kind="bias", ax=ax)
     assert ax.get_aspect() == "auto"
     assert [place for place in ax.get_yticks() if abs(place) < 0.5] == [0]
 
 
 def test_a_new_figure_for_each_picture(plt):
-    first, second = (plotting.plot_mask(pe.create_causal_mask(3)) for _ in range(2))
+    first, second = (plotting.plot_attention(pe.create_causal_mask(3)) for _ in range(2))
     assert first.figure is not second.figure
     assert plt.fignum_exists(second.figure.number)
 
@@ -222,7 +233,7 @@ def test_a_new_figure_for_each_picture(plt):
 def test_axes_of_another_kind():
     message = r"^`ax` must be a matplotlib\.axes\.Axes or None, got types\.SimpleNamespace\.$"
     with pytest.raises(TypeError, match=message):
-        plotting.plot_mask(pe.create_causal_mask(3), ax=SimpleNamespace())
+        plotting.plot_attention(pe.create_causal_mask(3), ax=SimpleNamespace())
 
 
 def test_encoding_at_times(ax, backend):
@@ -281,7 +292,7 @@ def test_fast_waves_at_times_do_not_look_like_slow_ones(ax, times):
 def test_few_rows_of_many_columns_do_not_fade_into_one_another(ax):
     mask = np.zeros((4, 300), dtype=bool)
     mask[::2] = True
-    plotting.plot_mask(mask, ax=ax)
+    plotting.plot_attention(mask, ax=ax)
     figure = ax.figure
     figure.canvas.draw()
     pixels = np.asarray(figure.canvas.buffer_rgba())[::-1]
@@ -311,14 +322,14 @@ def test_encoding_at_one_time(ax):
 
 def test_mask_value(ax):
     mask = pe.CausalMask() | pe.PaddingMask([3, 5])
-    plotting.plot_mask(mask, 4, 6, offset=1, batch=1, ax=ax)
+    plotting.plot_attention(mask, 4, 6, offset=1, index=1, ax=ax)
     expected = [[k > q + 1 or k >= 5 for k in range(6)] for q in range(4)]
     np.testing.assert_array_equal(drawn(ax), expected)
     assert len(ax.xaxis.get_minorticklocs()) == 7  # the borders of cells
 
 
 def test_long_mask_value_is_drawn_as_shares(ax):
-    plotting.plot_mask(pe.CausalMask() | pe.SlidingWindowMask(700, 0), 8003, ax=ax)
+    plotting.plot_attention(pe.CausalMask() | pe.SlidingWindowMask(700, 0), 8003, ax=ax)
     q, k = np.arange(2 * 9, 3 * 9)[:, None], np.arange(8003)
     shares = ((k > q) | (k < q - 700)).mean(axis=0)
     expected = [shares[start : start + 9].mean() for start in range(0, 8003, 9)]
@@ -327,7 +338,7 @@ def test_long_mask_value_is_drawn_as_shares(ax):
 
 
 def test_mask_value_of_no_query_in_particular(ax):
-    plotting.plot_mask(pe.PaddingMask([2]), 3, ax=ax)
+    plotting.plot_attention(pe.PaddingMask([2]), 3, ax=ax)
     np.testing.assert_array_equal(drawn(ax), [[False, False, True]] * 3)
 
 
@@ -340,7 +351,7 @@ def test_bias_value(ax, backend, kind):
         ),
         "t5": lambda: pe.T5Bias(2, embeddings=backend.array(np.arange(64.0).reshape(32, 2))),
     }[kind]()
-    plotting.plot_bias(bias, 3, 5, offset=1, head=1, ax=ax)
+    plotting.plot_attention(bias, 3, 5, offset=1, index=1, ax=ax)
     full = bias(3, 5, offset=1)
     expected = (full if kind == "alibi" else backend.numpy(full))[:, :, 1]
     np.testing.assert_array_equal(drawn(ax), expected)
@@ -348,7 +359,7 @@ def test_bias_value(ax, backend, kind):
 
 
 def test_long_bias_value_is_that_of_the_middle_queries(ax):
-    plotting.plot_bias(pe.ALiBiBias(8), 2500, 10, ax=ax)
+    plotting.plot_attention(pe.ALiBiBias(8), 2500, 10, ax=ax)
     slope = 0.5
     middles = [min(start + 1, 2499) for start in range(0, 2500, 3)]
     expected = [[slope * (k - (q - 2490)) for k in range(10)] for q in middles]
@@ -624,7 +635,7 @@ def test_markers_of_few_points(ax):
 
 @pytest.mark.parametrize("size", [32, 33])
 def test_cells_of_short_masks_have_borders(ax, size):
-    plotting.plot_mask(pe.CausalMask(), 3, size, ax=ax)
+    plotting.plot_attention(pe.CausalMask(), 3, size, ax=ax)
     if size == 33:
         assert len(ax.xaxis.get_minorticklocs()) == 0
         return
@@ -637,13 +648,13 @@ def test_cells_of_short_masks_have_borders(ax, size):
 
 def test_first_sequence_head_and_index_are_the_default(ax):
     numbers = np.arange(8.0).reshape(2, 2, 2) / 8
-    plotting.plot_bias(numbers, ax=ax)
+    plotting.plot_attention(numbers, kind="bias", ax=ax)
     np.testing.assert_array_equal(drawn(ax), numbers[:, :, 0])
     ax.clear()
     plotting.plot_attention(numbers, ax=ax)
     np.testing.assert_array_equal(drawn(ax), numbers[:, :, 0])
     ax.clear()
-    plotting.plot_mask(numbers > 0.5, ax=ax)
+    plotting.plot_attention(numbers > 0.5, ax=ax)
     np.testing.assert_array_equal(drawn(ax), numbers[:, :, 0] > 0.5)
 
 
@@ -663,7 +674,7 @@ def test_colours_of_weights(ax):
     ax.clear()
     plotting.plot_attention(np.asarray([[0.0, 1.01]]), ax=ax)  # of half precision
     for wrong in (1.02, -0.01):
-        with pytest.raises(ValueError, match="`weights` must be from 0 to 1, got numbers from "):
+        with pytest.raises(ValueError, match="`table` must be from 0 to 1, got numbers from "):
             plotting.plot_attention(np.asarray([[0.5, wrong]]), ax=ax)
 
 
@@ -785,7 +796,7 @@ def test_styles_of_many_lines(ax):
 def test_scores_are_square_up_to_four_times_as_many_keys(ax):
     for keys, aspect in ((8, 1), (9, "auto")):
         ax.clear()
-        plotting.plot_bias(np.zeros((2, keys)), ax=ax)
+        plotting.plot_attention(np.zeros((2, keys)), kind="bias", ax=ax)
         assert ax.get_aspect() == aspect
 
 
@@ -800,7 +811,7 @@ def test_long_masks_take_little_memory(ax, monkeypatch, keys):
 
     monkeypatch.setattr(pe.CausalMask, "dense", dense)
     queries = 8000 if keys == 8000 else 3
-    plotting.plot_mask(pe.CausalMask(), queries, keys, ax=ax)
+    plotting.plot_attention(pe.CausalMask(), queries, keys, ax=ax)
     assert sum(parts) == queries
     if keys == 8000:
         # 8 queries are a row of cells, and 65 rows the most below the bound.

@@ -9,12 +9,12 @@ from positional_embeddings import (
     sinusoidal_encoding,
     spherical_encoding,
 )
-from positional_embeddings.plotting import plot_encoding, plot_mask, plot_similarity
+from positional_embeddings.plotting import plot_attention, plot_encoding, plot_similarity
 
 figure, (encoding, mask, world) = plt.subplots(1, 3, figsize=(11, 3.1), width_ratios=(1, 0.8, 1.4))
 plot_encoding(sinusoidal_encoding(np.arange(100), 64), ax=encoding)
 encoding.set_title("an encoding of positions")
-plot_mask(CausalMask() | SlidingWindowMask(7, 0), 32, ax=mask)
+plot_attention(CausalMask() | SlidingWindowMask(7, 0), 32, ax=mask)
 mask.set_title("a causal mask with a window")
 grid = np.meshgrid(np.arange(-88.5, 90, 3), np.arange(-178.5, 180, 3), indexing="ij")
 latitude, longitude = (axis.ravel() for axis in grid)

@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from positional_embeddings import CausalMask, GlobalMask, SlidingWindowMask
-from positional_embeddings.plotting import plot_mask
+from positional_embeddings.plotting import plot_attention
 
 LENGTH, BLOCK = 32, 8
 masks = {
@@ -15,7 +15,7 @@ masks = {
 }
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.7))
 for ax, (name, mask) in zip(axes, masks.items(), strict=True):
-    plot_mask(mask, LENGTH, ax=ax)
+    plot_attention(mask, LENGTH, ax=ax)
     ax.get_legend().remove()
     ax.set_title(name)
     seen = 0

@@ -21,11 +21,11 @@ from positional_embeddings import (
     scaled_dot_product_attention,
     to_attend,
 )
-from positional_embeddings.plotting import plot_attention, plot_mask
+from positional_embeddings.plotting import plot_attention
 
 window = CausalMask() | SlidingWindowMask(7, 0)
 print(describe_mask(window, 6))
-plot_mask(window, 32).set_title("no later key, and none farther than seven back")
+plot_attention(window, 32).set_title("no later key, and none farther than seven back")
 
 # %%
 # Two sequences of a batch have 20 and 32 tokens. For PyTorch, JAX and ONNX the same mask

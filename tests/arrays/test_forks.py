@@ -45,7 +45,7 @@ thread.join()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
-PLOT = "from positional_embeddings.plotting import plot_mask; plot_mask(CausalMask(), 3)"
+PLOT = "from positional_embeddings.plotting import plot_attention; plot_attention(CausalMask(), 3)"
 TORCH = "RoPE(2, 4)(__import__('torch').ones((2, 4)))"
 DASK = "RoPE(2, 4)(__import__('dask.array').array.ones((2, 4)))"
 ATTENTION = "scaled_dot_product_attention(x, x, x, block_size=64)"

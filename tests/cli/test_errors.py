@@ -6,12 +6,9 @@ import sys
 import pytest
 
 ERRORS = {
-    "draw": "argument COMMAND: must be one of info, check, mask, rope, plot, got 'draw' (see positional-embeddings --help)",
+    "draw": "argument COMMAND: must be one of info, check, mask, rope, got 'draw' (see positional-embeddings --help)",
     "info --jsn": "unrecognized arguments: --jsn. Did you mean --json? (see positional-embeddings info --help)",
     "check --library pytorch": "argument --library: must be one of numpy, cupy, torch, jax, dask, cubed, ndonnx, mlx, array_api_strict, got 'pytorch'. Did you mean torch? (see positional-embeddings check --help)",
-    "plot": "the following arguments are required: KIND (see positional-embeddings plot --help)",
-    "plot map 3": "argument KIND: must be one of encoding, similarity, mask, bias, attention, decay, wavelengths, got 'map' (see positional-embeddings plot --help)",
-    "plot encoding 3 4": "the following arguments are required: --output/-o (see positional-embeddings plot encoding --help)",
     "rope": "the following arguments are required: CONFIG (see positional-embeddings rope --help)",
     "mask": "the following arguments are required: MASK, Q_LEN (see positional-embeddings mask --help)",
     "mask causal three": "argument Q_LEN: invalid int value: 'three' (see positional-embeddings mask --help)",
@@ -27,15 +24,12 @@ ERRORS = {
     "mask 'PaddingMask([5])' 3": "`lengths` must be between 0 and the number of keys = 3, got 5 at index 0.",
     "mask 'PaddingMask([2]) | PaddingMask([1, 2, 3]) | PaddingMask([1, 2])' 3": "Masks must have one batch to be combined, got 2 and 3 sequences.",
     "mask '[3] | CausalMask()' 3": "unsupported operand type(s) for |: 'list' and 'CausalMask'",
-    "maks causal 3": "argument COMMAND: must be one of info, check, mask, rope, plot, got 'maks'. Did you mean mask? (see positional-embeddings --help)",
-    "plot wavelength x.json": "argument KIND: must be one of encoding, similarity, mask, bias, attention, decay, wavelengths, got 'wavelength'. Did you mean wavelengths? (see positional-embeddings plot --help)",
-    "plot bias alib 8 9 -o x.png": "argument NAME|FILE.npy: must be one of alibi, sandwich or a file .npy, got 'alib'. Did you mean alibi? (see positional-embeddings plot bias --help)",
+    "maks causal 3": "argument COMMAND: must be one of info, check, mask, rope, got 'maks'. Did you mean mask? (see positional-embeddings --help)",
     "mask causal 3 --bacth=1": "unrecognized arguments: --bacth=1. Did you mean --batch? (see positional-embeddings mask --help)",
     "mask casual 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got casual. Did you mean causal?",
     "mask 'CausalMask() | ChunkMask(2)' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got ChunkMask(2). Did you mean ChunkedMask()?",
     "mask 'SegmentMask(segment_ids_from_length([1, 2], 3))' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got segment_ids_from_length([1, 2], 3). Did you mean segment_ids_from_lengths()?",
     "mask 'len([3])' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got len([3])",
-    "plot encoding 8 9 --base -1 -o x.png": "--base must be a positive finite number, got -1.0.",
 }
 
 

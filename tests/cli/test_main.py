@@ -24,7 +24,7 @@ def test_version(printed):
     assert printed("--version") == f"positional-embeddings {pe.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["info", "check", "mask", "rope", "plot"])
+@pytest.mark.parametrize("command", ["info", "check", "mask", "rope"])
 def test_help_has_examples(printed, command):
     text = printed(f"{command} --help")
     assert text.startswith(f"usage: positional-embeddings {command} ")

@@ -18,7 +18,6 @@ CALLS = [
         r"^\$ positional-embeddings (.*)\n((?:(?!\$ ).*\n)+)", block, re.MULTILINE
     )
 ]
-EXAMPLES = re.findall(r"^```sh\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
 def of_any_machine(line, printed):
@@ -31,7 +30,7 @@ def of_any_machine(line, printed):
     if command == "check":
         printed = re.sub(r"numpy [\d.]+", "numpy", printed)
         return re.sub(r"\d\.\de-\d\d, [\d.]+ s", "", printed)
-    return re.sub(r"[\d,]+ bytes", "", printed)
+    return printed
 
 
 @pytest.mark.parametrize(("line", "expected"), CALLS, ids=[line for line, _ in CALLS])
@@ -48,11 +47,7 @@ def test_calls(monkeypatch, capsys, tmp_path, line, expected):
 
 def test_the_page_has_every_command():
     commands = [line.split()[0] for line, _ in CALLS]
-    assert set(commands) == {"info", "check", "mask", "rope", "plot"}
+    assert set(commands) == {"info", "check", "mask", "rope"}
     wrong = [line for line, expected in CALLS if "error: " in expected.splitlines()[0]]
-    assert len(wrong) >= 10
+    assert len(wrong) >= 8
     assert list(FILES) == ["llama.json"]
-    kinds = {line.split()[2] for line in EXAMPLES[0].splitlines()}
-    assert kinds | {"encoding", "attention"} == {
-        *("encoding", "similarity", "mask", "bias", "attention", "decay", "wavelengths")
-    }

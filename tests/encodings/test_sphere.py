@@ -251,10 +251,14 @@ def test_shapes_broadcast(backend, shapes):
     np.testing.assert_allclose(backend.numpy(got), expected, atol=error_of(backend, 3))
 
 
-def test_blocks_are_as_one(monkeypatch):
-    latitude, longitude = RNG.uniform(-90, 90, (7, 1)), RNG.uniform(-180, 180, (3, 1, 11))
+@pytest.mark.parametrize(
+    "shapes",
+    [((33,), (33,)), ((5, 9), (5, 9)), ((7, 1), (3, 1, 11)), ((6, 7, 1), (7, 5)), ((0, 3), (0, 3))],
+)
+def test_blocks_are_as_one(monkeypatch, shapes):
+    latitude, longitude = RNG.uniform(-90, 90, shapes[0]), RNG.uniform(-180, 180, shapes[1])
     expected = spherical_encoding(latitude, longitude, 4)
-    monkeypatch.setattr("positional_embeddings.encodings.sphere._BLOCK", 20)
+    monkeypatch.setattr("positional_embeddings.encodings.sphere._BLOCK", 4)
     np.testing.assert_array_equal(spherical_encoding(latitude, longitude, 4), expected)
 
 

@@ -20,7 +20,7 @@ from positional_embeddings import (
     SegmentMask,
     SlidingWindowMask,
 )
-from positional_embeddings.plotting import plot_mask
+from positional_embeddings.plotting import plot_attention
 
 MASKS = {
     "CausalMask()": CausalMask(),
@@ -36,7 +36,7 @@ MASKS = {
 }
 figure, axes = plt.subplots(2, 5, figsize=(11, 5), sharex=True, sharey=True)
 for ax, (name, mask) in zip(axes.flat, MASKS.items(), strict=True):
-    plot_mask(mask, 16, ax=ax)
+    plot_attention(mask, 16, ax=ax)
     ax.set_title(name, fontsize="medium")
     ax.get_legend().remove()
     ax.label_outer()

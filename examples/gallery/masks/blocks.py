@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from positional_embeddings import CausalMask, SlidingWindowMask, to_block_ranges
-from positional_embeddings.plotting import plot_mask
+from positional_embeddings.plotting import plot_attention
 
 MASKS = {
     "causal": CausalMask(),
@@ -19,7 +19,7 @@ MASKS = {
 BLOCK = 128
 lengths = np.asarray([512, 1024, 2048, 4096, 8192])
 figure, (picture, curve) = plt.subplots(1, 2, figsize=(9, 3.8))
-plot_mask(MASKS["causal, window of 512"], 2048, ax=picture)
+plot_attention(MASKS["causal, window of 512"], 2048, ax=picture)
 for edge in range(0, 2049, BLOCK):
     picture.axhline(edge, color="#ffffff", linewidth=0.5)
     picture.axvline(edge, color="#ffffff", linewidth=0.5)

@@ -10,14 +10,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from positional_embeddings import NeighbourhoodMask
-from positional_embeddings.plotting import plot_mask
+from positional_embeddings.plotting import plot_attention
 
 rows, columns = 12, 16
 mask = NeighbourhoodMask((rows, columns), 2)
 hidden = mask.dense(rows * columns)[:, :, 0]
 
 figure, (whole, grid) = plt.subplots(1, 2, figsize=(9, 4))
-plot_mask(mask, rows * columns, ax=whole)
+plot_attention(mask, rows * columns, ax=whole)
 whole.set_title("192 tokens")
 seen = np.zeros((rows, columns))
 for row, column in ((0, 0), (5, 8), (9, 15)):

@@ -15,13 +15,13 @@ from positional_embeddings import (
     positions_from_segment_ids,
     segment_ids_from_lengths,
 )
-from positional_embeddings.plotting import plot_mask
+from positional_embeddings.plotting import plot_attention
 
 segments = segment_ids_from_lengths([6, 9, 5])
 positions = positions_from_segment_ids(segments)
 
 figure, (square, steps) = plt.subplots(1, 2, figsize=(9, 3.8))
-plot_mask(CausalMask() | SegmentMask(segments), 20, ax=square)
+plot_attention(CausalMask() | SegmentMask(segments), 20, ax=square)
 square.set_title("what a token sees")
 steps.step(np.arange(20), positions, where="mid", label="position")
 steps.step(np.arange(20), segments, where="mid", label="segment")

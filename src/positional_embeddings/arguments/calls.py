@@ -12,6 +12,8 @@ from positional_embeddings.arrays.errors import did_you_mean, shown
 _SAME = (
     {"dim", "d_model", "head_dim", "head_size", "embed_dim", "embedding_dim", "embedding_size"},
     {"seq_len", "max_len", "max_position_embeddings", "block_size", "n_positions"},
+    {"max_len", "num_embeddings"},
+    {"side", "padding_side"},
     {"base", "theta", "rope_theta"},
     {"num_heads", "n_heads", "nhead", "num_attention_heads"},
     {"vocab_size", "num_embeddings"},

@@ -149,7 +149,7 @@ def _attend_chunk(
 
 
 def _finish_chunk(with_lse: bool, sums: Any) -> Any:  # noqa: FBT001
-    """Return the output, and perhaps the logarithm of the sum of exponentials as one column more."""
+    """Return the output, and perhaps the logarithm of the sum of exponentials after it."""
     space = space_of(sums=sums)
     state = OnlineSoftmax(sums[..., :-2], sums[..., -2:-1], sums[..., -1:])
     means = state.means(space)

@@ -107,8 +107,8 @@ def scaled_dot_product_attention(
         it evaluates a mask or a bias of few scores once for all layers, unless an array or a
         function is in it. If the cache is a ring, a query sees no more than the ring keeps for it.
         An array and a function for `mask` or `bias` do not depend on positions: beside a step a
-        function is an error, and so is an array unless indices are positions, without padding and
-        without a ring.
+        function is an error, and so is an array unless indices are positions: without padding,
+        without a ring, and for the keys that `store` returns.
     block_size : int, optional
         Compute the scores of this many queries and this many keys at a time, so that all
         of them never exist together. If None, few scores are computed at once and many in
@@ -173,9 +173,9 @@ def scaled_dot_product_attention(
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
-    With a mask or a bias, a query that attends to a key or a value that is not finite gets NaN in
+    With a mask, a bias or positions, a query that attends to a key or a value that is not finite gets NaN in
     all features, in each way to compute and in each library, also if the mask hides nothing; what
-    is hidden has no effect. Without both the plain formula decides: such a value is in the output
+    is hidden has no effect. Without them the plain formula decides: such a value is in the output
     of its feature, with a weight of 0 as NaN, a score of minus infinity has no weight, and a query
     with no other score gets zeros.
 

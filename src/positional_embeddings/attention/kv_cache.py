@@ -29,13 +29,13 @@ _NEW = " The `tokens` of a step are the new ones alone, also those of an attenti
 # and where a buffer has been stored in by this step, by a later one, or not by the one before.
 _TWICE = " Each token, or chunk of tokens, has a step of its own."
 _AHEAD = (
-    " The cache that `step` returned was not kept, or an earlier step was used again: write"
-    " cache, step = cache.step(tokens). To go back on purpose, rewind the cache, by 0 to go on from"
-    " an earlier one."
+    " The cache that `step` returned was not kept, an earlier step was used again, or the buffer is"
+    " used for another sequence. Write cache, step = cache.step(tokens); start over with"
+    " KVCache.empty; to go back on purpose, rewind the cache, by 0 to go on from an earlier one."
 )
 _BEHIND = (
-    " Call `step` once for all layers, and store its tokens in each of their buffers. Rewind the"
-    " cache by 0 if the buffer got them in another way."
+    " Call `step` once for all layers, and store its tokens in each of their buffers. If the buffer"
+    " got them in another way, such as a copy, rewind the cache by 0."
 )
 
 # Buffers whose last tokens are known, twice.

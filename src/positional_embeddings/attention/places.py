@@ -54,8 +54,8 @@ class Ring(NamedTuple):
             if (sinks, window) != self:
                 what = f"show the {self.window} newest keys of the ring and the first {self.sinks}"
                 hint = (
-                    f" Make the cache by KVCache.empty(batch, {sinks + window}, {sinks}, "
-                    f"window={window}), or with more slots."
+                    f" Make the cache with capacity={sinks + window}, sinks={sinks}, "
+                    f"window={window}, or with more slots."
                 )
                 raise wrong_value("mask", f"{what} at most", mask, hint)
 

@@ -5,7 +5,6 @@ For example:
   positional-embeddings check
   positional-embeddings mask "CausalMask() | SlidingWindowMask(3, 0)" 12
   positional-embeddings rope config.json
-  positional-embeddings plot encoding 64 100 -o encoding.png
 
 Each command has its own help: positional-embeddings mask --help
 """
@@ -18,14 +17,14 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 import positional_embeddings as pe
-from positional_embeddings.cli import check, info, mask, plot, rope
+from positional_embeddings.cli import check, info, mask, rope
 from positional_embeddings.cli.terminal import Answer, CommandError, Parser
 
 _NAME = "positional-embeddings"
 
 # What a wrong call raises, other than errors about arguments, and what files, numbers and
 # expressions raise that are too large.
-_ERRORS = (CommandError, ImportError, ArithmeticError, MemoryError, OSError, RuntimeError)
+_ERRORS = (CommandError, ArithmeticError, MemoryError, OSError, RuntimeError)
 
 _WRONG = 2
 # Exit statuses of shells for a program that was interrupted, and for one whose output is unread.
@@ -92,7 +91,7 @@ def _parser() -> Parser:
         run=lambda _: Answer(parser.format_help().rstrip(), {}), parser=parser, json=False
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for command in (info, check, mask, rope, plot):
+    for command in (info, check, mask, rope):
         command.add_to(commands)
     return parser
 

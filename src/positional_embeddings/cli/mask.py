@@ -31,13 +31,7 @@ from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.cli.terminal import (
-    Answer,
-    CommandError,
-    add_command,
-    add_offset,
-    suggestion,
-)
+from positional_embeddings.cli.terminal import Answer, CommandError, add_command, suggestion
 
 _WORDS = {"full": "SlidingWindowMask(None, None)", "causal": "CausalMask()"}
 _NAMES = """
@@ -57,19 +51,15 @@ _DEEPEST = 200
 def add_to(commands: Any) -> None:
     """Add the command to the commands of a parser."""
     parser = add_command(commands, "mask", run, "draw an attention mask in characters", __doc__)
-    add_arguments(parser)
-    what = "draw at most N queries and N keys, 4 or more (default 32)"
-    parser.add_argument("--most", type=int, default=32, metavar="N", help=what)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that describe a mask."""
     add = parser.add_argument
     add("mask", metavar="MASK", help="full, causal, or an expression")
     add("q_len", metavar="Q_LEN", type=int, help="number of queries")
     add("k_len", metavar="K_LEN", type=int, nargs="?", help="number of keys (default: Q_LEN)")
-    add_offset(parser)
+    what = "position of the first query (default: K_LEN - Q_LEN)"
+    add("--offset", type=int, metavar="N", help=what)
     add("--batch", type=int, default=0, metavar="I", help="which sequence, from 0 (default 0)")
+    what = "draw at most N queries and N keys, 4 or more (default 32)"
+    add("--most", type=int, default=32, metavar="N", help=what)
 
 
 def run(arguments: argparse.Namespace) -> Answer:

@@ -25,8 +25,6 @@ from positional_embeddings.cli.terminal import Answer, CommandError, add_command
 from positional_embeddings.rotary.hf_config import Model, from_json, read_config
 from positional_embeddings.rotary.scaling import type_of
 
-CONFIG_HELP = "a config.json of Hugging Face, a folder that has one, or - for stdin"
-
 # Up to here float32 tables are within half a unit in the last place.
 _EXACT = 2**31
 
@@ -41,13 +39,9 @@ def add_to(commands: Any) -> None:
     """Add the command to the commands of a parser."""
     summary = "explain the rotary embedding of a Hugging Face config.json"
     parser = add_command(commands, "rope", run, summary, __doc__)
-    parser.add_argument("config", metavar="CONFIG", help=CONFIG_HELP)
-    add_options(parser)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that go with a configuration."""
     add = parser.add_argument
+    what = "a config.json of Hugging Face, a folder that has one, or - for stdin"
+    add("config", metavar="CONFIG", help=what)
     add("--layer-type", metavar="TYPE", help="layers of one type only, such as sliding_attention")
     what = "number of positions (default: max_position_embeddings)"
     add("--context", dest="seq_len", type=int, metavar="N", help=what)
@@ -57,21 +51,23 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the rotary embeddings of a configuration."""
-    config = load_config(arguments)
-    found = [_explain(name, rope, config) for name, rope in ropes_of(config, arguments).items()]
+    config = _load_config(arguments.config)
+    found = [_explain(name, rope, config) for name, rope in _ropes_of(config, arguments).items()]
     return Answer("\n\n".join(map(_text, found)), {"embeddings": found})
 
 
-def load_config(arguments: argparse.Namespace) -> dict[str, Any]:
+def _load_config(path: str) -> dict[str, Any]:
     """Return the configuration of a file, of a folder, or of the standard input."""
-    if arguments.config != "-":
-        return read_config(arguments.config)
+    if path != "-":
+        return read_config(path)
     if sys.stdin is None:
         raise CommandError("the standard input is closed")
     return read_config(from_json(sys.stdin.buffer.read(), "the standard input"))
 
 
-def ropes_of(config: Mapping[str, Any], arguments: argparse.Namespace) -> dict[str | None, pe.RoPE]:
+def _ropes_of(
+    config: Mapping[str, Any], arguments: argparse.Namespace
+) -> dict[str | None, pe.RoPE]:
     """Return the embedding of each type of layers that is asked for."""
     given, layout = arguments.layer_type, arguments.layout
     seq_len = arguments.seq_len

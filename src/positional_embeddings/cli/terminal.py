@@ -71,12 +71,6 @@ def add_command(commands: Any, name: str, run: Run, summary: str, text: str | No
     return parser
 
 
-def add_offset(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the position of the first query."""
-    what = "position of the first query (default: K_LEN - Q_LEN)"
-    parser.add_argument("--offset", type=int, metavar="N", help=what)
-
-
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Return rows of text in columns; the last column is wrapped."""
     widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]

@@ -174,19 +174,16 @@ def _spherical_encoding(
         return xp.concat([space.astype(values, dtype) for values in degrees], axis=0)
     shape = np.broadcast_shapes(latitude.shape, longitude.shape)
     encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
-    lengths = block_lengths(shape, range(ndim), _BLOCK)
-    for block in product(*(cuts(n, lengths[axis]) for axis, n in enumerate(shape))):
-        north, east = _part(latitude, block), _part(longitude, block)
-        for n, values in enumerate(_harmonics(north, east, degree, unit, space)):
+    # Of a grid, functions of the latitude alone are computed once, for all longitudes.
+    common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
+    lengths = block_lengths(shape, common, _BLOCK)
+    parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
+    for block in product(*parts):
+        harmonics = _harmonics(latitude[block], longitude[block], degree, unit, space)
+        for n, values in enumerate(harmonics):
             part = space.astype(values, dtype)
             encoding[(slice(n**2, (n + 1) ** 2), *block)] = part
     return encoding
-
-
-def _part(array: Any, block: tuple[slice, ...]) -> Any:
-    """Return a block of an array, whole on its axes of length 1."""
-    whole = slice(None)
-    return array[tuple(whole if n == 1 else s for n, s in zip(array.shape, block, strict=True))]
 
 
 def _harmonics(

@@ -5,20 +5,12 @@ the first plot.
 """
 
 from positional_embeddings.arrays.quiet import quiet_names
+from positional_embeddings.plotting.heat_maps import plot_attention, plot_encoding, plot_similarity
 from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
-from positional_embeddings.plotting.tables import (
-    plot_attention,
-    plot_bias,
-    plot_encoding,
-    plot_mask,
-    plot_similarity,
-)
 
 __all__ = [
     "plot_attention",
-    "plot_bias",
     "plot_encoding",
-    "plot_mask",
     "plot_rope_decay",
     "plot_similarity",
     "plot_wavelengths",

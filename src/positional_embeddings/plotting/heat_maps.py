@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from math import floor, log10
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.positions import position_interval
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, np
+from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, is_dtype, np
 from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.biases.positions import Bias
-from positional_embeddings.masks.convert import check_lengths_of
-from positional_embeddings.masks.describe import one_mask, other_axes
+from positional_embeddings.masks.describe import other_axes
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.plotting import axes
 
@@ -190,82 +189,160 @@ def plot_similarity(
     return ax
 
 
-def plot_mask(
-    mask: Array | Mask,
+def plot_attention(
+    table: Array | Mask | Bias,
     /,
     q_len: int | None = None,
     k_len: int | None = None,
     *,
     offset: int | None = None,
-    batch: SupportsIndex = 0,
+    kind: Literal["weights", "bias"] = "weights",
+    index: SupportsIndex | tuple[SupportsIndex, ...] = 0,
     key_axis: int | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Plot a mask, one row for each query and one column for each key.
+    """Plot a mask, a bias or weights, one row for each query and one column for each key.
 
-    Beyond 1,000 queries or keys each cell is a block, and the paler the more of it is masked.
-    Up to 32 of both, cells have borders.
+    Beyond 1,000 queries or keys each cell is a block of them: the mean of its weights or of its
+    bias, or the share of it that is masked, which is the paler the larger it is.
+
+    Colours of weights grow with the cube root, so that small weights are seen, too; queries that
+    see no key are hatched grey, as are blocks with one of them. Numbers of a bias that are not
+    finite, such as the minus infinity of a mask, are hatched grey. Up to 32 queries and keys, cells
+    of masks have borders.
 
     Parameters
     ----------
-    mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
-        True where a query may not attend to a key, of any array library. With `key_axis`
-        -1, an array has shape (query, key) or (batch, ..., query, key).
+    table : Mask, Bias, or array, shape (query, key, ...)
+        A `Mask`, or an array of bool, True where a query may not attend to a key. A bias, such as
+        `ALiBiBias`, `KERPLEBias`, `FIREBias`, `SandwichBias` or `T5Bias`, or an array of real
+        numbers. Weights from 0 to 1, as `attention_weights` returns them. Arrays are of any array
+        library; with `key_axis` -1, they have shape (..., query, key).
     q_len, k_len, offset : int, optional
-        For a `Mask`: numbers of queries and keys, and position of the first query among
-        the keys. If None, there are as many keys as queries, and the last query is at the
+        For a `Mask` or a `Bias`: numbers of queries and keys, and position of the first query
+        among the keys. If None, there are as many keys as queries, and the last query is at the
         last key.
-    batch : int, default 0
-        Which sequence to draw; a mask of length 1 there is the same for all.
+    kind : {"weights", "bias"}, default "weights"
+        What an array of numbers holds.
+    index : int or tuple of int, default 0
+        Which of the other axes to draw, such as the sequence or the head: the index on the first
+        of them, or on several; 0 on the rest. An axis of length 1 is the same for all.
     key_axis : int, optional
-        Axis of the keys, after the axis of the queries: 1 or -1. If None, it is 1, and `mask`
-        has two or three axes. Axes other than the batch have length 1.
+        Axis of the keys of an array, after the axis of the queries: 1 or -1. If None, it is 1,
+        and the array has two or three axes.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; a new figure's if None.
 
     Returns
     -------
     matplotlib.axes.Axes
-        `ax`, with the mask as its last image (1 where masked), and a legend.
+        `ax`, with the table as its last image (1 where masked), and a legend for a mask, a colour
+        bar for numbers.
 
     Raises
     ------
     ImportError
         If Matplotlib is not installed.
     TypeError
-        If `mask` is neither a `Mask` nor a boolean array, `q_len` is missing for a `Mask`, an
-        option is not for this kind of mask, or `ax` is no Axes.
+        If `table` is neither a `Mask`, a `Bias` nor an array of bool or real numbers, `q_len` is
+        no integer for a `Mask` or a `Bias`, an option is not for this kind of table, `index` is
+        not of integers, or `ax` is no Axes.
     ValueError
-        If `mask` has too few axes, more than three without `key_axis`, several masks for
-        each sequence or an empty axis, or `batch` is out of range.
+        If `table` has too few axes, more than three without `key_axis` or an empty one, one of the
+        weights that are drawn is not from 0 to 1, or a number is out of range.
 
     See Also
     --------
-    positional_embeddings.describe_mask : The same in characters.
+    positional_embeddings.describe_mask : A mask in characters.
+
+    Notes
+    -----
+    A `Mask` is evaluated for some queries at a time, and a `Bias` for the middle query of each
+    block only.
 
     Examples
     --------
-    >>> from positional_embeddings import create_causal_mask
-    >>> ax = plot_mask(create_causal_mask(5))
+    >>> from positional_embeddings import ALiBiBias, CausalMask, SlidingWindowMask
+    >>> ax = plot_attention(CausalMask() | SlidingWindowMask(512, 0), 8000)
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('key', 'query')
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['attends', 'masked']
+    >>> ax = plot_attention(ALiBiBias(8), 50, index=3)
+    >>> ax.images[-1].colorbar.ax.get_ylabel()
+    'bias of head 3'
 
-    A `Mask` is evaluated for some queries at a time:
+    Weights, here of one sequence and one head:
 
-    >>> from positional_embeddings import CausalMask, SlidingWindowMask
-    >>> ax = plot_mask(CausalMask() | SlidingWindowMask(512, 0), 8000)
+    >>> import numpy as np
+    >>> from positional_embeddings import attention_weights
+    >>> x = np.random.default_rng(0).standard_normal((16, 10))
+    >>> ax = plot_attention(attention_weights(x, x, mask=CausalMask()))
+    >>> ax.images[-1].colorbar.ax.get_ylabel()
+    'attention weight'
     """
-    number = checks.non_negative_integer("batch", batch)
-    lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, key_axis, **lengths)
+    drawn = _kind_of(table, checks.choice("kind", kind, ("weights", "bias")))
+    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
+    is_value = isinstance(table, Mask | Bias)
+    unused = {"key_axis": key_axis} if is_value else lengths
+    for name, given in drop_none(**unused).items():
+        what = "a `Mask` or a `Bias`" if is_value else "an array"
+        raise wrong_type(name, f"be left out where `table` is {what}", shown(given))
+    several = index if isinstance(index, tuple) else (index,)
+    numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(several)]
 
-    def pick(table: Any) -> HostArray:
-        return axes.on_host("mask", one_mask(table, number, key_axis)[0], checks.mask)
+    def pick(array: Any) -> HostArray:
+        one = _at_index(array, numbers, key_axis)
+        one = axes.on_host("table", one, checks.mask if drawn == "mask" else checks.real)
+        return _where_seen(one) if drawn == "weights" else one
 
-    shape, cells = _cells(mask, lengths, pick)
+    shape, cells = _cells(table, lengths, pick)
     ax = axes.axes_to_draw_on(ax)
+    if drawn == "mask":
+        _draw_mask(ax, cells, shape)
+    elif drawn == "weights":
+        _draw_weights(ax, cells, shape)
+    else:
+        image = _draw_scores(ax, cells, shape, cmap="viridis")
+        has_heads = isinstance(table, Mask | Bias) or table.ndim == 3
+        axes.add_colour_bar(image, f"bias of head {numbers[0]}" if has_heads else "bias")
+    return ax
+
+
+def _kind_of(table: Any, of_numbers: str) -> str:
+    """Return what a table is: "mask", "bias" or "weights"; numbers are what the call says."""
+    if isinstance(table, Mask | Bias):
+        return "mask" if isinstance(table, Mask) else "bias"
+    if not hasattr(table, "shape"):
+        what = "be an array, a `Mask` or a `Bias`, such as CausalMask() or ALiBiBias(8)"
+        raise wrong_type("table", what, shown(table))
+    is_mask = is_dtype(table.dtype, "bool", space_of(table=table).xp)
+    return "mask" if is_mask else of_numbers
+
+
+def _at_index(table: Any, numbers: Sequence[int], key_axis: int | None) -> Any:
+    """Return the (query, key) table at some numbers on its other axes, 0 on the rest."""
+    sizes, at = other_axes("table", table, key_axis)
+    if len(numbers) > max(len(sizes), 1):
+        what = f"have at most one number for each further axis of `table` ({len(sizes)})"
+        raise wrong_value("index", what, f"{len(numbers)} numbers")
+    index = [*numbers, *[0] * len(sizes)][: len(sizes)]
+    for i, (number, size) in enumerate(zip(index, sizes, strict=True)):
+        if number >= size != 1:
+            raise wrong_value(f"index[{i}]", f"be below {size}", number)
+    return at(tuple(min(number, size - 1) for number, size in zip(index, sizes, strict=True)))
+
+
+def _where_seen(weights: HostArray) -> Any:
+    """Return checked weights, NaN for a query that sees no key."""
+    if not np.all((weights >= 0) & (weights <= 1 + _ROUNDING)):
+        came = f"numbers from {np.min(weights):g} to {np.max(weights):g}"
+        raise wrong_value("table", "be from 0 to 1", came, ' Pass kind="bias" for a bias.')
+    return np.where(np.max(weights, axis=1, keepdims=True) > 0, weights, np.nan)
+
+
+def _draw_mask(ax: Any, cells: HostArray, shape: tuple[int, ...]) -> None:
+    """Draw a mask, with borders between a few cells, and a legend."""
     colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
     _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
@@ -277,159 +354,16 @@ def plot_mask(
     handles = [patches.Patch(color=colour, label=label) for label, colour in _COLOURS.items()]
     # Beside or above the axes it would cover a neighbour or a title.
     ax.legend(handles=handles, loc="upper right", fontsize="small", handlelength=1.0)
-    return ax
 
 
-def plot_bias(
-    bias: Array | Bias,
-    /,
-    q_len: int | None = None,
-    k_len: int | None = None,
-    *,
-    offset: int | None = None,
-    head: SupportsIndex = 0,
-    ax: "Axes | None" = None,
-) -> "Axes":
-    """Plot a bias of attention scores, one row for each query and one column for each key.
-
-    Cells that are not finite, such as the minus infinity of a mask, are hatched grey. Beyond
-    1,000 queries or keys each cell is the mean of a block; a bias that is a value is then
-    evaluated for the middle query of each block only.
-
-    Parameters
-    ----------
-    bias : array of numbers, shape (query, key) or (query, key, heads)
-        The bias, of any array library; or a value such as `ALiBiBias`, `KERPLEBias`,
-        `FIREBias`, `SandwichBias` or `T5Bias`.
-    q_len, k_len, offset : int, optional
-        For a bias that is a value: numbers of queries and keys, and position of the first
-        query among the keys. If None, there are as many keys as queries, and the last query
-        is at the last key.
-    head : int, default 0
-        Which head to draw; an array of length 1 there is the same for all.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure's if None.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        `ax`, with the bias as its last image, and a colour bar.
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
-    TypeError
-        If `bias` is neither a bias of this library nor an array of real numbers, `q_len` is
-        missing for a value or a length is given with an array, or `ax` is no Axes.
-    ValueError
-        If `bias` has neither two nor three axes or an empty one, or a number is out of range.
-
-    Examples
-    --------
-    >>> from positional_embeddings import ALiBiBias
-    >>> ax = plot_bias(ALiBiBias(8), 50, head=3)
-    >>> ax.images[-1].colorbar.ax.get_ylabel()
-    'bias of head 3'
-    """
-    number = checks.non_negative_integer("head", head)
-    lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    if not isinstance(bias, Bias):
-        if not hasattr(bias, "shape"):
-            raise wrong_type("bias", "be an array or a value such as ALiBiBias(8)", shown(bias))
-        for name, option in drop_none(**lengths).items():
-            raise wrong_type(name, "be left out where `bias` is an array", shown(option))
-    shape, cells = _cells(bias, lengths, lambda table: _one_head(table, number))
-    ax = axes.axes_to_draw_on(ax)
-    image = _draw_scores(ax, cells, shape, cmap="viridis")
-    has_heads = isinstance(bias, Bias) or bias.ndim == 3
-    axes.add_colour_bar(image, f"bias of head {number}" if has_heads else "bias")
-    return ax
-
-
-def plot_attention(
-    weights: Array,
-    /,
-    *,
-    index: SupportsIndex | tuple[SupportsIndex, ...] = 0,
-    key_axis: int | None = None,
-    ax: "Axes | None" = None,
-) -> "Axes":
-    """Plot attention weights, one row for each query and one column for each key.
-
-    Colours grow with the cube root of the weight, so that small weights are seen, too. Queries
-    that see no key are hatched grey. Beyond 1,000 queries or keys each cell is the mean of a
-    block, and is grey if one of its queries sees no key.
-
-    Parameters
-    ----------
-    weights : array of numbers, shape (query, key, ...)
-        Weights from 0 to 1, as `attention_weights` returns them, of any array library. With
-        `key_axis` -1, shape (..., query, key).
-    index : int or tuple of int, default 0
-        Which of the other axes to draw, such as the head: the index on the first of them,
-        or on several; 0 on the rest.
-    key_axis : int, optional
-        Axis of the keys, after the axis of the queries: 1 or -1. If None, it is 1, and `weights`
-        has two or three axes.
-    ax : matplotlib.axes.Axes, optional
-        Axes to draw on; a new figure's if None.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        `ax`, with the weights as its last image, and a colour bar.
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
-    TypeError
-        If `weights` is not an array of real numbers, `index` is not of integers, or `ax` is
-        no Axes.
-    ValueError
-        If `weights` has too few axes, more than three without `key_axis` or an empty one, one
-        of those drawn is not from 0 to 1, or `index` or `key_axis` is out of range.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from positional_embeddings import CausalMask, attention_weights
-    >>> x = np.random.default_rng(0).standard_normal((16, 10))
-    >>> ax = plot_attention(attention_weights(x, x, mask=CausalMask()))
-    >>> ax.images[-1].colorbar.ax.get_ylabel()
-    'attention weight'
-    """
-    checks.real("weights", weights, space_of(weights=weights).xp)
-    lengths, at = other_axes("weights", weights, key_axis)
-    table = axes.on_host("weights", at(_indices(index, lengths)))
-    if not np.all((table >= 0) & (table <= 1 + _ROUNDING)):
-        came = f"numbers from {np.min(table):g} to {np.max(table):g}"
-        raise wrong_value("weights", "be from 0 to 1", came)
-    # A query without keys has no weights.
-    cells = axes.block_means(np.where(np.max(table, axis=1, keepdims=True) > 0, table, np.nan))
-    ax = axes.axes_to_draw_on(ax)
+def _draw_weights(ax: Any, cells: HostArray, shape: tuple[int, ...]) -> None:
+    """Draw weights in colours of their cube roots."""
     largest = _largest(cells)
     norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
-    image = _draw_scores(ax, cells, table.shape, cmap="viridis", norm=norm)
+    image = _draw_scores(ax, cells, shape, cmap="viridis", norm=norm)
     bar = axes.add_colour_bar(image, "attention weight", "sees no key")
     bar.set_ticks(_ticks_to(largest))
     bar.ax.yaxis.set_major_formatter("{x:.2g}")
-    return ax
-
-
-def _indices(index: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return an index on each of some axes, 0 on those that are not given."""
-    given = index if isinstance(index, tuple) else (index,)
-    numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(given)]
-    sizes = shape or (1,)
-    if len(numbers) > len(sizes):
-        what = f"have at most one number for each further axis of `weights` ({len(shape)})"
-        raise wrong_value("index", what, shown(index))
-    for i, (number, size) in enumerate(zip(numbers, sizes, strict=False)):
-        if number >= size:
-            raise wrong_value(f"index[{i}]", f"be below {size}", number)
-    return (*numbers, *(0,) * len(shape))[: len(shape)]
 
 
 def _ticks_to(largest: float) -> list[float]:
@@ -449,19 +383,6 @@ def _ticks_to(largest: float) -> list[float]:
 def _largest(cells: HostArray) -> float:
     """Return the largest finite number, or 1 if it is 0 or there is none."""
     return float(np.max(cells, where=np.isfinite(cells), initial=0.0)) or 1.0
-
-
-def _one_head(bias: Any, number: int) -> HostArray:
-    """Return the bias of one head, (query, key)."""
-    if bias.ndim not in (2, 3):
-        shape = f"shape {tuple(bias.shape)}"
-        raise wrong_value("bias", "have shape (query, key) or (query, key, heads)", shape)
-    if bias.ndim == 3:
-        heads = bias.shape[2]
-        if number >= heads > 1:
-            raise wrong_value("head", f"be below {heads}, the heads of `bias`", number)
-        bias = bias[:, :, min(number, heads - 1)]
-    return axes.on_host("bias", bias)
 
 
 def _cells(
