@@ -398,3 +398,22 @@ def test_a_dataframe_of_dask_is_refused(name):
     with pytest.raises(TypeError) as raised:
         ESTIMATORS[name](frame)
     assert str(raised.value) == expected
+
+
+def test_tasks_neither_warn_nor_raise_of_what_is_normal():
+    """Also when they are computed, by threads of dask or as the user has set NumPy's errors."""
+    x = np.random.default_rng(0).standard_normal((4, 40)) * 1e3
+    far = x.copy()
+    far[0, 3] = np.inf
+    calls = [
+        (lambda a: scaled_dot_product_attention(a, a, a, mask=CausalMask()), x),
+        (lambda a: scaled_dot_product_attention(a, a, a, mask=CausalMask()), far),
+        (RoPE(4, 100), x * 1e-313),
+        (lambda a: cyclic_encoding(a, 24), np.full(40, 1e-300)),
+    ]
+    for call, numbers in calls:
+        expected = call(numbers)
+        array = da.from_array(numbers, chunks=10 if numbers.ndim == 1 else (4, 10))
+        with np.errstate(all="raise"):
+            got = call(array).compute(scheduler="synchronous")
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)

@@ -10,6 +10,7 @@ import oracles
 from positional_embeddings import (
     ALiBiBias,
     CausalMask,
+    KVCache,
     PaddingMask,
     SlidingWindowMask,
     T5Bias,
@@ -210,6 +211,24 @@ def test_grouped_queries_of_a_merged_axis(backend, known, block_size):
     np.testing.assert_allclose(backend.numpy(got), expected, atol=backend.tolerance())
     with pytest.raises(ValueError, match="`enable_gqa` must be False for an axis of heads"):
         scaled_dot_product_attention(q, k, v, **options)
+
+
+@pytest.mark.parametrize("tokens", [[[1, 1, 1], [1, 1, 1]], [[0, 1, 1], [1, 1, 1]], [[1, 1, 1]]])
+def test_a_step_knows_the_sequences_of_a_merged_axis(tokens):
+    """Whatever its positions are, so that grouped queries know the heads."""
+    rng, batch = np.random.default_rng(0), len(tokens)
+    q, k, v = (numbers(rng, 8, 3, n, batch) for n in (4, 2, 2))
+    _, step = KVCache.empty(batch, 8).step(tokens)
+    merged = [x.reshape(8, 3, -1) for x in (q, k, v)]
+    _, keys = step.store(np.zeros((8, 8, 2 * batch)), merged[1])
+    _, values = step.store(np.zeros((8, 8, 2 * batch)), merged[2])
+    options = {"mask": CausalMask(), "enable_gqa": True, "positions": step}
+    got = scaled_dot_product_attention(merged[0], keys, values, **options).reshape(8, 3, 4, batch)
+    for b, own in enumerate(np.asarray(tokens) == 1):
+        x = [a[:, own][..., b] for a in (q, *(np.repeat(a, 2, axis=2) for a in (k, v)))]
+        n = own.sum()
+        expected, _ = oracles.attention(*x, np.triu(np.ones((n, n), dtype=bool), 1)[..., None])
+        np.testing.assert_allclose(got[:, own][..., b], expected, atol=1e-12)
 
 
 def test_key_heads_of_a_merged_axis_divide_the_heads():
@@ -440,8 +459,10 @@ def test_little_is_kept(known):
     assert len(known) == 64
     known.clear()
     long = np.ones((1, 1024), "float32")
+    tracemalloc.start()
     scaled_dot_product_attention(long, long, long, mask=CausalMask())
-    assert not known
+    assert tracemalloc.get_traced_memory()[0] < 2**17  # the mask alone takes 2**20 bytes
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])

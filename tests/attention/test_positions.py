@@ -173,11 +173,14 @@ def test_heads_may_share_keys_at_positions(backend):
     close(backend, got, expected)
 
 
-def test_positions_hide_nothing_where_no_slot_is_empty():
-    """So a score of minus infinity has no weight, as without positions."""
-    q, k = np.asarray([[1.0]]), np.asarray([[0.0, -np.inf]])
+def test_a_key_that_is_not_finite_beside_positions(backend):
+    """Gives NaN, also where it is known that no slot is empty, which a trace does not know."""
+    q, k = backend.array([[1.0]], "float32"), backend.array([[0.0, -np.inf]], "float32")
     given = {"positions": np.asarray([5]), "key_positions": np.asarray([0, 3])}
-    np.testing.assert_array_equal(attention_weights(q, k, **given), [[1.0, 0.0]])
+    given = {name: backend.array(x) for name, x in given.items()}
+    assert np.isnan(backend.numpy(attention_weights(q, k, **given))).all()
+    got = scaled_dot_product_attention(q, k, k, **given)
+    assert np.isnan(backend.numpy(got)).all()
 
 
 @pytest.mark.parametrize("start", [0, 7])

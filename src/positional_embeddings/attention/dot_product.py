@@ -173,11 +173,11 @@ def scaled_dot_product_attention(
     BLAS has threads, and limits BLAS to one thread meanwhile, in the whole process.
     Functions are then called from several threads at the same time.
 
-    With a mask, a bias or positions, a query that attends to a key or a value that is not finite gets NaN in
-    all features, in each way to compute and in each library, also if the mask hides nothing; what
-    is hidden has no effect. Without them the plain formula decides: such a value is in the output
-    of its feature, with a weight of 0 as NaN, a score of minus infinity has no weight, and a query
-    with no other score gets zeros.
+    With a mask, a bias or positions, a query that attends to a key or a value that is not finite
+    gets NaN in all features, in each way to compute and in each library, also if the mask hides
+    nothing; what is hidden has no effect. Without them the plain formula decides: such a value is
+    in the output of its feature, with a weight of 0 as NaN, a score of minus infinity has no
+    weight, and a query with no other score gets zeros.
 
     References
     ----------

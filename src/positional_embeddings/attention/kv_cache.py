@@ -30,8 +30,8 @@ _NEW = " The `tokens` of a step are the new ones alone, also those of an attenti
 _TWICE = " Each token, or chunk of tokens, has a step of its own."
 _AHEAD = (
     " The cache that `step` returned was not kept, an earlier step was used again, or the buffer is"
-    " used for another sequence. Write cache, step = cache.step(tokens); start over with"
-    " KVCache.empty; to go back on purpose, rewind the cache, by 0 to go on from an earlier one."
+    " used for another sequence: write cache, step = cache.step(tokens), or start over with"
+    " KVCache.empty. To go back on purpose, rewind the cache, by 0 to go on from an earlier one."
 )
 _BEHIND = (
     " Call `step` once for all layers, and store its tokens in each of their buffers. If the buffer"

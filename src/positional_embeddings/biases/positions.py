@@ -191,7 +191,7 @@ class Bias(WeightedLayer):
     def _formula(self, query: Any, key: Any, space: Space) -> Any:  # noqa: ARG002
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
         name = type(self).__name__
-        message = f"`{name}` has no formula of its own: pass a FunctionBias, or an array (query, key, heads)."
+        message = f"`{name}` has no formula of its own: pass a FunctionBias or an array instead."
         raise TypeError(message)
 
     def _heads(self) -> int:
