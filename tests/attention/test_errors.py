@@ -89,7 +89,7 @@ VALUE_ERRORS = {
     "KVCache(capacity=8, window=8, lengths=[2**61 - 1]).step(1)": "`tokens` must keep positions below 2305843009213693951, got 1 beside 2305843009213693951 at index 0.",
     "attend(ring, mask=CausalMask() | SlidingWindowMask(5, 0))": "`mask` must show the 4 newest keys of the ring and the first 1 at most, got CausalMask() | SlidingWindowMask(5, 0). Make the cache with capacity=7, sinks=1, window=6, or with more slots.",
     "attend(ring, mask=CausalMask() | (SlidingWindowMask(3, 0) & GlobalMask(range(3))))": "`mask` must show the 4 newest keys of the ring and the first 1 at most, got CausalMask() | SlidingWindowMask(3, 0) & GlobalMask([0, 1, 2]). Make the cache with capacity=7, sinks=3, window=4, or with more slots.",
-    "attend(ring, mask=CausalMask() | NeighbourhoodMask((4, 4), 1))": "`mask` must have grids of at most 4 tokens, as many as the ring keeps, got NeighbourhoodMask((4, 4), (1, 1)). Make the cache with window=16, or without a ring.",
+    "attend(ring, mask=CausalMask() | NeighbourhoodMask((4, 4), 1))": "`mask` must have grids of at most 4 tokens, as many as the ring keeps, got NeighbourhoodMask((4, 4), 1). Make the cache with window=16, or without a ring.",
     "attend(ring, mask=CausalMask() | ChunkedMask(5))": "`mask` must show the 4 newest keys of the ring and the first 1 at most, got CausalMask() | ChunkedMask(5). Make the cache with capacity=6, sinks=1, window=5, or with more slots.",
     "attend(ring, mask=CausalMask() | PaddingMask([1, 2]))": "`mask` must have no PaddingMask where positions are given, got PaddingMask([1, 2]). Give padding a key position below 0.",
     "attend(cache, feature_axis=1)": "`seq_axis` must be another axis of the 3-dimensional `q` than `feature_axis` = 1, got 1.",
