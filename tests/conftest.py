@@ -62,6 +62,7 @@ MODULES = {
 # Programs that tests need, and name like libraries.
 PROGRAMS = ("chromium", "node")
 MARKERS = (
+    "complete: whether each public name is where it has to be; `make complete` runs these",
     "backend: runs on an array library; set on each test with the fixture `backend`",
     "library(*names): needs libraries that the dependency group `test` lacks",
     "long(*names): takes long, or does so on these backends; runs with --long only",

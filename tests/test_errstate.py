@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 
 import positional_embeddings as pe
 import positional_embeddings.sklearn as estimators
-from hostile.catalogue import CATALOGUE
+from samples import CATALOGUE
 from hostile.judge import same
 from positional_embeddings.arrays.threads import share
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hostile.catalogue import CATALOGUE, Call
+from samples import CATALOGUE, Call
 from hostile.inputs import OPEN, Input, inputs
 
 # Of a processor, on all threads: each call takes some milliseconds.

@@ -12,7 +12,7 @@ import pytest
 
 import positional_embeddings as pe
 from hostile import judge
-from hostile.catalogue import CATALOGUE, NOT_CALLED, public
+from samples import CATALOGUE, NOT_CALLED, public
 from hostile.judge import outcomes
 
 
