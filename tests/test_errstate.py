@@ -14,9 +14,9 @@ from sklearn.linear_model import LinearRegression
 
 import positional_embeddings as pe
 import positional_embeddings.sklearn as estimators
-from samples import CATALOGUE
 from hostile.judge import same
 from positional_embeddings.arrays.threads import share
+from samples import CATALOGUE
 
 RNG = np.random.default_rng(0)
 WIDE = 10.0 ** RNG.integers(-300, 300, 1000)

@@ -137,6 +137,7 @@ WITH_ARRAYS = [name for name, use in USES.items() if use.arrays]
 OF_REAL_NUMBERS = [name for name in WITH_ARRAYS if all(map(is_real, USES[name].arrays))]
 
 
+@pytest.mark.complete
 def test_all_that_is_public_is_used():
     assert sorted([*USES, *NO_USE]) == sorted(pe.__all__)
 

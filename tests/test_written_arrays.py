@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from samples import CATALOGUE, HOST
 from hostile.judge import parts, same
 from positional_embeddings.arrays import memory
+from samples import CATALOGUE, HOST
 
 CALLS = {f"{name}[{i}]": call for name, calls in CATALOGUE.items() for i, call in enumerate(calls)}
 each_call = pytest.mark.parametrize("name", CALLS)
