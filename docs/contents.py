@@ -35,7 +35,8 @@ PAGES = {
     "rotary": Page(
         "Rotary embeddings",
         "A `RoPE` rotates pairs of features by angles that grow with the position. The "
-        ":doc:`guide </guide/rotary>` has layouts, tables and positions.",
+        ":doc:`guide </guide/rotary>` has layouts, tables and positions, and "
+        ":doc:`/guide/extending` the values for the option `scaling`.",
         [
             Section(
                 "Layers and functions",
@@ -165,7 +166,8 @@ def tables() -> str:
         for section, names in names_of(page):
             lines += [f"### {section.title}", ""] if len(page.sections) > 1 else []
             lines += ["| | |", "| --- | --- |"]
-            lines += [f"| `{name}` | {summary(page.package, name)} |" for name in names]
+            said = [(name, summary(page.package, name).replace("|", "\\|")) for name in names]
+            lines += [f"| `{name}` | {text} |" for name, text in said]
             lines.append("")
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """No public call warns or raises of what is normal, and functions of the user do as the user asks.
 
-Every call of the catalogue is made with numbers that underflow, overflow or are not finite.
+Every call of the samples is made with numbers that underflow, overflow or are not finite.
 """
 
 import pickle
