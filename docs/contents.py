@@ -1,7 +1,7 @@
 """The pages of the reference: which public names are on which one, by the modules that define them.
 
-A new name comes to the page and section of its module. `docs/conf.py` writes the pages of the site,
-and `.ci/write_pages.py` the tables of `docs/reference/contents.md`.
+A new name comes to the section of its module, or to that of its room. `docs/conf.py` writes the
+pages of the site, and `.ci/write_pages.py` the tables of `docs/reference/contents.md`.
 """
 
 import sys
@@ -14,7 +14,7 @@ PACKAGE = "positional_embeddings"
 
 
 class Section(NamedTuple):
-    """Names of a page: those that its modules, or the modules of its rooms, define."""
+    """Names of a page: those that its modules, or the other modules of its rooms, define."""
 
     title: str
     modules: str
@@ -38,10 +38,7 @@ PAGES = {
         ":doc:`guide </guide/rotary>` has layouts, tables and positions, and "
         ":doc:`/guide/extending` the values for the option `scaling`.",
         [
-            Section(
-                "Layers and functions",
-                "rotary.rope rotary.tables rotary.rotate rotary.layouts rotary.xpos",
-            ),
+            Section("Layers and functions", "rotary.rope rotary.tables rotary.rotate rotary"),
             Section("Frequencies", "angles"),
             Section("Longer contexts", "rotary.scaling"),
         ],
@@ -53,10 +50,7 @@ PAGES = {
         ":doc:`/guide/coordinates` and :doc:`/guide/smoothing`.",
         [
             Section("Tokens", "encodings.sinusoidal encodings.learned encodings.add"),
-            Section(
-                "Times and numbers",
-                "encodings.cyclic encodings.fourier encodings.random_fourier encodings.dates",
-            ),
+            Section("Times and numbers", "encodings"),
             Section("Places", "encodings.sphere encodings.grid encodings.grid_cells"),
             Section("Graphs", "encodings.graph"),
         ],
@@ -79,7 +73,7 @@ PAGES = {
         "with others by ``|``, ``&`` and ``~``. The :doc:`guide </guide/masks>` has the "
         "lines for PyTorch, JAX, ONNX and Keras.",
         [
-            Section("Masks as values", "masks.mask masks.by_position masks.by_sequence"),
+            Section("Masks as values", "masks.mask masks"),
             Section("Masks as arrays", "masks.create masks.describe"),
             Section("Combined, and for other libraries", "masks.convert"),
             Section("Packed sequences", "masks.packing"),
@@ -105,7 +99,7 @@ PAGES = {
         "pipelines, searches and cross-validation. The guides are :doc:`/guide/pipeline` "
         "and :doc:`/guide/smoothing`.",
         [
-            Section("Estimators", "sklearn.encoder sklearn.regressor sklearn.gap_filler"),
+            Section("Estimators", "sklearn"),
             Section("Kernels", "sklearn.kernels"),
         ],
         f"{PACKAGE}.sklearn",
@@ -122,24 +116,25 @@ PAGES = {
 def names_of(page: Page) -> Iterator[tuple[Section, list[str]]]:
     """Yield the sections of a page, and their names as the modules define them."""
     package = import_module(page.package)
-    left = {name for name in package.__all__ if name != "__version__"}
-    values = {name: getattr(package, name) for name in left}
+    values = {name: getattr(package, name) for name in package.__all__ if name != "__version__"}
     for section in page.sections:
-        found = []
-        for module in section.modules.split():
-            of_module = [
-                (*_place(value), name)
-                for name, value in values.items()
-                if f"{value.__module__}.".startswith(f"{PACKAGE}.{module}.")
-                and section.kind in ("", "class" if isinstance(value, type) else "function")
-            ]
-            found += [name for *_, name in sorted(of_module)]
-        yield section, found
+        places = {name: _place(value, page, section) for name, value in values.items()}
+        found = [(place, name) for name, place in places.items() if place is not None]
+        yield section, [name for _, name in sorted(found)]
 
 
-def _place(value: Any) -> tuple[str, int]:
-    """Return where a name is defined: its module, and its place there."""
-    return value.__module__, list(vars(sys.modules[value.__module__])).index(value.__name__)
+def _place(value: Any, page: Page, section: Section) -> tuple[int, str, int] | None:
+    """Return where a section has a value: by module, and by its place there; None if nowhere."""
+    defined_in = value.__module__.removeprefix(f"{PACKAGE}.")
+    rooms = [room for own in page.sections for room in own.modules.split()]
+    # The longest name says most: `masks` is what no other section has of that room.
+    fitting = [room for room in rooms if f"{defined_in}.".startswith(f"{room}.")]
+    room = max(fitting, key=len, default="")
+    own_kind = section.kind in ("", "class" if isinstance(value, type) else "function")
+    if room not in section.modules.split() or not own_kind:
+        return None
+    in_module = list(vars(sys.modules[value.__module__])).index(value.__name__)
+    return section.modules.split().index(room), defined_in, in_module
 
 
 def all_names() -> list[str]:
