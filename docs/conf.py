@@ -5,6 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import contents
 import hooks
 import look
 
@@ -40,6 +41,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 # The reference
 
+contents.write_reference(Path(__file__).parent / "reference")
 default_role = "py:obj"
 toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"

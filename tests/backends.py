@@ -43,6 +43,11 @@ MODULES = {"dask": "dask.array", "mlx": "mlx.core"}
 ON_DEMAND = ("cubed", "ndonnx", "mlx", "strict-device2", "jax-x64", "jax-jit")
 # Libraries whose arrays are refused, by an error that tells the remedy.
 UNFIT = ("blosc2", "sparse")
+# Public names that a backend cannot compute, and the error that says so.
+ERRORS = {
+    ("graph_laplacian_encoding", name): r"a library with `linalg\.eigh`, got"
+    for name in ("dask", "cubed", "ndonnx")
+}
 
 # They have float64, and compute its exponential, sines and cosines in float32.
 _SINGLE = ("ndonnx", "mlx")

@@ -17,7 +17,6 @@ import pytest
 from array_api_extra.testing import lazy_xp_function, patch_lazy_xp_functions
 from hypothesis import HealthCheck, settings
 
-import backend_table
 import positional_embeddings as pe
 from backends import NAMES, ON_DEMAND, Backend, missing, opened
 from positional_embeddings.attention import dot_product
@@ -62,6 +61,7 @@ MODULES = {
 # Programs that tests need, and name like libraries.
 PROGRAMS = ("chromium", "node")
 MARKERS = (
+    "complete: whether each public name is where it has to be; `make complete` runs these",
     "backend: runs on an array library; set on each test with the fixture `backend`",
     "library(*names): needs libraries that the dependency group `test` lacks",
     "long(*names): takes long, or does so on these backends; runs with --long only",
@@ -96,11 +96,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run on this backend, and fail where it cannot run; may be repeated",
     )
     parser.addoption(
-        "--backend-table",
-        type=Path,
-        help="page to put the table of tests/test_every_backend.py into; not with xdist",
-    )
-    parser.addoption(
         "--every-library",
         action="store_true",
         help="fail where a library that a test needs is not installed",
@@ -115,7 +110,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    config.stash[backend_table.CELLS] = {}
     config.stash[LEFT_OUT] = defaultdict(list)
     for name in config.getoption("--backend") or []:
         if (reason := missing(name)) is not None:
@@ -124,11 +118,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for library in ("cubed", "jax"):
         if {name.partition("-")[0] for name in config.getoption("--backend") or []} == {library}:
             settings.load_profile(library)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if (page := session.config.getoption("--backend-table")) is not None:
-        backend_table.write(page, session.config.stash[backend_table.CELLS])
 
 
 def _chosen(config: pytest.Config) -> list[str]:

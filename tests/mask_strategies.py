@@ -1,103 +1,10 @@
 """Masks of every kind, drawn at random, and the rule of each as a plain function of numbers."""
 
-from math import prod
-
 import numpy as np
 from hypothesis import strategies as st
 
-from positional_embeddings import (
-    CausalMask,
-    ChunkedMask,
-    DilatedMask,
-    FunctionMask,
-    GlobalMask,
-    NeighbourhoodMask,
-    PaddingMask,
-    PrefixMask,
-    SegmentMask,
-    SlidingWindowMask,
-)
-
-BATCH = 2
-
-
-def causal(draw, n, backend):
-    diagonal = draw(st.booleans())
-    return CausalMask(mask_diagonal=diagonal), lambda i, j, b: j >= i if diagonal else j > i
-
-
-def window(draw, n, backend):
-    sides = st.none() | st.integers(0, n + 1)
-    left, right = draw(sides), draw(sides)
-    first, last = (np.inf if side is None else side for side in (left, right))
-    return SlidingWindowMask(left, right), lambda i, j, b: not i - first <= j <= i + last
-
-
-def chunked(draw, n, backend):
-    size = draw(st.integers(1, n + 1))
-    return ChunkedMask(size), lambda i, j, b: i // size != j // size
-
-
-def dilated(draw, n, backend):
-    step = draw(st.integers(1, n + 1))
-    return DilatedMask(step), lambda i, j, b: (i - j) % step != 0
-
-
-def global_tokens(draw, n, backend):
-    tokens = draw(st.lists(st.integers(0, n), max_size=3))
-    return GlobalMask(held(draw, tokens, backend)), lambda i, j, b: not {i, j} & set(tokens)
-
-
-def neighbourhood(draw, n, backend):
-    shape = draw(st.sampled_from([(n,), (2, -(-n // 2)), (-(-n // 3), 3), (2, 2, -(-n // 4))]))
-    steps = draw(st.tuples(*(st.integers(0, 2) for _ in shape)))
-    one = draw(st.booleans())
-    steps = (steps[0],) * len(shape) if one else steps
-
-    def hides(i, j, b):
-        pairs = zip(np.unravel_index(i, shape), np.unravel_index(j, shape), steps, strict=True)
-        return any(abs(int(p) - int(q)) > most for p, q, most in pairs)
-
-    assert prod(shape) >= n
-    return NeighbourhoodMask(shape, steps[0] if one else steps), hides
-
-
-def padding(draw, n, backend):
-    lengths = draw(st.lists(st.integers(0, n), min_size=BATCH, max_size=BATCH))
-    side = draw(st.sampled_from(["right", "left"]))
-    mask = PaddingMask(held(draw, lengths, backend), side)
-    return mask, lambda i, j, b: j >= lengths[b] if side == "right" else j < n - lengths[b]
-
-
-def prefix(draw, n, backend):
-    number = st.integers(0, n)
-    if draw(st.booleans()):
-        length = draw(number)
-        return PrefixMask(length), lambda i, j, b: j > i and j >= length
-    lengths = draw(st.lists(number, min_size=BATCH, max_size=BATCH))
-    return PrefixMask(held(draw, lengths, backend)), lambda i, j, b: j > i and j >= lengths[b]
-
-
-def segments(draw, n, backend):
-    number = st.integers(-1, 3)
-    ids = draw(st.lists(number, min_size=n * BATCH, max_size=n * BATCH))
-    ids = np.asarray(ids).reshape(n, BATCH)
-    if draw(st.booleans()):
-        ids = np.sort(ids, axis=0)
-    flat = draw(st.booleans())
-    mask = SegmentMask(held(draw, (ids[:, 0] if flat else ids).tolist(), backend))
-
-    def hides(i, j, b):
-        p, q = (ids[at, 0 if flat else b] for at in (i, j))
-        return p != q or p < 0
-
-    return mask, hides
-
-
-def function(draw, n, backend):
-    factor = draw(st.integers(1, 5))
-    mask = FunctionMask(lambda q_pos, k_pos: (factor * q_pos + k_pos) % 3 == 0)
-    return mask, lambda i, j, b: (factor * i + j) % 3 == 0
+import positional_embeddings as pe
+from samples import BATCH, MASKS, Pair
 
 
 def held(draw, values, backend):
@@ -110,26 +17,24 @@ def held(draw, values, backend):
     return array if kind == "numpy" else backend.array(array)
 
 
-KINDS = [
-    causal,
-    window,
-    chunked,
-    dilated,
-    global_tokens,
-    neighbourhood,
-    padding,
-    prefix,
-    segments,
-    function,
-]
+@st.composite
+def one_mask(draw, n, backend, kind):
+    """Draw a mask of one kind for up to n positions, and its rule."""
+    parameters = draw(MASKS[kind].draws(n))
+    given = {
+        name: held(draw, value, backend) if isinstance(value, list) else value
+        for name, value in parameters.items()
+    }
+    mask = getattr(pe, kind)(**given)
+    return mask, lambda i, j, b: MASKS[kind].hides(Pair(i, j, b, n), **parameters)
 
 
 @st.composite
-def masks(draw, n, backend=None, kinds=tuple(KINDS), depth=2):
+def masks(draw, n, backend=None, kinds=tuple(MASKS), depth=2):
     """Draw a mask for up to n positions, and the rule (i, j, b) -> whether it hides."""
     operator = draw(st.sampled_from(["one", "or", "and", "not"])) if depth else "one"
     if operator == "one":
-        return draw(st.sampled_from(kinds))(draw, n, backend)
+        return draw(one_mask(n, backend, draw(st.sampled_from(kinds))))
     first, hides = draw(masks(n, backend, kinds, depth - 1))
     if operator == "not":
         return ~first, lambda i, j, b: not hides(i, j, b)

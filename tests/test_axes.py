@@ -159,6 +159,7 @@ def axes_for(case, axes):
     return {name: axes[name] for name in options_of(case.partition(".")[0]) if name in axes}
 
 
+@pytest.mark.complete
 def test_cases_are_of_all_public_names_that_take_axes():
     callables = [name for name in pe.__all__ if callable(getattr(pe, name))]
     found = {name: options_of(name) for name in callables}

@@ -1,6 +1,6 @@
 """No public call warns or raises of what is normal, and functions of the user do as the user asks.
 
-Every call of the catalogue is made with numbers that underflow, overflow or are not finite.
+Every call of the samples is made with numbers that underflow, overflow or are not finite.
 """
 
 import pickle
@@ -14,9 +14,9 @@ from sklearn.linear_model import LinearRegression
 
 import positional_embeddings as pe
 import positional_embeddings.sklearn as estimators
-from hostile.catalogue import CATALOGUE
 from hostile.judge import same
 from positional_embeddings.arrays.threads import share
+from samples import CATALOGUE
 
 RNG = np.random.default_rng(0)
 WIDE = 10.0 ** RNG.integers(-300, 300, 1000)

@@ -4,9 +4,11 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import array_api_compat  # noqa: F401 - it must be installed
+import pytest
 
 ARRAYS = ("cupy", "torch", "jax", "dask", "array_api_strict")
 LIBRARIES = (*ARRAYS, "matplotlib", "numba", "pandas", "polars", "scipy", "sklearn", "xarray")
@@ -36,6 +38,7 @@ def test_matplotlib_is_loaded_by_the_first_plot():
     assert "matplotlib" not in modules_after("import positional_embeddings.plotting")
 
 
+@pytest.mark.complete
 def test_public_names_are_there():
     import positional_embeddings
 
@@ -66,20 +69,34 @@ MODULES = {
 }
 
 
+def room_of(name):
+    return name.split(".")[1]
+
+
+def rooms():
+    """Return the rooms of the table in CONTRIBUTING, and the modules outside of them, in order."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text.partition("| room | holds |\n")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+
+
+@pytest.mark.complete
 def test_data_flows_down_the_table_of_rooms():
-    rows = re.findall(
-        r"^\| `?(\w+)`? \| (`.*?`) \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
-    )
-    order = [
-        ".".join([PACKAGE, *([] if room == "top" else [room]), name])
-        for room, modules in rows
-        for name in re.findall(r"`([\w.]+)`", modules)
-    ]
-    assert sorted(order) == sorted(MODULES)
-    for at, name in enumerate(order):
+    order = rooms()
+    assert sorted(order) == sorted({room_of(name) for name in MODULES})
+    for name, path in MODULES.items():
         # Commands call the public functions.
-        api = {PACKAGE} if name.startswith(f"{PACKAGE}.cli.") else set()
-        assert set(imported_by(MODULES[name])) <= {*order[:at], *api}, name
+        api = {PACKAGE} if room_of(name) == "cli" else set()
+        above = {room_of(other) for other in set(imported_by(path)) - api}
+        assert above <= {*order[: order.index(room_of(name)) + 1]}, name
+
+
+@pytest.mark.complete
+def test_no_modules_import_one_another():
+    """There is an order in which each module imports only those before it."""
+    imports = {name: set(imported_by(path)) & MODULES.keys() for name, path in MODULES.items()}
+    order = list(TopologicalSorter(imports).static_order())  # an error, where there is a circle
+    assert sorted(order) == sorted(MODULES)
 
 
 def test_rooms_have_nothing_in_their_own_init():

@@ -9,8 +9,10 @@ import pytest
 import positional_embeddings as pe
 import positional_embeddings.xarray
 from positional_embeddings import plotting, sklearn
+from scripts import loaded
 
 ROOT = Path(__file__).parents[1]
+(write_pages,) = loaded(ROOT / ".ci" / "write_pages.py")
 README = ROOT / "README.md"
 # The code of these pages is run by tests of their own.
 ELSEWHERE = ("command_line", "larger_than_memory", "systems")
@@ -80,17 +82,31 @@ def test_numbers_of_comments_are_those_that_are_printed(what, capsys):
     assert printed == capsys.readouterr().out.strip()
 
 
+@pytest.mark.complete
 def test_every_public_name_has_a_page_in_the_reference():
-    listed = []
-    for page in ROOT.glob("docs/reference/*.rst"):
-        text = page.read_text(encoding="utf-8")
-        module = "".join(re.findall(r"^\.\. currentmodule:: (\S+)$", text, re.MULTILINE))
-        for names in re.findall(r":nosignatures:\n\n((?:   \w+\n)+)", text):
-            listed += [f"{module}.{name}" for name in names.split()]
     modules = (pe, plotting, sklearn, pe.xarray)
     public = [f"{module.__name__}.{name}" for module in modules for name in module.__all__]
     public.remove("positional_embeddings.__version__")
-    assert sorted(listed) == sorted(public)
+    assert sorted(write_pages.contents.all_names()) == sorted(public)
+
+
+@pytest.mark.complete
+@pytest.mark.parametrize("page", write_pages.PAGES)
+def test_a_page_is_what_is_written(page):
+    assert (ROOT / page).read_text(encoding="utf-8") == write_pages.written(page), "make pages"
+
+
+def test_the_reference_of_the_site_lists_the_names(tmp_path):
+    write_pages.contents.write_reference(tmp_path)
+    listed = []
+    for page in tmp_path.glob("*.rst"):
+        text = page.read_text(encoding="utf-8")
+        (module,) = re.findall(r"^\.\. currentmodule:: (\S+)$", text, re.MULTILINE)
+        for names in re.findall(r":nosignatures:\n\n((?:   \w+\n)+)", text):
+            listed += [f"{module}.{name}" for name in names.split()]
+    assert sorted(listed) == sorted(write_pages.contents.all_names())
+    index = (ROOT / "docs/reference/index.rst").read_text(encoding="utf-8")
+    assert all(f"\n   {page.stem}\n" in index for page in tmp_path.glob("*.rst"))
 
 
 def test_the_front_door_is_short():

@@ -5,10 +5,12 @@ from functools import lru_cache, partial
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 
 import positional_embeddings as pe
+from samples import BIASES, CATALOGUE, MASKS, Library, is_numbers
 
 
 def numbers(*shape, seed=0):
@@ -25,137 +27,92 @@ class Use(NamedTuple):
         return self.make({"device": device})
 
 
-def drawn(layer, *sizes, **options):
-    """Return what makes a layer with weights of PyTorch."""
-    return lambda on: layer(*sizes, rng=0, xp=torch, **options, **on)
-
-
 def of(function, *values, **options):
     """Return what makes a function of arrays and some other values."""
     return lambda _: lambda *arrays: function(*arrays, *values, **options)
 
 
-def by_lengths(function, *values, **options):
-    """Return what makes a function of no arrays, but of a library and a device."""
-    return lambda on: lambda: function(*values, xp=torch, **on, **options)
+def joined(result):
+    """Return a result as one array; there may be several."""
+    return torch.cat([one.flatten() for one in result]) if isinstance(result, tuple) else result
 
 
-def biased(make):
-    """Return what makes an attention with a bias of `RelativePE` and the like."""
-
-    def attention(on):
-        bias = make(on)
-        return lambda x: pe.scaled_dot_product_attention(x, x, x, bias=bias)
-
-    return attention
+def arrays_of(call):
+    """Return the arrays that a call makes for a library."""
+    arrays = []
+    call.on(Library(lambda x: arrays.append(x) or x, {"xp": np, "device": "cpu"}))
+    return tuple(map(tensor, arrays))
 
 
-def masked(mask, **options):
-    """Return what makes an attention with a mask."""
-    return lambda _: lambda x: pe.scaled_dot_product_attention(x, x, x, mask=mask, **options)
+def of_sample(calls):
+    """Return the use of a sample: of its first call of real numbers, or else of arrays."""
+    given = {id(call): arrays_of(call) for call in calls}
+    of_reals = [c for c in calls if given[id(c)] and all(map(is_real, given[id(c)]))]
+    call = next(iter([*of_reals, *(c for c in calls if given[id(c)]), *calls]))
+    is_layer = isinstance(call.function, type) and not any(map(is_numbers, call.values.values()))
+
+    def make(on):
+        new = {"xp": torch, **on}
+        if not is_layer:
+            return lambda *arrays: joined(call.on(Library(next_of(arrays), new)))
+        made = call.made(call.values_on(Library(None, new)))
+        return lambda *arrays: joined(call.use(made, Library(next_of(arrays), new)))
+
+    return Use(make, given[id(call)])
 
 
-X, PLACES, TIMES = numbers(8, 5, 2), torch.arange(5) * 3, numbers(5) * 90
-HIDDEN = torch.ones(5, 5, dtype=torch.bool).triu(1)
-IDS, LENGTHS = torch.tensor([0, 0, 1, 1, 1]), torch.tensor([2, 3])
+def next_of(arrays):
+    """Return what takes the place of what makes an array: the next one of some."""
+    left = iter(arrays)
+    return lambda _: next(left)
+
+
+def is_real(array):
+    return array.is_floating_point()
+
+
+def tensor(array):
+    return torch.asarray(array, dtype=torch.float32 if array.dtype.kind == "f" else None)
+
+
+def attention_of(kind, values, option):
+    """Return the use of a mask or a bias: an attention, of the arrays of a bias, too."""
+    arrays = {name: tensor(value) for name, value in values.items() if is_numbers(value)}
+    if option == "mask":
+        values = values | {name: value.tolist() for name, value in arrays.items()}
+        arrays = {}
+
+    def make(on):
+        new = {"xp": torch, **on}
+        others = {
+            name: new.get(name, value)
+            for name, value in values.items()
+            if name not in arrays and name != "dtype"
+        }
+        value = None if arrays else getattr(pe, kind)(**others)
+
+        def attention(x, *own):
+            made = value
+            if made is None:
+                made = getattr(pe, kind)(**others, **dict(zip(arrays, own, strict=True)))
+            return pe.scaled_dot_product_attention(x, x, x, **{option: made})
+
+        return attention
+
+    return Use(make, (X, *arrays.values()))
+
+
+X = numbers(8, 5, 2)
 EDGES, DRAWN = numbers(5, 5), numbers(8, 5, 2, seed=9)
-PAIR, MATRIX = numbers(2, seed=1) + 0.2, numbers(2, 3, seed=2)
-FIRE = (
-    *(numbers(3, seed=3), numbers(3, seed=4), MATRIX, PAIR),
-    *(torch.tensor(0.1), torch.tensor(1.5)),
-)
-ANGLES = (numbers(4, 5, seed=5), numbers(4, 5, seed=6))
-
-USES = {
-    "ALiBiBias": Use(biased(lambda _: pe.ALiBiBias(2)), (X,)),
-    "AbsolutePE": Use(lambda _: pe.AbsolutePE(8, 20), (X,)),
-    "CausalMask": Use(masked(pe.CausalMask()), (X,)),
-    "ChunkedMask": Use(masked(pe.ChunkedMask(2)), (X,)),
-    "DilatedMask": Use(masked(pe.DilatedMask(2)), (X,)),
-    "DynamicNTKScaling": Use(lambda _: pe.RoPE(8, 9, scaling=pe.DynamicNTKScaling(2.0, 4)), (X,)),
-    "FIREBias": Use(
-        of(
-            lambda x, a, b, e, f, c, limit: biased(
-                lambda _: pe.FIREBias(a, b, e, f, c=c, threshold=limit)
-            )(None)(x)
-        ),
-        (X, *FIRE),
-    ),
-    "FunctionBias": Use(biased(lambda _: pe.FunctionBias(lambda q, k: (k - q) / 4)), (X,)),
-    "FunctionMask": Use(masked(pe.FunctionMask(lambda q, k: k > q)), (X,)),
-    "GlobalMask": Use(masked(pe.SlidingWindowMask(1, 1) & pe.GlobalMask([0])), (X,)),
-    "KERPLEBias": Use(
-        of(lambda x, *r: biased(lambda _: pe.KERPLEBias(*r))(None)(x)), (X, PAIR, PAIR + 0.5)
-    ),
-    "LearnedPE": Use(drawn(pe.LearnedPE, 8, 9, padding_idx=1), (X,)),
-    "LinearScaling": Use(lambda _: pe.RoPE(8, 9, scaling=pe.LinearScaling(2.0)), (X,)),
-    "Llama3Scaling": Use(lambda _: pe.RoPE(8, 9, scaling=pe.Llama3Scaling(8, 1, 4, 10)), (X,)),
-    "LongRoPEScaling": Use(
-        lambda _: pe.RoPE(8, 9, scaling=pe.LongRoPEScaling([1.0] * 4, [2.0] * 4, 4, factor=2)),
-        (X,),
-    ),
-    "NTKScaling": Use(lambda _: pe.RoPE(8, 9, scaling=pe.NTKScaling(2.0)), (X,)),
-    "NeighbourhoodMask": Use(masked(pe.NeighbourhoodMask((1, 5), 1)), (X,)),
-    "PaddingMask": Use(masked(pe.PaddingMask([3, 5])), (X,)),
-    "PatchEmbedding": Use(drawn(pe.PatchEmbedding, 4, 2, 3, 6), (numbers(3, 4, 4, 2),)),
-    "PrefixMask": Use(masked(pe.PrefixMask([2, 4])), (X,)),
-    "ProportionalScaling": Use(lambda _: pe.RoPE(8, 9, scaling=pe.ProportionalScaling(0.5)), (X,)),
-    "RelativePE": Use(biased(drawn(pe.RelativePE, 3, 2)), (X,)),
-    "RoPE": Use(lambda _: pe.RoPE(8, 9), (X,)),
-    "RoPEMultiHeadAttention": Use(drawn(pe.RoPEMultiHeadAttention, 8, 2, num_kv_heads=1), (X,)),
-    "SandwichBias": Use(biased(lambda _: pe.SandwichBias(2)), (X,)),
-    "SegmentMask": Use(masked(pe.SegmentMask([0, 0, 1, 1, 1])), (X,)),
-    "SlidingWindowMask": Use(masked(pe.SlidingWindowMask(2, 0), block_size=2), (X,)),
-    "T5Bias": Use(biased(drawn(pe.T5Bias, 2)), (X,)),
-    "TokenEmbedding": Use(drawn(pe.TokenEmbedding, 9, 4, padding_idx=0), (IDS,)),
-    "YaRNScaling": Use(lambda _: pe.RoPE(8, 9, scaling=pe.YaRNScaling(4, 10)), (X,)),
-    "add_positional_encoding": Use(of(pe.add_positional_encoding), (X, X[:, :, 0])),
-    "add_positional_encoding_vjp": Use(
-        of(lambda *xs: pe.add_positional_encoding_vjp(*xs)[1]), (X, X[:, :, 0])
-    ),
-    "alibi_bias": Use(by_lengths(pe.alibi_bias, 2, 5)),
-    "alibi_slopes": Use(by_lengths(pe.alibi_slopes, 6)),
-    "apply_rope": Use(
-        of(lambda x, c, s: pe.apply_rope(x, c[..., None], s[..., None])), (X, *ANGLES)
-    ),
-    "attention_weights": Use(of(pe.attention_weights, mask=pe.CausalMask()), (X, X)),
-    "combine_masks": Use(of(pe.combine_masks), (HIDDEN, HIDDEN.mT)),
-    "compute_frequencies": Use(by_lengths(pe.compute_frequencies, 8, 5)),
-    "convert_layout": Use(of(pe.convert_layout, "half", "interleaved", axis=0), (X,)),
-    "create_causal_mask": Use(by_lengths(pe.create_causal_mask, 5)),
-    "create_padding_mask": Use(of(pe.create_padding_mask, 5), (LENGTHS,)),
-    "cumulative_lengths": Use(of(pe.cumulative_lengths), (LENGTHS,)),
-    "cyclic_encoding": Use(of(pe.cyclic_encoding, 24), (TIMES,)),
+# Of names whose sample is no function of all numbers, or holds none of PyTorch.
+OWN = {
     "dropout": Use(
         lambda on: lambda x: pe.dropout(x, 0.5, rng=lambda _: DRAWN.to(on["device"])), (X,)
     ),
-    "fourier_encoding": Use(of(pe.fourier_encoding, [1.0, 0.5]), (X[:2, :, 0],)),
-    "from_attend": Use(of(pe.from_attend), (HIDDEN,)),
-    "fully_masked_rows": Use(of(pe.fully_masked_rows), (HIDDEN,)),
     "graph_laplacian_encoding": Use(
         of(lambda a: pe.graph_laplacian_encoding(a + a.mT, 2)), (EDGES,)
     ),
-    "grid_cell_encoding": Use(of(pe.grid_cell_encoding, 12), (X[:2, :, 0],)),
-    "grid_encoding": Use(by_lengths(pe.grid_encoding, (3, 4), 8)),
-    "grid_positions": Use(by_lengths(pe.grid_positions, (3, 4))),
-    "inverse_frequencies": Use(by_lengths(pe.inverse_frequencies, 8)),
-    "mask_to_bias": Use(of(pe.mask_to_bias), (HIDDEN,)),
-    "neg_half": Use(of(pe.neg_half), (X,)),
-    "positions_from_mask": Use(of(pe.positions_from_mask), (IDS == 0,)),
-    "positions_from_segment_ids": Use(of(pe.positions_from_segment_ids), (IDS,)),
-    "random_fourier_encoding": Use(of(pe.random_fourier_encoding, 6, rng=0), (X,)),
     "random_walk_encoding": Use(of(lambda a: pe.random_walk_encoding(a + a.mT, 3)), (EDGES,)),
-    "relative_position_bucket": Use(of(pe.relative_position_bucket), (PLACES - 5,)),
-    "relative_positions": Use(of(pe.relative_positions), (PLACES, PLACES + 1)),
-    "rotate_pairs": Use(of(pe.rotate_pairs), (X,)),
-    "scaled_dot_product_attention": Use(of(pe.scaled_dot_product_attention), (X, X + 1, X - 1)),
-    "segment_ids_from_lengths": Use(of(pe.segment_ids_from_lengths, 6), (LENGTHS,)),
-    "sinusoidal_encoding": Use(of(pe.sinusoidal_encoding, 8), (TIMES,)),
-    "spherical_encoding": Use(of(pe.spherical_encoding, 2), (TIMES, TIMES + 7)),
-    "to_attend": Use(of(pe.to_attend), (HIDDEN,)),
-    "to_bias": Use(of(pe.to_bias), (HIDDEN,)),
-    "to_keras": Use(of(pe.to_keras), (HIDDEN[:, :, None],)),
-    "xpos_scale": Use(of(pe.xpos_scale, 8), (TIMES,)),
 }
 NO_USE = {
     "KVCache": "holds no numbers but positions",
@@ -170,11 +127,18 @@ NO_USE = {
     "to_block_ranges": "returns numbers",
 }
 
+USES = {name: of_sample(calls) for name, calls in CATALOGUE.items() if name in pe.__all__}
+USES |= {kind: attention_of(kind, sample.values[0], "mask") for kind, sample in MASKS.items()}
+USES |= {kind: attention_of(kind, values[0], "bias") for kind, values in BIASES.items()}
+USES |= OWN
+for _name in NO_USE:
+    USES.pop(_name, None)
 WITH_ARRAYS = [name for name, use in USES.items() if use.arrays]
-OF_REAL_NUMBERS = [n for n in WITH_ARRAYS if USES[n].arrays[0].is_floating_point()]
+OF_REAL_NUMBERS = [name for name in WITH_ARRAYS if all(map(is_real, USES[name].arrays))]
 
 
-def test_the_table_holds_all_that_is_public():
+@pytest.mark.complete
+def test_all_that_is_public_is_used():
     assert sorted([*USES, *NO_USE]) == sorted(pe.__all__)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from hostile.catalogue import CATALOGUE
 from hostile.judge import parts, same
 from positional_embeddings.arrays import memory
+from samples import CATALOGUE, HOST
 
 CALLS = {f"{name}[{i}]": call for name, calls in CATALOGUE.items() for i, call in enumerate(calls)}
 each_call = pytest.mark.parametrize("name", CALLS)
@@ -74,7 +74,7 @@ def test_writing_to_what_was_returned(name):
 @each_call
 def test_writing_to_what_was_given_and_to_attributes(name):
     call = CALLS[name]
-    make, given = replace(call, use=lambda made: made), copied(call.values)
+    make, given = replace(call, use=lambda made, _: made), copied(call.values)
     expected = snapshot(call(**copied(given)))
     made = make(**given)
     if type(made).__module__.startswith("positional_embeddings") and not isinstance(made, tuple):
@@ -84,7 +84,7 @@ def test_writing_to_what_was_given_and_to_attributes(name):
     elif not name.startswith("sklearn."):  # whose estimators let their users do so
         overwrite_attributes(getattr(call.function, "__self__", call.function))
         made = make(**copied(call.values))
-    assert same(call.use(made), expected)
+    assert same(call.use(made, HOST), expected)
 
 
 def pickled(value):

@@ -42,6 +42,7 @@ CALLS = {
 }
 
 
+@pytest.mark.complete
 def test_nothing_that_has_a_device_is_left_out():
     called = {name: getattr(pe, name) for name in pe.__all__ if callable(getattr(pe, name))}
     have = {name for name, call in called.items() if "device" in signature(call).parameters}

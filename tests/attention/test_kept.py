@@ -1,11 +1,14 @@
 """Nothing that a mask or a bias was asked for is kept from call to call."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import positional_embeddings as pe
+import samples
 from positional_embeddings.attention import dot_product
-from positional_embeddings.biases.positions import Bias
+from samples import MASKS, is_numbers
 
 AXES = {"feature_axis": -1, "seq_axis": -2}
 HEADS, QUERIES, KEYS = 2, 3, 5
@@ -22,36 +25,28 @@ def hides(table):
     return lambda q_pos, k_pos: table[q_pos, k_pos]
 
 
-# A mask or a bias of each kind, of the numbers in an array, if it takes any. They are written to.
-MASKS = {
-    "CausalMask": (lambda _: pe.CausalMask(), np.zeros(1)),
-    "ChunkedMask": (lambda _: pe.ChunkedMask(2), np.zeros(1)),
-    "DilatedMask": (lambda _: pe.DilatedMask(2), np.zeros(1)),
-    "FunctionMask": (lambda table: pe.FunctionMask(hides(table)), weights(KEYS, KEYS) > 0),
-    "GlobalMask": (pe.GlobalMask, np.asarray([1, 3])),
-    "NeighbourhoodMask": (lambda _: pe.NeighbourhoodMask((1, 5), 1), np.zeros(1)),
-    "PaddingMask": (pe.PaddingMask, np.asarray([5, 3])),
-    "PrefixMask": (pe.PrefixMask, np.asarray([2, 1])),
-    "SegmentMask": (pe.SegmentMask, np.asarray([0, 0, 1, 1, 1])),
-    "SlidingWindowMask": (lambda _: pe.SlidingWindowMask(1, 0), np.zeros(1)),
+def distances(table):
+    return lambda q_pos, k_pos: table[abs(q_pos - k_pos)]
+
+
+def made(kind, values):
+    """Return a mask or a bias, and the arrays of its own, or those that its function reads."""
+    if (of_table := OF_TABLES.get(kind)) is not None:
+        table = of_table["table"].copy()
+        return getattr(pe, kind)(of_table["function"](table)), [table]
+    own = {
+        name: np.asarray(value).copy() if isinstance(value, list | np.ndarray) else value
+        for name, value in values.items()
+    }
+    return getattr(pe, kind)(**own), [value for value in own.values() if is_numbers(value)]
+
+
+# Functions that read an array, which is written to.
+OF_TABLES = {
+    "FunctionMask": {"function": hides, "table": weights(KEYS, KEYS) > 0},
+    "FunctionBias": {"function": distances, "table": weights(KEYS)},
 }
-BIASES = {
-    "ALiBiBias": (lambda _: pe.ALiBiBias(HEADS), np.zeros(1)),
-    "FIREBias": (
-        lambda x: pe.FIREBias(x[:3], x[3:6], x[6:12].reshape(2, 3), x[12:14], c=1.0, threshold=2.0),
-        weights(14),
-    ),
-    "FunctionBias": (
-        lambda table: pe.FunctionBias(lambda q_pos, k_pos: table[abs(q_pos - k_pos)]),
-        weights(KEYS),
-    ),
-    "KERPLEBias": (lambda x: pe.KERPLEBias(x[:2], x[2:]), np.abs(weights(4))),
-    "SandwichBias": (lambda _: pe.SandwichBias(HEADS, dim=8), np.zeros(1)),
-    "T5Bias": (
-        lambda x: pe.T5Bias(HEADS, num_buckets=8, max_distance=6, embeddings=x),
-        weights(8, HEADS),
-    ),
-}
+BIASES = {kind: values for kind, values in samples.BIASES.items() if kind != "RelativePE"}
 COMBINED = {
     "alone": lambda mask: mask,
     "|": lambda mask: pe.CausalMask() | mask,
@@ -66,16 +61,9 @@ def _kept(monkeypatch):
     monkeypatch.setattr(dot_product, "_known", {})
 
 
-def test_all_kinds_are_here():
-    named = {name: getattr(pe, name) for name in pe.__all__}
-    kinds = {name: kind for name, kind in named.items() if isinstance(kind, type)}
-    masks = {name for name, kind in kinds.items() if issubclass(kind, pe.Mask)} - {"Mask"}
-    biases = {name for name, kind in kinds.items() if issubclass(kind, Bias)} - {"RelativePE"}
-    assert (masks, biases) == (set(MASKS), set(BIASES))
-
-
-def change(array):
-    array[...] = array[::-1].copy() if array.dtype == bool else (array + 1) % 3
+def change(arrays):
+    for array in arrays:
+        array[...] = array[::-1].copy() if array.dtype == bool else (array + 1) % 3
 
 
 def steps():
@@ -110,31 +98,29 @@ def expected(options, mask=None, bias=None):
 @pytest.mark.parametrize("combined", COMBINED)
 @pytest.mark.parametrize("kind", MASKS)
 def test_a_mask_is_asked_anew(kind, combined):
-    make, array = MASKS[kind]
-    for options in steps():
+    for options, values in product(steps(), MASKS[kind].values):
         if kind == "PaddingMask" and "positions" in options:
             continue  # which is refused
-        own = array.copy()
-        mask = COMBINED[combined](make(own))
+        mask, arrays = made(kind, values)
+        mask = COMBINED[combined](mask)
         for _ in range(2):
             got = pe.scaled_dot_product_attention(Q, K, V, mask=mask, **options, **AXES)
             np.testing.assert_allclose(got, expected(options, mask), atol=1e-12)
-            change(own)
+            change(arrays)
 
 
 @pytest.mark.parametrize("kind", BIASES)
 def test_a_bias_is_asked_anew(kind):
-    make, array = BIASES[kind]
-    for options in steps():
-        own = array.copy()
-        rules = {"mask": pe.CausalMask(), "bias": make(own)}
+    for options, values in product(steps(), BIASES[kind]):
+        bias, arrays = made(kind, values)
+        rules = {"mask": pe.CausalMask(), "bias": bias}
         outputs = []
         for _ in range(2):
             got = pe.scaled_dot_product_attention(Q, K, V, **rules, **options, **AXES)
             np.testing.assert_allclose(got, expected(options, **rules), atol=1e-12)
             outputs.append(got)
-            change(own)
-        assert np.array_equal(*outputs) == (array.size == 1)
+            change(arrays)
+        assert np.array_equal(*outputs) == (not arrays)
 
 
 @pytest.mark.parametrize("size", [3, 600])  # at once and in blocks

@@ -26,10 +26,10 @@ ERRORS = {
     "mask '[3] | CausalMask()' 3": "unsupported operand type(s) for |: 'list' and 'CausalMask'",
     "maks causal 3": "argument COMMAND: must be one of info, check, mask, rope, got 'maks'. Did you mean mask? (see positional-embeddings --help)",
     "mask causal 3 --bacth=1": "unrecognized arguments: --bacth=1. Did you mean --batch? (see positional-embeddings mask --help)",
-    "mask casual 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got casual. Did you mean causal?",
-    "mask 'CausalMask() | ChunkMask(2)' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got ChunkMask(2). Did you mean ChunkedMask()?",
-    "mask 'SegmentMask(segment_ids_from_length([1, 2], 3))' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got segment_ids_from_length([1, 2], 3). Did you mean segment_ids_from_lengths()?",
-    "mask 'len([3])' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of CausalMask, SlidingWindowMask, PrefixMask, ChunkedMask, DilatedMask, GlobalMask, NeighbourhoodMask, PaddingMask, SegmentMask, segment_ids_from_lengths, such as 'CausalMask() | SlidingWindowMask(3, 0)', got len([3])",
+    "mask casual 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of masks (--help lists them), such as 'CausalMask() | SlidingWindowMask(3, 0)', got casual. Did you mean causal?",
+    "mask 'CausalMask() | ChunkMask(2)' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of masks (--help lists them), such as 'CausalMask() | SlidingWindowMask(3, 0)', got ChunkMask(2). Did you mean ChunkedMask()?",
+    "mask 'SegmentMask(segment_ids_from_length([1, 2], 3))' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of masks (--help lists them), such as 'CausalMask() | SlidingWindowMask(3, 0)', got segment_ids_from_length([1, 2], 3). Did you mean segment_ids_from_lengths()?",
+    "mask 'len([3])' 3": "MASK must be full, causal, or an expression of |, &, ~, literals and calls of masks (--help lists them), such as 'CausalMask() | SlidingWindowMask(3, 0)', got len([3])",
 }
 
 

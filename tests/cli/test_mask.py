@@ -8,6 +8,7 @@ import pytest
 import positional_embeddings as pe
 from positional_embeddings.cli import mask
 from positional_embeddings.cli.terminal import CommandError
+from samples import MASKS, Pair, is_numbers
 
 
 def around(i, j):
@@ -130,10 +131,26 @@ def test_a_mask_of_all_sequences_is_that_of_each(printed):
     assert printed("mask causal 3 --batch 1") == printed("mask causal 3")
 
 
-def test_every_mask_of_the_library():
-    """But masks of a function, which is no literal."""
-    classes = {name for name in pe.__all__ if name.endswith("Mask")} - {"FunctionMask", "Mask"}
-    assert set(mask._CALLABLE) == classes | {"segment_ids_from_lengths"}
+@pytest.mark.complete
+@pytest.mark.parametrize("kind", sorted(MASKS.keys() - {"FunctionMask"}))
+def test_every_mask_of_the_library(printed, kind):
+    """But those of a function, which is no literal."""
+    hides, listed = MASKS[kind].hides, printed("mask --help")
+    for values in MASKS[kind].values:
+        literals = {
+            name: np.asarray(v).tolist() if is_numbers(v) else v for name, v in values.items()
+        }
+        arguments = ", ".join(f"{name}={value!r}" for name, value in literals.items())
+        data = json.loads(printed(f"""mask "{kind}({arguments})" 5 --json"""))
+        for i, ranges in enumerate(data["visible_keys"]):
+            seen = {j for start, stop in ranges for j in range(start, stop)}
+            assert seen == {j for j in range(5) if not hides(Pair(i, j, 0, 5), **literals)}
+    summary = getattr(pe, kind).__doc__.splitlines()[0]
+    assert f"  {kind}({', '.join(values)})\n      {summary}\n" in listed
+
+
+def test_what_can_be_called_is_a_mask_or_makes_one():
+    assert mask._CALLABLE.keys() == MASKS.keys() - {"FunctionMask"} | {"segment_ids_from_lengths"}
 
 
 @pytest.mark.parametrize(
@@ -160,10 +177,9 @@ def test_every_mask_of_the_library():
 def test_no_other_python(expression, got):
     with pytest.raises(CommandError) as raised:
         mask.read_mask(expression)
-    names = ", ".join(mask._CALLABLE)
     assert str(raised.value) == (
-        f"MASK must be full, causal, or an expression of |, &, ~, literals and calls of {names}, "
-        f"such as 'CausalMask() | SlidingWindowMask(3, 0)', got {got}"
+        "MASK must be full, causal, or an expression of |, &, ~, literals and calls of masks "
+        f"(--help lists them), such as 'CausalMask() | SlidingWindowMask(3, 0)', got {got}"
     )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hostile.catalogue import CATALOGUE, Call
 from hostile.inputs import OPEN, Input, inputs
+from samples import CATALOGUE, Call
 
 # Of a processor, on all threads: each call takes some milliseconds.
 SECONDS = 10

@@ -13,20 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import positional_embeddings as pe
-from mask_strategies import (
-    BATCH,
-    causal,
-    chunked,
-    dilated,
-    element_by_element,
-    global_tokens,
-    masks,
-    neighbourhood,
-    padding,
-    prefix,
-    segments,
-    window,
-)
+from mask_strategies import BATCH, element_by_element, masks, one_mask
 from positional_embeddings import (
     CausalMask,
     ChunkedMask,
@@ -56,6 +43,7 @@ from positional_embeddings.masks.ranges import (
     unite,
     unite_arrays,
 )
+from samples import MASKS, Pair
 
 EXAMPLES = [
     CausalMask(),
@@ -78,7 +66,14 @@ EXAMPLES = [
     CausalMask() | (SlidingWindowMask(255, 0) & GlobalMask([0, 1])),
     ~CausalMask(),
     ~(CausalMask() & ~ChunkedMask(4)),
+    *(
+        getattr(pe, kind)(**values)
+        for kind, sample in MASKS.items()
+        for values in sample.values
+        if kind != "FunctionMask"  # whose repr is that of the function
+    ),
 ]
+EXAMPLES = list(dict.fromkeys(EXAMPLES))
 
 
 def shown(ranges, size):
@@ -91,6 +86,26 @@ def shown(ranges, size):
     assert list(ranges) == sorted(ranges)
     assert all(a[1] < b[0] for a, b in pairwise(ranges))
     return inside
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@given(data=st.data(), n=st.integers(1, 9))
+def test_rule_and_array_agree_for_each_kind(data, n, kind):
+    mask, hides = data.draw(one_mask(n, None, kind))
+    expected = element_by_element(hides, n, n, 0)
+    dense = np.broadcast_to(mask.dense(n), expected.shape)
+    np.testing.assert_array_equal(dense, expected)
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_rule_of_the_sample_and_array_agree(kind):
+    for values in MASKS[kind].values:
+        dense = np.broadcast_to(getattr(pe, kind)(**values).dense(5), (5, 5, BATCH))
+        rule = partial(MASKS[kind].hides, **values)
+        expected = element_by_element(lambda i, j, b, rule=rule: rule(Pair(i, j, b, 5)), 5, 5, 0)
+        np.testing.assert_array_equal(dense, expected)
+        assert expected.any()
+        assert not expected.all()
 
 
 @given(data=st.data(), n=st.integers(1, 9))
@@ -125,11 +140,14 @@ def test_key_ranges_never_lose_a_visible_key(data, n):
     assert visible.all(axis=(0, 2))[shown(seen.seen_by_all, n)].all()
 
 
+# But those of a number for each position, or of a user's function.
+anywhere = sorted(MASKS.keys() - {"FunctionMask", "NeighbourhoodMask", "SegmentMask"})
+
+
 @given(data=st.data(), n=st.integers(1, 6), q_len=st.integers(1, 9), start=st.integers(-9, 12))
 def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
     """And more than there are keys."""
-    kinds = [causal, window, chunked, dilated, global_tokens, padding, prefix]
-    mask, hides = data.draw(masks(n, kinds=kinds))
+    mask, hides = data.draw(masks(n, kinds=anywhere))
     expected = element_by_element(hides, q_len, n, start)
     dense = mask.dense(q_len, n, offset=start)
     np.testing.assert_array_equal(np.broadcast_to(dense, expected.shape), expected)
@@ -138,7 +156,8 @@ def test_queries_may_be_before_and_after_the_keys(data, n, q_len, start):
     assert not expected[:, shown(seen.seen_by_all, n)].any()
 
 
-single = [causal, window, chunked, global_tokens, neighbourhood, padding, prefix]
+# But those whose ranges are one from the first key to the last, or hold all keys.
+single = sorted(MASKS.keys() - {"DilatedMask", "FunctionMask", "SegmentMask"})
 
 
 @given(data=st.data(), n=st.integers(1, 12))
@@ -156,7 +175,7 @@ def test_key_ranges_of_a_single_rule_are_tight(data, n):
 @given(data=st.data(), n=st.integers(1, 12))
 def test_key_ranges_of_dilation_and_segments(data, n):
     """One range from the first to the last key of each document, or of all keys."""
-    mask, hides = data.draw(masks(n, kinds=[dilated, segments], depth=0))
+    mask, hides = data.draw(masks(n, kinds=["DilatedMask", "SegmentMask"], depth=0))
     position = data.draw(st.integers(0, n - 1))
     visible = ~element_by_element(hides, 1, n, position)[0]
     expected = [(int(k[0]), int(k[-1]) + 1) for k in map(np.flatnonzero, visible.T) if len(k)]

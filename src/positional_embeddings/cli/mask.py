@@ -1,17 +1,9 @@
 """Draw an attention mask: # where a query sees a key, . where it does not.
 
 MASK is full, causal, or an expression of masks of the library, combined by | (hidden by either),
-& (hidden by both) and ~ (the opposite). What a query sees:
+& (hidden by both) and ~ (the opposite):
 
-  CausalMask()                      its own position and earlier ones
-  SlidingWindowMask(left, right)    `left` keys before its position, `right` after; None for all
-  PrefixMask(lengths)               the keys of a prefix, its own position and earlier ones
-  ChunkedMask(size)                 its own chunk
-  DilatedMask(step)                 every step-th key, counted from its own
-  GlobalMask(indices)               global tokens; they see all
-  NeighbourhoodMask(shape, window)  tokens of a grid, at most `window` steps away
-  PaddingMask(lengths)              the first keys; with side="left" the last ones
-  SegmentMask(ids)                  its own document
+{masks}
 
 Lengths are a number for each sequence of a batch, such as [3, 5]. Ids of documents that are packed
 one after another come from their lengths: segment_ids_from_lengths([4, 6], 12).
@@ -27,6 +19,7 @@ import argparse
 import ast
 import re
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import positional_embeddings as pe
@@ -34,11 +27,9 @@ from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, suggestion
 
 _WORDS = {"full": "SlidingWindowMask(None, None)", "causal": "CausalMask()"}
-_NAMES = """
-    CausalMask SlidingWindowMask PrefixMask ChunkedMask DilatedMask GlobalMask NeighbourhoodMask
-    PaddingMask SegmentMask segment_ids_from_lengths
-"""
-_CALLABLE = {name: getattr(pe, name) for name in _NAMES.split()}
+_MASKS = {name: getattr(pe, name) for name in pe.__all__ if name.endswith("Mask")}
+del _MASKS["Mask"], _MASKS["FunctionMask"]  # which no literals make
+_CALLABLE = _MASKS | {"segment_ids_from_lengths": pe.segment_ids_from_lengths}
 
 # Elements of a mask that are counted: each takes a byte.
 _MOST_COUNTED = 2**26
@@ -46,11 +37,13 @@ _MOST_LISTED = 10
 
 # Operations within one another: Python ends in an error of its own where there are many more.
 _DEEPEST = 200
+_TOO_DEEP = f"MASK must have at most {_DEEPEST} operations within one another, got more"
 
 
 def add_to(commands: Any) -> None:
     """Add the command to the commands of a parser."""
-    parser = add_command(commands, "mask", run, "draw an attention mask in characters", __doc__)
+    text = (__doc__ or "").replace("{masks}", "\n".join(map(_described, _MASKS.values())))
+    parser = add_command(commands, "mask", run, "draw an attention mask in characters", text)
     add = parser.add_argument
     add("mask", metavar="MASK", help="full, causal, or an expression")
     add("q_len", metavar="Q_LEN", type=int, help="number of queries")
@@ -60,6 +53,12 @@ def add_to(commands: Any) -> None:
     add("--batch", type=int, default=0, metavar="I", help="which sequence, from 0 (default 0)")
     what = "draw at most N queries and N keys, 4 or more (default 32)"
     add("--most", type=int, default=32, metavar="N", help=what)
+
+
+def _described(kind: type[pe.Mask]) -> str:
+    """Return a line with the call of a mask, and one with what it says of itself."""
+    summary = (kind.__doc__ or "").partition("\n")[0]
+    return f"  {kind.__name__}({', '.join(signature(kind).parameters)})\n      {summary}"
 
 
 def run(arguments: argparse.Namespace) -> Answer:
@@ -97,7 +96,7 @@ def read_mask(text: str) -> tuple[pe.Mask, str]:
         reason = getattr(error, "msg", error)
         raise _not_a_mask(f"{text!r}, which is no Python: {reason}") from None
     except (MemoryError, RecursionError):
-        raise _too_deep() from None
+        raise CommandError(_TOO_DEEP) from None
     mask = _evaluate(expression, 0)
     if not isinstance(mask, pe.Mask):
         raise _not_a_mask(text)
@@ -107,7 +106,7 @@ def read_mask(text: str) -> tuple[pe.Mask, str]:
 def _evaluate(node: ast.expr, depth: int) -> Any:
     """Return the value of an expression, without running it as Python."""
     if depth > _DEEPEST:
-        raise _too_deep()
+        raise CommandError(_TOO_DEEP)
     value_of = partial(_evaluate, depth=depth + 1)
     match node:
         case ast.BinOp(left, ast.BitOr(), right):
@@ -131,13 +130,7 @@ def _evaluate(node: ast.expr, depth: int) -> Any:
 def _not_a_mask(got: str) -> CommandError:
     return CommandError(
         f"MASK must be {', '.join(_WORDS)}, or an expression of |, &, ~, literals and calls of "
-        f"{', '.join(_CALLABLE)}, such as 'CausalMask() | SlidingWindowMask(3, 0)', got {got}"
-    )
-
-
-def _too_deep() -> CommandError:
-    return CommandError(
-        f"MASK must have at most {_DEEPEST} operations within one another, got more"
+        f"masks (--help lists them), such as 'CausalMask() | SlidingWindowMask(3, 0)', got {got}"
     )
 
 

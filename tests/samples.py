@@ -1,5 +1,8 @@
-"""A valid call of every public function, class and method, with a value for each parameter.
+"""What the tests know of each public name, said once: a valid call, and values of parameters.
 
+Of masks there are their rule as a plain function of numbers and what their parameters may be, too.
+All suites that go over the public names take them from here: hostile input, floating-point errors,
+written arrays, every backend, PyTorch's modes, pickles, kept calls and random masks.
 The names are discovered, so a test fails where one, or a parameter, has no entry here.
 """
 
@@ -7,10 +10,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
+from hypothesis import strategies as st
 
 import positional_embeddings as pe
 import positional_embeddings.sklearn as estimators
@@ -29,6 +34,7 @@ TIMES = RNG.uniform(0, 9, 5)
 POINTS = RNG.uniform(-3, 3, (2, 5))
 TABLE = POINTS.T
 TARGETS = RNG.standard_normal(5)
+IMAGES = RNG.standard_normal((3, 4, 4, 2))
 LENGTHS, IDS = np.asarray([4, 2]), np.asarray([0, 0, 1, 1, 1])
 HIDDEN = np.tril(np.ones((4, 4), dtype=bool), -1)
 PATH = np.diag(np.ones(5), 1) + np.diag(np.ones(5), -1)
@@ -46,20 +52,37 @@ TABLES = ROPE.tables(POSITIONS)
 CONFIG = {"model_type": "llama", "hidden_size": 16, "num_attention_heads": 2}
 
 
+class Library(NamedTuple):
+    """Where a call is made: what makes its arrays, and the options of calls without arrays."""
+
+    array: Callable[[Any], Any] = lambda values: values
+    new: Mapping[str, Any] = {}
+
+
+HOST = Library()
+
+
 @dataclass(frozen=True)
 class Call:
     """A valid call: a function, its arguments by name, and what is then done with the result."""
 
     function: Callable[..., Any]
     values: Mapping[str, Any]
-    use: Callable[[Any], Any] = lambda result: result
+    use: Callable[[Any, Library], Any] = lambda result, _: result
     # The argument of which each number makes one column of the result.
     loop: str | None = None
 
     def __call__(self, **changed: Any) -> Any:
+        return self.use(self.made({**self.values, **changed}), HOST)
+
+    def on(self, library: Library) -> Any:
+        """Return what the call gives for arrays of a library, in the dtype that it has for them."""
+        return self.use(self.made(self.values_on(library)), library)
+
+    def made(self, values: Mapping[str, Any]) -> Any:
+        """Return what the function alone returns."""
         positional: list[Any] = []
         named = {}
-        values = {**self.values, **changed}
         for name, parameter in inspect.signature(self.function).parameters.items():
             if name not in values:
                 continue
@@ -69,11 +92,37 @@ class Call:
                 positional.append(values[name])
             else:
                 named[name] = values[name]
-        return self.use(self.function(*positional, **named))
+        return self.function(*positional, **named)
+
+    def values_on(self, library: Library) -> dict[str, Any]:
+        """Return the arguments for a library; what is of NumPy alone is left out."""
+        return {
+            name: library.new[name] if name in PLACE else moved(name, value, library)
+            for name, value in self.values.items()
+            if name not in ("dtype", "out")
+        }
 
 
-def dense(mask: Any) -> Any:
-    return mask.dense(4)
+def is_numbers(value: Any) -> bool:
+    """Tell whether a value is an array that each library may have."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in "biuf"
+
+
+def moved(name: str, value: Any, library: Library) -> Any:
+    """Return an argument of a call, with the arrays of a library."""
+    if name in OF_HOST:
+        return value
+    if isinstance(value, list) and any(map(is_numbers, value)):
+        return [library.array(one) for one in value]
+    return library.array(value) if is_numbers(value) else value
+
+
+def dense(mask: Any, library: Library) -> Any:
+    """Return a mask as an array, and on another library than NumPy as one of positions, too."""
+    if library is HOST:
+        return mask.dense(4)
+    new = {} if mask._arrays() else library.new
+    return mask.dense(4, **new), mask(library.array(QUERIES), library.array(KEYS), k_len=4)
 
 
 def stored(buffer: Any, new: Any, /) -> Any:
@@ -81,27 +130,27 @@ def stored(buffer: Any, new: Any, /) -> Any:
     return CACHE.rewind(0).step(3)[1].store(buffer, new)
 
 
-def bias(value: Any) -> Any:
-    return value(4)
+def bias(value: Any, library: Library) -> Any:
+    return value(query_positions=library.array(POSITIONS[:4]))
 
 
-def rotated(rope: Any) -> Any:
-    return rope(X)
+def rotated(rope: Any, library: Library) -> Any:
+    return rope(library.array(X))
 
 
-def with_scaling(scaling: Any) -> Any:
-    return pe.RoPE(8, 16, scaling=scaling)(X)
+def with_scaling(scaling: Any, library: Library) -> Any:
+    return pe.RoPE(8, 16, scaling=scaling)(library.array(X))
 
 
-def fitted(regressor: Any) -> Any:
+def fitted(regressor: Any, _: Library = HOST) -> Any:
     return regressor.fit(TABLE, TARGETS).predict(TABLE)
 
 
-def encoded(encoder: Any) -> Any:
+def encoded(encoder: Any, _: Library) -> Any:
     return encoder.fit_transform(TABLE)
 
 
-def of_kernel(kernel: Any) -> Any:
+def of_kernel(kernel: Any, _: Library) -> Any:
     return fitted(estimators.AttentionRegressor(kernel))
 
 
@@ -116,6 +165,8 @@ TWO_KERNELS = {
     "k2": estimators.GaussianKernel(2.0, columns=[1]),
 }
 
+# Arrays of these are NumPy's, whatever library a call is for.
+OF_HOST = ("harmonics", "period", "wavelengths")
 # What a function of the sequence takes next to the arrays.
 AXES = {"feature_axis": 0, "seq_axis": 1}
 DRAWN = {"rng": 0, "xp": np, "dtype": np.float64, "device": "cpu"}
@@ -136,8 +187,217 @@ def half(shape: Any) -> Any:
     return np.full(shape, 0.5)
 
 
+class Pair(NamedTuple):
+    """The positions of a query and of a key, in sequence b of n keys."""
+
+    i: int
+    j: int
+    b: int
+    n: int
+
+
+class MaskSample(NamedTuple):
+    """What is known of a mask: values of its parameters, its rule, and what they may be."""
+
+    # For up to 6 positions, all parameters in each; lists and arrays have a number a sequence of
+    # two, or one a position of 5.
+    values: list[dict[str, Any]]
+    # Of a `Pair` and the parameters: whether its query does not see its key.
+    hides: Callable[..., bool]
+    # What the parameters may be for n positions. A list is drawn as an array, too.
+    draws: Callable[[int], st.SearchStrategy[dict[str, Any]]]
+
+
+def drawn(**strategies: Any) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(strategies)
+
+
+def a_sequence(strategy: st.SearchStrategy[int]) -> st.SearchStrategy[list[int]]:
+    """Return a strategy of a number for each sequence of a batch."""
+    return st.lists(strategy, min_size=BATCH, max_size=BATCH)
+
+
+def outside(at: Pair, shape: Any, window: Any) -> bool:
+    """Tell whether a token of a grid is further away than a window on some axis."""
+    steps = window if isinstance(window, tuple) else (window,) * len(shape)
+    pairs = zip(np.unravel_index(at.i, shape), np.unravel_index(at.j, shape), steps, strict=True)
+    return any(abs(int(p) - int(q)) > most for p, q, most in pairs)
+
+
+def grids(n: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy of grids of n tokens or more, and of windows."""
+    steps, shapes = st.integers(0, 2), [(n,), (2, -(-n // 2)), (-(-n // 3), 3), (2, 2, -(-n // 4))]
+    assert all(prod(shape) >= n for shape in shapes)
+    return st.sampled_from(shapes).flatmap(
+        lambda shape: drawn(shape=st.just(shape), window=steps | st.tuples(*([steps] * len(shape))))
+    )
+
+
+def apart(at: Pair, ids: Any, key_ids: Any = None) -> bool:
+    """Tell whether two tokens are of different documents, or of none."""
+    of = [
+        np.asarray(own).reshape(len(own), -1) for own in (ids, ids if key_ids is None else key_ids)
+    ]
+    query, key = (
+        int(own[place, at.b % own.shape[1]]) for own, place in zip(of, (at.i, at.j), strict=True)
+    )
+    return query != key or query < 0
+
+
+def documents(n: int) -> st.SearchStrategy[dict[str, Any]]:
+    """Return a strategy of documents of n tokens: packed one after another or not, alike or not."""
+    number = st.integers(-1, 3)
+    flat = st.lists(number, min_size=n, max_size=n)
+    each = st.lists(a_sequence(number), min_size=n, max_size=n)
+    in_order = each.map(lambda ids: np.sort(ids, axis=0).tolist())
+    return drawn(ids=flat | flat.map(sorted) | each | in_order)
+
+
+BATCH = 2
+MASKS = {
+    "CausalMask": MaskSample(
+        [{"mask_diagonal": False}, {"mask_diagonal": True}],
+        lambda at, mask_diagonal: at.j >= at.i if mask_diagonal else at.j > at.i,
+        lambda _: drawn(mask_diagonal=st.booleans()),
+    ),
+    "ChunkedMask": MaskSample(
+        [{"size": 2}],
+        lambda at, size: at.i // size != at.j // size,
+        lambda n: drawn(size=st.integers(1, n + 1)),
+    ),
+    "DilatedMask": MaskSample(
+        [{"step": 2}],
+        lambda at, step: (at.i - at.j) % step != 0,
+        lambda n: drawn(step=st.integers(1, n + 1)),
+    ),
+    "FunctionMask": MaskSample(
+        [{"function": lambda q, k: q < k}],
+        lambda at, function: function(at.i, at.j),
+        lambda _: drawn(
+            function=st.integers(1, 5).map(lambda m: lambda q, k: (m * q + k) % 3 == 0)
+        ),
+    ),
+    "GlobalMask": MaskSample(
+        [{"indices": [1]}, {"indices": np.asarray([1, 3])}],
+        lambda at, indices: not {at.i, at.j} & set(indices),
+        lambda n: drawn(indices=st.lists(st.integers(0, n), max_size=3)),
+    ),
+    "NeighbourhoodMask": MaskSample(
+        [{"shape": (2, 3), "window": window} for window in (1, (0, 1))],
+        outside,
+        grids,
+    ),
+    "PaddingMask": MaskSample(
+        [{"lengths": lengths, "side": "right"} for lengths in ([4, 2], LENGTHS)],
+        lambda at, lengths, side: (
+            at.j >= lengths[at.b] if side == "right" else at.j < at.n - lengths[at.b]
+        ),
+        lambda n: drawn(
+            lengths=a_sequence(st.integers(0, n)), side=st.sampled_from(["right", "left"])
+        ),
+    ),
+    "PrefixMask": MaskSample(
+        [{"lengths": lengths} for lengths in (2, [2, 1], LENGTHS)],
+        lambda at, lengths: (
+            at.j > at.i and at.j >= (lengths if type(lengths) is int else lengths[at.b])
+        ),
+        lambda n: drawn(lengths=st.integers(0, n) | a_sequence(st.integers(0, n))),
+    ),
+    "SegmentMask": MaskSample(
+        [{"ids": IDS, "key_ids": key_ids} for key_ids in (None, IDS)],
+        apart,
+        documents,
+    ),
+    "SlidingWindowMask": MaskSample(
+        [{"left": 1, "right": 1}],
+        lambda at, left, right: (
+            (left is not None and at.j < at.i - left) or (right is not None and at.j > at.i + right)
+        ),
+        lambda n: drawn(
+            left=st.none() | st.integers(0, n + 1), right=st.none() | st.integers(0, n + 1)
+        ),
+    ),
+}
+
+# Values of the parameters of each bias of two heads, or of one for all.
+BIASES: dict[str, list[dict[str, Any]]] = {
+    "ALiBiBias": [{"num_heads": 2, "causal": True}],
+    "FIREBias": [
+        {
+            "hidden_weight": X[0, :3],
+            "hidden_bias": X[1, :3],
+            "output_weight": X[:2, :3],
+            "output_bias": X[2, :2],
+            "c": 1.0,
+            "threshold": 2.0,
+        }
+    ],
+    "FunctionBias": [{"function": lambda q, k: 0.5 * (k - q), "num_heads": 1}],
+    "KERPLEBias": [
+        {"r1": np.ones(2), "r2": np.asarray([0.5, 1.5]), "variant": variant}
+        for variant in ("logarithmic", "power")
+    ],
+    "RelativePE": [
+        {"max_distance": 2, "embedding_size": 2, "init_std": 0.1, **DRAWN},
+        {"max_distance": 2, "embedding_size": 2, "embeddings": X[:5, :2]},
+    ],
+    "SandwichBias": [{"num_heads": 2, "dim": 8, "base": 100.0}],
+    "T5Bias": [
+        {
+            "num_heads": 2,
+            "bidirectional": True,
+            "num_buckets": 8,
+            "max_distance": 16,
+            "init_std": 0.1,
+            **DRAWN,
+        },
+        {"num_heads": 2, "num_buckets": 8, "embeddings": X[:, :2]},
+    ],
+}
+
+# Values of the parameters of each scaling.
+SCALINGS: dict[str, list[dict[str, Any]]] = {
+    "DynamicNTKScaling": [{"factor": 2.0, "original_max_position": 4}],
+    "LinearScaling": [{"factor": 2.0}],
+    "Llama3Scaling": [
+        {
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position": 8,
+        }
+    ],
+    "LongRoPEScaling": [
+        {
+            "short_factor": [1.0, 1.5, 2.0, 3.0],
+            "long_factor": [3.0, 3.0, 4.0, 5.0],
+            "original_max_position": 4,
+            **option,
+        }
+        for option in ({"factor": 2.0}, {"attention_factor": 1.5})
+    ],
+    "NTKScaling": [{"factor": 2.0}],
+    "ProportionalScaling": [{"partial_rotary_factor": 0.5, "factor": 2.0}],
+    "YaRNScaling": [
+        {
+            "factor": 2.0,
+            "original_max_position": 4,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "truncate": True,
+            **option,
+        }
+        for option in ({"attention_factor": 1.5}, {"mscale": 1.5, "mscale_all_dim": 0.5})
+    ],
+}
+
+
+def made_of(kinds: Mapping[str, list[dict[str, Any]]]) -> list[Any]:
+    """Return a value of each class of a table."""
+    return [Call(getattr(pe, name), values[-1]).made(values[-1]) for name, values in kinds.items()]
+
+
 CATALOGUE: dict[str, list[Call]] = {
-    "ALiBiBias": [Call(pe.ALiBiBias, {"num_heads": 2, "causal": True}, bias)],
     "AbsolutePE": [
         Call(
             pe.AbsolutePE,
@@ -149,7 +409,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "dropout": 0.0,
                 **AXES,
             },
-            lambda layer: layer(X),
+            lambda layer, at: layer(at.array(X)),
         )
     ],
     "AbsolutePE.__call__": [
@@ -160,82 +420,34 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(ABSOLUTE.encoding, {"like": X, "offset": 2}),
         Call(ABSOLUTE.encoding, {"like": X, "positions": POSITIONS}),
     ],
-    "Bias.__call__": [
-        Call(layer, values)
-        for layer, options in {
-            pe.ALiBiBias(2): NEW,
-            pe.SandwichBias(2, dim=8): NEW,
-            pe.KERPLEBias(np.ones(2), np.ones(2)): {},
-            pe.FIREBias(*map(np.ones, ((3,), (3,), (2, 3), (2,))), c=1.0, threshold=2.0): {},
-            pe.RelativePE(2, 3, rng=0): {},
-            pe.T5Bias(2, num_buckets=8, rng=0): {},
-        }.items()
-        for values in (HIDING | options, BETWEEN)
-    ],
-    "CausalMask": [Call(pe.CausalMask, {"mask_diagonal": True}, dense)],
-    "ChunkedMask": [Call(pe.ChunkedMask, {"size": 2}, dense)],
-    "DilatedMask": [Call(pe.DilatedMask, {"step": 2}, dense)],
-    "DynamicNTKScaling": [
-        Call(pe.DynamicNTKScaling, {"factor": 2.0, "original_max_position": 4}, with_scaling)
-    ],
-    "FIREBias": [
-        Call(
-            pe.FIREBias,
-            {
-                "hidden_weight": X[0, :3],
-                "hidden_bias": X[1, :3],
-                "output_weight": X[:2, :3],
-                "output_bias": X[2, :2],
-                "c": 1.0,
-                "threshold": 2.0,
-            },
-            bias,
-        )
-    ],
-    "FunctionBias": [
-        Call(pe.FunctionBias, {"function": lambda q, k: 0.5 * (k - q), "num_heads": 1}, bias)
-    ],
-    "FunctionMask": [Call(pe.FunctionMask, {"function": lambda q, k: q < k}, dense)],
-    "GlobalMask": [
-        Call(pe.GlobalMask, {"indices": [1]}, dense),
-        Call(pe.GlobalMask, {"indices": np.asarray([1, 3])}, dense),
-    ],
-    "KERPLEBias": [
-        Call(
-            pe.KERPLEBias,
-            {"r1": np.ones(2), "r2": np.asarray([0.5, 2]), "variant": variant},
-            bias,
-        )
-        for variant in ("logarithmic", "power")
-    ],
     "KVCache": [
         Call(
             pe.KVCache,
             {"capacity": 4, "sinks": 1, "window": 2, **AXES, "lengths": LENGTHS},
-            lambda cache: cache.step(1)[1].key_positions,
+            lambda cache, _: cache.step(1)[1].key_positions,
         )
     ],
     "KVCache.empty": [
         Call(
             pe.KVCache.empty,
             {"batch": 2, "capacity": 4, "sinks": 1, "window": 2, **AXES, **PLACE},
-            lambda cache: cache.step(1)[1].key_positions,
+            lambda cache, _: cache.step(1)[1].key_positions,
         )
     ],
     "KVCache.rewind": [
         Call(
             CACHE.step(3)[0].rewind,
             {"counts": counts},
-            lambda cache: cache.step(1)[1].key_positions,
+            lambda cache, _: cache.step(1)[1].key_positions,
         )
         for counts in (1, [1, 2], np.asarray([1, 2]))
     ],
     "KVCache.step": [
-        Call(CACHE.step, {"tokens": tokens}, lambda both: both[1].key_positions)
+        Call(CACHE.step, {"tokens": tokens}, lambda both, _: both[1].key_positions)
         for tokens in (3, np.ones((2, 3), dtype=bool))
     ],
     "KVCache.take": [
-        Call(CACHE.take, {"rows": rows}, lambda cache: cache.step(1)[1].key_positions)
+        Call(CACHE.take, {"rows": rows}, lambda cache, _: cache.step(1)[1].key_positions)
         for rows in ([1, 0], np.asarray([1, 0]))
     ],
     "KVStep.store": [
@@ -253,12 +465,12 @@ CATALOGUE: dict[str, list[Call]] = {
                 **AXES,
                 **DRAWN,
             },
-            lambda layer: layer(X),
+            lambda layer, at: layer(at.array(X)),
         ),
         Call(
             pe.LearnedPE,
             {"embedding_size": 8, "max_len": 6, "embeddings": X},
-            lambda layer: layer(X),
+            lambda layer, at: layer(at.array(X)),
         ),
     ],
     "LearnedPE.__call__": [
@@ -270,42 +482,16 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(LEARNED.encoding, {"like": X, "positions": POSITIONS}),
     ],
     "LearnedPE.resize": [
-        Call(LEARNED.resize, {"max_len": 8}, lambda layer: layer.embeddings),
+        Call(LEARNED.resize, {"max_len": 8}, lambda layer, _: layer.embeddings),
         Call(
             LEARNED.resize,
             {"max_len": (2, 4), "grid": (2, 3), "prefix": 0, "antialias": True},
-            lambda layer: layer.embeddings,
+            lambda layer, _: layer.embeddings,
         ),
     ],
     "LearnedPE.vjp": [
         Call(LEARNED.vjp, {"grad": X[:, :4], "offset": 2}),
         Call(LEARNED.vjp, {"grad": X, "positions": POSITIONS}),
-    ],
-    "LinearScaling": [Call(pe.LinearScaling, {"factor": 2.0}, with_scaling)],
-    "Llama3Scaling": [
-        Call(
-            pe.Llama3Scaling,
-            {
-                "factor": 8.0,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position": 8,
-            },
-            with_scaling,
-        )
-    ],
-    "LongRoPEScaling": [
-        Call(
-            pe.LongRoPEScaling,
-            {
-                "short_factor": [1.0, 1.5, 2.0, 3.0],
-                "long_factor": [3.0, 3.0, 4.0, 5.0],
-                "original_max_position": 4,
-                **option,
-            },
-            with_scaling,
-        )
-        for option in ({"factor": 2.0}, {"attention_factor": 1.5})
     ],
     "Mask.__and__": [
         Call(lambda other: pe.CausalMask() & other, {"other": pe.ChunkedMask(2)}, dense)
@@ -313,33 +499,8 @@ CATALOGUE: dict[str, list[Call]] = {
     "Mask.__or__": [
         Call(lambda other: pe.CausalMask() | other, {"other": pe.ChunkedMask(2)}, dense)
     ],
-    "Mask.__call__": [
-        Call(mask, {"q_pos": QUERIES, "k_pos": KEYS, "k_len": 4})
-        for mask in (
-            pe.CausalMask(),
-            pe.ChunkedMask(2),
-            pe.DilatedMask(2),
-            pe.FunctionMask(lambda q, k: q < k),
-            pe.GlobalMask([1]),
-            pe.NeighbourhoodMask((2, 2), 1),
-            pe.PaddingMask(LENGTHS),
-            pe.PrefixMask(LENGTHS),
-            pe.SegmentMask(IDS),
-            pe.SlidingWindowMask(1, 1),
-            pe.CausalMask() & ~pe.ChunkedMask(2),
-        )
-    ],
     "Mask.dense": [Call(pe.CausalMask().dense, HIDING | PLACE)],
     "Mask.key_ranges": [Call(pe.CausalMask().key_ranges, {"q_start": 1, "q_stop": 3, "k_len": 4})],
-    "NTKScaling": [Call(pe.NTKScaling, {"factor": 2.0}, with_scaling)],
-    "NeighbourhoodMask": [
-        Call(pe.NeighbourhoodMask, {"shape": (2, 2), "window": window}, dense)
-        for window in (1, (0, 1))
-    ],
-    "PaddingMask": [
-        Call(pe.PaddingMask, {"lengths": lengths, "side": "right"}, dense)
-        for lengths in ([4, 2], LENGTHS)
-    ],
     "PaddingMask.from_attention_mask": [
         Call(
             pe.PaddingMask.from_attention_mask,
@@ -351,7 +512,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             pe.PatchEmbedding,
             {"image_size": 4, "patch_size": 2, "num_channels": 3, "d_model": 2, **DRAWN},
-            lambda layer: layer(np.ones((3, 4, 4, 2))),
+            lambda layer, at: layer(at.array(IMAGES)),
         ),
         Call(
             pe.PatchEmbedding,
@@ -363,32 +524,10 @@ CATALOGUE: dict[str, list[Call]] = {
                 "kernel": np.ones((2, 3, 2, 2)),
                 "bias": np.ones(2),
             },
-            lambda layer: layer(np.ones((3, 4, 4, 2))),
+            lambda layer, at: layer(at.array(IMAGES)),
         ),
     ],
-    "PatchEmbedding.__call__": [
-        Call(pe.PatchEmbedding(4, 2, 3, 2, rng=0), {"images": RNG.standard_normal((3, 4, 4, 2))})
-    ],
-    "PrefixMask": [
-        Call(pe.PrefixMask, {"lengths": lengths}, dense) for lengths in (2, [2, 1], LENGTHS)
-    ],
-    "ProportionalScaling": [
-        Call(
-            pe.ProportionalScaling,
-            {"partial_rotary_factor": 0.5, "factor": 2.0},
-            with_scaling,
-        )
-    ],
-    "RelativePE": [
-        Call(
-            pe.RelativePE, {"max_distance": 2, "embedding_size": 3, "init_std": 0.1, **DRAWN}, bias
-        ),
-        Call(
-            pe.RelativePE,
-            {"max_distance": 2, "embedding_size": 3, "embeddings": X[:5, :3]},
-            bias,
-        ),
-    ],
+    "PatchEmbedding.__call__": [Call(pe.PatchEmbedding(4, 2, 3, 2, rng=0), {"images": IMAGES})],
     "RoPE": [
         Call(
             pe.RoPE,
@@ -414,7 +553,9 @@ CATALOGUE: dict[str, list[Call]] = {
                 "section_frequencies": "shared",
                 "section_order": "contiguous",
             },
-            lambda rope: rope(X, positions=np.stack([POSITIONS, POSITIONS])),
+            lambda rope, at: rope(
+                at.array(X), positions=at.array(np.stack([POSITIONS, POSITIONS]))
+            ),
         ),
     ],
     "RoPE.__call__": [
@@ -429,7 +570,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             pe.RoPE.layers_from_hf_config,
             {"config": CONFIG | {"num_hidden_layers": 2}, "seq_len": 16},
-            lambda ropes: rotated(ropes[0]),
+            lambda ropes, at: rotated(ropes[0], at),
         )
     ],
     "RoPE.shift": [Call(ROPE.shift, {"x": X, "delta": delta}) for delta in (2, POSITIONS)],
@@ -437,7 +578,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             ROPE.tables,
             {"positions": POSITIONS, "dtype": np.float64},
-            lambda tables: (tables.cos, tables.sin),
+            lambda tables, _: (tables.cos, tables.sin),
             loop="positions",
         ),
         Call(ROPE.tables, {"positions": [0, 1, 2], **NEW}),
@@ -446,7 +587,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             pe.RoPEMultiHeadAttention,
             {"d_model": 8, "num_heads": 2, "max_len": 16, "base": 100.0, "num_kv_heads": 1} | DRAWN,
-            lambda layer: layer(Q),
+            lambda layer, at: layer(at.array(Q)),
         ),
         Call(
             pe.RoPEMultiHeadAttention,
@@ -455,7 +596,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "num_heads": 2,
                 **dict(zip(("Wq", "Wk", "Wv", "Wo"), SQUARE, strict=True)),
             },
-            lambda layer: layer(Q),
+            lambda layer, at: layer(at.array(Q)),
         ),
     ],
     "RoPEMultiHeadAttention.__call__": [
@@ -466,55 +607,20 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(TABLES, {"x": X, "inverse": False, "out": np.empty_like(X)}),
     ],
     "SandwichBias": [Call(pe.SandwichBias, {"num_heads": 2, "dim": 8, "base": 100.0}, bias)],
-    "SegmentMask": [
-        Call(pe.SegmentMask, {"ids": IDS, "key_ids": key_ids}, lambda mask: mask.dense(5))
-        for key_ids in (None, IDS)
-    ],
-    "SlidingWindowMask": [Call(pe.SlidingWindowMask, {"left": 1, "right": 1}, dense)],
-    "T5Bias": [
-        Call(
-            pe.T5Bias,
-            {
-                "num_heads": 2,
-                "bidirectional": True,
-                "num_buckets": 8,
-                "max_distance": 16,
-                "init_std": 0.1,
-                **DRAWN,
-            },
-            bias,
-        ),
-        Call(pe.T5Bias, {"num_heads": 2, "num_buckets": 8, "embeddings": X[:, :2]}, bias),
-    ],
     "TokenEmbedding": [
         Call(
             pe.TokenEmbedding,
             {"vocab_size": 6, "d_model": 8, "padding_idx": 1, "init_std": 0.1, **DRAWN},
-            lambda layer: layer(IDS),
+            lambda layer, at: layer(at.array(IDS)),
         ),
         Call(
             pe.TokenEmbedding,
             {"vocab_size": 6, "d_model": 8, "embeddings": X},
-            lambda layer: layer(IDS),
+            lambda layer, at: layer(at.array(IDS)),
         ),
     ],
     "TokenEmbedding.__call__": [
         Call(pe.TokenEmbedding(6, 8, embeddings=X), {"ids": IDS}, loop="ids")
-    ],
-    "YaRNScaling": [
-        Call(
-            pe.YaRNScaling,
-            {
-                "factor": 2.0,
-                "original_max_position": 4,
-                "beta_fast": 32.0,
-                "beta_slow": 1.0,
-                "truncate": True,
-                **option,
-            },
-            with_scaling,
-        )
-        for option in ({"attention_factor": 1.5}, {"mscale": 1.5, "mscale_all_dim": 0.5})
     ],
     "add_positional_encoding": [Call(pe.add_positional_encoding, {"x": Q, "encoding": X, **AXES})],
     "add_positional_encoding_vjp": [
@@ -771,7 +877,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             pe.to_block_ranges,
             {"mask": pe.CausalMask(), **HIDING, "block_size": 2},
-            lambda ranges: tuple(table.tolist() for table in ranges),
+            lambda ranges, _: tuple(table.tolist() for table in ranges),
         )
     ],
     "to_keras": [
@@ -782,7 +888,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             pe.xpos_scale,
             {
-                "positions": POSITIONS,
+                "positions": positions,
                 "dim": 8,
                 "scale_base": 512.0,
                 "center": 2.0,
@@ -791,6 +897,7 @@ CATALOGUE: dict[str, list[Call]] = {
             },
             loop="positions",
         )
+        for positions in (POSITIONS, TIMES)
     ],
     "sklearn.AttentionRegressor": [
         Call(
@@ -817,7 +924,7 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             estimators.AttentionRegressor(length_scale=2.0).fit,
             {"X": TABLE, "y": TARGETS, "sample_weight": np.ones(5), "groups": IDS},
-            lambda fitted: fitted.predict(TABLE),
+            lambda fitted, _: fitted.predict(TABLE),
         )
     ],
     "sklearn.AttentionRegressor.predict": [
@@ -834,14 +941,14 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             estimators.GapFiller,
             {"estimator": REGRESSOR, "positions": [0]},
-            lambda filler: filler.fit_transform(GAPS),
+            lambda filler, _: filler.fit_transform(GAPS),
         )
     ],
     "sklearn.GapFiller.fit": [
         Call(
             estimators.GapFiller(REGRESSOR, positions=[0]).fit,
             {"X": GAPS, "y": None},
-            lambda filler: filler.transform(GAPS),
+            lambda filler, _: filler.transform(GAPS),
         )
     ],
     "sklearn.GapFiller.transform": [Call(FILLER.transform, {"X": GAPS})],
@@ -887,14 +994,14 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(
             estimators.PositionalEncoder(periods=7.0).fit,
             {"X": TABLE, "y": None},
-            lambda encoder: encoder.transform(TABLE),
+            lambda encoder, _: encoder.transform(TABLE),
         )
     ],
     "sklearn.PositionalEncoder.get_feature_names_out": [
         Call(
             ENCODER.get_feature_names_out,
             {"input_features": ["a", "b"]},
-            tuple,
+            lambda names, _: tuple(names),
         )
     ],
     "sklearn.PositionalEncoder.transform": [Call(ENCODER.transform, {"X": TABLE})],
@@ -920,7 +1027,7 @@ CATALOGUE: dict[str, list[Call]] = {
                 "block_size": 2,
                 "fill_value": 0.0,
             },
-            lambda array: array.data,
+            lambda array, _: array.data,
         )
     ],
     "xarray.encode": [
@@ -933,22 +1040,35 @@ CATALOGUE: dict[str, list[Call]] = {
                 "feature_dim": "feature",
                 "chunks": None,
             },
-            lambda array: array.data,
+            lambda array, _: array.data,
         )
+    ],
+    **{
+        name: [Call(getattr(pe, name), values, use) for values in samples]
+        for use, kinds in (
+            (dense, {name: sample.values for name, sample in MASKS.items()}),
+            (bias, BIASES),
+            (with_scaling, SCALINGS),
+        )
+        for name, samples in kinds.items()
+    },
+    "Mask.__call__": [
+        Call(mask, {"q_pos": QUERIES, "k_pos": KEYS, "k_len": 4})
+        for mask in (
+            *made_of({name: sample.values for name, sample in MASKS.items()}),
+            pe.CausalMask() & ~pe.ChunkedMask(2),
+        )
+    ],
+    "Bias.__call__": [
+        Call(bias, values)
+        for bias in made_of(BIASES)
+        for values in (HIDING if bias._arrays() else HIDING | NEW, BETWEEN)
     ],
     **{
         f"{type(scaling).__name__}.__call__": [
             Call(scaling, {"dim": 8, "base": 100.0, "seq_len": 16})
         ]
-        for scaling in (
-            pe.DynamicNTKScaling(2.0, 4),
-            pe.LinearScaling(2.0),
-            pe.Llama3Scaling(8.0, 1.0, 4.0, 8),
-            pe.LongRoPEScaling(LONG, LONG, 4, factor=2.0),
-            pe.NTKScaling(2.0),
-            pe.ProportionalScaling(0.5),
-            pe.YaRNScaling(2.0, 4),
-        )
+        for scaling in made_of(SCALINGS)
     },
 }
 
