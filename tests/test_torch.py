@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
+import positional_embeddings as pe
+import samples
 from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
@@ -343,6 +345,19 @@ def test_attention_with_a_mask_as_value_is_compiled_whole(name):
     def attend(q, k, v):
         whole = scaled_dot_product_attention(q, k, v, mask=MASKS[name])
         return whole, scaled_dot_product_attention(q, k, v, mask=MASKS[name], block_size=4)
+
+    assert compilations(attend, (q, k, v)) == 1
+
+
+@QUIET
+@pytest.mark.parametrize("kind", samples.MASKS)
+def test_attention_with_each_mask_is_compiled_whole(kind):
+    q, k, v = torch.rand(3, 4, 5, 2).unbind()
+    mask = getattr(pe, kind)(**samples.MASKS[kind].values[0])
+
+    def attend(q, k, v):
+        whole = scaled_dot_product_attention(q, k, v, mask=mask)
+        return whole, scaled_dot_product_attention(q, k, v, mask=mask, block_size=4)
 
     assert compilations(attend, (q, k, v)) == 1
 
