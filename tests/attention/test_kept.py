@@ -137,3 +137,19 @@ def test_a_function_may_read_what_changes(size):
         np.testing.assert_allclose(got, by_array, atol=1e-12)
         weights = pe.attention_weights(x, x, mask=mask)
         np.testing.assert_allclose(got, x @ weights.T, atol=1e-12)
+
+
+def test_lengths_are_read_anew():
+    """A mask of few lengths is known again by them, whatever became of another one."""
+    x = np.random.default_rng(0).standard_normal((2, 2, KEYS, 4))
+    for lengths in ([5, 3], [5, 5], [4, 5], [5, 3]):
+        for make in (pe.PaddingMask, pe.PrefixMask):
+            mask = make(lengths) | pe.CausalMask()
+            dense = np.moveaxis(mask.dense(KEYS), -1, 0)[:, None]
+            for given in (mask, make(np.asarray(lengths)) | pe.CausalMask()):
+                got = pe.scaled_dot_product_attention(x, x, x, mask=given, **AXES)
+                by_array = pe.scaled_dot_product_attention(x, x, x, mask=dense, **AXES)
+                np.testing.assert_allclose(got, by_array, atol=1e-12)
+    long = pe.PaddingMask([KEYS] * 100)
+    y = np.ones((100, 1, KEYS, 4))
+    assert (pe.scaled_dot_product_attention(y, y, y, mask=long, **AXES) == 1).all()

@@ -338,6 +338,8 @@ def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[S
             way = _with_evaluated(way, scores, rules)
         found = scores, way
         memory.keep(kept, key, found)
+    elif not (rules.mask is None or rules.mask._is_fixed):
+        found = found[0]._replace(mask=rules.mask), found[1]
     return found
 
 
@@ -361,8 +363,9 @@ _known: dict[Any, Any] = {}
 def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, ...] | None:
     """Return what a call is known by, None if another such call may differ.
 
-    A mask without arrays and functions is known by its value, and so is a bias. In a step another
-    bias is known by its `id`: what is kept holds it, until the step ends.
+    A mask is known by its value, which is read anew if it has lengths, and so is a bias without
+    arrays and functions. In a step another bias is known by its `id`: what is kept holds it, until
+    the step ends.
     """
     mask, bias, scale, softcap, offset, positions, key_positions, sinks = rules
     plain = scale, softcap, *options
@@ -370,15 +373,20 @@ def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, .
     if not (
         type(q) is type(k) is type(v) is np.ndarray
         and offset is key_positions is sinks is None
-        and (mask is None or (isinstance(mask, Mask) and mask._is_fixed))
+        and (mask is None or isinstance(mask, Mask))
         and (positions is None or isinstance(positions, KVStep))
         and (bias is None or (isinstance(bias, Bias) and (bias._is_fixed or positions)))
         and _PLAIN_OPTIONS.issuperset(types)
     ):
         return None
+    of_mask = mask
+    if not (mask is None or mask._is_fixed):
+        of_mask = None if positions else mask._value()
+        if of_mask is None:
+            return None
     of_bias = bias if bias is None or bias._is_fixed else id(bias)
     forms = q.dtype, q.shape, k.dtype, k.shape, v.dtype, v.shape
-    return *forms, mask, of_bias, types, *plain
+    return *forms, of_mask, of_bias, types, *plain
 
 
 def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:

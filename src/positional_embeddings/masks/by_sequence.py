@@ -18,6 +18,9 @@ from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, inters
 
 Side = Literal["right", "left"]
 
+# Lengths by which a call of attention is known again.
+_MOST_KNOWN = 64
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ByLength(Mask):
@@ -44,6 +47,12 @@ class _ByLength(Mask):
 
     def _batch(self) -> int | None:
         return _known(self.lengths.shape[0])
+
+    def _value(self) -> Any:
+        lengths = self.lengths
+        if not isinstance(lengths, np.ndarray) or lengths.size > _MOST_KNOWN:
+            return None
+        return type(self), getattr(self, "side", None), lengths.tobytes()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

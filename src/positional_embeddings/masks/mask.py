@@ -196,6 +196,10 @@ class Mask(WeightedLayer):
 
     # An attention looks a mask up in each call: without arrays that takes a microsecond.
 
+    def _value(self) -> Any:
+        """Return what the mask is made of now, None if that is long, or not known."""
+        return self if self._is_fixed else None
+
     def __eq__(self, other: object) -> bool:
         if self._is_fixed and type(other) is type(self):
             return vars(self) == vars(other)
@@ -304,6 +308,12 @@ class _Combined(Mask):
     @property
     def _is_fixed(self) -> bool:  # type: ignore[override]
         return all(mask._is_fixed for mask in self.masks)
+
+    def _value(self) -> Any:
+        if self._is_fixed:
+            return self
+        values = [mask._value() for mask in self.masks]
+        return None if any(value is None for value in values) else (type(self), *values)
 
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))
