@@ -35,7 +35,7 @@ def type_name(value: Any) -> str:
 def shown(value: Any) -> str:
     """Return a value as a message prints it: an array by kind and shape, and nothing long."""
     shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and shape and hasattr(value, "ndim"):
+    if isinstance(shape, tuple) and shape and not callable(value):  # a mask may have a shape
         return f"{type_name(value)} of shape {tuple(shape)}"
     try:
         text = repr(value)
