@@ -137,7 +137,7 @@ def test_calls_launch_few_kernels_and_wait_for_none(backend, counted):
         (partial(added, x, positions=positions), 5),
         (partial(attention_weights, token, x, **LAST), 5),
         (partial(attend, token, x, x, mask=window, **LAST), 9),
-        (partial(attend, *features_first), 7),
+        (partial(attend, *features_first, feature_axis=0, seq_axis=1), 7),
         (partial(attend, x, x, x, **LAST), 6),
         (partial(attend, x, x, x, mask=CausalMask(), **LAST), 11),
         (partial(create_causal_mask, 40, xp=backend.xp), 3),
