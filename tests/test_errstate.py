@@ -61,7 +61,9 @@ def test_a_public_call_neither_warns_nor_raises(name):
             with np.errstate(all="raise"), warnings.catch_warnings(action="error"):
                 came = came_of(call, changed)
                 assert np.geterr() == dict.fromkeys(np.geterr(), "raise")
-            assert came == expected if isinstance(expected, str) else same(came, expected)
+            # BLAS rounds by where arrays lie in memory.
+            is_text = isinstance(expected, str)
+            assert came == expected if is_text else same(came, expected, exactly=False)
 
 
 @pytest.fixture

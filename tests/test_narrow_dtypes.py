@@ -15,7 +15,7 @@ USES = {
     "rope": lambda p, of: pe.RoPE(4, 8)(of(np.ones((4, 4))), positions=p),
     "shift": lambda p, of: pe.RoPE(4, 8).shift(of(np.ones((4, 4))), p),
     "coordinates": lambda p, of: pe.RoPE(4, 8, sections=(1, 1))(
-        of(np.ones((4, 4))), positions=p[None, ...] + 0 * of([[0], [1]], p.dtype)
+        of(np.ones((4, 4))), positions=of.__self__.xp.stack([p, p])
     ),
     "absolute": lambda p, of: pe.AbsolutePE(4, 8)(of(np.ones((4, 4))), positions=p),
     "relative": lambda p, _: pe.relative_positions(p, p),
