@@ -167,3 +167,8 @@ def test_what_is_not_cupy_has_no_current_device(xp):
         return Device.current
 
     assert current(xp=xp, device="cpu") == 0
+
+
+def test_the_address_of_an_array_of_cupy():
+    space = CuPy(CUPY, 0, np.float64, np.int64, np.float64, np.float64)
+    assert space.address(SimpleNamespace(data=SimpleNamespace(ptr=512))) == 512

@@ -448,3 +448,14 @@ def test_a_step_of_another_library_says_how_to_make_it(backend):
         text = r"numpy\.ndarray for `positions` of a cache, whose library is its `xp=`"
         with pytest.raises(TypeError, match=text):
             call()
+
+
+def test_a_step_in_blocks():
+    """Each layer asks the mask for its own blocks."""
+    axes = {"feature_axis": -1, "seq_axis": -2}
+    q, k, v = np.random.default_rng(0).standard_normal((3, 2, 3, 5, 4))
+    _, step = KVCache.empty(2, 8, **axes).step(5)
+    for _ in range(2):
+        got = scaled_dot_product_attention(q, k, v, mask=CausalMask(), positions=step, block_size=2)
+        expected = scaled_dot_product_attention(q, k, v, mask=CausalMask(), **axes)
+        np.testing.assert_allclose(got, expected, atol=1e-12)

@@ -310,8 +310,6 @@ class _Combined(Mask):
         return all(mask._is_fixed for mask in self.masks)
 
     def _value(self) -> Any:
-        if self._is_fixed:
-            return self
         values = [mask._value() for mask in self.masks]
         return None if any(value is None for value in values) else (type(self), *values)
 
