@@ -61,17 +61,17 @@ def given_or_first(
         ]
         what, came = f"be given for `{name}` of {array.ndim} axes", f"shape {tuple(array.shape)}"
         raise wrong_value("` and `".join(given), what, came, f" {verb} {', or '.join(usual)}.")
-    return _or_first(*given.values())
+    return or_first(*given.values())
 
 
-def _or_first(*given: int | None) -> list[int]:
+def or_first(*given: int | None) -> list[int]:
     """Return axes in the order of the seed, the first ones where they are None."""
     return [first if axis is None else axis for first, axis in enumerate(given)]
 
 
 def is_last(layer: Any) -> bool:
     """Tell whether the features of a layer come after its positions, in arrays of four axes."""
-    feature, seq = _or_first(layer.feature_axis, layer.seq_axis)
+    feature, seq = or_first(layer.feature_axis, layer.seq_axis)
     return feature % 4 > seq % 4
 
 
@@ -81,7 +81,7 @@ def set_axes(layer: Any) -> None:
     for name, axis in given.items():
         if axis is not getattr(type(layer), name):  # the default
             given[name] = checks.integer(name, axis)
-    feature, seq = _or_first(*given.values())
+    feature, seq = or_first(*given.values())
     if feature == seq:
         raise wrong_value("seq_axis", f"be another axis than `feature_axis` = {feature}", seq)
     checks.set_fields(layer, **given)

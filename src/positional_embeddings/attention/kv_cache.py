@@ -430,7 +430,8 @@ class KVCache(_Value):
     @property
     def _axes(self) -> tuple[int, int]:
         """Axes of features and slots, as they are counted where none are given."""
-        return self.feature_axis or 0, 1 if self.seq_axis is None else self.seq_axis
+        feature, seq = axes.or_first(self.feature_axis, self.seq_axis)
+        return feature, seq
 
     @property
     def _is_batch_first(self) -> bool:

@@ -68,7 +68,7 @@ class Layout(NamedTuple):
         return space.reshape(array, (*others, *split, n, m))
 
     def _split_of(self, rows: int) -> tuple[int, ...]:
-        """Return the lengths that so many rows are split into: of queries, of keys, or of all."""
+        """Return the lengths that this number of rows is split into: of queries, keys, or all."""
         heads, *others = self.split or (rows,)
         if rows == heads * prod(others):
             return (heads, *others)
@@ -240,7 +240,7 @@ def _split_by(
         n, is_merged = layout.shape[rows[0]], True
         split = _heads_and_batch(several, n, rows[0])
         if key_heads is not None:
-            batch = sequences if sequences and not several else split[1] if several else None
+            batch = split[1] if several else sequences
             split = _key_heads_of(key_heads, n, batch, rows[0])
     elif len(rows) == 1 and "mask" in several and (len(several) > 1 or key_heads is not None):
         what = "not be for several sequences, where `q` has one axis for sequences or heads"

@@ -113,7 +113,6 @@ class Places(NamedTuple):
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
             rule = self.ring.rule()  # type: ignore[union-attr]
             mask = rule if mask is None else mask | rule
-        may_be_empty = self.may_be_empty
         if mask is None:  # one rule for what is not finite, whether it is known that none is empty
             mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
@@ -122,7 +121,7 @@ class Places(NamedTuple):
             first = 0
             mask = MaskAt(mask, self) if is_mask else mask
             bias = BiasAt(bias, self) if is_bias else bias
-        empty = (self.keys < 0)[None, ...] if may_be_empty and not is_mask else None
+        empty = None if is_mask or not self.may_be_empty else (self.keys < 0)[None, ...]
         offset = first if is_mask or is_bias else None
         return rules._replace(mask=mask, bias=bias, offset=offset), empty
 

@@ -431,7 +431,7 @@ class FunctionMask(Mask):
 
 
 def frozen_integers(array: Any) -> Any:
-    """Return an array for a mask to hold: nobody writes to the copy of one of NumPy."""
+    """Return an array for a mask to hold: of one of NumPy a read-only copy."""
     if not isinstance(array, np.ndarray):
         return array
     copy = np.array(array, dtype=np.int64)
