@@ -307,7 +307,8 @@ class _Combined(Mask):
 
     @property
     def _is_fixed(self) -> bool:  # type: ignore[override]
-        return all(mask._is_fixed for mask in self.masks)
+        # JAX compares masks whose leaves it has taken out.
+        return all(mask._is_fixed for mask in self.masks or ())
 
     def _value(self) -> Any:
         values = [mask._value() for mask in self.masks]
