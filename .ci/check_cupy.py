@@ -20,8 +20,8 @@ from cupy._core import _kernel
 from cupy._core._scalar import CScalar
 from cupy.cuda import nvrtc
 
-from positional_embeddings.angles import kernel as angle_kernel
-from positional_embeddings.attention import kernel as attention_kernel
+from positional_embeddings.angles import exact as angle_kernel
+from positional_embeddings.attention import cupy_kernels as attention_kernel
 from positional_embeddings.rotary.kernels import cupy_kernel
 
 BY_VECTORS = "by vectors"

@@ -46,19 +46,15 @@ PAGES = {
     "encodings": Page(
         "Encodings",
         "Functions that turn positions, times, places and nodes of graphs into features, "
-        "and layers that add them to the features of tokens. The guides are "
-        ":doc:`/guide/coordinates` and :doc:`/guide/smoothing`.",
+        "layers that add them to the features of tokens, and embeddings of tokens and patches. "
+        "The guides are :doc:`/guide/coordinates` and :doc:`/guide/smoothing`.",
         [
             Section("Tokens", "encodings.sinusoidal encodings.learned encodings.add"),
-            Section("Times and numbers", "encodings"),
+            Section("Times and numbers", "times encodings"),
             Section("Places", "encodings.sphere encodings.grid encodings.grid_cells"),
             Section("Graphs", "encodings.graph"),
+            Section("Embeddings", "encodings.embeddings encodings.dropout"),
         ],
-    ),
-    "layers": Page(
-        "Embeddings",
-        "Embeddings of tokens and of patches of images, and dropout.",
-        [Section("Embeddings", "layers")],
     ),
     "biases": Page(
         "Biases",

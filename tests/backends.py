@@ -13,7 +13,7 @@ import array_api_compat
 import numpy as np
 import pytest
 
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
 
 # Name of the test's backend, and the package that it needs.
 NAMES = {

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import positional_embeddings as pe
 from backends import NAMES, ON_DEMAND, Backend, missing, opened
-from positional_embeddings.attention import dot_product
+from positional_embeddings.attention import attention
 
 settings.register_profile(
     "default",
@@ -84,7 +84,7 @@ def _attention_is_new(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name == "attention":
-            patch.setattr(dot_product, "_known", None)
+            patch.setattr(attention, "_known", None)
         yield
 
 

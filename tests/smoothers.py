@@ -11,8 +11,8 @@ from positional_embeddings.sklearn import (
     MaternKernel,
     PeriodicKernel,
 )
+from positional_embeddings.sklearn.frames import Column
 from positional_embeddings.sklearn.smooth import Predicted, Samples
-from positional_embeddings.sklearn.tables import Column
 
 
 class Factor(NamedTuple):

@@ -3,7 +3,7 @@
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.biases.bias import Bias
 from samples import BIASES, CATALOGUE, MASKS, NOT_CALLED, SCALINGS, public
 
 pytestmark = pytest.mark.complete

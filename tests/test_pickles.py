@@ -43,6 +43,8 @@ FURTHER = [
     "KVCache.empty(2, 4).step(3)[1]",
     "RoPE(12, 10, scaling=YaRNScaling(4, 16), sections=[2, 4], feature_axis=-1, seq_axis=-2)",
     "RoPE(8, 10).tables(arange(3))",
+    "RoPE(8, 10, feature_axis=0, seq_axis=1)",
+    "RoPE(8, 10, feature_axis=0, seq_axis=1).tables(arange(3))",
 ]
 OF_SAMPLES = [
     written(name, call.values)
@@ -89,8 +91,8 @@ def test_stored_value_is_unpickled(expression, stored):
     assert pickle.dumps(unpickled) == pickle.dumps(expected)
 
 
-def test_layers_without_axes_were_pickled_with_the_first_two():
-    """So they still take arrays of four axes, which a layer made without axes refuses now."""
+def test_stored_layers_keep_their_axes():
+    """They take arrays of four axes, which a layer made without axes refuses."""
     by_name = {p.values[0]: pickle.loads(base64.b85decode(p.values[1])) for p in STORED}
     x = np.random.default_rng(0).standard_normal((8, 3, 2, 2))
     options = "feature_axis=0, seq_axis=1)"

@@ -60,7 +60,7 @@ from positional_embeddings import (
     spherical_encoding,
     xpos_scale,
 )
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
 
 
 def leaf(*shape, seed=0):

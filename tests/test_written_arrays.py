@@ -12,7 +12,7 @@ import pytest
 
 import positional_embeddings as pe
 from hostile.judge import parts, same
-from positional_embeddings.arrays import memory
+from positional_embeddings.arrays.kept import frozen_copy, read_only
 from samples import CATALOGUE, HOST
 
 CALLS = {f"{name}[{i}]": call for name, calls in CATALOGUE.items() for i, call in enumerate(calls)}
@@ -125,16 +125,16 @@ def test_writing_to_tables_made_by_hand(dtype, order, duplicate):
 def test_a_read_only_view_takes_no_copy_and_stays_so():
     array = np.arange(24.0).reshape(2, 3, 4)
     for own in (array, array.T, array[::-1, :, ::2], array[:0], array[0, 0, 0:1], array > 3):
-        view = memory.read_only(own)
+        view = read_only(own)
         np.testing.assert_array_equal(view, own)
         assert (view.dtype, view.strides) == (own.dtype, own.strides)
         assert view.size == 0 or np.shares_memory(view, own)
-        assert memory.frozen_copy(view) is view
+        assert frozen_copy(view) is view
         for array_of in (view, view[...], view.T, np.asarray(view.base[0])):
             with pytest.raises(ValueError, match="WRITEABLE"):
                 array_of.flags.writeable = True
-    np.testing.assert_array_equal(memory.frozen_copy(array.T), array.T)
-    assert not np.shares_memory(memory.frozen_copy(array), array)
+    np.testing.assert_array_equal(frozen_copy(array.T), array.T)
+    assert not np.shares_memory(frozen_copy(array), array)
 
 
 def test_cosines_of_a_rope_cannot_be_made_writable():

@@ -16,10 +16,10 @@ import xarray as xr
 
 import positional_embeddings as pe
 from positional_embeddings import xarray as pex
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.calendar import elapsed
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
+from positional_embeddings.times.calendar import elapsed
 from wrong_inputs import make_test
 
 HOURS = np.arange("2023-12-30", "2024-01-04", 5, dtype="datetime64[h]").astype("datetime64[ns]")

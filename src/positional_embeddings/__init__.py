@@ -14,23 +14,24 @@ run as `numpy.errstate` says where the call is made.
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
 from positional_embeddings.arguments.calls import answer_wrong_calls
 from positional_embeddings.arrays.quiet import quiet_names
-from positional_embeddings.attention.dot_product import (
+from positional_embeddings.attention.attention import (
     attention_weights,
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention.kv_cache import KVCache, KVStep
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.biases.alibi import ALiBiBias, alibi_bias, alibi_slopes
+from positional_embeddings.biases.bias import relative_positions
 from positional_embeddings.biases.fire import FIREBias
 from positional_embeddings.biases.function import FunctionBias
 from positional_embeddings.biases.kerple import KERPLEBias
-from positional_embeddings.biases.positions import relative_positions
 from positional_embeddings.biases.sandwich import SandwichBias
 from positional_embeddings.biases.shaw import RelativePE
 from positional_embeddings.biases.t5 import T5Bias, relative_position_bucket
 from positional_embeddings.encodings.add import add_positional_encoding, add_positional_encoding_vjp
 from positional_embeddings.encodings.cyclic import cyclic_encoding
-from positional_embeddings.encodings.dates import days_since
+from positional_embeddings.encodings.dropout import dropout
+from positional_embeddings.encodings.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.encodings.fourier import (
     fourier_encoding,
     log_wavelengths,
@@ -43,8 +44,6 @@ from positional_embeddings.encodings.learned import LearnedPE
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sinusoidal import AbsolutePE, sinusoidal_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
-from positional_embeddings.layers.dropout import dropout
-from positional_embeddings.layers.embeddings import PatchEmbedding, TokenEmbedding
 from positional_embeddings.masks.by_position import (
     CausalMask,
     ChunkedMask,
@@ -87,6 +86,7 @@ from positional_embeddings.rotary.scaling import (
 )
 from positional_embeddings.rotary.tables import RotaryTables
 from positional_embeddings.rotary.xpos import xpos_scale
+from positional_embeddings.times.dates import days_since
 
 __version__ = "0.2.0"
 __all__ = [

@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import drop_none, np
 from positional_embeddings.arrays.quiet import quiet_names
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.dot_product import scaled_dot_product_attention
-from positional_embeddings.encodings.calendar import elapsed
-from positional_embeddings.encodings.dates import Times
-from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
+from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.masks.mask import Mask
+from positional_embeddings.times.calendar import elapsed
+from positional_embeddings.times.dates import Times
+from positional_embeddings.times.named import ENCODINGS, Coordinate
 
 try:
     import xarray as xr

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from positional_embeddings import AbsolutePE, RoPE, compute_frequencies, inverse_frequencies
 from positional_embeddings.angles import cos_sin as angles
-from positional_embeddings.angles import kernel, tables
+from positional_embeddings.angles import exact, pages
 from positional_embeddings.angles.frequencies import geometric_frequencies
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.space import space_of
 
 LIMIT = 2**31
 
@@ -268,7 +268,7 @@ def test_sums_by_matrix_products_are_exact(kind, bound, most, monkeypatch):
     blocks = []
     monkeypatch.setattr(angles, bound, most)
     monkeypatch.setattr(
-        angles, "cuts", lambda *size: blocks.extend(found := tables.cuts(*size)) or found
+        angles, "cuts", lambda *size: blocks.extend(found := pages.cuts(*size)) or found
     )
     scales = (1.0, 30.0)
     frequencies = [geometric_frequencies(6, 50, scale) for scale in scales]
@@ -296,7 +296,7 @@ def test_sums_that_are_half_a_cycle():
 def test_frequencies_in_fixed_point():
     """Two parts of 32 bits and a remainder are a frequency without whole cycles."""
     frequencies = geometric_frequencies(8, 1e6, 700.0)
-    upper, lower, rests, rounded, left = kernel._in_fixed_point(frequencies)
+    upper, lower, rests, rounded, left = exact._in_fixed_point(frequencies)
     for i, text in enumerate(frequencies.split()):
         cycles = Fraction(text)
         assert 0 <= upper[i] < 2**32
@@ -451,7 +451,7 @@ def test_kernels_get_parts_and_positions(monkeypatch, sections, last, kind):
             got = cos_sin(positions, rope._tables.frequencies, np.float64)
             np.testing.assert_allclose(got[0], plain[0])
     finally:
-        kernel.kernel_of.cache_clear()
+        exact.kernel_of.cache_clear()
 
 
 def test_kernels_make_tables_that_are_arranged(monkeypatch):
@@ -466,13 +466,13 @@ def test_kernels_make_tables_that_are_arranged(monkeypatch):
         got = features_last(x.T.copy(), positions=positions)
         np.testing.assert_allclose(got, wanted.T, atol=3e-16)
     finally:
-        kernel.kernel_of.cache_clear()
+        exact.kernel_of.cache_clear()
 
 
 def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
     monkeypatch.setattr(NumPy, "compiles_kernels", True)
-    monkeypatch.setattr(tables, "MAX_KINDS", 2)
+    monkeypatch.setattr(pages, "MAX_KINDS", 2)
     rope, x = RoPE(8, 100), np.ones((8, 3))
     positions = np.asarray([0, 7, 2**31])
     angles = inverse_frequencies(8)[:, None] * positions.astype("longdouble")
@@ -485,5 +485,5 @@ def test_kernels_keep_parts_for_the_latest_streams(monkeypatch):
             np.testing.assert_allclose(sin, np.sin(angles).astype(float), atol=2e-7)
             kept.append([stream for *_, stream in rope._tables._kernel_parts])
     finally:
-        kernel.kernel_of.cache_clear()
+        exact.kernel_of.cache_clear()
     assert kept == [[0], [0, 1], [1, 2], [2, 0]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.biases.bias import Bias
 
 LAYERS = [name for name in pe.__all__ if isinstance(getattr(pe, name), type)]
 WINDOW = "Write SlidingWindowMask(left, right), such as SlidingWindowMask(1, 0)."

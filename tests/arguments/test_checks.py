@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from positional_embeddings import AbsolutePE, LearnedPE, RoPE, YaRNScaling, cumulative_lengths
-from positional_embeddings.arguments import axes, checks, positions
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arguments import axes, checks, spans
+from positional_embeddings.arrays.find import space_of
 
 
 class OwnRoPE(RoPE):
@@ -51,23 +51,23 @@ def test_bounds_are_accepted():
             count("x", 2**power + 1)
     assert cumulative_lengths([2**63 - 1]).tolist() == [0, 2**63 - 1]
     space = space_of(x=np.zeros(1))
-    assert positions.position_array("x", 2**61 - 1, space) == 2**61 - 1
+    assert spans.position_array("x", 2**61 - 1, space) == 2**61 - 1
     with pytest.raises(ValueError, match=f"`x` must hold positions within {2**61 - 1}"):
-        positions.position_array("x", 2**61, space)
+        spans.position_array("x", 2**61, space)
 
 
 def test_lengths_keep_distances_within_the_integers():
     """Of a library whose default integers have 32 bits."""
     space, far = SimpleNamespace(integer=np.int32, xp=np), 2**29 - 1
-    assert positions.first_position(far, far, None, space) == 0
+    assert spans.first_position(far, far, None, space) == 0
     for lengths in ((far + 1, 1), (1, far + 1)):
         with pytest.raises(ValueError, match=f"_len` must be at most {far}, so that int32"):
-            positions.first_position(*lengths, None, space)
+            spans.first_position(*lengths, None, space)
     for offset in (-far, far - 7):
-        assert positions.first_position(7, 7, offset, space) == offset
+        assert spans.first_position(7, 7, offset, space) == offset
     for offset in (-far - 1, far - 6):
         with pytest.raises(ValueError, match=f"`offset` must keep positions within {far}"):
-            positions.first_position(7, 7, offset, space)
+            spans.first_position(7, 7, offset, space)
 
 
 def test_lengths_that_are_not_known():
@@ -142,23 +142,23 @@ def test_arrays_get_the_axes_that_they_lack(shape, own, aligned):
 def test_spans_take_their_rows():
     x = np.arange(40).reshape(20, 2)
     space = space_of(x=x)
-    one = positions.span_of((3, 6)).take(x, -2, space)
+    one = spans.span_of((3, 6)).take(x, -2, space)
     np.testing.assert_array_equal(one, x[3:6], strict=True)
     assert np.shares_memory(one, x)
     for number in (2, 8, 9):
         ranges = [(2 * i, 2 * i + 1) for i in range(number)]
-        got = positions.span_of(*ranges).take(x, -2, space)
+        got = spans.span_of(*ranges).take(x, -2, space)
         np.testing.assert_array_equal(got, x[: 2 * number : 2], strict=True)
-    traced = positions.Span(None, 3, np.asarray(4))
+    traced = spans.Span(None, 3, np.asarray(4))
     np.testing.assert_array_equal(traced.take(x, -2, space), x[4:7], strict=True)
-    first = positions.span_of((0, 1))
+    first = spans.span_of((0, 1))
     np.testing.assert_array_equal(first.take(x.T, -1, space), x.T[:, :1], strict=True)
     single, pair = x[:1], x[:2]
     for broadcast in (None, single):
-        assert positions.span_of((2, 5)).take(broadcast, -2, space) is broadcast
-    second = positions.span_of((1, 2)).take(pair, -2, space)
+        assert spans.span_of((2, 5)).take(broadcast, -2, space) is broadcast
+    second = spans.span_of((1, 2)).take(pair, -2, space)
     np.testing.assert_array_equal(second, x[1:2], strict=True)
-    empty = positions.span_of()
+    empty = spans.span_of()
     assert empty.take(x, -2, space).shape == (0, 2)
     assert empty.take(single, -2, space).shape == (0, 2)
     assert empty.positions(space).shape == (0,)
@@ -167,7 +167,7 @@ def test_spans_take_their_rows():
 def test_positions_on_another_device_are_not_read():
     """Those on the host are checked one by one; a device is not waited for."""
     far = strict.asarray([5, 2**61], device=strict.Device("device1"))
-    assert positions.position_array("x", far, space_of(x=far)).shape == (2,)
+    assert spans.position_array("x", far, space_of(x=far)).shape == (2,)
     near = strict.asarray([5, 2**61])
     with pytest.raises(ValueError, match="`x` must hold positions within"):
-        positions.position_array("x", near, space_of(x=near))
+        spans.position_array("x", near, space_of(x=near))

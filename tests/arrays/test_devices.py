@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import positional_embeddings as pe
+from positional_embeddings.arrays.find import new_space, on_given_device
 from positional_embeddings.arrays.libraries.cupy import CuPy
-from positional_embeddings.arrays.space import new_space, on_given_device
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
 CALLS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings.arrays.errors import shown
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
 from wrong_inputs import foreign
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, create_causal_mask
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays.find import new_space, space_of
 
 
 def namespace(library):

@@ -7,7 +7,7 @@ import pytest
 
 import positional_embeddings as pe
 import samples
-from positional_embeddings.attention import dot_product
+from positional_embeddings.attention import attention
 from samples import MASKS, is_numbers
 
 AXES = {"feature_axis": -1, "seq_axis": -2}
@@ -58,7 +58,7 @@ COMBINED = {
 @pytest.fixture(autouse=True)
 def _kept(monkeypatch):
     """Keep what is known of calls, as users' calls do; other tests of attention do without."""
-    monkeypatch.setattr(dot_product, "_known", {})
+    monkeypatch.setattr(attention, "_known", {})
 
 
 def change(arrays):

@@ -32,7 +32,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention import blocks
-from positional_embeddings.attention.places import MaskAt, Places
+from positional_embeddings.attention.at_positions import MaskAt, Places
 from positional_embeddings.attention.plan import plan
 
 HEADS, HEAD = 2, 3

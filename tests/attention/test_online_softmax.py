@@ -20,9 +20,9 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.arrays import threads as _threads
-from positional_embeddings.arrays.libraries.base import Space
 from positional_embeddings.arrays.libraries.cupy import CuPy
 from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import positional_embeddings.attention.places as placing
+import positional_embeddings.attention.at_positions as placing
 from backends import peak_memory
 from mask_strategies import BATCH, masks
 from positional_embeddings import (

@@ -24,8 +24,8 @@ from positional_embeddings import (
     relative_positions,
     scaled_dot_product_attention,
 )
-from positional_embeddings.arguments.positions import span_of
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arguments.spans import span_of
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.biases.t5 import bucket_starts
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")

@@ -1,4 +1,4 @@
-"""Wrong inputs of encodings, and the messages of their errors."""
+"""Wrong inputs of encodings and embeddings, and the messages of their errors."""
 
 import numpy as np
 
@@ -59,6 +59,13 @@ VALUE_ERRORS = {
     "log_wavelengths(2, 1, 3)": "`longest` must be at least `shortest` = 2.0, got 1.0.",
     "log_wavelengths(1, 2, 1)": "`n` must be 2 or more if `shortest` and `longest` differ, got 1.",
     "cyclic_encoding(zeros(3), [24, 7], [1])": "`harmonics` must be a number, or a list of 2, one for each period, got 1 numbers.",
+    "dropout(zeros(2), 0.5, rng=lambda _: zeros(3))": "`rng` must give the shape it is asked for, (2,), got (3,).",
+    "PatchEmbedding((8, 9), 4, 3, 5)": "`image_size` must be a multiple of `patch_size` = (4, 4), got (8, 9).",
+    "PatchEmbedding((9, 8), 4, 3, 5)": "`image_size` must be a multiple of `patch_size` = (4, 4), got (9, 8).",
+    "PatchEmbedding((4, 6), (3, 2), 3, 5)": "`image_size` must be a multiple of `patch_size` = (3, 2), got (4, 6).",
+    "PatchEmbedding((6, 4), (2, 3), 3, 5)": "`image_size` must be a multiple of `patch_size` = (2, 3), got (6, 4).",
+    "PatchEmbedding((8, 8, 8), 4, 3, 5)": "`image_size` must be an integer or a pair (height, width), got (8, 8, 8).",
+    "PatchEmbedding(8, 4, 3, 5)(zeros((8, 8, 3, 1)))": "`images` must have shape (3, 8, 8, batch), got (8, 8, 3, 1).",
 }
 TYPE_ERRORS = {
     "days_since(zeros(2))": "`x` must hold dates alone, or spans of time alone, got 0.0.",
@@ -84,6 +91,7 @@ TYPE_ERRORS = {
     "spherical_encoding(zeros(2), foreign('pandas', 'Series'), 2)": "`longitude` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got pandas.Series. Pass longitude.to_numpy().",
     "spherical_encoding(zeros(2), zeros(2), 2.5)": "`degree` must be a non-negative integer, got 2.5 of type float.",
     "graph_laplacian_encoding(Sparse(), 1)": "`adjacency` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got scipy.sparse.csr_array. Pass adjacency.toarray().",
+    "dropout(zeros(2), 0, rng=3)": "`rng` must be a generator, or a function from a shape to numbers, got 3.",
 }
 
 
@@ -184,6 +192,17 @@ NAMED = {
     "spherical_encoding(zeros(2, complex), zeros(2), 2)": "latitude",
     "spherical_encoding(zeros(2, bool), zeros(2), 2)": "latitude",
     "random_walk_encoding(ones((3, 3)) * 1j, 2)": "adjacency",
+    "TokenEmbedding(10**30, 8)": "vocab_size",
+    "TokenEmbedding(8, 10**30)": "d_model",
+    "PatchEmbedding(10**30, 4, 3, 8)": "image_size",
+    "PatchEmbedding(8, 4, 10**30, 8)": "num_channels",
+    "PatchEmbedding(8, 4, 3, 10**30)": "d_model",
+    "TokenEmbedding(2, 3, embeddings=ones((3, 2), int))": "embeddings",
+    "TokenEmbedding(2, 3, embeddings=ones((3, 2)), rng='0')": "rng",
+    "TokenEmbedding(2, 3, embeddings=ones((3, 2)), dtype=np.float32)": "dtype",
+    "dropout(zeros(2), 0.5, rng=3)": "rng",
+    "dropout(zeros(2, dtype=int), 0.5)": "x",
+    "PatchEmbedding(8, 4, 3, 5)(zeros((3, 8, 8, 1), dtype=int))": "images",
 }
 
 test_messages = make_test(VALUE_ERRORS, TYPE_ERRORS, NAMED, Sparse=Sparse)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import spherical_encoding
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.encodings import sphere
 
 pytestmark = pytest.mark.long("cubed")

@@ -28,9 +28,9 @@ from positional_embeddings import (
     combine_masks,
     describe_mask,
 )
-from positional_embeddings.arguments.positions import span_of
+from positional_embeddings.arguments.spans import span_of
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.space import space_of
 from positional_embeddings.masks import mask as mask_module
 from positional_embeddings.masks import points
 from positional_embeddings.masks.mask import AnyMask

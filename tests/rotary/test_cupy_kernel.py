@@ -18,8 +18,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from backends import missing
 from positional_embeddings import RoPE
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.space import space_of
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.rotate import kernel_for, rotate
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.rotary import rotate
-from positional_embeddings.rotary.kernels.loops import merged_axes
+from positional_embeddings.rotary.kernels.merge_axes import merged_axes
 
 RNG = np.random.default_rng(0)
 BASE = RNG.standard_normal((2, 3, 70, 16))

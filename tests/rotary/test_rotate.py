@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from positional_embeddings import RoPE, YaRNScaling, apply_rope
+from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.space import new_space, space_of
 from positional_embeddings.rotary import rotate
 
 RNG = np.random.default_rng(0)

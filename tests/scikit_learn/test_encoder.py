@@ -28,10 +28,10 @@ from sklearn.pipeline import make_pipeline
 
 import positional_embeddings.sklearn
 from positional_embeddings import sinusoidal_encoding
-from positional_embeddings.encodings.dates import times_of
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import PositionalEncoder
+from positional_embeddings.times.dates import times_of
 
 ZURICH = ZoneInfo("Europe/Zurich")
 # Both changes of the clock, a leap day, and the ends of years.

@@ -17,8 +17,8 @@ from positional_embeddings.sklearn import (
     PeriodicKernel,
     SphereKernel,
 )
+from positional_embeddings.sklearn.frames import Column, check_library
 from positional_embeddings.sklearn.kernels import _rule_of_thumb, _wall_clock, scale_of
-from positional_embeddings.sklearn.tables import Column, check_library
 
 # The Gregorian calendar comes back after 400 years.
 DAYS = Fraction(400 * 365 + 97)

@@ -31,7 +31,7 @@ from positional_embeddings.sklearn import (
     SphereKernel,
     SumKernel,
 )
-from positional_embeddings.sklearn.tables import with_days
+from positional_embeddings.sklearn.frames import with_days
 
 
 def weights_at(q, x, case, counts=None, hidden=()):

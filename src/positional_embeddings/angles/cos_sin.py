@@ -6,13 +6,13 @@ from functools import cache
 from math import pi, prod
 from typing import Any
 
+from positional_embeddings.angles.exact import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
-from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
-from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import ArrayT, Dtype, HostArray, Namespace, np
-from positional_embeddings.arrays.space import new_space
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.find import new_space
+from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace, np
+from positional_embeddings.arrays.space import Space
 
 # Where tables are made, whatever library asks for them; it computes in float64.
 HOST = new_space()
@@ -163,7 +163,12 @@ def fill_cos_sin_of_sum(
 
 
 def cos_sin_of_phase(
-    phase_hi: Any, phase_lo: Any, quadrant: Any, dtype: Dtype, space: Space, factor: float = 1.0
+    phase_hi: Array,
+    phase_lo: Array,
+    quadrant: Array,
+    dtype: Dtype,
+    space: Space,
+    factor: float = 1.0,
 ) -> tuple[Any, Any]:
     """Return cosine and sine of a phase within an eighth of a cycle of a quadrant.
 
@@ -180,7 +185,7 @@ def cos_sin_of_phase(
     return space.astype(cos, dtype), space.astype(sin, dtype)
 
 
-def add_quadrants(cos: Any, sin: Any, quadrant: Any, xp: Namespace) -> tuple[Any, Any]:
+def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tuple[Any, Any]:
     """Return cosine and sine of angles after a whole number of quadrants is added, exactly."""
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     odd = (quadrant == 1) | (quadrant == 3)
@@ -189,7 +194,7 @@ def add_quadrants(cos: Any, sin: Any, quadrant: Any, xp: Namespace) -> tuple[Any
     return cos, xp.where(quadrant >= 2, -sin, sin)
 
 
-def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, Any]:
+def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[Any, Any]:
     """Return cosine and sine of an eighth of a cycle at most.
 
     The roundings of the angle give a correction: of the sum, of 2 pi, and of their product,
@@ -209,7 +214,7 @@ def _cos_sin_float64(phase_hi: Any, phase_lo: Any, xp: Namespace) -> tuple[Any, 
     return cos - sin * residual, sin + cos * residual
 
 
-def _cos_sin_float32(phase_hi: Any, phase_lo: Any, space: Space) -> tuple[Any, Any]:
+def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Any, Any]:
     """Return cosine and sine of an eighth of a cycle at most, with one rounding that counts.
 
     Around the nearest of many steps, whose cosine and sine are known to twice the
@@ -250,7 +255,7 @@ def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
 
 
 def _limbs(
-    positions: Any, highest: float, bits: int, space: Space
+    positions: Array, highest: float, bits: int, space: Space
 ) -> tuple[list[tuple[Any, int]], Any]:
     """Split positions into integers of few bits, each with the exponent of its unit, and a rest.
 
@@ -258,7 +263,7 @@ def _limbs(
     positions leave none.
     """
     xp = space.xp
-    if namespace.is_dtype(positions.dtype, "integral", xp):
+    if dtypes.is_dtype(positions.dtype, "integral", xp):
         return integer_limbs(positions, bits, space), None
     real = space.astype(positions, space.dtype)
     real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
@@ -275,9 +280,9 @@ def _limbs(
     return limbs, rest
 
 
-def integer_limbs(positions: Any, bits: int, space: Space) -> list[tuple[Any, int]]:
+def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Any, int]]:
     """Split integer positions into integers of few bits, each with the exponent of its unit."""
-    xp, name = space.xp, namespace.dtype_name(positions.dtype)
+    xp, name = space.xp, dtypes.dtype_name(positions.dtype)
     narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
     is_narrow = name in narrow
     whole = positions if is_narrow else space.astype(positions, space.integer)
@@ -302,5 +307,5 @@ def _limbs_of_whole(
     return [*limbs, (space.astype(whole, space.dtype), exponent)]
 
 
-def _fractional(cycles: Any, xp: Namespace) -> Any:
+def _fractional(cycles: Array, xp: Namespace) -> Any:
     return cycles - xp.round(cycles)

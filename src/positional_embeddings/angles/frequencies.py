@@ -10,10 +10,10 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
+from positional_embeddings.arrays.find import new_space
+from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import new_space
 
 # More digits than a float64 has: position 2**31 multiplies the error of a frequency by 2**31.
 DIGITS = Context(prec=60)
@@ -132,14 +132,14 @@ def merge(parts: Sequence[Frequencies], sources: Sequence[int]) -> Frequencies:
     return " ".join(next(digits[source]) for source in sources)
 
 
-@namespace.host_constant
+@host_constant
 def in_radians(frequencies: Frequencies) -> list[float]:
     """Return frequencies in radians per position, rounded."""
     with localcontext(DIGITS):
         return [float(Decimal(cycles) * TWO_PI) for cycles in frequencies.split()]
 
 
-@namespace.host_constant
+@host_constant
 def geometric_frequencies(
     dim: int,
     base: float,
@@ -160,7 +160,7 @@ def geometric_frequencies(
     return from_radians(radians, scale)
 
 
-@namespace.host_constant
+@host_constant
 def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Frequencies:
     """Return frequencies given in radians per position, times `scale`."""
     with localcontext(DIGITS):
@@ -168,13 +168,13 @@ def from_radians(radians: tuple[float | Decimal, ...], scale: float | str) -> Fr
         return " ".join(str(Decimal(frequency) * factor) for frequency in radians)
 
 
-@namespace.host_constant
+@host_constant
 def in_cycles(frequencies: Frequencies) -> list[float]:
     """Return frequencies in cycles per position, rounded."""
     return [float(cycles) for cycles in frequencies.split()]
 
 
-@namespace.host_constant
+@host_constant
 def exact_parts(frequencies: Frequencies, grid: int, exponent: int) -> list[list[float]]:
     """Return the cycles of ``2**exponent`` positions, without whole cycles, in three parts.
 

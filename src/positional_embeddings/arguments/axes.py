@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Namespace, np
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
+from positional_embeddings.arrays.space import Space
 
 _USUAL_AXES = {
     "(batch, heads, seq, head)": {"feature_axis": -1, "seq_axis": -2},
@@ -31,7 +31,11 @@ def axis_of(name: str, axis: SupportsIndex, ndim: int, array: str = "x") -> int:
 
 
 def feature_and_seq_axis(
-    feature_axis: int | None, seq_axis: int | None, array: Any, name: str = "x", verb: str = "Pass"
+    feature_axis: int | None,
+    seq_axis: int | None,
+    array: Array,
+    name: str = "x",
+    verb: str = "Pass",
 ) -> tuple[int, int]:
     """Return both axes counted from 0; 0 and 1 where they are None and the array has few axes."""
     if array.ndim < 2:
@@ -48,7 +52,7 @@ def feature_and_seq_axis(
 
 
 def given_or_first(
-    given: dict[str, int | None], array: Any, name: str = "x", verb: str = "Pass"
+    given: dict[str, int | None], array: Array, name: str = "x", verb: str = "Pass"
 ) -> list[int]:
     """Return `feature_axis`, and perhaps `seq_axis`: 0 and 1 where they are None.
 
@@ -87,7 +91,7 @@ def set_axes(layer: Any) -> None:
     checks.set_fields(layer, **given)
 
 
-def length(array: Any, axis: int, name: str = "x") -> int:
+def length(array: Array, axis: int, name: str = "x") -> int:
     """Return the length of an axis, which a lazy library may not know."""
     size = array.shape[axis]
     if not checks.is_known(size):
@@ -137,7 +141,7 @@ def axes_of_positions(
     return axes
 
 
-def repeat_for_heads(array: Any, rank: int, target: "Target", space: Space) -> Any:
+def repeat_for_heads(array: Array, rank: int, target: "Target", space: Space) -> Any:
     """Return positions (..., seq, batch), or tables of them, for an axis of heads * batch.
 
     `rank` is the number of axes of the positions. What fits as it is stays so.
@@ -153,7 +157,7 @@ def repeat_for_heads(array: Any, rank: int, target: "Target", space: Space) -> A
     return space.reshape(repeated, (*others, whole))
 
 
-def expand_to_axes(table: Any, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:
+def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:
     """Move axis i of a table to `axes[i]` of `ndim` axes, with length 1 on all others."""
     order, index = _placement(tuple(axes), ndim)
     if order == (1, 0):
@@ -191,13 +195,13 @@ class Target(NamedTuple):
 class Form(NamedTuple):
     """What the checks of an array ask for."""
 
-    dtype: Any
+    dtype: Dtype
     shape: tuple[Any, ...]
     ndim: int
 
 
 def target_of(
-    x: Any,
+    x: Array,
     space: Space,
     layer: Any,
     size_name: str,
@@ -224,7 +228,7 @@ def _target(given: Any, xp: Namespace, name: str, complex_pairs: bool, options: 
     form = Form(dtype, shape, len(shape))
     (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})
     feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name, "Make the layer with")
-    if namespace.is_complex(dtype):
+    if dtypes.is_complex(dtype):
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
     if shape[feature] != size:
         what = f"have {size} features (`{size_name}`) on axis {feature}"
@@ -251,7 +255,7 @@ def table_placement(
 
 
 def align_axes(
-    name: str, array: Any, own: Sequence[int], target: tuple[Any, ...], meaning: str
+    name: str, array: Array, own: Sequence[int], target: tuple[Any, ...], meaning: str
 ) -> Any:
     """Give an array the axes of `target` that it lacks, with length 1.
 

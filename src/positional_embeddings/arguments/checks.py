@@ -13,11 +13,11 @@ from numbers import Integral
 from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 
 from positional_embeddings.arguments import pytrees
-from positional_embeddings.arrays import errors, namespace
+from positional_embeddings.arrays import dtypes, errors, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Dtype, Namespace
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
 from positional_embeddings.arrays.quiet import not_wrapped
+from positional_embeddings.arrays.space import Space
 
 _LARGEST = sys.float_info.max
 
@@ -33,7 +33,7 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
         raise _wrong_kind(name, value, what) from None
 
 
-def _wrong_kind(name: str, value: Any, what: str, hint: str = "") -> TypeError:
+def _wrong_kind(name: str, value: Array, what: str, hint: str = "") -> TypeError:
     """Return the error about a value that is no number of the kind that is asked for."""
     of_type = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
     return wrong_type(name, f"be {what}", f"{shown(value)}{of_type}", hint)
@@ -92,7 +92,7 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
     return number
 
 
-def positive_number(name: str, value: Any) -> float:
+def positive_number(name: str, value: Array) -> float:
     """Return a finite number above zero as an int or a float."""
     number = finite_number(name, value, "a positive finite number")
     if number <= 0:
@@ -100,7 +100,7 @@ def positive_number(name: str, value: Any) -> float:
     return number
 
 
-def finite_number(name: str, value: Any, what: str = "a finite number") -> float:
+def finite_number(name: str, value: Array, what: str = "a finite number") -> float:
     """Return a finite number of any sign as an int or a float."""
     if not namespace.is_real_number(value):
         raise _wrong_kind(name, value, what, errors.remedy_for_times(name, value))
@@ -110,7 +110,7 @@ def finite_number(name: str, value: Any, what: str = "a finite number") -> float
     return number
 
 
-def rate(name: str, value: Any) -> float:
+def rate(name: str, value: Array) -> float:
     """Return a rate, 0 or more and below 1."""
     number = finite_number(name, value, "0 or more and below 1")
     if not 0 <= number < 1:
@@ -125,14 +125,14 @@ def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value t
     return value
 
 
-def optional_boolean(name: str, value: Any) -> bool | None:
+def optional_boolean(name: str, value: Array) -> bool | None:
     """Return True, False or None; anything else is a TypeError."""
     if not (value is None or isinstance(value, bool)):
         raise wrong_type(name, "be True, False or None", shown(value))
     return value
 
 
-def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
+def choice(name: str, value: Array, options: Sequence[Any]) -> Any:
     """Return one of the spelled-out options."""
     if not isinstance(value, str | int) or value not in options:
         listed = " or ".join(repr(option) for option in options)
@@ -140,35 +140,35 @@ def choice(name: str, value: Any, options: Sequence[Any]) -> Any:
     return value
 
 
-def _wrong_dtype(name: str, array: Any, what: str, hint: str = "") -> TypeError:
-    return wrong_type(name, f"have {what}", namespace.dtype_name(array.dtype), hint)
+def _wrong_dtype(name: str, array: Array, what: str, hint: str = "") -> TypeError:
+    return wrong_type(name, f"have {what}", dtypes.dtype_name(array.dtype), hint)
 
 
 def real_floating(xp: Namespace, **arrays: Any) -> None:
     """Check that the named arrays hold real floating-point numbers."""
     for name, array in arrays.items():
-        if not namespace.is_real_floating(array.dtype, xp):
+        if not dtypes.is_real_floating(array.dtype, xp):
             raise _wrong_dtype(name, array, "a real floating-point dtype")
 
 
 def floating(xp: Namespace, **arrays: Any) -> None:
     """Check that the named arrays hold real or complex floating-point numbers."""
     for name, array in arrays.items():
-        if not (namespace.is_real_floating(array.dtype, xp) or namespace.is_complex(array.dtype)):
+        if not (dtypes.is_real_floating(array.dtype, xp) or dtypes.is_complex(array.dtype)):
             raise _wrong_dtype(name, array, "a floating-point dtype")
 
 
-def mask(name: str, array: Any, xp: Namespace) -> None:
+def mask(name: str, array: Array, xp: Namespace) -> None:
     """Check that a mask is boolean, and name the polarity if it is not."""
-    if not namespace.is_dtype(array.dtype, "bool", xp):
+    if not dtypes.is_dtype(array.dtype, "bool", xp):
         hint = f" Pass {name} < 0 if it would be added to scores."
-        if namespace.is_dtype(array.dtype, "integral", xp):  # a tokenizer's, 1 at tokens
+        if dtypes.is_dtype(array.dtype, "integral", xp):  # a tokenizer's, 1 at tokens
             hint = f" Pass {name} == 0 if 1 marks what may be attended to."
         what = "a boolean dtype, True where a query may not attend"
         raise _wrong_dtype(name, array, what, hint)
 
 
-def mask_or_bias(kind: str, name: str, array: Any, xp: Namespace) -> None:
+def mask_or_bias(kind: str, name: str, array: Array, xp: Namespace) -> None:
     """Check that a mask is boolean, and that a bias holds real numbers."""
     if kind == "mask":
         mask(name, array, xp)
@@ -176,35 +176,35 @@ def mask_or_bias(kind: str, name: str, array: Any, xp: Namespace) -> None:
         real_floating(xp, **{name: array})
 
 
-def signed_integers(name: str, array: Any, xp: Namespace) -> None:
+def signed_integers(name: str, array: Array, xp: Namespace) -> None:
     """Check that an array holds integers that may be negative."""
-    if not namespace.is_dtype(array.dtype, "signed integer", xp):
+    if not dtypes.is_dtype(array.dtype, "signed integer", xp):
         raise _wrong_dtype(name, array, "a signed integer dtype")
 
 
-def integral(name: str, array: Any, xp: Namespace) -> None:
+def integral(name: str, array: Array, xp: Namespace) -> None:
     """Check that an array holds integers."""
-    if not namespace.is_dtype(array.dtype, "integral", xp):
+    if not dtypes.is_dtype(array.dtype, "integral", xp):
         raise _wrong_dtype(name, array, "an integer dtype")
 
 
-def real(name: str, array: Any, xp: Namespace) -> None:
+def real(name: str, array: Array, xp: Namespace) -> None:
     """Check that an array holds integers or real floating-point numbers."""
-    is_real = namespace.is_real_floating(array.dtype, xp)
-    if not (is_real or namespace.is_dtype(array.dtype, "integral", xp)):
+    is_real = dtypes.is_real_floating(array.dtype, xp)
+    if not (is_real or dtypes.is_dtype(array.dtype, "integral", xp)):
         hint = errors.remedy_for_times(name, array)
         raise _wrong_dtype(name, array, "an integer or real dtype", hint)
 
 
-def positions(name: str, array: Any, space: Space) -> None:
+def positions(name: str, array: Array, space: Space) -> None:
     """Check that an array holds numbers, and in half precision every integer as far as they go.
 
     They are read where they are in the memory of the host.
     """
     real(name, array, space.xp)
-    dtype = namespace.dtype_name(array.dtype)
+    dtype = dtypes.dtype_name(array.dtype)
     if dtype in ("float16", "bfloat16") and space.is_readable(array) and space.is_on_host(array):
-        first = namespace.ALL_INTEGERS[dtype]
+        first = dtypes.ALL_INTEGERS[dtype]
         with space.undisturbed(array):
             is_far = space.is_true(space.xp.any(space.xp.abs(array) >= first))
         if is_far:
@@ -213,12 +213,12 @@ def positions(name: str, array: Any, space: Space) -> None:
             raise wrong_value(name, what, got, " Pass integers, or float32.")
 
 
-def output(out: Any, x: Any, space: Space) -> None:
+def output(out: Array, x: Array, space: Space) -> None:
     """Check that a result like `x` can be written to `out`."""
     writable = "be an array that can be written to"
     if not space.can_write:
         raise wrong_type("out", writable, f"{type_name(out)}: leave it out")
-    dtype, out_dtype = namespace.dtype_name(x.dtype), namespace.dtype_name(out.dtype)
+    dtype, out_dtype = dtypes.dtype_name(x.dtype), dtypes.dtype_name(out.dtype)
     if out_dtype != dtype:
         raise wrong_type("out", f"have the dtype of `x`, {dtype}", out_dtype)
     if tuple(out.shape) != tuple(x.shape):
@@ -232,7 +232,7 @@ def output(out: Any, x: Any, space: Space) -> None:
         raise wrong_value("out", writable, "one whose elements share memory")
 
 
-def _repeats_elements(array: Any, space: Space) -> bool:
+def _repeats_elements(array: Array, space: Space) -> bool:
     """Tell whether several elements of an array may be one number in memory."""
     strides = space.strides(array)
     if strides is None or 0 in array.shape:
@@ -249,15 +249,15 @@ def float_dtype(dtype: Dtype | None, default: Dtype, space: Space) -> Dtype:
     """Return `dtype` after checking that the device has it, or `default` if None."""
     if dtype is None:
         return default
-    namespace.check_real_dtype(dtype, "a real floating-point dtype", space.xp)
-    if namespace.dtype_name(dtype) == "float64" and space.widest != space.xp.float64:
+    dtypes.check_real_dtype(dtype, "a real floating-point dtype", space.xp)
+    if dtypes.dtype_name(dtype) == "float64" and space.widest != space.xp.float64:
         raise wrong_value("dtype", "be a dtype that the device has", "float64")
     return dtype
 
 
-def feature_dtype(x: Any, dtype: Dtype | None, space: Space) -> Dtype:
+def feature_dtype(x: Array, dtype: Dtype | None, space: Space) -> Dtype:
     """Return the dtype of features: `dtype`; if None, the dtype of a real `x`, or the default."""
-    is_real = namespace.is_real_floating(x.dtype, space.xp)
+    is_real = dtypes.is_real_floating(x.dtype, space.xp)
     return float_dtype(dtype, x.dtype if is_real else space.default_float, space)
 
 
@@ -270,7 +270,7 @@ def within_table(
         raise wrong_value(name, what, f"{size} at offset {shown(offset)}")
 
 
-def no_positions_and_offset(positions: Any, offset: int) -> None:
+def no_positions_and_offset(positions: Array, offset: int) -> None:
     """Check that one of the two ways to place a sequence is used, not both."""
     if positions is not None and offset != 0:
         raise wrong_value("offset", "be left out where `positions` are given", shown(offset))
@@ -348,7 +348,7 @@ class CheckedLayer:
         self.check_fields()
 
 
-def set_fields(layer: Any, **values: Any) -> None:
+def set_fields(layer: Any, **values: Array) -> None:
     """Set fields of a frozen dataclass while it is made."""
     pytrees.register_waiting()
     for name, value in values.items():

@@ -10,6 +10,8 @@ from dataclasses import MISSING, fields
 from functools import partial
 from typing import Any
 
+from positional_embeddings.arrays.namespace import Array
+
 # Classes of layers that are registered once a layer is made while JAX is there.
 waiting: list[type] = []
 
@@ -23,7 +25,7 @@ def register_waiting() -> None:
         register(waiting.pop(), flatten, _unflatten)
 
 
-def _flatten(key: Any, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:
+def _flatten(key: Array, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:
     """Return the arrays of a layer, each with its key, and the layer without them."""
     names, derived = _names(type(layer))
     if not names:

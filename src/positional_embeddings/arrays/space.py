@@ -1,182 +1,322 @@
-"""The door: from the arrays or the options of a call to the `Space` that it computes in."""
+"""The space of a call: array library, device, dtypes, and what the library can do."""
 
-from collections.abc import Callable
-from contextlib import suppress
-from functools import lru_cache, wraps
-from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import device as _device
 
-from positional_embeddings.arrays import errors, namespace
-from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.libraries import cubed, cupy, dask, jax, mlx, ndonnx, numpy, torch
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, host_constant, np
+from positional_embeddings.arrays.dtypes import compute_dtype
+from positional_embeddings.arrays.namespace import (
+    Array,
+    Device,
+    Dtype,
+    HostArray,
+    Namespace,
+    drop_none,
+    np,
+)
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-# By the first part of the names of their modules.
-_LIBRARIES: dict[str, type[Space]] = {
-    "numpy": numpy.NumPy,
-    "array_api_strict": numpy.Strict,
-    "cupy": cupy.CuPy,
-    "torch": torch.PyTorch,
-    "jax": jax.JAX,
-    "jaxlib": jax.JAX,
-    "dask": dask.Dask,
-    "cubed": cubed.Cubed,
-    "mlx": mlx.MLX,
-    "ndonnx": ndonnx.NDONNX,
-}
-
-_PLAIN = {np.ndarray}
-
-# Libraries and types that look as if they kept the standard: why they do not, and what makes a
-# plain array.
-_UNFIT = {
-    "blosc2": ("its parts, sums and products are arrays of other types", "{}[...]"),
-    "sparse": ("encodings have few zeros, if any", "{}.todense()"),
-    # NumPy takes both for plain arrays: `concat` drops the mask, `*` multiplies matrices.
-    "MaskedArray": ("its mask would be ignored", "{}.filled(...) and a mask of its own"),
-    "matrix": ("its product is another one", "numpy.asarray({})"),
-}
+_NOTHING = nullcontext()
 
 
-def space_of(**arrays: Any) -> Space:
-    """Return the space of a call with these arrays, named for the messages.
+class Loops(NamedTuple):
+    """Control flow of a library that compiles, where a loop of Python would be unrolled."""
 
-    The first one decides the device and the dtype to compute in.
+    # From a function of (state, element), a first state, and arrays whose first axis it goes
+    # along, to the last state and what the function returned beside it. What it computes on the
+    # way is computed again for a gradient, and not kept.
+    scan: Any
+    cond: Any  # of a 0-d condition, two functions, and their arguments
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """Where a call computes; found once, by `space_of` or `new_space`.
+
+    Each library has a class of its own, which knows what it can do beyond the Array API standard,
+    and where it departs from it. This one has the safe answers, for a library that is not known:
+    its arrays are never written to, never read, and never kept for another call.
     """
-    first = next(iter(arrays.values()))
-    if _PLAIN.issuperset(map(type, arrays.values())):
-        return _numpy_space(first.dtype)
-    for name, array in arrays.items():
-        _check_array(name, array)
-    try:
-        xp = _namespace(*arrays.values())
-    except TypeError:
-        *names, last = (f"`{name}`" for name in arrays)
-        kinds = ", ".join(f"{type_name(array)} for `{name}`" for name, array in arrays.items())
-        message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
-        raise TypeError(message) from None
-    library = _library_of_type(first.__class__)
-    return _space(library, xp, library.device_for(first), first.dtype)
+
+    xp: Namespace
+    device: Device  # to make arrays on; None leaves it to the library
+    dtype: Dtype  # to compute in: real, float32 for half precision
+    integer: Any  # dtype of positions: int64, or int32 on a device without 64 bits
+    widest: Any  # float64, or float32 on a device without it
+    default_float: Any  # that the library gives to numbers without a dtype
+
+    can_write = False  # parts of an array can be assigned
+    takes_out = False  # element-wise functions take `out=`
+    keeps_tables = False  # an array made in one call may serve another one
+    reads_values = False  # values can be read at once, outside a trace
+    shows_tracing = False  # an array of a trace has a type of its own
+    has_fmod = False  # there is a remainder that is never rounded
+    compiles_kernels = False  # `ElementwiseKernel` compiles what is computed of an element
+    rotation_kernel = ""  # the library that rotates its arrays in one pass
+    is_chunked = False  # arrays are computed later, chunk by chunk
+    records_gradients = False  # operations are recorded, to be differentiated
+    needs_elements = False  # it fails, or is wrong, where an array has no elements
+    exponent_unit = 1.0  # `small_exp` takes exponents in multiples of its reciprocal
+
+    @staticmethod
+    def namespace(xp: Namespace) -> Any:
+        """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
+        return xp
+
+    def computing_in(self, dtype: Dtype) -> "Space":
+        """Return the same space with a dtype to compute in, float32 for half precision."""
+        dtype = compute_dtype(dtype, self.xp)
+        return self if dtype == self.dtype else replace(self, dtype=dtype)
+
+    # Where an array is, and whether its values are there.
+
+    @classmethod
+    def single_device(cls, array: Array) -> Any:
+        """Return the device of an array; None in a trace, or over several devices."""
+        try:
+            return _device(array)
+        except AttributeError:
+            return None
+
+    @classmethod
+    def device_for(cls, array: Array) -> Any:
+        """Return the device to make arrays on that meet this one; None leaves it to the library."""
+        return cls.single_device(array)
+
+    def is_on_host(self, array: Array) -> bool:
+        """Tell whether an array is in the memory of the host."""
+        return "cpu" in str(self.single_device(array)).lower()
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether PyTorch compiles what is called."""
+        return False
+
+    def is_readable(self, array: Array) -> bool:  # noqa: ARG002
+        """Tell whether the values of an array are there to be read, as far as its type shows."""
+        return self.reads_values
+
+    def to_numpy(self, array: Array) -> HostArray:
+        """Return an array of any device as one of NumPy; a chunked library has to compute it."""
+        # NumPy has no bfloat16.
+        wide = self.astype(array, compute_dtype(array.dtype, self.xp))
+        return self._to_numpy(wide)  # type: ignore[no-any-return]
+
+    def _to_numpy(self, array: Array) -> Any:
+        try:
+            return np.asarray(array)
+        except (RuntimeError, TypeError):  # it is on another device
+            return np.from_dlpack(array, device="cpu")
+
+    def is_true(self, condition: Array) -> bool:
+        """Tell whether a 0-d boolean array is True, and there to be read.
+
+        False if its value is not there: dask would have to compute it, and JAX and PyTorch
+        have none while they trace or compile.
+        """
+        if not self.is_readable(condition):
+            return False
+        try:
+            return bool(condition)
+        except Exception:  # noqa: BLE001 - every library has exceptions of its own for this
+            return False
+
+    def values_on_host(self, array: Array) -> HostArray | None:
+        """Return the values of an array that is in the memory of the host, None if they are not.
+
+        A device is not waited for, nothing lazy is computed, and no trace takes them for constants.
+        """
+        if not (self.shows_tracing and self.is_readable(array) and self.is_on_host(array)):
+            return None
+        return self.to_numpy(array)
+
+    # Memory.
+
+    def supports_inplace(self, *arrays: Any) -> bool:  # noqa: ARG002
+        """Tell whether a result of these arrays may be written part by part."""
+        return self.can_write
+
+    def strides(self, array: Array) -> tuple[int, ...] | None:
+        """Return the distance of neighbours on each axis; None if the library does not say."""
+        strides = getattr(array, "strides", None)
+        return None if strides is None else tuple(map(abs, strides))
+
+    def address(self, array: Array) -> int | None:  # noqa: ARG002
+        """Return where the first element of an array is in memory, None if it may move."""
+        return None
+
+    def shares_memory(self, array: Array, other: Any) -> bool:
+        """Tell whether writing to an array may change what is still to be read of another.
+
+        It cannot if both are the same numbers in the same places, and may if the library does
+        not say.
+        """
+        may_share = getattr(self.xp, "may_share_memory", None)
+        if may_share is None or array is other:
+            return array is not other
+        return bool(may_share(array, other)) and self._place(array) != self._place(other)
+
+    def _place(self, array: Array) -> Any:
+        """Return address, shape and strides as one object."""
+        interface = getattr(array, "__array_interface__", None)
+        return interface or array.__cuda_array_interface__
+
+    # Functions that a library computes faster, or wrongly, as the standard spells them.
+
+    def into(self, function: Any, x: Array, *others: Any) -> Any:
+        """Return ``function(x, *others)``, written to `x` itself if the library can."""
+        return function(x, *others)
+
+    def small_exp(self, x: Array) -> Any:
+        """Return ``exp(x / exponent_unit)``, far from overflow and underflow; may overwrite `x`."""
+        return self.into(self.xp.exp, x)
+
+    def astype(self, x: Array, dtype: Dtype) -> Any:
+        """Return an array in a dtype, itself if it has it."""
+        return self.xp.astype(x, dtype, copy=False)
+
+    def matmul(self, rows: Any, table: Array) -> Any:
+        """Return ``rows @ table``."""
+        return rows @ table
+
+    def transpose(self, x: Array) -> Any:
+        """Return an array with its last two axes exchanged."""
+        return self.xp.matrix_transpose(x)
+
+    def highest(self, x: Array) -> Any:
+        """Return the maximum along the last axis, which stays; no less than any finite number."""
+        least = float(self.xp.finfo(x.dtype).min)
+        return self.clip(self.xp.max(x, axis=-1, keepdims=True), least)
+
+    def total(self, x: Array, initial: float = 0.0) -> Any:
+        """Return `initial` and the sum along the last axis, which stays."""
+        total = self.xp.sum(x, axis=-1, keepdims=True)
+        return total + initial if initial else total
+
+    def sum_of_all(self, x: Array) -> Any:
+        """Return the sum of all numbers, or of their squares, which is finite only if they are."""
+        return self.xp.sum(x)
+
+    def is_finite(self, number: Any) -> bool:
+        """Tell whether a number, which is there to be read, is finite."""
+        return self.is_true(self.xp.isfinite(number))
+
+    def fill(self, x: Array, mask: Array, value: float) -> Any:
+        """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
+        return self.xp.where(mask, value, x)
+
+    def clip(self, x: Array, least: float, most: float | None = None) -> Any:
+        """Return `x` within bounds; None is no bound."""
+        return self.xp.maximum(x if most is None else self.xp.minimum(x, most), least)
+
+    def remainder(self, x: Array, divisor: Any) -> Any:
+        """Return what a positive divisor leaves of `x`, with its sign, without rounding."""
+        if self.has_fmod:
+            return self.xp.fmod(x, divisor)
+        return self.xp.sign(x) * self.xp.remainder(self.xp.abs(x), divisor)
+
+    def reshape(self, x: Array, shape: tuple[int, ...]) -> Any:
+        """Return an array in another shape, with or without elements."""
+        return self.xp.reshape(x, shape)
+
+    def searchsorted(self, ordered: Any, values: Array, side: str = "left") -> Any:
+        """Return where values stand in an ordered array, in the dtype of the values."""
+        return self.astype(self.xp.searchsorted(ordered, values, side=side), values.dtype)
+
+    def take_entries(self, table: Array, indices: Array, axis: int) -> Any:
+        """Return the entries of a table along an axis, which becomes the axes of the indices."""
+        if indices.ndim == 1:
+            return self.xp.take(table, indices, axis=axis)
+        taken = self.xp.take(table, self.xp.reshape(indices, (prod(indices.shape),)), axis=axis)
+        shape = (*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :])
+        return self.xp.reshape(taken, shape)
+
+    # Chunks: an array of a library without them is one chunk.
+
+    def chunks(self, x: Array) -> tuple[tuple[Any, ...], ...]:
+        """Return the lengths of the chunks on each axis, NaN where dask does not know them."""
+        return tuple((n,) for n in x.shape)
+
+    def rechunk(self, x: Array, chunks: Mapping[int, tuple[int, ...]]) -> Any:  # noqa: ARG002
+        """Return an array with these chunks on some axes; axes of length 1 stay."""
+        return x
+
+    def map_chunks(
+        self,
+        function: Callable[..., Any],
+        *arrays: Any,
+        chunks: tuple[tuple[Any, ...], ...],
+        dtype: Dtype,  # noqa: ARG002
+        numbered: bool = False,
+        name: str = "",  # noqa: ARG002
+        shared: Any = None,
+    ) -> Any:
+        """Return what a function makes of the chunks in the same place of arrays.
+
+        The arrays have as many axes as `chunks`, the chunks of the result, or lack the first ones.
+        On each axis they have as many chunks as it, or one. The function gets the chunks, arrays of
+        NumPy or CuPy or whatever they are, in one task for each, called `name`; if `numbered`, also
+        the numbers of the chunk on all axes, as its parameter `block_id`, and what `Space.shared`
+        returned as `shared`.
+        """
+        options = {"block_id": (0,) * len(chunks)} if numbered else {}
+        return function(*arrays, **options, **drop_none(shared=shared))
+
+    def shared(self, value: Array) -> Any:
+        """Return a value as all tasks of `map_chunks` may have it in common."""
+        return value
+
+    def arange(
+        self, start: int, stop: int, _shape: Any, _axis: int, _values: int, _dtype: Any
+    ) -> Any:
+        """Return integers for an axis of an array of a shape, in its chunks if the library has any.
+
+        The array has a number of values of a dtype at each place, such as one for each head.
+        """
+        return self.xp.arange(start, stop, dtype=self.integer, device=self.device)
+
+    # Contexts.
+
+    def without_chunk_warnings(self) -> Any:
+        """Return a context without warnings of many chunks, as pairs of positions have."""
+        return nullcontext()
+
+    def undisturbed(self, x: Array) -> Any:  # noqa: ARG002
+        """Return a context in which products have the dtype of their operands, and nothing warns.
+
+        What is not finite, or becomes so, is in the result.
+        """
+        return _NOTHING
+
+    @staticmethod
+    def current_device(device: Device, xp: Namespace) -> Any:  # noqa: ARG004
+        """Return a context in which the library computes on a device."""
+        return nullcontext()
+
+    @property
+    def table_key(self) -> Any:
+        """What tables are kept for: library, device and stream; None if none may be kept."""
+        return (self.xp, str(self.device)) if self.keeps_tables else None
+
+    # Training and compiling.
+
+    def is_trained(self, array: Array) -> bool:  # noqa: ARG002
+        """Tell whether an array is a parameter, or gets a gradient."""
+        return False
+
+    def loops(self) -> Loops | None:
+        """Return the loops of the library if what is called now is compiled."""
+        return None
 
 
-def new_space(xp: Namespace | None = None, device: Device | None = None) -> Space:
-    """Return the space of a call without arrays; the library is NumPy if `xp` is None.
+class Forwarding:
+    """A namespace that has the names of a library, but for those that it defines itself."""
 
-    It computes in the default dtype of the library.
-    """
-    if xp is None or xp is np:
-        if device is None:
-            return _numpy_space(np.dtype(np.float64))
-        return _space(numpy.NumPy, np, device, None)
-    try:
-        empty = xp.empty(0)
-        found = _namespace(empty)
-    except (AttributeError, TypeError):
-        raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
-    library = _library_name(empty)
-    if library in _UNFIT:
-        what = f"{library}: {_UNFIT[library][0]}"
-        remedy = f" Leave it out, and pass the result to {library}.asarray."
-        raise wrong_type("xp", "be a namespace of plain arrays", what, remedy)
-    return _space(_library_of_namespace(found), found, device, None)
+    def __init__(self, library: Any) -> None:
+        self._library = library
 
-
-@lru_cache(maxsize=256)
-def _numpy_space(dtype: Dtype) -> Space:
-    return _space(numpy.NumPy, np, "cpu", dtype)
-
-
-def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:
-    info = xp.__array_namespace_info__()
-    try:
-        defaults = info.default_dtypes(device=device)
-    except (TypeError, ValueError):
-        raise wrong_value("device", "be a device of the library", shown(device)) from None
-    is_float = dtype is not None and (
-        namespace.is_real_floating(dtype, xp) or namespace.is_complex(dtype)
-    )
-    default_float = defaults["real floating"]
-    has_float64 = "float64" in info.dtypes(device=device, kind="real floating")
-    return library(
-        xp,
-        device,
-        dtype=namespace.compute_dtype(dtype, xp) if is_float else default_float,
-        integer=defaults["integral"],
-        widest=xp.float64 if has_float64 else xp.float32,
-        default_float=default_float,
-    )
-
-
-def _check_array(name: str, array: Any) -> None:
-    library = _library_name(array)
-    names = (library, *(base.__name__ for base in type(array).__mro__))
-    unfit = next((one for one in names if one in _UNFIT), None)
-    if unfit is not None:
-        reason, line = _UNFIT[unfit]
-        came = f"{type_name(array)}: {reason}"
-        raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
-    if not is_array_api_obj(array):
-        what = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
-        raise wrong_type(name, what, type_name(array), errors.remedy_for(name, array))
-    if _library_of_type(array.__class__).needs_elements and 0 in array.shape:
-        came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
-        raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
-
-
-def _library_name(array: Any) -> str:
-    return type(array).__module__.partition(".")[0]
-
-
-def _namespace(*arrays: Any) -> Namespace:
-    for array in arrays:
-        _import_wrapper(_library_name(array))
-    return adapted(array_namespace(*arrays))
-
-
-@host_constant
-@finished_before_forks
-def _import_wrapper(library: str) -> None:
-    """Import the namespace that makes a library keep the standard, if there is one."""
-    with suppress(ModuleNotFoundError):
-        import_module(f"array_api_compat.{'dask.array' if library == 'dask' else library}")
-
-
-@lru_cache
-def adapted(xp: Namespace) -> Namespace:
-    """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
-    return _library_of_namespace(xp).namespace(xp)
-
-
-@lru_cache(maxsize=256)
-def _library_of_type(array_type: Any) -> type[Space]:
-    """Return the library of a type of arrays, also of a subclass."""
-    names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
-    known = [_LIBRARIES[name] for name in names if name in _LIBRARIES]
-    return known[0] if known else Space
-
-
-def _library_of_namespace(xp: Namespace) -> type[Space]:
-    """Return the library of a namespace, or of its wrapper in array_api_compat."""
-    name = getattr(xp, "__name__", "").removeprefix("array_api_compat.")
-    return _LIBRARIES.get(name.partition(".")[0], Space)
-
-
-def on_given_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Let a function with the options `xp` and `device` compute on that device."""
-
-    @wraps(function)
-    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        on, xp = options.get("device"), options.get("xp")
-        if on is None:
-            return function(*args, **options)
-        with _library_of_namespace(xp).current_device(on, xp):
-            return function(*args, **options)
-
-    return call
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)

@@ -2,22 +2,23 @@
 
 from typing import Any
 
-from positional_embeddings.arguments.positions import Span
-from positional_embeddings.attention import kernel
+from positional_embeddings.arguments.spans import Span
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.attention import cupy_kernels
 from positional_embeddings.attention.scores import Scores, without_nonfinite
 from positional_embeddings.attention.softmax import multiply, products, softmax, weighted_sums
 
 
 def attend(
     scores: Scores,
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     *,
     keys: Span,
     is_masked: bool,
-    mask: Any = None,
-    bias: Any = None,
+    mask: Array = None,
+    bias: Array = None,
 ) -> tuple[Any, Any]:
     """Return the output, (..., query, feature), from some keys, which hold all that are seen.
 
@@ -52,13 +53,13 @@ def attend(
     if space.compiles_kernels:
         weights, lse = _weights(scores, query, key, mask, bias)
         output = multiply(weights, value, space)
-        return kernel.weighted_without_zeros(output, weights, value, space.xp), lse
+        return cupy_kernels.weighted_without_zeros(output, weights, value, space.xp), lse
     key, value, nonfinite = without_nonfinite(key, value, space)
     weights, lse = _weights(scores, query, key, mask, bias, nonfinite)
     return multiply(weights, value, space), lse
 
 
-def weights(scores: Scores, query: Any, key: Any) -> Any:
+def weights(scores: Scores, query: Array, key: Array) -> Any:
     """Return the softmax of all scores, (..., query, key), zeros if a query attends to no key."""
     space, layout = scores.space, scores.layout
     query = space.astype(query, space.dtype) * scores.scale
@@ -71,14 +72,14 @@ def weights(scores: Scores, query: Any, key: Any) -> Any:
 
 
 def _weights(
-    scores: Scores, query: Any, key: Any, mask: Any, bias: Any, nonfinite: Any = None
+    scores: Scores, query: Array, key: Array, mask: Array, bias: Array, nonfinite: Array = None
 ) -> tuple[Any, Any]:
     """Return the weights, and the logarithm of the sum of exponentials if it is asked for."""
     space = scores.space
     found = products(query, key, space)
     if space.compiles_kernels and scores.may_hide:
         bias = None if bias is None else scores.bias_to_add(bias)
-        found = kernel.masked_scores(found, key, mask, bias, scores.softcap, space.xp)
+        found = cupy_kernels.masked_scores(found, key, mask, bias, scores.softcap, space.xp)
     else:
         found = scores.of(found, nonfinite, *scores.hidden_and_bias(mask, bias))
     return _softmax(found, scores)

@@ -5,9 +5,10 @@ from itertools import product
 from math import log, prod
 from typing import Any, NamedTuple
 
-from positional_embeddings.arguments.positions import Span, span_of
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import block_lengths, cuts
+from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arrays.blocks import block_lengths, cuts
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.arrays.threads import share, threads_for
 from positional_embeddings.attention.plan import KeyBlock, QueryBlock, plan
 from positional_embeddings.attention.scores import Scores, slice_broadcast, without_nonfinite
@@ -36,23 +37,25 @@ Slices = tuple[slice, ...]
 class KeysAndValues(NamedTuple):
     """Keys and values, from which blocks are cut."""
 
-    key: Any  # finite if a mask or a bias may hide some, as the values are
-    value: Any
-    nonfinite: Any  # True for a key that was not finite, or its value, (..., 1, key); None if none
+    key: Array  # finite if a mask or a bias may hide some, as the values are
+    value: Array
+    nonfinite: (
+        Array  # True for a key that was not finite, or its value, (..., 1, key); None if none
+    )
     max_square: Any  # squared length of the longest key; None if scores may be large
     headroom: float  # how far weights stay below 1: sums of them are at most 1 / 2
 
 
-def most_scores(query: Any, space: Space) -> int:
+def most_scores(query: Array, space: Space) -> int:
     """Return how many scores a block has at most, on the device of the queries."""
     return HOST_BLOCK if space.is_on_host(query) else ACCELERATOR_BLOCK
 
 
 def attend(
     scores: Scores,
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     *,
     block_size: int | None,
     otherwise: Callable[..., tuple[Any, Any]] | None = None,
@@ -74,7 +77,9 @@ def attend(
     return joined[..., :-1], joined[..., -1:]
 
 
-def partial_sums(scores: Scores, query: Any, key: Any, value: Any, block_size: int | None) -> Any:
+def partial_sums(
+    scores: Scores, query: Array, key: Array, value: Array, block_size: int | None
+) -> Any:
     """Return what other keys can be added to, (..., query, feature + 2).
 
     These are the weighted sums of the values, the total of the weights, and the running maximum.
@@ -91,7 +96,9 @@ def partial_sums(scores: Scores, query: Any, key: Any, value: Any, block_size: i
     return _joined(scores, query, key, value, blocks, columns, extra=2)
 
 
-def _query_blocks(scores: Scores, query: Any, key: Any, block_size: int | None) -> list[QueryBlock]:
+def _query_blocks(
+    scores: Scores, query: Array, key: Array, block_size: int | None
+) -> list[QueryBlock]:
     """Return the blocks of queries, each with the keys that it sees."""
     (*rows, q_len, _), (*key_rows, k_len, _) = query.shape, key.shape
     count = prod([m if n == 1 else n for n, m in zip(rows, key_rows, strict=True)])
@@ -102,9 +109,9 @@ def _query_blocks(scores: Scores, query: Any, key: Any, block_size: int | None) 
 
 def _joined(
     scores: Scores,
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     query_blocks: list[QueryBlock],
     columns: Callable[[OnlineSoftmax], Any],
     extra: int = 0,
@@ -154,7 +161,7 @@ def _split(columns: Any, queries: Span) -> list[tuple[slice, Any]]:
     return split
 
 
-def keys_and_values(scores: Scores, key: Any, value: Any) -> KeysAndValues:
+def keys_and_values(scores: Scores, key: Array, value: Array) -> KeysAndValues:
     """Return the keys and values to cut blocks from."""
     space = scores.space
     xp = space.xp
@@ -173,7 +180,11 @@ def keys_and_values(scores: Scores, key: Any, value: Any) -> KeysAndValues:
 
 
 def _attend_rows(
-    scores: Scores, query: Any, all_keys: KeysAndValues, groups: Sequence[Slices], block: QueryBlock
+    scores: Scores,
+    query: Array,
+    all_keys: KeysAndValues,
+    groups: Sequence[Slices],
+    block: QueryBlock,
 ) -> Iterator[tuple[Span, list[OnlineSoftmax]]]:
     """Yield queries of a block, and their states after all keys, one for each group of rows.
 
@@ -227,7 +238,7 @@ def _meet_keys(
         start = at.stop
 
 
-def _what_it_hides(mask: Any, scores: Scores) -> tuple[bool, Any]:
+def _what_it_hides(mask: Array, scores: Scores) -> tuple[bool, Any]:
     """Tell whether a mask hides all keys from all queries; return it, or None if it hides none.
 
     That is asked to save time. A device is waited for only where no mask has planned the blocks:
@@ -243,7 +254,7 @@ def _what_it_hides(mask: Any, scores: Scores) -> tuple[bool, Any]:
 
 
 def _start(
-    scores: Scores, query: Any, keys: KeysAndValues, group: Slices, queries: Span
+    scores: Scores, query: Array, keys: KeysAndValues, group: Slices, queries: Span
 ) -> tuple[Any, OnlineSoftmax]:
     """Return the scaled queries of a block, and their state before the first key."""
     space = scores.space
@@ -263,12 +274,12 @@ def _start(
     return query, OnlineSoftmax(sums, total, running_max).with_sinks(sinks, space)
 
 
-def _are_small(sinks: Any, space: Space) -> bool:
+def _are_small(sinks: Array, space: Space) -> bool:
     """Tell whether sinks, or None, need no maximum subtracted before exp."""
     return sinks is None or space.is_true(space.xp.max(space.xp.abs(sinks)) <= _SMALL_SCORE)
 
 
-def _features_contiguous(array: Any, space: Space) -> Any:
+def _features_contiguous(array: Array, space: Space) -> Any:
     """Return an array to compute with, its features contiguous in memory as BLAS wants them."""
     xp = space.xp
     array = space.astype(array, space.dtype)

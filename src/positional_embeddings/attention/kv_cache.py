@@ -7,14 +7,23 @@ from typing import Annotated, Any
 from weakref import ref
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import check_lengths, farthest_position, length_array
-from positional_embeddings.arrays import memory, namespace
+from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
+from positional_embeddings.arguments.weights import WeightedLayer, array_field
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, HostArray, Namespace, np
-from positional_embeddings.arrays.space import new_space, space_of
-from positional_embeddings.attention.places import Places, Ring
-from positional_embeddings.layers.weights import WeightedLayer, array_field
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.kept import keep, numpy_key, once
+from positional_embeddings.arrays.namespace import (
+    AnyArray,
+    Array,
+    ArrayT,
+    Device,
+    HostArray,
+    Namespace,
+    np,
+)
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.at_positions import Places, Ring
 from positional_embeddings.masks.mask import frozen_integers
 
 # The name of positions in errors about arrays of two libraries.
@@ -226,7 +235,7 @@ class KVCache(_Value):
         lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
 
-    def step(self, tokens: int | Array | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
+    def step(self, tokens: int | AnyArray | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
         """Return the cache with new tokens, and where they are.
 
         Parameters
@@ -319,7 +328,7 @@ class KVCache(_Value):
         count, held = (int(n) for n in (after[row, 0] - before[row, 0], before[row, 0]))
         raise wrong_value("tokens", what, f"{count} beside {held} at index {row}", hint)
 
-    def rewind(self, counts: int | Sequence[int] | Array, /) -> "KVCache":
+    def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache without its last tokens, such as refused drafts.
 
         A step of the result may be stored whatever the buffers got after these tokens: 0 goes on
@@ -370,7 +379,7 @@ class KVCache(_Value):
                 raise wrong_value("counts", what, came, hint)
         return self._with(after, xp.minimum(oldest, after))
 
-    def take(self, rows: Sequence[int] | Array, /) -> "KVCache":
+    def take(self, rows: Sequence[int] | AnyArray, /) -> "KVCache":
         """Return the cache of some sequences, such as the best beams.
 
         The buffers have to be taken in the same way, along their batch.
@@ -453,7 +462,7 @@ class KVCache(_Value):
         return xp, given, lengths, oldest
 
     def _keys(
-        self, before: Any, after: Any, oldest: Any, keep: Any, space: Space, xp: Any
+        self, before: Any, after: Any, oldest: Any, keep: Any, space: Space, xp: Namespace
     ) -> tuple[Any, Any]:
         """Return the position of each key that `store` returns, -1 if empty, and its source.
 
@@ -483,7 +492,7 @@ class KVCache(_Value):
         source = xp.where(is_new, self.capacity + token, slots)
         return xp.where(is_held, positions, -1), source
 
-    def _in_library(self, positions: Any, space: Space) -> Any:
+    def _in_library(self, positions: Array, space: Space) -> Any:
         """Return positions (batch, seq) in the order of the buffers' axes, in their library."""
         positions = positions if self._is_batch_first else positions.T
         return frozen_integers(
@@ -516,8 +525,8 @@ class KVStep(_Value):
     ((64, 8, 2), (64, 3, 2))
     """
 
-    positions: Any = array_field()
-    key_positions: Any = array_field()
+    positions: Array = array_field()
+    key_positions: Array = array_field()
     # Before the step.
     _cache: Any = field(init=False, metadata={"part": True})
     # Where the key of each slot comes from.
@@ -535,7 +544,7 @@ class KVStep(_Value):
         positions, keys = shown(self.positions), shown(self.key_positions)
         return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
-    def store(self, buffer: ArrayT, new: Array, /) -> tuple[ArrayT, ArrayT]:
+    def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
         """Store the keys or the values of the new tokens, and return all to attend to.
 
         Once for each buffer, whose last tokens are those before the step. An array of NumPy, CuPy
@@ -579,8 +588,8 @@ class KVStep(_Value):
         array([1., 1., 0., 0., 0., 0., 0., 0.])
         """
         given: Any = buffer
-        key = memory.numpy_key(new, buffer)  # which tells whether the buffer can be written to
-        found = memory.once(self._known, key, lambda: self._fit(buffer, new))
+        key = numpy_key(new, buffer)  # which tells whether the buffer can be written to
+        found = once(self._known, key, lambda: self._fit(buffer, new))
         space, seq, batch, writes, read = found
         self._follow(buffer, space)
         if writes is not None:
@@ -597,7 +606,7 @@ class KVStep(_Value):
             kept = space.xp.concat([kept, rest], axis=seq)
         return kept, keys
 
-    def _follow(self, buffer: Any, space: Space) -> None:
+    def _follow(self, buffer: Array, space: Space) -> None:
         """Check that a buffer, if its memory is known, ends where the step begins; move its end."""
         if self._lengths is None or space.is_compiling:
             return
@@ -617,7 +626,7 @@ class KVStep(_Value):
         if end is not None:
             end[0] = after
 
-    def _end_of(self, buffer: Any, space: Space) -> list[Any] | None:
+    def _end_of(self, buffer: Array, space: Space) -> list[Any] | None:
         """Return what holds the lengths after the last step that has stored in the same memory."""
         stored, address = self._cache._stored, space.address(buffer)
         if not address:  # 0 of no memory
@@ -626,11 +635,11 @@ class KVStep(_Value):
         if owner is None or owner() is None:
             base = getattr(buffer, "base", getattr(buffer, "_base", None))
             owner, end = ref(base if isinstance(base, type(buffer)) else buffer), [None]
-            memory.keep(stored, (address,), (owner, end), _MOST_BUFFERS)
-        memory.keep(stored, id(buffer), (ref(buffer), end), _MOST_BUFFERS)
+            keep(stored, (address,), (owner, end), _MOST_BUFFERS)
+        keep(stored, id(buffer), (ref(buffer), end), _MOST_BUFFERS)
         return end  # type: ignore[no-any-return]
 
-    def _fit(self, buffer: Any, new: Any) -> tuple[Any, ...]:
+    def _fit(self, buffer: Array, new: Any) -> tuple[Any, ...]:
         """Check a buffer and what is new, and return their space and axes, and what to do.
 
         That is the parts of the buffer to write, with the parts of `new`, and the part to read;
@@ -654,7 +663,7 @@ class KVStep(_Value):
         ]
         return space, seq, batch, writes, part(0, used)
 
-    def _check(self, buffer: Any, new: Any) -> tuple[int, int]:
+    def _check(self, buffer: Array, new: Any) -> tuple[int, int]:
         """Check a buffer and what is new, and return the axes of slots and sequences."""
         cache, shape = self._cache, list(buffer.shape)
         own = cache.feature_axis, cache.seq_axis
@@ -676,8 +685,8 @@ class KVStep(_Value):
         if tuple(new.shape) != tuple(shape):
             raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), _NEW)
         if new.dtype != buffer.dtype:
-            required = f"have the dtype of `buffer`, {namespace.dtype_name(buffer.dtype)}"
-            raise wrong_type("new", required, namespace.dtype_name(new.dtype))
+            required = f"have the dtype of `buffer`, {dtypes.dtype_name(buffer.dtype)}"
+            raise wrong_type("new", required, dtypes.dtype_name(new.dtype))
         if not getattr(getattr(buffer, "flags", None), "writeable", True):
             raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
         return seq, batch
@@ -702,11 +711,11 @@ class KVStep(_Value):
         index = axes.expand_to_axes(source, (batch, seq), known.ndim, xp)
         at = xp.broadcast_to(xp.where(index < 0, 0, index), shape)
         taken = xp.take_along_axis(known, at, axis=seq)
-        if self._cache._is_ring or not namespace.is_real_floating(known.dtype, xp):
+        if self._cache._is_ring or not dtypes.is_real_floating(known.dtype, xp):
             return taken
         return namespace.select(index >= 0, taken, float("nan"), xp)
 
-    def _axes_of(self, q: Any, feature_axis: Any, seq_axis: Any) -> tuple[int, int]:
+    def _axes_of(self, q: Array, feature_axis: Any, seq_axis: Any) -> tuple[int, int]:
         """Return the axes of an attention counted from 0: those of the buffers."""
         cache = self._cache
         given = (("feature_axis", feature_axis), ("seq_axis", seq_axis))
@@ -718,7 +727,7 @@ class KVStep(_Value):
                 raise wrong_value(name, what, n, " Make the cache with the axes of its buffers.")
         return found
 
-    def _places_of(self, q: Any, k: Any, seq: int, space: Space) -> Places:
+    def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Places:
         """Return the positions of queries and keys in an attention, for as many as these are."""
         cache, queries, keys = self._cache, self.positions, self.key_positions
         if cache._is_batch_first:
@@ -749,9 +758,9 @@ def _numbers(name: str, given: Any, *kinds: str) -> Any:
     space = space_of(**{name: given})
     if space.is_chunked:
         raise wrong_type(name, "be a list or an array in memory", type_name(given))
-    if not any(namespace.is_dtype(given.dtype, kind, space.xp) for kind in kinds or ("integral",)):
+    if not any(dtypes.is_dtype(given.dtype, kind, space.xp) for kind in kinds or ("integral",)):
         what = "hold integers" + " or booleans" * ("bool" in kinds)
-        raise wrong_type(name, what, namespace.dtype_name(given.dtype))
+        raise wrong_type(name, what, dtypes.dtype_name(given.dtype))
     return space.to_numpy(given) if space.is_readable(given) else given
 
 

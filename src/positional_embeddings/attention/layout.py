@@ -5,10 +5,11 @@ from math import prod, sqrt
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import Span, whole_span
+from positional_embeddings.arguments.spans import Span, whole_span
+from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Namespace, dtype_name, np
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
+from positional_embeddings.arrays.space import Space
 
 # What is for several sequences, or for several heads, by its name, and how many there are.
 Sizes = tuple[tuple[str, Any], ...]
@@ -40,7 +41,7 @@ class Layout(NamedTuple):
         """Return queries, keys and values as (..., sequence, feature)."""
         return [self._to_rows(array, (self.seq, self.feature), space) for array in arrays]
 
-    def output(self, rows: Any, dtype: Any, space: Space) -> Any:
+    def output(self, rows: Any, dtype: Dtype, space: Space) -> Any:
         """Return the output, (..., query, feature), with the axes of the queries."""
         return self._from_rows(rows, (self.seq, self.feature), dtype, space)
 
@@ -49,11 +50,11 @@ class Layout(NamedTuple):
         lse = self._from_rows(rows, (self.seq, self.feature), space.dtype, space)
         return lse[(*(slice(None),) * self.feature, 0, ...)]
 
-    def weights(self, rows: Any, dtype: Any, space: Space) -> Any:
+    def weights(self, rows: Any, dtype: Dtype, space: Space) -> Any:
         """Return weights, (..., query, key), with the axes of the scores."""
         return self._from_rows(rows, self.score_axes, dtype, space)
 
-    def _to_rows(self, array: Any, last: tuple[int, int], space: Space) -> Any:
+    def _to_rows(self, array: Array, last: tuple[int, int], space: Space) -> Any:
         """Move two axes last, and split the axis before them."""
         if self.is_in_order:
             return array
@@ -74,7 +75,7 @@ class Layout(NamedTuple):
             return (heads, *others)
         return (1,) * (1 + len(others)) if rows == 1 else (heads, 1, *others[1:])
 
-    def _from_rows(self, array: Any, last: tuple[int, int], dtype: Any, space: Space) -> Any:
+    def _from_rows(self, array: Array, last: tuple[int, int], dtype: Dtype, space: Space) -> Any:
         """Undo `_to_rows`, in the dtype of the result."""
         if not self.is_in_order:
             order = (*self.row_axes, *last)
@@ -84,7 +85,7 @@ class Layout(NamedTuple):
             array = space.xp.permute_dims(array, tuple(map(order.index, range(len(order)))))
         return space.astype(array, dtype)
 
-    def align(self, name: str, array: Any, q_len: Any, k_len: Any, space: Space) -> Any:
+    def align(self, name: str, array: Array, q_len: Any, k_len: Any, space: Space) -> Any:
         """Check the shape of a mask or a bias, and return it with axes (..., query, key)."""
         if array.ndim < 2:
             # One axis could be the queries or the keys.
@@ -95,7 +96,7 @@ class Layout(NamedTuple):
         meaning = f"queries on axis {own[0]}, keys on axis {own[1]}"
         return self._to_rows(axes.align_axes(name, array, own, tuple(shape), meaning), own, space)
 
-    def align_mask_or_bias(self, kind: str, array: Any, space: Space) -> Any:
+    def align_mask_or_bias(self, kind: str, array: Array, space: Space) -> Any:
         """Return what a `Mask` or a `Bias` gives, (query, key, batch or heads), as rows.
 
         A `Bias` at positions of several sequences gives (query, key, batch, heads).

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.checks import FeatureCount, PositionCount, PositiveNumber
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arguments.weights import WeightedLayer, array_field, normal, set_weights
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.attention.dot_product import scaled_dot_product_attention
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.attention.rules import Rules, ScoreFunction, call_score_function
-from positional_embeddings.biases.positions import Bias
-from positional_embeddings.layers.weights import WeightedLayer, array_field, normal, set_weights
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.rotary.rope import RoPE
 
@@ -126,9 +126,9 @@ class RoPEMultiHeadAttention(WeightedLayer):
         self,
         x: ArrayT,
         /,
-        mask: Array | Mask | ScoreFunction | None = None,
+        mask: AnyArray | Mask | ScoreFunction | None = None,
         *,
-        bias: Array | Bias | ScoreFunction | None = None,
+        bias: AnyArray | Bias | ScoreFunction | None = None,
     ) -> ArrayT:
         """Attend from each position of a sequence to all positions that no mask hides.
 
@@ -174,7 +174,7 @@ class RoPEMultiHeadAttention(WeightedLayer):
         axes.length(x, 2)
         by_head = {kind: self._per_head(kind, term, x, xp) for kind, term in given.items()}
 
-        dtype = xp.result_type(space.dtype, namespace.compute_dtype(self.Wq.dtype, xp))
+        dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
         wide = space.astype(x, dtype)
         q = self._heads(self.Wq, wide, self.num_heads, space)
         k = self._heads(self.Wk, wide, self._kv_heads, space)
@@ -189,13 +189,13 @@ class RoPEMultiHeadAttention(WeightedLayer):
     def _kv_heads(self) -> int:
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
-    def _heads(self, weight: Any, x: Any, heads: int, space: Space) -> Any:
+    def _heads(self, weight: Array, x: Array, heads: int, space: Space) -> Any:
         """Project to (head_size, seq, heads, batch)."""
         projected = _projected(weight, x, space)
         shape = (heads, self._rope.head_size, *x.shape[1:])
         return space.xp.permute_dims(space.xp.reshape(projected, shape), (1, 2, 0, 3))
 
-    def _per_head(self, kind: str, given: Any, x: Any, xp: Namespace) -> Any:
+    def _per_head(self, kind: str, given: Any, x: Array, xp: Namespace) -> Any:
         """Give a mask or bias of three axes, also of a function, the axes of attention."""
         if isinstance(given, Mask | Bias):
             return given
@@ -203,14 +203,14 @@ class RoPEMultiHeadAttention(WeightedLayer):
         if not callable(given):
             return _with_heads(kind, kind, given, heads, batch, xp)
 
-        def by_head(q_idx: Any, k_idx: Any) -> Any:
+        def by_head(q_idx: Array, k_idx: Array) -> Any:
             name, array = call_score_function(kind, given, q_idx, k_idx)
             return _with_heads(kind, name, array, heads, batch, xp)
 
         return by_head
 
 
-def _with_heads(kind: str, name: str, array: Any, heads: int, batch: int, xp: Namespace) -> Any:
+def _with_heads(kind: str, name: str, array: Array, heads: int, batch: int, xp: Namespace) -> Any:
     """Return a mask or a bias, if it has three axes, as (query, key, heads, batch)."""
     if array.ndim != 3:
         return array
@@ -224,6 +224,6 @@ def _with_heads(kind: str, name: str, array: Any, heads: int, batch: int, xp: Na
     return xp.reshape(array, (*shape[:2], heads, batch))
 
 
-def _projected(weight: Any, x: Any, space: Space) -> Any:
+def _projected(weight: Array, x: Array, space: Space) -> Any:
     with space.undisturbed(x):
         return space.xp.tensordot(space.astype(weight, x.dtype), x, axes=1)

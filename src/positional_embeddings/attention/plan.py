@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from math import isqrt
 from typing import NamedTuple
 
-from positional_embeddings.arguments.positions import Span, span_of
-from positional_embeddings.arrays.memory import cuts
+from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, count_positions, intersect
 
 # Fixed cost of a block, in scores: of each row of queries, such as a head, and of all together.

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import first_position
+from positional_embeddings.arguments.spans import first_position
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.arrays.quiet import as_caller
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.at_positions import Places, places_of
 from positional_embeddings.attention.kv_cache import POSITIONS, KVStep
 from positional_embeddings.attention.layout import Layout, check_axis_counts
-from positional_embeddings.attention.places import Places, places_of
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
 from positional_embeddings.masks.mask import Mask
 
@@ -28,14 +28,14 @@ _ANOTHER = " If the keys are of another sequence, padded on the right, give offs
 class Rules(NamedTuple):
     """What was asked of the scores."""
 
-    mask: Any = None
-    bias: Any = None
+    mask: Array = None
+    bias: Array = None
     scale: Any = None
     softcap: Any = None
     offset: Any = None
-    positions: Any = None
-    key_positions: Any = None
-    sinks: Any = None
+    positions: Array = None
+    key_positions: Array = None
+    sinks: Array = None
 
     def arrays(self) -> dict[str, Any]:
         """Return the masks and biases that are arrays, and the arrays of others, by name."""
@@ -50,13 +50,13 @@ class Rules(NamedTuple):
                 arrays[name] = value
         return arrays
 
-    def axes(self, q: Any, feature_axis: Any, seq_axis: Any) -> tuple[Any, Any]:
+    def axes(self, q: Array, feature_axis: Any, seq_axis: Any) -> tuple[Any, Any]:
         """Return both axes; a step has those of its buffers."""
         if isinstance(self.positions, KVStep):
             return self.positions._axes_of(q, feature_axis, seq_axis)
         return feature_axis, seq_axis
 
-    def places(self, q: Any, k: Any, axes: tuple[Any, Any], space: Space) -> Places | None:
+    def places(self, q: Array, k: Array, axes: tuple[Any, Any], space: Space) -> Places | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
         given, of_keys = self.positions, self.key_positions
         if given is None and of_keys is None:
@@ -109,7 +109,7 @@ def _check_padding(mask: Mask, offset: int | None, k_len: int, *, is_alone: bool
         raise wrong_value("mask", what, mask, _REMEDY)
 
 
-def number_of_sinks(sinks: Any, xp: Namespace) -> Any:
+def number_of_sinks(sinks: Array, xp: Namespace) -> Any:
     """Check sinks, and return their number."""
     checks.real_floating(xp, sinks=sinks)
     if sinks.ndim != 1:
@@ -131,7 +131,7 @@ def checked_mask_or_bias(name: str, given: Any, layout: Layout, space: Space) ->
     return layout.align(name, given, layout.queries.size, layout.keys.size, space)
 
 
-def call_score_function(kind: str, given: Any, q_idx: Any, k_idx: Any) -> tuple[str, Any]:
+def call_score_function(kind: str, given: Any, q_idx: Array, k_idx: Array) -> tuple[str, Any]:
     """Call a mask or bias function, check its result, and return it after its name in messages."""
     name, array = f"{kind}(q_idx, k_idx)", as_caller(given, q_idx, k_idx)
     xp = space_of(q_idx=q_idx, **{name: array}).xp

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import Span
+from positional_embeddings.arguments.spans import Span
+from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Namespace, dtype_name
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array, Namespace
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.layout import Layout, layout_of
 from positional_embeddings.attention.rules import (
     Rules,
@@ -17,7 +18,7 @@ from positional_embeddings.attention.rules import (
     first_query,
     number_of_sinks,
 )
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges, Reach, intersect, shift
 
@@ -29,15 +30,15 @@ class Scores(NamedTuple):
     """What makes scores of queries and keys, with axes (..., query, key)."""
 
     layout: Layout
-    mask: Any  # a `Mask`, a function, or an array (..., query, key)
-    bias: Any  # a `Bias`, a function, or an array (..., query, key)
+    mask: Array  # a `Mask`, a function, or an array (..., query, key)
+    bias: Array  # a `Bias`, a function, or an array (..., query, key)
     scale: float
     softcap: float | None
     offset: int  # position of the first query, for a `Mask` or a `Bias`
     has_reach: bool  # whether the mask says which keys the queries see
     space: Space
     with_lse: bool  # whether the logarithm of the sum of exponentials is asked for
-    sinks: Any  # logits of a key without value, (..., 1, 1), or None
+    sinks: Array  # logits of a key without value, (..., 1, 1), or None
     empty: Any = None  # which keys are empty slots, (..., 1, key), where the mask is no `Mask`
     # The rows and the keys of a part of all scores.
     rows: tuple[slice, ...] = ()
@@ -90,7 +91,7 @@ class Scores(NamedTuple):
             return layout.align(name, found, q_idx.shape[0], k_idx.shape[1], space)
         return keys.take(queries.take(given, -2, space), -1, space)
 
-    def hidden_and_bias(self, mask: Any, bias: Any) -> tuple[Any, Any]:
+    def hidden_and_bias(self, mask: Array, bias: Array) -> tuple[Any, Any]:
         """Return the mask with what a bias of minus infinity hides, and the bias to add."""
         if bias is None:
             return mask, None
@@ -98,7 +99,7 @@ class Scores(NamedTuple):
         hidden = bias == -float("inf")
         return hidden if mask is None else mask | hidden, bias
 
-    def bias_to_add(self, bias: Any) -> Any:
+    def bias_to_add(self, bias: Array) -> Any:
         """Return a bias in the dtype of the scores; what is finite stays so."""
         xp, dtype = self.space.xp, self.space.dtype
         if dtype == xp.float32 and dtype_name(bias.dtype) == "float64":
@@ -108,7 +109,9 @@ class Scores(NamedTuple):
             bias = xp.where(too_large, xp.sign(bias) * largest, bias)
         return self.space.astype(bias, dtype)
 
-    def of(self, products: Any, nonfinite: Any = None, mask: Any = None, bias: Any = None) -> Any:
+    def of(
+        self, products: Array, nonfinite: Array = None, mask: Array = None, bias: Array = None
+    ) -> Any:
         """Return the scores from the products, which it may overwrite.
 
         A score is minus infinity where the mask is True, else NaN for keys that are `nonfinite`.
@@ -123,7 +126,7 @@ class Scores(NamedTuple):
         return scores if mask is None else space.fill(scores, mask, -float("inf"))
 
 
-def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
+def _soft_capped(scores: Array, softcap: float, xp: Namespace) -> Any:
     """Return ``softcap * tanh(scores / softcap)``."""
     if softcap > float(xp.finfo(scores.dtype).max):
         return scores
@@ -134,7 +137,7 @@ def _soft_capped(scores: Any, softcap: float, xp: Namespace) -> Any:
     return xp.where(xp.abs(scores) < softcap * 2.0**-32, scores, capped)
 
 
-def without_nonfinite(key: Any, value: Any, space: Space) -> tuple[Any, Any, Any]:
+def without_nonfinite(key: Array, value: Array, space: Space) -> tuple[Any, Any, Any]:
     """Return keys and values with 0 for what is not finite, and which had such, None if none.
 
     0 * NaN is NaN: a hidden key or value that is not finite would reach the output of a product.
@@ -148,7 +151,7 @@ def without_nonfinite(key: Any, value: Any, space: Space) -> tuple[Any, Any, Any
     return key, value, ~finite[..., None, :]
 
 
-def slice_broadcast(array: Any, where: Sequence[slice]) -> Any:
+def slice_broadcast(array: Array, where: Sequence[slice]) -> Any:
     """Slice the first axes of an array, or None; axes of length 1 broadcast, and stay."""
     if array is None:
         return None

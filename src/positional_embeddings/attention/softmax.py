@@ -5,9 +5,10 @@ from math import prod
 from operator import add
 from typing import Any, NamedTuple
 
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.attention import kernel
+from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention import cupy_kernels
 
 # Less than the total of the weights of any keys; to 1 it adds nothing.
 _TINY = 2.0**-60
@@ -16,7 +17,7 @@ _TINY = 2.0**-60
 _MOST_CONVERTED = 2**17
 
 
-def products(query: Any, key: Any, space: Space) -> Any:
+def products(query: Array, key: Array, space: Space) -> Any:
     """Return the products of scaled queries and keys of any real dtype, (..., query, key)."""
     if key.dtype == space.dtype:
         return multiply(query, space.transpose(key), space)
@@ -25,7 +26,7 @@ def products(query: Any, key: Any, space: Space) -> Any:
     return found[0] if len(found) == 1 else space.xp.concat(found, axis=-1)
 
 
-def weighted_sums(weights: Any, value: Any, space: Space) -> Any:
+def weighted_sums(weights: Array, value: Array, space: Space) -> Any:
     """Return the sums of values of any real dtype that have these weights."""
     if value.dtype == space.dtype:
         return multiply(weights, value, space)
@@ -34,7 +35,7 @@ def weighted_sums(weights: Any, value: Any, space: Space) -> Any:
     return reduce(add, sums)
 
 
-def _parts_to_convert(array: Any, space: Space) -> list[slice]:
+def _parts_to_convert(array: Array, space: Space) -> list[slice]:
     """Return parts of keys or values to convert one by one, all of them but on the host."""
     if 0 in array.shape or not (space.supports_inplace(array) and space.is_on_host(array)):
         return [slice(None)]
@@ -42,7 +43,7 @@ def _parts_to_convert(array: Any, space: Space) -> list[slice]:
     return cuts(size, max(1, _MOST_CONVERTED * size // prod(array.shape)))
 
 
-def multiply(rows: Any, table: Any, space: Space) -> Any:
+def multiply(rows: Any, table: Array, space: Space) -> Any:
     """Return ``rows @ table``, in one product for query heads that share a key head."""
     if table.ndim == 2 or table.shape[-3] != 1 or rows.shape[-3] == 1:
         return space.matmul(rows, table)
@@ -53,7 +54,7 @@ def multiply(rows: Any, table: Any, space: Space) -> Any:
 
 
 def softmax(
-    scores: Any, space: Space, sinks: Any = None, *, with_lse: bool = False
+    scores: Array, space: Space, sinks: Array = None, *, with_lse: bool = False
 ) -> tuple[Any, Any]:
     """Return the softmax along the last axis, zeros where all scores are minus infinity.
 
@@ -66,7 +67,7 @@ def softmax(
         lse = xp.full(shape, -float("inf"), dtype=scores.dtype, device=space.device)
         return scores, lse if sinks is None else xp.maximum(lse, sinks)
     if space.compiles_kernels and sinks is None and not with_lse:
-        return kernel.softmax(scores, xp), None
+        return cupy_kernels.softmax(scores, xp), None
     highest = space.highest(scores)
     if sinks is not None:
         highest = xp.maximum(highest, _finite(sinks, space))
@@ -80,14 +81,14 @@ def softmax(
     return into(xp.divide, weights, total), lse
 
 
-def log_sum_exp(highest: Any, total: Any, space: Space) -> Any:
+def log_sum_exp(highest: Any, total: Array, space: Space) -> Any:
     """Return the logarithm of a sum of exponentials relative to the highest one."""
     xp, is_none = space.xp, total <= _TINY
     lse = highest + xp.log(xp.where(is_none, 1.0, total))
     return xp.where(is_none, -float("inf"), lse)
 
 
-def _finite(sinks: Any, space: Space) -> Any:
+def _finite(sinks: Array, space: Space) -> Any:
     """Return sinks without infinite ones, from which no distance is to be had."""
     most = float(space.xp.finfo(sinks.dtype).max)
     return space.clip(sinks, -most, most)
@@ -100,11 +101,11 @@ class OnlineSoftmax(NamedTuple):
     highest score, so that no sum of values near the largest float overflows.
     """
 
-    sums: Any  # (..., query, n): of the weighted values
-    total: Any  # (..., query, 1): of the weights
+    sums: Array  # (..., query, n): of the weighted values
+    total: Array  # (..., query, 1): of the weights
     running_max: Any  # (..., query, 1); None of small scores, in the `exponent_unit` of the space
 
-    def with_sinks(self, sinks: Any, space: Space) -> "OnlineSoftmax":
+    def with_sinks(self, sinks: Array, space: Space) -> "OnlineSoftmax":
         """Return the state after a key without value that has these scores, (..., 1, 1)."""
         if sinks is None:
             return self
@@ -116,7 +117,7 @@ class OnlineSoftmax(NamedTuple):
         return self._replace(total=total, running_max=running_max)
 
     def update(
-        self, scores: Any, hidden: Any, values: Any, headroom: float, space: Space
+        self, scores: Array, hidden: Array, values: Array, headroom: float, space: Space
     ) -> "OnlineSoftmax":
         """Return the state after a block of keys, hidden where a mask is True or if it is None.
 

@@ -6,10 +6,10 @@ from math import floor, log2
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import new_space
-from positional_embeddings.biases import positions
+from positional_embeddings.arrays.find import new_space
+from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases import bias
 
 
 def alibi_slopes(
@@ -63,8 +63,8 @@ def alibi_bias(
     k_len: int | None = None,
     *,
     offset: int | None = None,
-    query_positions: Array | None = None,
-    key_positions: Array | None = None,
+    query_positions: AnyArray | None = None,
+    key_positions: AnyArray | None = None,
     causal: bool = True,
     xp: Namespace | None = None,
     dtype: Dtype | None = None,
@@ -116,7 +116,7 @@ def alibi_bias(
 
 
 @dataclass(frozen=True)
-class ALiBiBias(positions.Bias):
+class ALiBiBias(bias.Bias):
     """The linear bias of ALiBi: zero at the query's own position, and less the farther a key is.
 
     A value: a call gives the array, and an attention evaluates it block by block.
@@ -154,8 +154,8 @@ class ALiBiBias(positions.Bias):
 
     _is_fixed = True
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative = positions.real_relative_positions(query, key, space)
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+        relative = bias.real_relative_positions(query, key, space)
         slopes = _slopes(self.num_heads)
         if not self.causal:
             relative, slopes = space.xp.abs(relative), tuple(-slope for slope in slopes)

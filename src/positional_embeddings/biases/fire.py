@@ -4,12 +4,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.biases import positions
-from positional_embeddings.layers.weights import array_field
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases import bias
 
 _SHAPES = {
     "hidden_weight": ("hidden",),
@@ -20,7 +21,7 @@ _SHAPES = {
 
 
 @dataclass(frozen=True, eq=False)
-class FIREBias(positions.Bias):
+class FIREBias(bias.Bias):
     r"""The bias of FIRE, from the parameters of its small network.
 
     A value: a call gives the array, and an attention evaluates it block by block.
@@ -72,7 +73,7 @@ class FIREBias(positions.Bias):
 
     def __post_init__(self) -> None:
         arrays = self._arrays()
-        positions.check_parameters(space_of(**arrays).xp, _SHAPES, **arrays)
+        bias.check_parameters(space_of(**arrays).xp, _SHAPES, **arrays)
         for name in ("c", "threshold"):
             value = getattr(self, name)
             if namespace.is_real_number(value) or getattr(value, "shape", None) != ():
@@ -89,8 +90,8 @@ class FIREBias(positions.Bias):
     def _heads(self) -> int:
         return int(self.output_bias.shape[0])
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative = positions.real_relative_positions(query, key, space)
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+        relative = bias.real_relative_positions(query, key, space)
         xp, dtype = space.xp, space.dtype
         w1, b1, w2, b2 = (space.astype(a, dtype) for a in self._arrays().values())
         c, threshold = (_as_array(number, space) for number in (self.c, self.threshold))
@@ -101,7 +102,7 @@ class FIREBias(positions.Bias):
         return hidden @ xp.matrix_transpose(w2) + b2
 
 
-def _as_array(value: Any, space: Space) -> Any:
+def _as_array(value: Array, space: Space) -> Any:
     xp, dtype, on = space.xp, space.dtype, space.device
     # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
     if hasattr(value, "shape") and space.records_gradients:

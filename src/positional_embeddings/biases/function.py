@@ -6,10 +6,11 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.quiet import as_caller
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases.bias import Bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class FunctionBias(Bias):
 
     _is_relative = False
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
         name, given = "function(q_pos, k_pos)", (query[:, None, ...], key[None, ...])
         with space.without_chunk_warnings():
             bias = as_caller(self.function, *given)

@@ -4,16 +4,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.biases import positions
-from positional_embeddings.layers.weights import array_field
+from positional_embeddings.arguments.weights import array_field
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases import bias
 
 Variant = Literal["logarithmic", "power"]
 
 
 @dataclass(frozen=True, eq=False)
-class KERPLEBias(positions.Bias):
+class KERPLEBias(bias.Bias):
     r"""The bias of KERPLE, from two parameters of each head.
 
     A value: a call gives the array, and an attention evaluates it block by block.
@@ -50,13 +51,13 @@ class KERPLEBias(positions.Bias):
     def __post_init__(self) -> None:
         self.check_fields()
         xp, heads = space_of(r1=self.r1, r2=self.r2).xp, ("heads",)
-        positions.check_parameters(xp, {"r1": heads, "r2": heads}, **self._arrays())
+        bias.check_parameters(xp, {"r1": heads, "r2": heads}, **self._arrays())
 
     def _heads(self) -> int:
         return int(self.r1.shape[0])
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative = positions.real_relative_positions(query, key, space)
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+        relative = bias.real_relative_positions(query, key, space)
         xp = space.xp
         distance = xp.abs(relative)[..., None]
         r1, r2 = (space.astype(r, distance.dtype) for r in (self.r1, self.r2))

@@ -5,8 +5,9 @@ from functools import partial
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
 
@@ -53,7 +54,7 @@ class SandwichBias(Bias):
     _is_relative = False
     _is_fixed = True
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
         xp, wide = space.xp, space.widest
         encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=wide)
         encodings = map(encode, (query, key))

@@ -4,10 +4,10 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace
-from positional_embeddings.biases.positions import Bias, subtract_positions
-from positional_embeddings.layers.weights import array_field, normal, set_weights
+from positional_embeddings.arguments.weights import array_field, normal, set_weights
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases.bias import Bias, subtract_positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +60,14 @@ class RelativePE(Bias):
     _: KW_ONLY
     init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
-    embeddings: Any = array_field(None)
+    embeddings: Array = array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
     _takes_integers = True
 
-    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+    def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self.check_fields()
         shapes = {"embeddings": (2 * self.max_distance + 1, self.embedding_size)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
@@ -75,7 +75,7 @@ class RelativePE(Bias):
     def _heads(self) -> int:
         return self.embedding_size
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
         most = self.max_distance
         rows = space.clip(subtract_positions(query, key, space), -most, most) + most
         return space.take_entries(self.embeddings, rows, 0)

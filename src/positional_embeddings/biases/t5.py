@@ -6,13 +6,13 @@ from math import exp, log, prod
 from typing import Any
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.weights import array_field, normal, set_weights
+from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.biases import positions
-from positional_embeddings.layers.weights import array_field, normal, set_weights
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases import bias
 
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
@@ -74,14 +74,14 @@ def relative_position_bucket(
     checks.signed_integers("relative_position", relative_position, space.xp)
     numbers = _check_buckets(num_buckets, max_distance, bidirectional=bidirectional)
     kind, pairs = (*numbers, bidirectional), relative_position
-    if positions.takes_strides(space) and pairs.ndim == 2 and 0 not in pairs.shape:
+    if bias.takes_strides(space) and pairs.ndim == 2 and 0 not in pairs.shape:
         distances = np.concat([pairs[:0:-1, 0], pairs[0, :]])
-        expected = positions.toeplitz(distances, *pairs.shape)
+        expected = bias.toeplitz(distances, *pairs.shape)
         rows = cuts(pairs.shape[0], _COMPARED_ROWS)
         # A copy is aligned, and compared in less time.
         if all(np.array_equal(pairs[some, :], expected[some].copy()) for some in rows):
             buckets = _look_up(None, distances, kind, space)
-            return positions.toeplitz(buckets, *pairs.shape).copy()  # type: ignore[no-any-return]
+            return bias.toeplitz(buckets, *pairs.shape).copy()  # type: ignore[no-any-return]
     return _look_up(None, pairs, kind, space)  # type: ignore[no-any-return]
 
 
@@ -102,7 +102,7 @@ def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) 
     return num_buckets, max_distance
 
 
-def _look_up(table: Any, relative: Any, kind: tuple[int, int, int], space: Space) -> Any:
+def _look_up(table: Array, relative: Any, kind: tuple[int, int, int], space: Space) -> Any:
     """Return the entries of a table of buckets at relative positions, or the buckets if None."""
     xp, like = space.xp, {"dtype": space.integer, "device": space.device}
     starts, before, last = bucket_starts(*kind, int(xp.iinfo(space.integer).max))
@@ -149,7 +149,7 @@ def bucket_starts(
 
 
 @dataclass(frozen=True, eq=False)
-class T5Bias(positions.Bias):
+class T5Bias(bias.Bias):
     """The relative bias of T5: a number for each head and bucket of distances.
 
     Immutable: `dataclasses.replace` gives a copy with another table.
@@ -199,14 +199,14 @@ class T5Bias(positions.Bias):
     max_distance: int = 128
     init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
-    embeddings: Any = array_field(None)
+    embeddings: Array = array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
     _takes_integers = True
 
-    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+    def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self.check_fields()
         num_buckets, max_distance = _check_buckets(
             self.num_buckets, self.max_distance, bidirectional=self.bidirectional
@@ -215,7 +215,7 @@ class T5Bias(positions.Bias):
         shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
-        relative, table = positions.subtract_positions(query, key, space), self.embeddings
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+        relative, table = bias.subtract_positions(query, key, space), self.embeddings
         kind = self.num_buckets, self.max_distance, self.bidirectional
         return _look_up(table, relative, kind, space)

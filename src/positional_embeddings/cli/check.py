@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 import positional_embeddings as pe
+from positional_embeddings.arrays.find import on_given_device, space_of
 from positional_embeddings.arrays.namespace import Device, HostArray, Namespace, np
-from positional_embeddings.arrays.space import on_given_device, space_of
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
 from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
 

@@ -7,8 +7,8 @@ from importlib import import_module, metadata
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from positional_embeddings.arrays.find import new_space, on_given_device
 from positional_embeddings.arrays.namespace import Device, Namespace
-from positional_embeddings.arrays.space import new_space, on_given_device
 
 # Characters of an error of another library.
 _LONGEST_REASON = 200
@@ -23,7 +23,7 @@ class Place(NamedTuple):
     """A device of a library, or the reason why it does not compute."""
 
     name: str  # empty if the library has no device
-    device: Any = None
+    device: Device = None
     xp: Namespace | None = None
     reason: str = ""
 
@@ -83,7 +83,7 @@ def _version(name: str) -> str:
     return version or installed_version(name) or "of an unknown version"
 
 
-def _tried(name: str, device: Any, module: Any) -> Place:
+def _tried(name: str, device: Device, module: Any) -> Place:
     """Compute something on a device."""
     try:
         xp, found = _sum(xp=module, device=device)

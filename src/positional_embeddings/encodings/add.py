@@ -3,13 +3,18 @@
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Namespace
+from positional_embeddings.arrays.space import Space
 
 
 def add_positional_encoding(
-    x: ArrayT, encoding: Array, /, *, feature_axis: int | None = None, seq_axis: int | None = None
+    x: ArrayT,
+    encoding: AnyArray,
+    /,
+    *,
+    feature_axis: int | None = None,
+    seq_axis: int | None = None,
 ) -> ArrayT:
     """Add an encoding to the features of each position.
 
@@ -61,12 +66,12 @@ def add_positional_encoding(
 
 def add_positional_encoding_vjp(
     grad: ArrayT,
-    encoding: Array,
+    encoding: AnyArray,
     /,
     *,
     feature_axis: int | None = None,
     seq_axis: int | None = None,
-) -> tuple[ArrayT, Array]:
+) -> tuple[ArrayT, AnyArray]:
     """Return the gradients of `add_positional_encoding` with respect to its arguments.
 
     Parameters
@@ -115,14 +120,14 @@ def add_positional_encoding_vjp(
 
 
 def _axes(
-    feature_axis: int | None, seq_axis: int | None, x: Any, encoding: Any, name: str
+    feature_axis: int | None, seq_axis: int | None, x: Array, encoding: Any, name: str
 ) -> tuple[int, int]:
     if encoding.ndim != 2 and feature_axis is seq_axis is None:
         feature_axis, seq_axis = 0, 1  # of no use for an encoding in the layout of `x`
     return axes.feature_and_seq_axis(feature_axis, seq_axis, x, name)
 
 
-def _align_encoding(encoding: Any, x: Any, feature: int, seq: int, xp: Namespace) -> Any:
+def _align_encoding(encoding: Any, x: Array, feature: int, seq: int, xp: Namespace) -> Any:
     """Return an encoding with the axes of `x`."""
     if encoding.ndim == 2:
         target = (x.shape[feature], x.shape[seq])

@@ -7,10 +7,11 @@ from typing import Any
 
 from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits, integer_limbs
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 
 _MOST_HARMONICS = 2**10
@@ -19,7 +20,7 @@ _BITS_OF_QUARTERS = 12
 
 
 def cyclic_encoding(
-    x: Array,
+    x: AnyArray,
     /,
     period: float | Sequence[float] | HostArray,
     harmonics: int | Sequence[int] | HostArray = 1,
@@ -100,8 +101,8 @@ def cyclic_encoding(
     count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
     dtype = checks.feature_dtype(x, dtype, space)
 
-    def encode(x: Any, space: Space) -> Any:
-        work, space = namespace.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
+    def encode(x: Array, space: Space) -> Any:
+        work, space = dtypes.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
         xp = space.xp
         parts = _period_parts(space.dtype == xp.float64, *periods)
         at_period = [i for i, n in enumerate(counts) for _ in range(n)]
@@ -142,14 +143,14 @@ def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
     return features.one_or_each("harmonics", harmonics, check, periods, "period")
 
 
-def _within_half(x: Any, period: Any, space: Space) -> Any:
+def _within_half(x: Array, period: Any, space: Space) -> Any:
     """Return the distance of `x` from the nearest multiple of each period, exactly.
 
     Integers are sums of two floats or three, whose remainders are multiples of what the last
     bit of a period stands for, and so is their sum.
     """
     xp = space.xp
-    if namespace.is_dtype(x.dtype, "integral", xp):
+    if dtypes.is_dtype(x.dtype, "integral", xp):
         bits = grid_and_bits(space)[1]
         parts = [limb * 2.0**exponent for limb, exponent in integer_limbs(x, bits, space)]
     else:
@@ -168,7 +169,7 @@ def _within_half(x: Any, period: Any, space: Space) -> Any:
     return first
 
 
-@namespace.host_constant
+@host_constant
 def _period_parts(is_double: bool, *periods: float) -> list[list[float]]:  # noqa: FBT001
     """Return periods, units of the first part of a coordinate, and both parts of a quarter."""
     dtype, digits = (np.float64, 53) if is_double else (np.float32, 24)

@@ -7,12 +7,12 @@ from typing import Any, Literal, get_args
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import remedy_for, shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import Dtype, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.namespace import Array, Dtype, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary.layouts import halves, join_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
@@ -66,7 +66,7 @@ def _encode_chunk(encode: Callable[..., Any], *coordinates: Any) -> Any:
 
 
 def encode(
-    x: Any,
+    x: Array,
     cos_sin: Callable[[Any], tuple[Any, Any]],
     count: int,
     dtype: Dtype,
@@ -91,7 +91,7 @@ def encode(
     return np.reshape(features, (2 * count, *x.shape))
 
 
-def wavelength(name: str, value: Any) -> float:
+def wavelength(name: str, value: Array) -> float:
     """Return a wavelength or a period after checking its range."""
     number = checks.positive_number(name, value)
     if not SHORTEST <= number <= LONGEST:
@@ -99,7 +99,7 @@ def wavelength(name: str, value: Any) -> float:
     return number
 
 
-@namespace.host_constant
+@host_constant
 def cycles(part: str, *wavelengths: float) -> str:
     """Return the digits of frequencies: a part of a cycle in each wavelength."""
     with localcontext(DIGITS):
@@ -108,7 +108,7 @@ def cycles(part: str, *wavelengths: float) -> str:
 
 def one_or_each(
     name: str,
-    values: Any,
+    values: Array,
     check: Callable[[str, Any], Any],
     count: int | None = None,
     each: str = "",

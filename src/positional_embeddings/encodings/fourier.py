@@ -9,9 +9,9 @@ from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.features import Arrangement, wavelength
 
@@ -20,7 +20,7 @@ OCTAVES = {"nerf": 10, "nerf_directions": 4}
 
 
 def fourier_encoding(
-    x: Array,
+    x: AnyArray,
     /,
     wavelengths: float | Sequence[float] | HostArray | None = None,
     *,
@@ -101,7 +101,7 @@ def fourier_encoding(
     count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
     dtype = checks.feature_dtype(x, dtype, space)
 
-    def encode(x: Any, space: Space) -> Any:
+    def encode(x: Array, space: Space) -> Any:
         space, frequencies = space.computing_in(dtype), features.cycles("1", *lengths)
 
         def at(part: Any) -> tuple[Any, Any]:

@@ -3,11 +3,11 @@
 from typing import Any, Literal, get_args
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Dtype
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype
+from positional_embeddings.arrays.space import Space
 
 Laplacian = Literal["normalized", "combinatorial"]
 
@@ -18,7 +18,12 @@ _TIE = 2.0**-10
 
 
 def graph_laplacian_encoding(
-    adjacency: Array, /, k: int, *, laplacian: Laplacian = "normalized", dtype: Dtype | None = None
+    adjacency: AnyArray,
+    /,
+    k: int,
+    *,
+    laplacian: Laplacian = "normalized",
+    dtype: Dtype | None = None,
 ) -> Any:
     r"""Return for each node of a graph its entries of eigenvectors of the graph's Laplacian.
 
@@ -118,7 +123,7 @@ def graph_laplacian_encoding(
     return space.astype(_with_fixed_signs(encoding, space), dtype)
 
 
-def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None = None) -> Any:
+def random_walk_encoding(adjacency: AnyArray, /, steps: int, *, dtype: Dtype | None = None) -> Any:
     r"""Return for each node of a graph the probabilities that a random walk returns to it.
 
     Parameters
@@ -182,10 +187,10 @@ def random_walk_encoding(adjacency: Array, /, steps: int, *, dtype: Dtype | None
     return space.astype(xp.stack(probabilities), dtype)
 
 
-def _weights(adjacency: Any, space: Space) -> Any:
+def _weights(adjacency: Array, space: Space) -> Any:
     """Return the weights in the widest float, after checking them; values where they are read."""
     xp = space.xp
-    if not namespace.is_dtype(adjacency.dtype, "bool", xp):
+    if not dtypes.is_dtype(adjacency.dtype, "bool", xp):
         checks.real("adjacency", adjacency, xp)
     shape = tuple(adjacency.shape)
     if len(shape) < 2 or checks.known_to_differ(shape[-2], shape[-1]):
@@ -198,10 +203,10 @@ def _weights(adjacency: Any, space: Space) -> Any:
     return weights
 
 
-def _symmetric(weights: Any, given: Dtype, space: Space) -> Any:
+def _symmetric(weights: Array, given: Dtype, space: Space) -> Any:
     """Return the mean of the weights of both directions, which differ by rounding alone."""
     xp, opposite = space.xp, space.xp.matrix_transpose(weights)
-    is_real = namespace.is_real_floating(given, xp)
+    is_real = dtypes.is_real_floating(given, xp)
     eps = float(xp.finfo(space.dtype if is_real else space.widest).eps)
     allowed = _ROUNDINGS * eps * (weights + opposite)
     if space.is_true(xp.any(xp.abs(weights - opposite) > allowed)):

@@ -5,11 +5,11 @@ from math import inf, prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import new_space, on_given_device
+from positional_embeddings.arrays.find import new_space, on_given_device
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.features import by_chunks
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
 
@@ -57,10 +57,10 @@ def grid_positions(
     space = new_space(xp, device)
     xp = space.xp
     if dtype is not None:
-        namespace.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
+        dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
         own = xp.empty(0, dtype=dtype, device=device).dtype
-        is_integral = namespace.is_dtype(own, "integral", xp)
-        most = namespace.ALL_INTEGERS.get(namespace.dtype_name(own), inf)
+        is_integral = dtypes.is_dtype(own, "integral", xp)
+        most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(own), inf)
         if max(sizes) - 1 > (xp.iinfo(own).max if is_integral else most):
             raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
     point = xp.arange(prod(sizes), dtype=space.integer, device=device)
@@ -140,7 +140,7 @@ def grid_encoding(
     ranges = [space.arange(0, n, where, axis, dim, dtype) for axis, n in enumerate(sizes)]
     indices = [axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges)]
 
-    def encode(*indices: Any, space: Space) -> Any:
+    def encode(*indices: Array, space: Space) -> Any:
         shape = np.broadcast_shapes(*(index.shape for index in indices))
         parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
         parts = [space.xp.broadcast_to(part, (channels, *shape)) for part in parts]

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 
 Kind = Literal["theory", "grid"]
@@ -17,7 +17,7 @@ _SIN_60 = "0.866025403784438646763723170752936183471402626905190314027903"  # de
 
 
 def grid_cell_encoding(
-    points: Array,
+    points: AnyArray,
     /,
     wavelengths: float | Sequence[float] | HostArray,
     *,
@@ -99,7 +99,7 @@ def grid_cell_encoding(
     count = checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
     dtype = checks.feature_dtype(points, dtype, space)
 
-    def encode(points: Any, space: Space) -> Any:
+    def encode(points: Array, space: Space) -> Any:
         def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
             frequencies = features.cycles(part, *lengths)
             return cos_sin(points[coordinate, ...], frequencies, space.widest, space)

@@ -5,10 +5,10 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import isqrt, prod
 from typing import Any
 
-from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments import axes, checks, weights
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -18,10 +18,9 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.add import add_wide
-from positional_embeddings.layers import weights
-from positional_embeddings.layers.dropout import dropout
+from positional_embeddings.encodings.dropout import dropout
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +92,12 @@ class LearnedPE(weights.WeightedLayer):
     rng: Any = field(default=None, compare=False)
     feature_axis: int | None = None
     seq_axis: int | None = None
-    embeddings: Any = weights.array_field(None)
+    embeddings: Array = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
-    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+    def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self.check_fields()
         axes.set_axes(self)
         shape = (self.embedding_size, self.max_len)
@@ -336,7 +335,7 @@ class LearnedPE(weights.WeightedLayer):
         return replace(self, max_len=wide.shape[1], embeddings=table)
 
     def _vectors(
-        self, x: Any, positions: Array | None, offset: int, space: Space, name: str = "x"
+        self, x: Array, positions: Array | None, offset: int, space: Space, name: str = "x"
     ) -> Any:
         """Return the vectors of the positions of `x`, on its axes."""
         columns, own = self._columns(x, positions, offset, space, name)
@@ -349,7 +348,7 @@ class LearnedPE(weights.WeightedLayer):
         return axes.expand_to_axes(vectors, own, x.ndim, space.xp)
 
     def _columns(
-        self, x: Any, positions: Array | None, offset: int, space: Space, name: str
+        self, x: Array, positions: Array | None, offset: int, space: Space, name: str
     ) -> tuple[slice, list[int]]:
         """Check an input; return the columns at its offset, and its axes that the table has."""
         target = axes.target_of(x, space, self, "embedding_size", name)

@@ -12,9 +12,10 @@ from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.features import by_chunks, one_or_each
 from positional_embeddings.rotary.layouts import join_pairs
 
@@ -27,7 +28,7 @@ _LEAST_NU = 0.1
 
 
 def random_fourier_encoding(
-    x: Array,
+    x: AnyArray,
     /,
     dim: int,
     *,
@@ -135,7 +136,7 @@ def random_fourier_encoding(
     frequencies = _digits(spectrum, dim // 2, rng)
     dtype = checks.feature_dtype(x, dtype, space)
 
-    def encode(x: Any, space: Space) -> Any:
+    def encode(x: Array, space: Space) -> Any:
         space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
         if space.xp is np and count <= cos_sin.MOST_COORDINATES:
             features = np.empty((dim, x[0].size), dtype=dtype)
@@ -176,7 +177,7 @@ def _spectrum(
     return periods, kernel, length_scales, nu, orthogonal
 
 
-def _at_least(name: str, value: Any, least: float, text: str) -> float:
+def _at_least(name: str, value: Array, least: float, text: str) -> float:
     number = checks.positive_number(name, value)
     if number < least:
         raise wrong_value(name, f"be {text} or more", number)
@@ -204,7 +205,7 @@ def _drawn_digits(count: int, rng: Any, periods: Any, *options: Any) -> tuple[st
         )
 
 
-_digits_of_seed = namespace.host_constant(_drawn_digits)
+_digits_of_seed = host_constant(_drawn_digits)
 
 
 def _drawn(

@@ -7,17 +7,24 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequencies
-from positional_embeddings.angles.tables import PositionTables
+from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, HostArray, Namespace
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import (
+    AnyArray,
+    Array,
+    ArrayT,
+    Dtype,
+    HostArray,
+    Namespace,
+)
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_wide
+from positional_embeddings.encodings.dropout import dropout
 from positional_embeddings.encodings.features import Arrangement
-from positional_embeddings.layers.dropout import dropout
 from positional_embeddings.rotary.layouts import join_pairs
 
 Preset = Literal["vaswani", "marian", "tensor2tensor", "whisper", "detr", "mlx"]
@@ -41,7 +48,7 @@ class _Family(NamedTuple):
 
 
 def sinusoidal_encoding(
-    positions: Array,
+    positions: AnyArray,
     /,
     dim: int,
     *,
@@ -147,12 +154,12 @@ def sinusoidal_encoding(
     dtype = checks.feature_dtype(positions, dtype, space)
     frequencies = geometric_frequencies(dim, base, scale, family.endpoint)
 
-    def encode(positions: Any, space: Space) -> Any:
+    def encode(positions: Array, space: Space) -> Any:
         space = space.computing_in(dtype)
 
         def at(part: Any) -> tuple[Any, Any]:
             if family.start:
-                is_real = namespace.is_real_floating(part.dtype, space.xp)
+                is_real = dtypes.is_real_floating(part.dtype, space.xp)
                 wide = space.widest if is_real else space.integer
                 part = space.astype(part, wide) + family.start
             cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
@@ -271,7 +278,7 @@ class AbsolutePE(checks.CheckedLayer):
         checks.set_fields(self, _tables=tables)
 
     def __call__(
-        self, x: ArrayT, /, *, positions: Array | None = None, offset: int = 0, rng: Any = None
+        self, x: ArrayT, /, *, positions: AnyArray | None = None, offset: int = 0, rng: Any = None
     ) -> ArrayT:
         """Add the encoding of each position to its features.
 
@@ -316,7 +323,7 @@ class AbsolutePE(checks.CheckedLayer):
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
-        self, like: ArrayT, /, *, positions: Array | None = None, offset: int = 0
+        self, like: ArrayT, /, *, positions: AnyArray | None = None, offset: int = 0
     ) -> ArrayT:
         """Return the encoding for `add_positional_encoding`, to be made once for many calls.
 
@@ -364,6 +371,6 @@ class AbsolutePE(checks.CheckedLayer):
 
 
 def _arranged_tables(
-    cos: Any, sin: Any, xp: Namespace, *, dim: int, arrangement: str
+    cos: Array, sin: Array, xp: Namespace, *, dim: int, arrangement: str
 ) -> tuple[Any]:
     return (join_pairs(sin, cos, 0, features.LAYOUTS[arrangement], xp)[:dim, ...],)

@@ -10,12 +10,13 @@ from typing import Any, Literal, get_args
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.blocks import block_lengths, cuts
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import block_lengths, cuts
-from positional_embeddings.arrays.namespace import Array, Dtype, np
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.features import by_chunks
 
 Unit = Literal["degrees", "radians"]
@@ -25,8 +26,8 @@ _BLOCK = 4096  # places that are computed at a time, few enough for the cache
 
 
 def spherical_encoding(
-    latitude: Array,
-    longitude: Array,
+    latitude: AnyArray,
+    longitude: AnyArray,
     /,
     degree: int,
     *,
@@ -135,8 +136,8 @@ def spherical_encoding(
     if not checks.shapes_broadcast(shapes):
         requirement = f"broadcast against the shape of `latitude`, {shapes[0]}"
         raise wrong_value("longitude", requirement, shapes[1])
-    dtypes = dict.fromkeys([latitude.dtype, longitude.dtype])
-    reals = [dtype for dtype in dtypes if namespace.is_real_floating(dtype, xp)]
+    both = dict.fromkeys([latitude.dtype, longitude.dtype])
+    reals = [dtype for dtype in both if dtypes.is_real_floating(dtype, xp)]
     default = xp.result_type(*reals) if len(reals) == 2 else [*reals, space.default_float][0]
     dtype = checks.float_dtype(dtype, default, space)
     if not space.is_chunked:
@@ -151,17 +152,17 @@ def spherical_encoding(
     return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, space)
 
 
-def _is_beyond_pole(latitude: Any, unit: str, space: Space) -> Any:
+def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Any:
     xp, wide = space.xp, space.widest
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
-    own = latitude.dtype if namespace.is_real_floating(latitude.dtype, xp) else wide
+    own = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
     pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=space.device)
     latitude, pole = (space.astype(a, wide) for a in (latitude, pole))
     return xp.abs(latitude) > pole
 
 
 def _spherical_encoding(
-    latitude: Any, longitude: Any, *, degree: int, unit: str, dtype: Dtype, space: Space
+    latitude: Array, longitude: Array, *, degree: int, unit: str, dtype: Dtype, space: Space
 ) -> Any:
     """Return the harmonics, written block by block into one array if the library can."""
     xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
@@ -187,7 +188,7 @@ def _spherical_encoding(
 
 
 def _harmonics(
-    latitude: Any, longitude: Any, degree: int, unit: str, space: Space
+    latitude: Array, longitude: Array, degree: int, unit: str, space: Space
 ) -> Iterator[Any]:
     """Yield the harmonics of each degree, orders from the lowest to the highest."""
     xp = space.xp
@@ -200,7 +201,7 @@ def _harmonics(
         yield both * by_order[degree - n : degree + n + 1, ...]
 
 
-def _legendre_functions(latitude: Any, degree: int, unit: str, space: Space) -> Iterator[Any]:
+def _legendre_functions(latitude: Array, degree: int, unit: str, space: Space) -> Iterator[Any]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
 
     Those of the next degree are the part of that degree in the product of the harmonics with the
@@ -224,7 +225,7 @@ def _legendre_functions(latitude: Any, degree: int, unit: str, space: Space) -> 
         yield values
 
 
-@namespace.host_constant
+@host_constant
 def _weights(degree: int) -> list[list[float]]:
     """Return the weights of the same, the next lower and the next higher order, by order."""
     n, orders = degree, range(degree + 1)
@@ -253,7 +254,7 @@ def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, space: Space) -> 
     return add_quadrants(cos, sin, multiples * quadrant, xp)
 
 
-@namespace.host_constant
+@host_constant
 def _multiples(highest: int, unit: str) -> str:
     """Return the digits of 0 to `highest` cycles in a full circle."""
     circle = Decimal(360) if unit == "degrees" else TWO_PI

@@ -6,11 +6,11 @@ from math import prod
 from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import length_array
+from positional_embeddings.arguments.spans import length_array
+from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.layers.weights import array_field
+from positional_embeddings.arrays.namespace import AnyArray, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, frozen_integers
 from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
@@ -246,7 +246,7 @@ class GlobalMask(Mask):
     ((0, 1), (2, 5))
     """
 
-    indices: Sequence[int] | Array = array_field()
+    indices: Sequence[int] | AnyArray = array_field()
 
     # Of indices that the host has.
     _ranges: Ranges | None = field(default=None, init=False, compare=False)

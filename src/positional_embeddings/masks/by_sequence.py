@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from positional_embeddings.arguments import checks, positions
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arguments import checks, spans
+from positional_embeddings.arguments.weights import array_field
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, HostArray, np
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.layers.weights import array_field
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask, frozen_integers
 from positional_embeddings.masks.points import Points
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, intersect, unite_arrays
@@ -32,7 +32,7 @@ class _ByLength(Mask):
 
     def __post_init__(self) -> None:
         self.check_fields()
-        lengths = frozen_integers(positions.length_array("lengths", self.lengths, None, None)[1])
+        lengths = frozen_integers(spans.length_array("lengths", self.lengths, None, None)[1])
         checks.set_fields(self, lengths=lengths)
         if isinstance(lengths, np.ndarray) and lengths.size:
             checks.set_fields(self, _bounds=(int(lengths.min()), int(lengths.max())))
@@ -43,7 +43,7 @@ class _ByLength(Mask):
             return
         if self._bounds is None or self._bounds[1] > k_len:
             own = space_of(lengths=self.lengths)
-            positions.check_lengths("lengths", self.lengths, own, k_len, "the number of keys")
+            spans.check_lengths("lengths", self.lengths, own, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
         return _known(self.lengths.shape[0])
@@ -83,11 +83,13 @@ class PaddingMask(_ByLength):
            [1, 1]])
     """
 
-    lengths: Sequence[int] | Array = array_field()
+    lengths: Sequence[int] | AnyArray = array_field()
     side: Annotated[Side, checks.one_of(Side)] = "right"
 
     @classmethod
-    def from_attention_mask(cls, attention_mask: Array, /, side: Side = "right") -> "PaddingMask":
+    def from_attention_mask(
+        cls, attention_mask: AnyArray, /, side: Side = "right"
+    ) -> "PaddingMask":
         """Return the mask of a tokenizer's `attention_mask`.
 
         Parameters
@@ -120,10 +122,10 @@ class PaddingMask(_ByLength):
         xp = space.xp
         given: Any = attention_mask
         checks.choice("side", side, get_args(Side))
-        if not any(namespace.is_dtype(given.dtype, kind, xp) for kind in ("bool", "integral")):
+        if not any(dtypes.is_dtype(given.dtype, kind, xp) for kind in ("bool", "integral")):
             what = "have an integer or boolean dtype"
             hint = " Pass attention_mask != 0."
-            raise wrong_type("attention_mask", what, namespace.dtype_name(given.dtype), hint)
+            raise wrong_type("attention_mask", what, dtypes.dtype_name(given.dtype), hint)
         if given.ndim != 2:
             raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
         if space.is_readable(given):
@@ -186,7 +188,7 @@ class PrefixMask(_ByLength):
            [0, 0, 0]])
     """
 
-    lengths: int | Sequence[int] | Array = array_field()
+    lengths: int | Sequence[int] | AnyArray = array_field()
 
     def __post_init__(self) -> None:
         lengths: Any = self.lengths
@@ -248,7 +250,7 @@ class SegmentMask(Mask):
     ((2, 3),)
     """
 
-    ids: Any = array_field()
+    ids: Array = array_field()
     key_ids: Any = array_field(None)
     # The documents of the keys, if the host has them.
     _documents: "_Documents | None" = field(default=None, init=False, compare=False)
@@ -261,7 +263,7 @@ class SegmentMask(Mask):
         xp = space_of(**given).xp
         for name, ids in given.items():
             checks.signed_integers(name, ids, xp)
-            positions.sequence_axis(name, ids, 0)
+            spans.sequence_axis(name, ids, 0)
         checks.set_fields(self, **{name: frozen_integers(ids) for name, ids in given.items()})
         query, key = self._tables()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
@@ -362,7 +364,7 @@ def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArra
     return at, found
 
 
-def _listed(name: str, ids: Any) -> HostArray:
+def _listed(name: str, ids: Array) -> HostArray:
     """Return a list of numbers, or of lists of them, as an array."""
     try:
         array: HostArray = np.asarray(ids, dtype=None if len(ids) else np.int64)

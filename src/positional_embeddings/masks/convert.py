@@ -5,10 +5,10 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import position_interval, span_of
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arguments.spans import position_interval, span_of
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.find import new_space, on_given_device, space_of
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -18,7 +18,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.space import new_space, on_given_device, space_of
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.mask import Mask
 
 # What a block of queries sees of a block of keys.
@@ -428,9 +428,9 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     """
     xp = space_of(attend=attend).xp
     given: Any = attend
-    if not namespace.is_dtype(given.dtype, "bool", xp):
+    if not dtypes.is_dtype(given.dtype, "bool", xp):
         what = "have a boolean dtype, True where a query may attend"
-        raise wrong_type("attend", what, namespace.dtype_name(given.dtype))
+        raise wrong_type("attend", what, dtypes.dtype_name(given.dtype))
     shape = tuple(given.shape)
     if given.ndim not in (2, 3, 4) or (given.ndim == 4 and shape[1] != 1):
         what = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
@@ -440,7 +440,7 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     return xp.permute_dims(xp.logical_not(given), (1, 2, 0))  # type: ignore[no-any-return]
 
 
-def check_lengths_of(mask: Any, key_axis: int | None = None, **options: Any) -> None:
+def check_lengths_of(mask: Array, key_axis: int | None = None, **options: Any) -> None:
     """Check the options that are for a `Mask` alone, or for an array alone."""
     if isinstance(mask, Mask):
         if options["q_len"] is None:
@@ -455,7 +455,7 @@ def check_lengths_of(mask: Any, key_axis: int | None = None, **options: Any) -> 
         raise TypeError(message)
 
 
-def key_axis_of(name: str, array: Any, key_axis: int | None) -> int:
+def key_axis_of(name: str, array: Array, key_axis: int | None) -> int:
     """Return the axis of keys, 1 if it is not given for an array of at most three axes."""
     if key_axis is None and array.ndim > 3:
         what = f"be given for `{name}` of {array.ndim} axes"

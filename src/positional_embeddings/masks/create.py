@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.namespace import Array, Device, Namespace
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Device, Namespace
 from positional_embeddings.masks.by_position import CausalMask
 from positional_embeddings.masks.by_sequence import PaddingMask, Side
 
@@ -73,7 +73,7 @@ def create_causal_mask(
 
 
 def create_padding_mask(
-    lengths: Sequence[int] | Array,
+    lengths: Sequence[int] | AnyArray,
     /,
     max_len: int,
     *,

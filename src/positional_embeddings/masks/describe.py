@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import position_interval, span_of
+from positional_embeddings.arguments.spans import position_interval, span_of
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.namespace import Array, np
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.masks.convert import check_lengths_of, key_axis_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
@@ -17,7 +17,7 @@ _FEWEST_DRAWN = 4
 
 
 def describe_mask(
-    mask: Array | Mask,
+    mask: AnyArray | Mask,
     /,
     q_len: int | None = None,
     k_len: int | None = None,
@@ -140,7 +140,7 @@ def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
     return texts if len(parts) == 1 else [*texts[:first], gap, *texts[first:]]
 
 
-def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
+def one_mask(mask: Array, batch: int, key_axis: int | None) -> tuple[Any, int]:
     """Return the (query, key) mask of one sequence, and the number of sequences."""
     lengths, at = other_axes("mask", mask, key_axis)
     size, *others = lengths or (1,)
@@ -155,7 +155,7 @@ def one_mask(mask: Any, batch: int, key_axis: int | None) -> tuple[Any, int]:
 
 
 def other_axes(
-    name: str, array: Any, key_axis: int | None
+    name: str, array: Array, key_axis: int | None
 ) -> tuple[tuple[int, ...], Callable[[tuple[int, ...]], Any]]:
     """Return the lengths of the axes beside queries and keys, and what takes an index on them."""
     if array.ndim < 2:

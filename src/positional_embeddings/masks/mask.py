@@ -10,15 +10,15 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
-from positional_embeddings.arguments import checks, positions
-from positional_embeddings.arguments.positions import Span, span_of
+from positional_embeddings.arguments import checks, spans
+from positional_embeddings.arguments.spans import Span, span_of
+from positional_embeddings.arguments.weights import WeightedLayer
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Device, Namespace, np
+from positional_embeddings.arrays.find import new_space, on_given_device, space_of
+from positional_embeddings.arrays.namespace import Array, Device, Namespace, np
 from positional_embeddings.arrays.quiet import as_caller
-from positional_embeddings.arrays.space import new_space, on_given_device, space_of
-from positional_embeddings.layers.weights import WeightedLayer
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.points import Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
@@ -100,9 +100,9 @@ class Mask(WeightedLayer):
             raise wrong_value("k_pos", f"broadcast with `q_pos` of shape {shapes[0]}", shapes[1])
         if k_len is not None:
             k_len = checks.positive_integer("k_len", k_len)
-            positions.first_position(1, k_len, None, space)
+            spans.first_position(1, k_len, None, space)
         q, k = (
-            Points(positions.position_array(name, pos, space)[..., None], space, k_len)
+            Points(spans.position_array(name, pos, space)[..., None], space, k_len)
             for name, pos in given.items()
         )
         hidden = self._hides(q, k)
@@ -148,7 +148,7 @@ class Mask(WeightedLayer):
             message = f"`xp` and `device` must be left out where `{next(iter(own))}` is an array."
             raise TypeError(message)
         space = space_of(**own) if own else new_space(xp, device)
-        queries, keys = positions.position_interval(q_len, k_len, offset, space)
+        queries, keys = spans.position_interval(q_len, k_len, offset, space)
         self._check(queries, keys, space)
         hidden = self._between(span_of(queries), span_of((0, keys)), keys, space)
         shape = (queries[1] - queries[0], keys)
@@ -431,7 +431,7 @@ class FunctionMask(Mask):
         return None
 
 
-def frozen_integers(array: Any) -> Any:
+def frozen_integers(array: Array) -> Any:
     """Return an array for a mask to hold: of one of NumPy a read-only copy."""
     if not isinstance(array, np.ndarray):
         return array
@@ -453,7 +453,7 @@ def _combined(kind: type[_Combined], mask: Mask, other: Any) -> Any:
     raise TypeError(message)
 
 
-def _field_text(value: Any) -> str:
+def _field_text(value: Array) -> str:
     """Return a field as `repr` shows it."""
     if isinstance(value, np.ndarray):
         return repr(value.tolist()) if value.size <= _MOST_SHOWN else f"<{shown(value)}>"

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import length_array, sequence_axis
+from positional_embeddings.arguments.spans import length_array, sequence_axis
+from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Namespace, dtype_name
-from positional_embeddings.arrays.space import on_given_device, space_of
+from positional_embeddings.arrays.find import on_given_device, space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Device, Namespace
 
 
 @on_given_device
 def segment_ids_from_lengths(
-    lengths: Sequence[int] | Array,
+    lengths: Sequence[int] | AnyArray,
     /,
     total_len: int | None = None,
     *,
@@ -104,7 +105,7 @@ def positions_from_segment_ids(segment_ids: ArrayT, /, *, seq_axis: int = 0) -> 
         return xp.astype(segment_ids, dtype)  # type: ignore[no-any-return]
     # The sequence last, so that each document stays contiguous when the array is flattened.
     order = tuple(range(segment_ids.ndim)) if axis == segment_ids.ndim - 1 else (1, 0)
-    ids: Any = xp.permute_dims(segment_ids, order)
+    ids: Array = xp.permute_dims(segment_ids, order)
     first = ids[..., :1] == ids[..., :1]  # True
     start = xp.concat([first, ids[..., 1:] != ids[..., :-1]], axis=-1)
     document = xp.cumulative_sum(xp.reshape(xp.astype(start, dtype), (-1,)), axis=0, dtype=dtype)
@@ -161,7 +162,11 @@ def positions_from_mask(mask: ArrayT, /, *, seq_axis: int = 0) -> ArrayT:
 
 @on_given_device
 def cumulative_lengths(
-    lengths: Sequence[int] | Array, /, *, xp: Namespace | None = None, device: Device | None = None
+    lengths: Sequence[int] | AnyArray,
+    /,
+    *,
+    xp: Namespace | None = None,
+    device: Device | None = None,
 ) -> Any:
     """Return the index where each packed document begins, and where the last one ends.
 

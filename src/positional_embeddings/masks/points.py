@@ -2,11 +2,11 @@
 
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arguments.positions import farthest_position
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arguments.spans import farthest_position
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import np
+from positional_embeddings.arrays.namespace import Array, np
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.ranges import Ranges, hull
 
 # How many keys before and after its own position a query sees, from -1 to all of them.
@@ -17,7 +17,7 @@ ALL_KEYS = 2**64  # more than there are positions
 class Points(NamedTuple):
     """Positions of queries or of keys, at which a rule is evaluated."""
 
-    values: Any  # integers; the last axis is the batch, of length 1 if it is the same for all
+    values: Array  # integers; the last axis is the batch, of length 1 if it is the same for all
     space: Space
     k_len: int | None  # number of all keys, if it is known
     ranges: Ranges | None = None  # the same positions, if the host knows them
@@ -25,9 +25,9 @@ class Points(NamedTuple):
     @property
     def largest(self) -> int:
         """Return the largest integer of the library."""
-        return namespace.largest_integer(self.space.integer, self.space.xp)
+        return dtypes.largest_integer(self.space.integer, self.space.xp)
 
-    def in_library(self, table: Any) -> Any:
+    def in_library(self, table: Array) -> Any:
         """Return an array of the mask in the library of the positions."""
         space = self.space
         if space.xp is np or not isinstance(table, np.ndarray):
@@ -35,13 +35,13 @@ class Points(NamedTuple):
         most = self.largest
         is_readable = table.size and not space.is_compiling
         if is_readable and max(int(table.max()), -int(table.min())) > most:
-            dtype = namespace.dtype_name(space.integer)
+            dtype = dtypes.dtype_name(space.integer)
             what = f"hold numbers to {most} only, which {dtype} of the library holds"
             raise wrong_value("mask", what, f"one of {table.min()} to {table.max()}")
         # PyTorch warns of an array that cannot be written to.
         return space.xp.asarray(table.copy(), dtype=space.integer, device=space.device)
 
-    def take(self, table: Any, start: int, outside: int) -> Any:
+    def take(self, table: Array, start: int, outside: int) -> Any:
         """Return the entries (position, batch) of a table that begins at position `start`.
 
         Positions that the table does not have get the number `outside`.

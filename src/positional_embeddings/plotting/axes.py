@@ -6,9 +6,9 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.arrays.space import space_of
 
 # Cells along an axis; beyond, each cell is the mean of a block.
 MOST_CELLS = 1000

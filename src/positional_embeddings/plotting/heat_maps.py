@@ -5,11 +5,12 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import position_interval
+from positional_embeddings.arguments.spans import position_interval
+from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, HostArray, drop_none, is_dtype, np
-from positional_embeddings.arrays.space import new_space, space_of
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.namespace import AnyArray, HostArray, drop_none, np
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.describe import other_axes
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.plotting import axes
@@ -32,10 +33,10 @@ _MOST_AT_ONCE = 2**22
 
 
 def plot_encoding(
-    encoding: Array,
+    encoding: AnyArray,
     /,
     *,
-    coordinates: Array | None = None,
+    coordinates: AnyArray | None = None,
     label: str = "position",
     ax: "Axes | None" = None,
 ) -> "Axes":
@@ -99,10 +100,10 @@ def plot_encoding(
 
 
 def plot_similarity(
-    encoding: Array,
+    encoding: AnyArray,
     /,
     *,
-    coordinates: Array | tuple[Array, Array] | None = None,
+    coordinates: AnyArray | tuple[AnyArray, AnyArray] | None = None,
     reference: SupportsIndex | None = None,
     label: str = "position",
     ax: "Axes | None" = None,
@@ -190,7 +191,7 @@ def plot_similarity(
 
 
 def plot_attention(
-    table: Array | Mask | Bias,
+    table: AnyArray | Mask | Bias,
     /,
     q_len: int | None = None,
     k_len: int | None = None,

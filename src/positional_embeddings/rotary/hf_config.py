@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import np
+from positional_embeddings.arrays.namespace import Array, np
 from positional_embeddings.rotary.hf_models import facts_of
 from positional_embeddings.rotary.scaling import SCALINGS, Scaled, Scaling
 
@@ -422,7 +422,7 @@ def _check_known(what: str, keys: Iterable[Any], known: Collection[str]) -> None
             raise ValueError(message)
 
 
-def _check_number(key: str, value: Any) -> None:
+def _check_number(key: str, value: Array) -> None:
     """Check a base, or the share of features that rotates."""
     if checks.positive_number(key, value) > 1 and key in _SHARES:
         raise wrong_value(key, "be at most 1", value)

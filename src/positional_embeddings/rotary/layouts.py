@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Namespace
 
 Layout = Literal["half", "interleaved"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
@@ -20,7 +20,7 @@ def _features_of_pairs(pairs: int, layout: str) -> tuple[slice, slice]:
     return slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)
 
 
-def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
+def cut_along(x: Array, axis: int, size: int) -> tuple[Any, Any]:
     """Return the first `size` entries along an axis, and the others, or None if there are none."""
     before = (slice(None),) * axis
     if x.shape[axis] == size:
@@ -28,14 +28,14 @@ def cut_along(x: Any, axis: int, size: int) -> tuple[Any, Any]:
     return x[(*before, slice(None, size), ...)], x[(*before, slice(size, None), ...)]
 
 
-def halves(x: Any, axis: int, layout: str, pairs: int) -> tuple[Any, Any]:
+def halves(x: Array, axis: int, layout: str, pairs: int) -> tuple[Any, Any]:
     """Return the first and the second features of the first pairs."""
     before = (slice(None),) * axis
     first, second = _features_of_pairs(pairs, layout)
     return x[(*before, first, ...)], x[(*before, second, ...)]
 
 
-def join_pairs(first: Any, second: Any, axis: int, layout: str, xp: Namespace) -> Any:
+def join_pairs(first: Array, second: Array, axis: int, layout: str, xp: Namespace) -> Any:
     """Put the first and the second features of all pairs together; undoes `halves`."""
     half, is_half = first.shape[axis], layout == "half"
     is_known = all(map(checks.is_known, first.shape))
@@ -125,7 +125,7 @@ def rotate_pairs(x: ArrayT, /, axis: int = 0) -> ArrayT:
 
 
 def _quarter_turn(x: ArrayT, axis: int, layout: str, xp: Namespace) -> ArrayT:
-    name = namespace.dtype_name(x.dtype)
+    name = dtypes.dtype_name(x.dtype)
     if name.startswith(("bool", "uint", "datetime64", "object", "str", "bytes", "void")):
         raise wrong_type("x", "have a dtype with negative numbers", name)
     axis = axes.axis_of("axis", axis, x.ndim)
@@ -148,7 +148,7 @@ def rotated_features(rotary_dim: Any, features: int, most: str) -> int:
     return rotated
 
 
-def check_even(x: Array, axis: int) -> None:
+def check_even(x: AnyArray, axis: int) -> None:
     """Check that the features on an axis make pairs."""
     if x.shape[axis] % 2:
         raise wrong_value("x", f"have an even length on axis {axis}", f"shape {tuple(x.shape)}")

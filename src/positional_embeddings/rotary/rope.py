@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
-from positional_embeddings.angles.tables import PositionTables
+from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import memory, namespace
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.kept import keep, numpy_key, read_only
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -27,7 +28,7 @@ from positional_embeddings.arrays.namespace import (
     np,
 )
 from positional_embeddings.arrays.quiet import not_wrapped, quiet
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.hf_config import layer_arguments, rope_arguments
 from positional_embeddings.rotary.rotate import check_installed, rotate, rotate_doubled, run_for
@@ -237,7 +238,7 @@ class RoPE(checks.CheckedLayer):
         offset = checks.non_negative_integer("offset", offset)
         inverse = checks.boolean("inverse", inverse)
         is_plain = positions is None or type(positions) is np.ndarray
-        key = memory.numpy_key(x, out) if is_plain else None
+        key = numpy_key(x, out) if is_plain else None
         known = self._tables.known.get(key)
         if known is None:
             space = space_of(x=x, **namespace.drop_none(positions=positions, out=out))
@@ -249,7 +250,7 @@ class RoPE(checks.CheckedLayer):
             where = x, axis, pairs, self.layout, space
             run = run_for(*where, *given, fused=self.fused, out=out)
             known = space, target, run
-            memory.keep(self._tables.known, key, known)
+            keep(self._tables.known, key, known)
         space, target, run = known
         doubled = run is rotate_doubled
         positions = self._for_heads(positions, target, space)
@@ -313,7 +314,7 @@ class RoPE(checks.CheckedLayer):
         if isinstance(given, list | tuple | range):
             space = new_space(xp, device)
             numbers = checks.integers("positions", given)
-            farthest = namespace.largest_integer(space.integer, space.xp)
+            farthest = dtypes.largest_integer(space.integer, space.xp)
             if (wrong := next((n for n in numbers if abs(n) > farthest), None)) is not None:
                 raise wrong_value("positions", f"hold positions within {farthest}", shown(wrong))
             given = space.xp.asarray(numbers, dtype=space.integer, device=space.device)
@@ -370,7 +371,7 @@ class RoPE(checks.CheckedLayer):
         run = run_for(x, axis, cos.shape[axis], layout, space, cos, sin, fused=fused)
         return rotate(x, cos, sin, axis, layout, space, run=run)
 
-    def _for_heads(self, positions: Any, target: axes.Target, space: Space) -> Any:
+    def _for_heads(self, positions: Array, target: axes.Target, space: Space) -> Any:
         """Return positions of two axes, (seq, batch), for the heads of each sequence."""
         if positions is None:
             return None
@@ -378,7 +379,7 @@ class RoPE(checks.CheckedLayer):
         return axes.repeat_for_heads(positions, rank, target, space)
 
     @quiet
-    def _without_factor(self, cos: Any, sin: Any, times: int) -> tuple[Any, Any]:
+    def _without_factor(self, cos: Array, sin: Array, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""
         if self.attention_factor == 1:
             return cos, sin
@@ -515,7 +516,7 @@ class RoPE(checks.CheckedLayer):
     def inv_freq(self) -> HostArray:
         """Frequencies in radians per position, float64 NumPy array (rotated features / 2,)."""
         radians = frequencies.in_radians(self._tables.frequencies)
-        return memory.read_only(np.asarray(radians, dtype=np.float64))
+        return read_only(np.asarray(radians, dtype=np.float64))
 
     @property
     def attention_factor(self) -> float:

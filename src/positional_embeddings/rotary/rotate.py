@@ -8,13 +8,14 @@ from math import prod
 from typing import Any
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import memory, namespace
+from positional_embeddings.arrays import blocks, dtypes, namespace
 from positional_embeddings.arrays.errors import type_name, wrong_value
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import ArrayT, Dtype, Namespace, np
+from positional_embeddings.arrays.kept import keep, numpy_key
+from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, Namespace, np
 from positional_embeddings.arrays.quiet import not_wrapped, quiet
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
@@ -23,8 +24,8 @@ from positional_embeddings.rotary.layouts import Layout
 @not_wrapped
 def apply_rope(
     x: ArrayT,
-    cos: Any,
-    sin: Any,
+    cos: Array,
+    sin: Array,
     /,
     *,
     layout: Layout = "half",
@@ -110,7 +111,7 @@ def apply_rope(
         feature_axis = checks.integer("feature_axis", feature_axis)
     if rotary_dim is not None:
         rotary_dim = checks.positive_integer("rotary_dim", rotary_dim, even=True)
-    key = memory.numpy_key(x, out) if type(cos) is type(sin) is np.ndarray else None
+    key = numpy_key(x, out) if type(cos) is type(sin) is np.ndarray else None
     if key is not None:
         options = layout, rotary_dim, feature_axis
         key = *key, cos.dtype, cos.shape, sin.dtype, sin.shape, *options
@@ -122,7 +123,7 @@ def apply_rope(
             checks.output(out, x, space)
         run = run_for(x, axis, pairs, layout, space, cos, sin, out=out)
         known = space, axis, run, *fit
-        memory.keep(_known, key, known)
+        keep(_known, key, known)
     space, axis, run, cos_index, sin_index, shape = known
     # What is written to `out` must not change what is still to be read of them.
     copy = out is not None and (space.shares_memory(out, cos) or space.shares_memory(out, sin))
@@ -143,7 +144,7 @@ _known: dict[Any, Any] = {}
 
 
 def _fit_tables(
-    x: Any, cos: Any, sin: Any, feature_axis: int | None, rotary_dim: int | None, space: Space
+    x: Array, cos: Array, sin: Array, feature_axis: int | None, rotary_dim: int | None, space: Space
 ) -> tuple[int, int, Any, Any, Any]:
     """Check dtypes and shapes, and return the axis, the number of pairs, and how the tables fit.
 
@@ -154,7 +155,7 @@ def _fit_tables(
     checks.real_floating(space.xp, cos=cos, sin=sin)
     (feature_axis,) = axes.given_or_first({"feature_axis": feature_axis}, x)
     axis = axes.axis_of("feature_axis", feature_axis, x.ndim)
-    is_complex = namespace.is_complex(x.dtype)
+    is_complex = dtypes.is_complex(x.dtype)
     features = axes.length(x, axis) * (2 if is_complex else 1)
     if rotary_dim is not None:
         most = f"{features}, the features of `x`"
@@ -217,14 +218,14 @@ def check_installed() -> None:
 
 
 def run_for(
-    x: Any,
+    x: Array,
     axis: int,
     pairs: int,
     layout: str,
     space: Space,
     *others: Any,
     fused: bool | None = None,
-    out: Any = None,
+    out: Array = None,
 ) -> Run | None:
     """Return the fastest run for an array, None if its result cannot be written part by part.
 
@@ -234,7 +235,7 @@ def run_for(
         return kernel
     if not space.supports_inplace(x, *others):
         return None
-    if namespace.is_complex(x.dtype):
+    if dtypes.is_complex(x.dtype):
         return partial(_rotate_complex, space=space)
     is_whole = layout == "half" and 2 * pairs == x.shape[axis]
     is_few = space.xp is np and 0 < x.size <= _MAX_DOUBLED
@@ -243,7 +244,9 @@ def run_for(
     return partial(_rotate_blocks, space=space)
 
 
-def kernel_for(x: Any, space: Space, out: Any = None, *, fused: bool | None = None) -> Run | None:
+def kernel_for(
+    x: Array, space: Space, out: Array = None, *, fused: bool | None = None
+) -> Run | None:
     """Return the kernel that rotates `x` into `out`, or into a new array like it, if any.
 
     None if `fused` is False. If it is True there must be one, except for complex numbers.
@@ -253,7 +256,7 @@ def kernel_for(x: Any, space: Space, out: Any = None, *, fused: bool | None = No
     kernel, unfit = _kernel_of(x, space), x
     if out is not None and kernel and not (out.dtype == x.dtype and _kernel_of(out, space)):
         kernel, unfit = None, out
-    if kernel is None and fused and not namespace.is_complex(unfit.dtype):
+    if kernel is None and fused and not dtypes.is_complex(unfit.dtype):
         if space.rotation_kernel == "numba" and find_spec("numba") is None:
             message = f"`fused=True` needs {_NUMBA}, which is not installed."
             raise ImportError(message)
@@ -269,11 +272,11 @@ def kernel_for(x: Any, space: Space, out: Any = None, *, fused: bool | None = No
     return kernel
 
 
-def _kernel_of(x: Any, space: Space) -> Run | None:
+def _kernel_of(x: Array, space: Space) -> Run | None:
     if space.rotation_kernel == "numba" and type(x) is np.ndarray and x.flags.aligned:
         return numpy_kernel(x.dtype)
     is_cupy = space.rotation_kernel == "cupy"
-    rotates = is_cupy and namespace.dtype_name(x.dtype) in cupy_kernel.DTYPES
+    rotates = is_cupy and dtypes.dtype_name(x.dtype) in cupy_kernel.DTYPES
     return cupy_kernel.rotate_cupy if rotates else None
 
 
@@ -290,14 +293,14 @@ def numpy_kernel(dtype: Dtype) -> Run | None:
 
 def rotate(
     x: ArrayT,
-    cos: Any,
-    sin: Any,
+    cos: Array,
+    sin: Array,
     axis: int,
     layout: str,
     space: Space,
     *,
     run: Run | None = None,
-    out: Any = None,
+    out: Array = None,
 ) -> ArrayT:
     """Rotate as many pairs as the tables have, which broadcast against them.
 
@@ -322,7 +325,7 @@ def rotate(
 
 
 @quiet
-def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str) -> None:
+def rotate_doubled(x: Array, cos: Array, sin: Array, out: Array, axis: int, _layout: str) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
     Products of whole arrays of NumPy are faster than of halves. Tables that are not doubled yet are
@@ -340,7 +343,7 @@ def rotate_doubled(x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str
 
 @quiet
 def _rotate_complex(
-    x: Any, cos: Any, sin: Any, out: Any, axis: int, _layout: str, *, space: Space
+    x: Array, cos: Array, sin: Array, out: Array, axis: int, _layout: str, *, space: Space
 ) -> None:
     part, rest = layouts.cut_along(x, axis, cos.shape[axis])
     to, to_rest = layouts.cut_along(out, axis, cos.shape[axis])
@@ -356,7 +359,7 @@ def _rotate_complex(
 
 @quiet
 def _rotate_blocks(
-    x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str, *, space: Space
+    x: Array, cos: Array, sin: Array, out: Array, axis: int, layout: str, *, space: Space
 ) -> None:
     """Rotate real pairs, a block of them at a time."""
     pairs, before = cos.shape[axis], None
@@ -376,7 +379,7 @@ def _rotate_blocks(
         to_second[...] = rotated_second
 
 
-def _repeated(table: Any, block: Any, space: Space) -> Any:
+def _repeated(table: Array, block: Any, space: Space) -> Any:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
     if table.shape == block.shape or space.xp is not np:
         return table
@@ -385,11 +388,11 @@ def _repeated(table: Any, block: Any, space: Space) -> Any:
     return repeated
 
 
-def _phasors(cos: Any, sin: Any, dtype: Any, xp: Namespace) -> Any:
+def _phasors(cos: Array, sin: Array, dtype: Dtype, xp: Namespace) -> Any:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
-def _blocks(x: Any, table: Any, axis: int, space: Space) -> Iterator[tuple[Any, Any]]:
+def _blocks(x: Array, table: Array, axis: int, space: Space) -> Iterator[tuple[Any, Any]]:
     """Yield where the blocks of pairs of `x` are, and where the table has their angles.
 
     Within a block they follow the order of memory, and blocks that need the same part
@@ -406,16 +409,16 @@ def _blocks(x: Any, table: Any, axis: int, space: Space) -> Iterator[tuple[Any, 
     order = list(range(x.ndim))
     if strides is not None:
         order.sort(key=lambda a: -strides[a])
-    lengths = memory.block_lengths(shape, order, most)
+    lengths = blocks.block_lengths(shape, order, most)
     order.sort(key=lambda a: table.shape[a] == 1)
-    for parts in product(*(memory.cuts(shape[a], lengths[a]) for a in order)):
+    for parts in product(*(blocks.cuts(shape[a], lengths[a]) for a in order)):
         part_of = dict(zip(order, parts, strict=True))
         block = tuple(part_of[a] for a in range(len(shape)))
         ones = [n == 1 for n in table.shape]
         yield block, tuple(slice(0, 1) if o else b for o, b in zip(ones, block, strict=True))
 
 
-def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Space) -> Any:
+def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Any:
     """Rotate each chunk in one task; the features become one chunk."""
     chunks = space.chunks(x)
     others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
@@ -429,7 +432,7 @@ def _rotate_chunks(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Sp
     return space.map_chunks(rotate_chunk, x, *tables, **options)
 
 
-def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
+def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -> Any:
     """Rotate a chunk, an array of NumPy or CuPy, by tables that may be of NumPy."""
     space = space_of(x=x)
     options = {"dtype": space.dtype, "device": space.device}
@@ -439,10 +442,10 @@ def _rotate_chunk(x: Any, cos: Any, sin: Any, *, axis: int, layout: str) -> Any:
 
 
 @quiet
-def _rotate_traced(x: Any, cos: Any, sin: Any, axis: int, layout: str, space: Space) -> Any:
+def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Any:
     """Rotate everything in one expression, which JAX and dask fuse."""
     xp, pairs = space.xp, cos.shape[axis]
-    is_complex = namespace.is_complex(x.dtype)
+    is_complex = dtypes.is_complex(x.dtype)
     rotated, rest = layouts.cut_along(x, axis, pairs if is_complex else 2 * pairs)
     if is_complex:
         rotated = rotated * _phasors(cos, sin, x.dtype, xp)

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Protocol
 from positional_embeddings.angles.frequencies import inverse_frequencies
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, host_constant, np
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.quiet import as_caller
 
 Scaled = tuple[HostArray, float]
@@ -26,12 +27,12 @@ class Scaling(Protocol):
         """Return frequencies in radians per position, and the attention factor."""
 
 
-def _zero_or_positive(name: str, value: Any) -> float:
+def _zero_or_positive(name: str, value: Array) -> float:
     """Check a positive number, or 0, which counts as not given."""
     return checks.finite_number(name, value) and checks.positive_number(name, value)
 
 
-def _positive_numbers(name: str, values: Any) -> tuple[float, ...]:
+def _positive_numbers(name: str, values: Array) -> tuple[float, ...]:
     """Return a list or tuple of positive numbers as a tuple."""
     if not isinstance(values, list | tuple):
         raise wrong_type(name, "be a list or tuple of numbers", shown(values))

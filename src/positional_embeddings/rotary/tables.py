@@ -3,14 +3,15 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from positional_embeddings.angles.tables import expand
+from positional_embeddings.angles.pages import expand
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import memory, namespace
+from positional_embeddings.arguments.weights import WeightedLayer, array_field
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import wrong_type
-from positional_embeddings.arrays.namespace import ArrayT, Namespace, np
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.kept import frozen_copy, numpy_key, once
+from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
 from positional_embeddings.arrays.quiet import not_wrapped, quiet
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.layers.weights import WeightedLayer, array_field
 from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
 
 
@@ -47,7 +48,7 @@ class RotaryTables(WeightedLayer):
     def __post_init__(self) -> None:
         tables = self.cos_sin
         if type(tables) is np.ndarray:  # of which what is known of calls has copies
-            tables = memory.frozen_copy(tables)
+            tables = frozen_copy(tables)
         checks.set_fields(self, cos_sin=tables, _known={})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -89,8 +90,8 @@ class RotaryTables(WeightedLayer):
             rotated in.
         """
         inverse = checks.boolean("inverse", inverse)
-        key = memory.numpy_key(x, out)
-        found = memory.once(self._known, key, lambda: self._fit(x, out))
+        key = numpy_key(x, out)
+        found = once(self._known, key, lambda: self._fit(x, out))
         space, axis, run, cos, sin = found
         if inverse:
             cos, sin = self.rope._without_factor(cos, sin, 2)  # noqa: SLF001
@@ -98,7 +99,7 @@ class RotaryTables(WeightedLayer):
         return rotate(x, cos, sin, axis, self.rope.layout, space, run=run, out=out)
 
     @quiet
-    def _fit(self, x: Any, out: Any) -> tuple[Any, ...]:
+    def _fit(self, x: Array, out: Array) -> tuple[Any, ...]:
         """Check an array, and return its space and axis, what rotates it, and its tables."""
         rope = self.rope
         space = space_of(x=x, tables=self.cos_sin, **namespace.drop_none(out=out))
@@ -107,7 +108,7 @@ class RotaryTables(WeightedLayer):
             checks.output(out, x, space)
         tables = self.cos_sin
         if space.dtype != tables.dtype and space.dtype == space.xp.float64:
-            came = namespace.dtype_name(x.dtype)
+            came = dtypes.dtype_name(x.dtype)
             hint = " Make tables with dtype= of `x`."
             raise wrong_type("x", "have the dtype of the tables, float32, or less", came, hint)
         tables = space.astype(tables, space.dtype)

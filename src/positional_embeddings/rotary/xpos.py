@@ -3,12 +3,12 @@
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arrays.namespace import Array, Dtype
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import AnyArray, Dtype
 
 
 def xpos_scale(
-    positions: Array,
+    positions: AnyArray,
     /,
     dim: int,
     *,

@@ -13,11 +13,11 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.arrays.space import new_space, space_of
-from positional_embeddings.encodings.dates import Times, times_of
-from positional_embeddings.encodings.labelled import ENCODINGS, Coordinate
-from positional_embeddings.sklearn import tables
+from positional_embeddings.sklearn import frames
+from positional_embeddings.times.dates import Times, times_of
+from positional_embeddings.times.named import ENCODINGS, Coordinate
 
 EncodingName = Literal["auto", "cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
@@ -187,7 +187,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     raise wrong_type("X", what, came)
                 raise wrong_value("X", what, came, " Convert them, or name a zone by `time_zone`.")
         if get_config()["array_api_dispatch"]:
-            tables.check_library(self, "transform", columns[0], self._first)
+            frames.check_library(self, "transform", columns[0], self._first)
         blocks = self._features.encode(columns)
         xp = space_of(X=blocks[0]).xp
         return (blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=0)).T
@@ -237,10 +237,10 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _columns(self, X: Any, *, reset: bool) -> list[Any]:
         """Return the columns, checked: arrays of numbers, or times."""
-        zone = tables.time_zone_of(self.time_zone)
+        zone = frames.time_zone_of(self.time_zone)
         checks.choice("missing", self.missing, ("error", "pass"))
-        table = tables.as_table(X)
-        given = tables.columns_of("X", table)
+        table = frames.as_table(X)
+        given = frames.columns_of("X", table)
         kinds = {kind for _, kind, _ in given}
         if "spans" in kinds:
             raise wrong_type("X", "hold numbers or dates", "spans of time", " Pass days_since(X).")
@@ -259,7 +259,7 @@ class PositionalEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 column = times_of(place, values, zone)
                 if self.missing == "error" and np.isnat(column.wall).any():
                     raise wrong_value(place, "have no missing times", "NaT")
-                tables.check_zone(place, column.zone, zone)
+                frames.check_zone(place, column.zone, zone)
             else:
                 options = {"ensure_2d": False, "estimator": self, **self._numbers(values)}
                 column = check_array(values, input_name=place, **options)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, np
 from positional_embeddings.arrays.quiet import as_caller
-from positional_embeddings.sklearn import tables
+from positional_embeddings.sklearn import frames
 from positional_embeddings.sklearn.regressor import AttentionRegressor
 
 # For gaps of each octave of lengths, this many windows or samples are hidden, whichever is more,
@@ -308,8 +308,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         estimator = self.estimator
         if isinstance(estimator, type) or not (estimator is None or hasattr(estimator, "fit")):
             raise wrong_type("estimator", "be a regressor", shown(estimator))
-        self._times: dict[str, list[tables.Column]] = {}
-        table = tables.as_table(X)
+        self._times: dict[str, list[frames.Column]] = {}
+        table = frames.as_table(X)
         self._texts = _columns_of_text(table)
         values, places, at = self._read(table, reset=True)
         days = any(column.is_time for columns in self._times.values() for column in columns)
@@ -342,14 +342,14 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             times are days since 1970-01-01 UTC; in a table of pandas or polars columns without
             gaps, such as times and text, stay what they are.
         """
-        table = tables.as_table(X)
+        table = frames.as_table(X)
         filled, gaps = self._gaps(table)
         for j, (estimator, gap, places) in gaps.items():
             filled[gap, j] = as_caller(estimator.predict, places)
-        if not tables.is_frame(table):
+        if not frames.is_frame(table):
             return filled
-        table = tables.with_columns(table, {j: filled[:, j] for j in gaps})
-        return table if table.shape == X.shape else tables.column_of(table, 0).rename(X.name)
+        table = frames.with_columns(table, {j: filled[:, j] for j in gaps})
+        return table if table.shape == X.shape else frames.column_of(table, 0).rename(X.name)
 
     def transform_std(self, X: Any) -> HostArray:
         """Return the standard deviations of a measurement around what `transform` fills in.
@@ -371,7 +371,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         TypeError
             If the estimator does not predict standard deviations.
         """
-        values, gaps = self._gaps(tables.as_table(X))
+        values, gaps = self._gaps(frames.as_table(X))
         std: HostArray = np.zeros_like(values)
         for j, (estimator, gap, places) in gaps.items():
             if "return_std" not in signature(estimator.predict).parameters:
@@ -391,9 +391,9 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _read(self, X: Any, *, reset: bool) -> tuple[HostArray, HostArray, list[int]]:
         """Return a table as numbers, where its rows are, and the columns of positions."""
         table = X
-        if self._texts and tables.is_frame(X):
+        if self._texts and frames.is_frame(X):
             texts = [j for j in self._texts if j < X.shape[1]]
-            table = tables.with_columns(X, {j: np.zeros(X.shape[0]) for j in texts})
+            table = frames.with_columns(X, {j: np.zeros(X.shape[0]) for j in texts})
         options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
         values = validate_data(self, self._with_days("X", table), reset=reset, **options)
         at: list[int] = []
@@ -427,8 +427,8 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _with_days(self, name: str, table: Any) -> Any:
         """Return a table with times as days, where `fit` saw times, too."""
-        table, times = tables.with_days(table, name)
-        tables.check_times(name, times, self._times.setdefault(name, times))
+        table, times = frames.with_days(table, name)
+        frames.check_times(name, times, self._times.setdefault(name, times))
         return table
 
     def _positions_at(self, n_columns: int) -> list[int]:
@@ -437,7 +437,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             what = 'be a list of columns, "index" or None'
             raise wrong_value("positions", what, shown(self.positions))
         names = list(getattr(self, "feature_names_in_", ()))
-        found = tables.indices_of("positions", self.positions, names, n_columns)
+        found = frames.indices_of("positions", self.positions, names, n_columns)
         for i, column in enumerate(found):
             if column in self._texts:
                 what = "be a column of numbers or times"
@@ -447,7 +447,7 @@ class GapFiller(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
 def _columns_of_text(table: Any) -> list[int]:
     """Return the columns of a table that hold text or booleans."""
-    if not tables.is_frame(table) or len(table.shape) != 2:
+    if not frames.is_frame(table) or len(table.shape) != 2:
         return []
-    columns = enumerate(tables.column_of(table, j) for j in range(table.shape[1]))
+    columns = enumerate(frames.column_of(table, j) for j in range(table.shape[1]))
     return [j for j, c in columns if any(isinstance(v, str | bool | np.bool_) for v in c)]

@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import HostArray, is_real_number, np
-from positional_embeddings.encodings.calendar import DAY, cycles_of, is_timedelta, length_of
 from positional_embeddings.encodings.cyclic import cyclic_encoding
-from positional_embeddings.encodings.dates import ahead_of_utc
-from positional_embeddings.encodings.spans import listed, order_of_places, span_of
 from positional_embeddings.encodings.sphere import spherical_encoding
-from positional_embeddings.sklearn import tables
+from positional_embeddings.sklearn import frames
+from positional_embeddings.times.calendar import DAY, cycles_of, is_timedelta, length_of
+from positional_embeddings.times.dates import ahead_of_utc
+from positional_embeddings.times.durations import listed, order_of_places, span_of
 
 LOO = "loo"
 
@@ -63,17 +63,17 @@ class Factor(Kernel):
     _at: list[int]  # the columns, as integers
     _is_gaussian = True
 
-    def _resolve(self, columns: Sequence[tables.Column], names: list[str]) -> None:
+    def _resolve(self, columns: Sequence[frames.Column], names: list[str]) -> None:
         """Check the parameters for these columns, and make numbers of names and spans."""
         if self.columns is not None:
             if not isinstance(self.columns, list | tuple) or not self.columns:
                 what = "be a list of integers or names, or None"
                 raise wrong_type("columns", what, shown(self.columns))
-            self.columns = tables.indices_of("columns", self.columns, names, len(columns))
+            self.columns = frames.indices_of("columns", self.columns, names, len(columns))
         self._at = list(range(len(columns))) if self.columns is None else self.columns
         self._resolve_scale([columns[i] for i in self._at])
 
-    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
+    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
         is_time = all(column.is_time for column in own)
         self.length_scale = scale_of("length_scale", self.length_scale, is_time=is_time)
 
@@ -110,7 +110,7 @@ class _Radial(Factor):
     columns: Sequence[int] | Sequence[str] | None = None
     local_linear: bool | None = None
 
-    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
+    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
         checks.optional_boolean("local_linear", self.local_linear)
         scales = listed("length_scale", self.length_scale)
         if len(scales) == 1:
@@ -169,7 +169,7 @@ class MaternKernel(_Radial):
     nu: float = 1.5
     _is_gaussian = False
 
-    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
+    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
         if not is_real_number(self.nu) or self.nu not in (0.5, 1.5, 2.5):
             raise wrong_value("nu", "be 0.5, 1.5 or 2.5", shown(self.nu))
         self.nu = float(self.nu)
@@ -257,13 +257,13 @@ class PeriodicKernel(Factor):
     columns: Sequence[int] | Sequence[str] | None = None
     time_zone: Any = None
 
-    def _resolve_scale(self, own: Sequence[tables.Column]) -> None:
+    def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
         is_time = all(column.is_time for column in own)
         period = span_of(self.period) if is_time else self.period
-        zone = tables.time_zone_of(self.time_zone)
+        zone = frames.time_zone_of(self.time_zone)
         if is_time and isinstance(period, str) and period in _DAYS:
             for column in own:
-                tables.check_zone("X", column.zone, zone)
+                frames.check_zone("X", column.zone, zone)
             self.period, self.time_zone = period, zone or own[0].zone
         elif zone is not None:
             what = f"be None unless `period` is {' or '.join(map(repr, _DAYS))}, of times"
@@ -308,7 +308,7 @@ class SphereKernel(Factor):
     _: KW_ONLY
     columns: Sequence[int] | Sequence[str] | None = None
 
-    def _resolve(self, columns: Sequence[tables.Column], names: list[str]) -> None:
+    def _resolve(self, columns: Sequence[frames.Column], names: list[str]) -> None:
         if len(columns) < 2:
             raise wrong_value("X", "have a latitude and a longitude for a SphereKernel", "1 column")
         super()._resolve(columns, names)

@@ -14,13 +14,14 @@ from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays.dtypes import is_complex, is_real_floating
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, is_complex, is_real_floating, np
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings.dates import is_missing
-from positional_embeddings.sklearn import kernels, tables
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Dtype, HostArray, np
+from positional_embeddings.sklearn import frames, kernels
 from positional_embeddings.sklearn.kernels import LOO, GaussianKernel, Kernel, Term, scale_of
 from positional_embeddings.sklearn.smooth import Hidden, Predicted, Samples, Smooth
+from positional_embeddings.times.dates import is_missing
 
 # The most samples that are left out, and around which balls are hidden; the number of balls.
 _MOST_LEFT_OUT, _MOST_HIDDEN, _BALLS = 2000, 300, 7
@@ -212,11 +213,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
         options = {name: check(name, getattr(self, name)) for name, check in _OPTIONS.items()}
-        X, self._times = tables.with_days(X)
+        X, self._times = frames.with_days(X)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True)
         # Of NumPy, whatever the library of `X` is.
         samples, labels, *self._of_samples = _fold(X, y, sample_weight, groups)
-        columns = self._times or [tables.Column(is_time=False, zone=None)] * X.shape[1]
+        columns = self._times or [frames.Column(is_time=False, zone=None)] * X.shape[1]
         kernel = self._check_kernel(columns)
         hidden = self._check_leave_out(samples, labels, [column.is_time for column in columns])
         smoother = _Sum(kernel._terms(), samples, hidden, options)
@@ -262,10 +263,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         """
         check_is_fitted(self)
         return_std = checks.boolean("return_std", return_std)
-        X, times = tables.with_days(X)
+        X, times = frames.with_days(X)
         X = validate_data(self, X, reset=False)
-        tables.check_times("X", times, self._times)
-        tables.check_library(self, "predict", X, self._empty)
+        frames.check_times("X", times, self._times)
+        frames.check_library(self, "predict", X, self._empty)
         found = self._smoother.predict(_columns_of("X", X), squares=return_std)
         mean = self._restore(found.mean, X.dtype)
         return (mean, self._restore(self._smoother.std(found), X.dtype)) if return_std else mean
@@ -286,7 +287,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
         moved = (found.at_query * self._smoother.of_twins)[place] * deviation
         return self._restore(found.mean[:, place] - moved)
 
-    def _restore(self, rows: HostArray, dtype: Any = None) -> Any:
+    def _restore(self, rows: HostArray, dtype: Dtype = None) -> Any:
         """Return (targets, queries) as scikit-learn has them, in the library of the samples."""
         rows = rows[0, ...] if self._is_flat else rows.T
         space = space_of(X=self._empty)
@@ -294,7 +295,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # ty
             dtype = space.widest
         return space.xp.asarray(rows, dtype=dtype, device=space.device)
 
-    def _check_kernel(self, columns: list[tables.Column]) -> Kernel:
+    def _check_kernel(self, columns: list[frames.Column]) -> Kernel:
         """Return a copy of the kernel that may be changed."""
         if not isinstance(self.kernel, Kernel):
             if not (isinstance(self.kernel, str) and self.kernel == "gaussian"):

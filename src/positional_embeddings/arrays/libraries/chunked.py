@@ -6,7 +6,8 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Array, Dtype
+from positional_embeddings.arrays.space import Space
 
 
 class Chunked(Space):
@@ -14,10 +15,10 @@ class Chunked(Space):
 
     is_chunked = True
 
-    def chunks(self, x: Any) -> tuple[tuple[Any, ...], ...]:
+    def chunks(self, x: Array) -> tuple[tuple[Any, ...], ...]:
         return x.chunks  # type: ignore[no-any-return]
 
-    def rechunk(self, x: Any, chunks: Mapping[int, tuple[int, ...]]) -> Any:
+    def rechunk(self, x: Array, chunks: Mapping[int, tuple[int, ...]]) -> Any:
         wanted = {
             axis: self._chunk_option(lengths)
             for axis, lengths in chunks.items()
@@ -30,7 +31,7 @@ class Chunked(Space):
         return lengths
 
     def arange(
-        self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Any
+        self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Dtype
     ) -> Any:
         # One chunk on each axis would make one chunk of the array.
         auto = (*("auto",) * len(shape), -1)
@@ -38,7 +39,7 @@ class Chunked(Space):
         options = {"dtype": self.integer, "device": self.device}
         return self.xp.arange(start, stop, chunks=array.chunks[axis][0], **options)
 
-    def take_entries(self, table: Any, indices: Any, axis: int) -> Any:
+    def take_entries(self, table: Array, indices: Array, axis: int) -> Any:
         # To reshape the indices would join their chunks.
         if indices.ndim < 2:
             return super().take_entries(table, indices, axis)
@@ -52,7 +53,7 @@ class Chunked(Space):
         return self.map_chunks(take, table, indices, chunks=chunks, dtype=table.dtype)
 
 
-def take_of_chunk(table: Any, indices: Any, *, axis: int, rest: int) -> Any:
+def take_of_chunk(table: Array, indices: Array, *, axis: int, rest: int) -> Any:
     """Take entries of a table before whose last `rest` axes there are axes of length 1."""
     xp, stop = array_namespace(table), table.ndim - rest
     before, after = table.shape[: axis + 1], table.shape[stop:]

@@ -6,9 +6,9 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Forwarding
 from positional_embeddings.arrays.libraries.chunked import Chunked, take_of_chunk
-from positional_embeddings.arrays.namespace import drop_none
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, drop_none
+from positional_embeddings.arrays.space import Forwarding
 
 
 class Cubed(Chunked):
@@ -17,7 +17,7 @@ class Cubed(Chunked):
     needs_elements = True
 
     @staticmethod
-    def namespace(xp: Any) -> Any:
+    def namespace(xp: Namespace) -> Any:
         return _Namespace(xp)
 
     def _chunk_option(self, lengths: tuple[int, ...]) -> int:
@@ -28,7 +28,7 @@ class Cubed(Chunked):
         function: Callable[..., Any],
         *arrays: Any,
         chunks: tuple[tuple[Any, ...], ...],
-        dtype: Any,
+        dtype: Dtype,
         numbered: bool = False,
         name: str = "",  # noqa: ARG002
         shared: Any = None,
@@ -70,11 +70,11 @@ class _Namespace(Forwarding):
             raise AttributeError(message)
         return found
 
-    def asarray(self, x: Any, /, *, dtype: Any = None, **options: Any) -> Any:
+    def asarray(self, x: Array, /, *, dtype: Dtype = None, **options: Any) -> Any:
         array = self._library.asarray(x, dtype=dtype, **options)
         return array if dtype in (None, array.dtype) else self._library.astype(array, dtype)
 
-    def broadcast_to(self, x: Any, /, shape: Any) -> Any:
+    def broadcast_to(self, x: Array, /, shape: Any) -> Any:
         x = x[(*(None,) * (len(shape) - x.ndim), ...)]
         pairs = zip(x.shape, shape, x.chunks, strict=False)
         chunks = tuple(own if n == m else "auto" for n, m, own in pairs)
@@ -94,7 +94,7 @@ class _Namespace(Forwarding):
         # Of one shape already: it gives them the same chunks.
         return self._library.stack(self._library.broadcast_arrays(*arrays), axis=axis)
 
-    def reshape(self, x: Any, /, shape: Any) -> Any:
+    def reshape(self, x: Array, /, shape: Any) -> Any:
         shape = tuple(x.size // -prod(shape) if n == -1 else n for n in shape)
         if x.size == 0 or x.size != prod(shape):
             return self._library.reshape(x, shape)
@@ -112,13 +112,13 @@ class _Namespace(Forwarding):
         }
         return self._library.reshape(_in_chunks(merged, cut), shape)
 
-    def argsort(self, x: Any, /, *, axis: int = -1) -> Any:
+    def argsort(self, x: Array, /, *, axis: int = -1) -> Any:
         axis %= x.ndim
         x = _in_chunks(x, {axis: x.shape[axis]})
         own = partial(_argsort_of_chunk, axis=axis)
         return self._library.map_blocks(own, x, dtype=self._library.int64)
 
-    def take(self, x: Any, indices: Any, /, *, axis: int = 0) -> Any:
+    def take(self, x: Array, indices: Array, /, *, axis: int = 0) -> Any:
         axis, count = axis % x.ndim, indices.shape[0]
         x, indices = _in_chunks(x, {axis: x.shape[axis]}), _in_chunks(indices, {0: count})
         chunks = (*x.chunks[:axis], (count,), *x.chunks[axis + 1 :])
@@ -127,7 +127,7 @@ class _Namespace(Forwarding):
         return self._library.map_blocks(own, x, beside, dtype=x.dtype, chunks=chunks)
 
 
-def _in_chunks(x: Any, lengths: dict[int, int]) -> Any:
+def _in_chunks(x: Array, lengths: dict[int, int]) -> Any:
     """Return an array of cubed with chunks of these lengths on some axes."""
     other = {axis: length for axis, length in lengths.items() if length != x.chunksize[axis]}
     return x.rechunk(other) if other else x
@@ -154,5 +154,5 @@ def _inner(axes: range, shape: Any) -> list[int]:
     return [axis for axis in axes if shape[axis] > 1][1:]
 
 
-def _argsort_of_chunk(x: Any, *, axis: int) -> Any:
+def _argsort_of_chunk(x: Array, *, axis: int) -> Any:
     return x.argsort(axis=axis, kind="stable")

@@ -4,7 +4,8 @@ from threading import get_ident
 from typing import Any
 
 from positional_embeddings.arrays.errors import shown, wrong_type
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Array, Device, Namespace
+from positional_embeddings.arrays.space import Space
 
 # cudaStreamPerThread
 _STREAM_OF_THREAD = 2
@@ -20,13 +21,13 @@ class CuPy(Space):
     compiles_kernels = True
     rotation_kernel = "cupy"
 
-    def address(self, array: Any) -> int:
+    def address(self, array: Array) -> int:
         return int(array.data.ptr)
 
-    def into(self, function: Any, x: Any, *others: Any) -> Any:
+    def into(self, function: Any, x: Array, *others: Any) -> Any:
         return function(x, *others, out=x)
 
-    def matmul(self, rows: Any, table: Any) -> Any:
+    def matmul(self, rows: Any, table: Array) -> Any:
         # It makes both operands contiguous, and writes lists of pointers for an axis that
         # broadcasts: it would copy a transposed table of all keys.
         few = rows.shape[-2] < rows.shape[-1]
@@ -35,7 +36,7 @@ class CuPy(Space):
         return self.transpose(self.transpose(table) @ self.transpose(rows))
 
     @staticmethod
-    def current_device(device: Any, xp: Any) -> Any:
+    def current_device(device: Device, xp: Namespace) -> Any:
         # Elsewhere it refuses to compute, and its creation functions make their arrays on the
         # current device, whatever their `device=` says.
         try:

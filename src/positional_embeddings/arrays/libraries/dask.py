@@ -8,7 +8,7 @@ from typing import Any
 from warnings import catch_warnings, warn
 
 from positional_embeddings.arrays.libraries.chunked import Chunked
-from positional_embeddings.arrays.namespace import drop_none, without_warnings
+from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, without_warnings
 
 # A task takes dask about 0.2 ms, in which it copies a MB.
 _MANY_CHUNKS, _SMALL_CHUNK = 10_000, 2**16
@@ -22,7 +22,7 @@ class Dask(Chunked):
         function: Callable[..., Any],
         *arrays: Any,
         chunks: tuple[tuple[Any, ...], ...],
-        dtype: Any,
+        dtype: Dtype,
         numbered: bool = False,
         name: str = "",
         shared: Any = None,
@@ -42,15 +42,15 @@ class Dask(Chunked):
         task = partial(_numbered_task if numbered else _task, function)
         return library.map_blocks(task, *arrays, **options, **drop_none(shared=shared))
 
-    def shared(self, value: Any) -> Any:
+    def shared(self, value: Array) -> Any:
         # One node of the graph, which each worker gets once.
         return sys.modules["dask"].delayed(value, traverse=False)
 
-    def reshape(self, x: Any, shape: tuple[int, ...]) -> Any:
+    def reshape(self, x: Array, shape: tuple[int, ...]) -> Any:
         # It fails for an array without elements.
         return self.xp.zeros(shape, dtype=x.dtype) if 0 in shape else self.xp.reshape(x, shape)
 
-    def searchsorted(self, ordered: Any, values: Any, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Any, values: Array, side: str = "left") -> Any:
         # It searches each chunk for all values, and fails for values without axes.
         return super().searchsorted(ordered.rechunk(-1), values[None, ...], side)[0, ...]
 

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Loops, Space
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Loops, Space
 
 
 class JAX(Space):
@@ -13,21 +14,21 @@ class JAX(Space):
     reads_values = shows_tracing = has_fmod = True
 
     @classmethod
-    def single_device(cls, array: Any) -> Any:
+    def single_device(cls, array: Array) -> Any:
         if _is_traced(array):
             return None
         on = super().single_device(array)
         return None if hasattr(on, "device_set") else on
 
     @classmethod
-    def device_for(cls, array: Any) -> Any:
+    def device_for(cls, array: Array) -> Any:
         # None for an array over several devices, whose sharding is made for its own shape, and for
         # one that is not committed to its device: what is made on a device by name meets no arrays
         # on other ones.
         on = cls.single_device(array)
         return on if on is None or getattr(array, "committed", True) else None
 
-    def is_readable(self, array: Any) -> bool:
+    def is_readable(self, array: Array) -> bool:
         return not _is_traced(array)
 
     def loops(self) -> Loops | None:
@@ -43,6 +44,6 @@ class JAX(Space):
         return Loops(scan, jax.lax.cond)
 
 
-def _is_traced(array: Any) -> bool:
+def _is_traced(array: Array) -> bool:
     # What a tracer does not know it says by errors that take a millisecond to word.
     return "Tracer" in (base.__name__ for base in type(array).__mro__)

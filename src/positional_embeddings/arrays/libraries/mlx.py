@@ -4,18 +4,19 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Forwarding, Space
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace
+from positional_embeddings.arrays.space import Forwarding, Space
 
 
 class MLX(Space):
     """mlx.core."""
 
     @staticmethod
-    def namespace(xp: Any) -> Any:
+    def namespace(xp: Namespace) -> Any:
         return _Namespace(xp)
 
     @classmethod
-    def single_device(cls, array: Any) -> None:  # noqa: ARG003
+    def single_device(cls, array: Array) -> None:  # noqa: ARG003
         return None
 
 
@@ -35,7 +36,7 @@ class _Namespace(Forwarding):
 
     def _on_device(self, create: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(create)
-        def created(*args: Any, device: Any = None, **options: Any) -> Any:
+        def created(*args: Any, device: Device = None, **options: Any) -> Any:
             if device is None:
                 return create(*args, **options)
             with self._library.stream(device):
@@ -46,10 +47,12 @@ class _Namespace(Forwarding):
     def __array_namespace_info__(self) -> Any:
         return _Info(self._library)
 
-    def astype(self, x: Any, dtype: Any, *, copy: bool = True) -> Any:
+    def astype(self, x: Array, dtype: Dtype, *, copy: bool = True) -> Any:
         return x.astype(dtype) if copy or x.dtype != dtype else x
 
-    def sum(self, x: Any, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    def sum(
+        self, x: Array, *, axis: Any = None, dtype: Dtype = None, keepdims: bool = False
+    ) -> Any:
         x = x if dtype is None else x.astype(dtype)
         return self._library.sum(x, axis=axis, keepdims=keepdims)
 
@@ -64,14 +67,14 @@ class _Info(Forwarding):
         super().__init__(library.__array_namespace_info__())
         self._device: Callable[[Any, int], Any] = library.Device
 
-    def _of(self, device: Any) -> Any:
+    def _of(self, device: Device) -> Any:
         return self._device(device, 0) if type(device).__name__ == "DeviceType" else device
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+    def dtypes(self, *, device: Device = None, kind: Any = None) -> dict[str, Any]:
         found: dict[str, Any] = self._library.dtypes(device=self._of(device), kind=kind)
         return found
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device: Device = None) -> dict[str, Any]:
         dtypes = self._library.default_dtypes(device=self._of(device))
         int64 = self.dtypes(device=device)["int64"]
         return {**dtypes, "integral": int64, "indexing": int64}

@@ -4,24 +4,25 @@ from typing import Any
 
 import numpy as np
 
-from positional_embeddings.arrays.libraries.base import Forwarding, Space
+from positional_embeddings.arrays.namespace import Array, Namespace
+from positional_embeddings.arrays.space import Forwarding, Space
 
 
 class NDONNX(Space):
     """ndonnx."""
 
     @staticmethod
-    def namespace(xp: Any) -> Any:
+    def namespace(xp: Namespace) -> Any:
         return _Namespace(xp)
 
-    def _to_numpy(self, array: Any) -> Any:
+    def _to_numpy(self, array: Array) -> Any:
         return np.asarray(array.unwrap_numpy())  # NumPy would make an array of objects
 
 
 class _Namespace(Forwarding):
     """Its functions, for values of any axes."""
 
-    def searchsorted(self, ordered: Any, values: Any, /, *, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Any, values: Array, /, *, side: str = "left") -> Any:
         if values.ndim == 1:
             return self._library.searchsorted(ordered, values, side=side)
         # A length may not be known before the graph runs, so that nothing is reshaped.

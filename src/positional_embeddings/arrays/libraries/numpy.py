@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import without_warnings
+from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.namespace import Array, Dtype, without_warnings
 from positional_embeddings.arrays.quiet import is_compiling
+from positional_embeddings.arrays.space import Space
 
 # Numbers that are added one by one.
 _MOST_SUMMED = 2**13
@@ -33,40 +33,40 @@ class NumPy(Space):
     exponent_unit = log2(e) if _HAS_FAST_EXP2 else 1.0
 
     @classmethod
-    def single_device(cls, array: Any) -> str:  # noqa: ARG003
+    def single_device(cls, array: Array) -> str:  # noqa: ARG003
         return "cpu"
 
     @property
     def is_compiling(self) -> bool:  # its arrays are parts of the graph
         return is_compiling()
 
-    def is_readable(self, array: Any) -> bool:  # noqa: ARG002
+    def is_readable(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
 
-    def is_true(self, condition: Any) -> bool:
+    def is_true(self, condition: Array) -> bool:
         return not self.is_compiling and bool(condition)
 
-    def values_on_host(self, array: Any) -> Any:
+    def values_on_host(self, array: Array) -> Any:
         return None if self.is_compiling else array
 
-    def address(self, array: Any) -> int:
+    def address(self, array: Array) -> int:
         return int(array.__array_interface__["data"][0])
 
-    def undisturbed(self, x: Any) -> Any:
+    def undisturbed(self, x: Array) -> Any:
         return super().undisturbed(x) if self.is_compiling else without_warnings()
 
-    def fill(self, x: Any, mask: Any, value: float) -> Any:
+    def fill(self, x: Array, mask: Array, value: float) -> Any:
         # `where` takes four times as long.
         np.copyto(x, value, where=mask)
         return x
 
-    def into(self, function: Any, x: Any, *others: Any) -> Any:
+    def into(self, function: Any, x: Array, *others: Any) -> Any:
         return function(x, *others, out=x)
 
-    def small_exp(self, x: Any) -> Any:
+    def small_exp(self, x: Array) -> Any:
         return (np.exp if self.exponent_unit == 1.0 else np.exp2)(x, out=x)
 
-    def matmul(self, rows: Any, table: Any) -> Any:
+    def matmul(self, rows: Any, table: Array) -> Any:
         row_stride, stride = table.strides[-2:]
         if rows.shape[-2] != 1 or table.itemsize in (abs(row_stride), abs(stride)):
             return rows @ table
@@ -78,27 +78,27 @@ class NumPy(Space):
 
     # NumPy's own functions take longer for few numbers than methods of the array.
 
-    def astype(self, x: Any, dtype: Any) -> Any:
+    def astype(self, x: Array, dtype: Dtype) -> Any:
         return x if x.dtype == dtype else x.astype(dtype)
 
-    def transpose(self, x: Any) -> Any:
+    def transpose(self, x: Array) -> Any:
         return x.mT
 
-    def highest(self, x: Any) -> Any:
+    def highest(self, x: Array) -> Any:
         return np.maximum.reduce(x, axis=-1, keepdims=True, initial=np.finfo(x.dtype).min)
 
-    def total(self, x: Any, initial: float = 0.0) -> Any:
+    def total(self, x: Array, initial: float = 0.0) -> Any:
         if x.size < _MANY:
             return np.add.reduce(x, axis=-1, keepdims=True, initial=initial)
         return x @ np.ones((x.shape[-1], 1), dtype=x.dtype) + initial  # four times as fast
 
-    def sum_of_all(self, x: Any) -> Any:
+    def sum_of_all(self, x: Array) -> Any:
         return np.vdot(x, x)
 
     def is_finite(self, number: Any) -> bool:
         return isfinite(number)
 
-    def clip(self, x: Any, least: float, most: float | None = None) -> Any:
+    def clip(self, x: Array, least: float, most: float | None = None) -> Any:
         # Of few numbers `clip` takes three times as long as `maximum`.
         return np.maximum(x, least) if most is None else np.clip(x, least, most)
 
@@ -108,5 +108,5 @@ class Strict(Space):
 
     can_write = keeps_tables = reads_values = shows_tracing = True
 
-    def undisturbed(self, x: Any) -> Any:  # noqa: ARG002
+    def undisturbed(self, x: Array) -> Any:  # noqa: ARG002
         return without_warnings()  # of NumPy, by which it computes

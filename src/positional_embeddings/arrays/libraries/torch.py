@@ -4,7 +4,8 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.space import Space
 
 
 class PyTorch(Space):
@@ -16,26 +17,26 @@ class PyTorch(Space):
     def is_compiling(self) -> bool:
         return bool(sys.modules["torch"].compiler.is_compiling())
 
-    def is_readable(self, array: Any) -> bool:  # noqa: ARG002
+    def is_readable(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
 
-    def _to_numpy(self, array: Any) -> Any:
+    def _to_numpy(self, array: Array) -> Any:
         return super()._to_numpy(array.detach().cpu())
 
     def supports_inplace(self, *arrays: Any) -> bool:
         # Not while operations are recorded: it may differentiate, compile or transform.
         return not self.is_compiling and not any(map(_is_recorded, arrays))
 
-    def strides(self, array: Any) -> tuple[int, ...]:
+    def strides(self, array: Array) -> tuple[int, ...]:
         return tuple(map(abs, array.stride()))
 
-    def address(self, array: Any) -> int | None:
+    def address(self, array: Array) -> int | None:
         try:  # not of a fake, nor of a transform
             return array.data_ptr() if type(array) is sys.modules["torch"].Tensor else None
         except RuntimeError:
             return None
 
-    def shares_memory(self, array: Any, other: Any) -> bool:
+    def shares_memory(self, array: Array, other: Any) -> bool:
         if array is other:
             return False
         # Not by their storages: two can be of one memory.
@@ -43,33 +44,33 @@ class PyTorch(Space):
         meet = start < other_stop and other_start < stop
         return meet and self._place(array) != self._place(other)
 
-    def _place(self, array: Any) -> Any:
+    def _place(self, array: Array) -> Any:
         return array.data_ptr(), array.shape, array.stride()
 
-    def clip(self, x: Any, least: float, most: float | None = None) -> Any:
+    def clip(self, x: Array, least: float, most: float | None = None) -> Any:
         return x.clamp(least, most)  # it does not compile `maximum` of a number
 
-    def remainder(self, x: Any, divisor: Any) -> Any:
+    def remainder(self, x: Array, divisor: Any) -> Any:
         xp = self.xp
         if x.dtype == xp.float64:  # NaN where a quotient overflows: first a multiple's remainder
             x = xp.fmod(x, divisor * 2.0**100)
         return xp.fmod(x, divisor)
 
-    def searchsorted(self, ordered: Any, values: Any, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Any, values: Array, side: str = "left") -> Any:
         # It warns of values that it has to copy into order.
         return super().searchsorted(ordered, values.contiguous(), side)
 
-    def undisturbed(self, x: Any) -> Any:
+    def undisturbed(self, x: Array) -> Any:
         torch, device = sys.modules["torch"], x.device.type
         # It refuses to be asked about devices without autocast, such as "meta".
         enabled = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         return torch.autocast(device, enabled=False) if enabled else nullcontext()
 
-    def is_trained(self, array: Any) -> bool:
+    def is_trained(self, array: Array) -> bool:
         return bool(array.requires_grad) or isinstance(array, sys.modules["torch"].nn.Parameter)
 
 
-def _is_recorded(tensor: Any) -> bool:
+def _is_recorded(tensor: Array) -> bool:
     try:
         tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
@@ -77,7 +78,7 @@ def _is_recorded(tensor: Any) -> bool:
     return bool(tensor.requires_grad)
 
 
-def _addresses(tensor: Any) -> tuple[int, int]:
+def _addresses(tensor: Array) -> tuple[int, int]:
     """Return where the elements of a tensor begin and end in memory."""
     reach = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     start: int = tensor.data_ptr()

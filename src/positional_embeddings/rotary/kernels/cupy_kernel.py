@@ -3,8 +3,9 @@
 from functools import cache, lru_cache
 from typing import Any
 
-from positional_embeddings.arrays.namespace import dtype_name, np
-from positional_embeddings.rotary.kernels.loops import merged_axes
+from positional_embeddings.arrays.dtypes import dtype_name
+from positional_embeddings.arrays.namespace import Array, np
+from positional_embeddings.rotary.kernels.merge_axes import merged_axes
 from positional_embeddings.rotary.layouts import halves
 
 # A product is not fused with the sum that follows: NumPy rounds it.
@@ -93,7 +94,7 @@ _BUSY = 2**18
 _REPEATS = 4
 
 
-def rotate_cupy(x: Any, cos: Any, sin: Any, out: Any, axis: int, layout: str) -> None:
+def rotate_cupy(x: Array, cos: Array, sin: Array, out: Array, axis: int, layout: str) -> None:
     """Rotate `x` into `out`, which may be `x`."""
     if x.size == 0:
         return

@@ -21,8 +21,8 @@ from numba.extending import intrinsic
 
 from positional_embeddings.arrays import threads
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.namespace import Dtype, HostArray, np
-from positional_embeddings.rotary.kernels.loops import merged_axes
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
+from positional_embeddings.rotary.kernels.merge_axes import merged_axes
 
 # Types of the numbers and the angles, by the size of a number. Numba has no float16.
 _TYPES = {
@@ -148,7 +148,7 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
     last_part = 2 if stream and not side_by_side else int(stream)
 
     def rotate(  # pragma: no cover - compiled
-        x: Any, cos: Any, sin: Any, out: Any, loops: Any, start: int, stop: int
+        x: Array, cos: Array, sin: Array, out: Array, loops: Any, start: int, stop: int
     ) -> None:
         rows, x_row, out_row, cos_row, sin_row = loops[-3]
         count, x_step, out_step, cos_step, sin_step = loops[-2]
@@ -192,8 +192,8 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
 @intrinsic(prefer_literal=True)
 def _rotate_pairs(
     _context: Any,
-    x: Any,
-    cos: Any,
+    x: Array,
+    cos: Array,
     lanes: Any,
     side_by_side: Any,
     one_angle: Any,
@@ -208,7 +208,7 @@ def _rotate_pairs(
         number = ir.HalfType() if x.dtype == types.uint16 else angle
         a, a2, b, b2, c, s = cgutils.unpack_tuple(builder, arguments[-1])
 
-        def load(address: Any, dtype: Any, count: int) -> Any:
+        def load(address: Any, dtype: Dtype, count: int) -> Any:
             at = builder.inttoptr(address, ir.VectorType(dtype, count).as_pointer())
             vector = builder.load(at, align=context.get_abi_sizeof(dtype))
             return vector if dtype == angle else builder.fpext(vector, ir.VectorType(angle, count))
@@ -232,7 +232,7 @@ def _rotate_pairs(
                 at = builder.inttoptr(builder.add(address, address.type(ahead)), byte)
                 builder.call(prefetch, [at, *to_read_data])
 
-        def pick(first: Any, second: Any, lanes: list[int]) -> Any:
+        def pick(first: Array, second: Array, lanes: list[int]) -> Any:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
             return builder.shuffle_vector(first, second, mask)
 

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import np
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings import calendar, features, sinusoidal, spans
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Dtype, np
+from positional_embeddings.encodings import features, sinusoidal
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
-from positional_embeddings.encodings.dates import Times
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sphere import spherical_encoding
+from positional_embeddings.times import calendar, durations
+from positional_embeddings.times.dates import Times
 
 
 class Coordinate(NamedTuple):
@@ -38,10 +39,10 @@ class Coordinate(NamedTuple):
         Spans of times may be texts and offsets, as `spans.span_of` takes them, and `parts` of the
         calendar by name. Spans of numbers are numbers, which `check` checks.
         """
-        listed = spans.listed(name, values)
+        listed = durations.listed(name, values)
         if not isinstance(self.values, Times):
             return [check(name, span) for span in listed]
-        listed = [spans.span_of(span, by_calendar=bool(parts)) for span in listed]
+        listed = [durations.span_of(span, by_calendar=bool(parts)) for span in listed]
         for span in listed:
             if calendar.is_timedelta(span):
                 calendar.length_of(name, span)
@@ -66,20 +67,20 @@ class Cyclic:
         for coordinate in coordinates:
             self.periods = coordinate.spans("periods", periods, parts=calendar.CALENDAR)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
-        labels = zip(spans.labels_of("periods", self.periods), self.harmonics, strict=True)
+        labels = zip(durations.labels_of("periods", self.periods), self.harmonics, strict=True)
         each = (
             [f"{label}_{h}" for h in range(1, n + 1)] if n > 1 else [label] for label, n in labels
         )
         self.labels = [*chain.from_iterable(each)]
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
         """Return a block for each period of each coordinate."""
         waves = list(zip(self.periods, self.harmonics, strict=True))
         return [_waves(x, period, count, dtype) for x in columns for period, count in waves]
 
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        return [wave for name in names for wave in spans.names_of_waves(name, self.labels)]
+        return [wave for name in names for wave in durations.names_of_waves(name, self.labels)]
 
 
 class Fourier:
@@ -92,10 +93,10 @@ class Fourier:
             _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
             for c in coordinates
         ]
-        self.labels = [spans.labels_of("wavelengths", own) for own in self.wavelengths]
+        self.labels = [durations.labels_of("wavelengths", own) for own in self.wavelengths]
         self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
         """Return one block for each coordinate of numbers, and for each wave of times."""
         options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
         blocks = []
@@ -112,7 +113,7 @@ class Fourier:
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
         each = zip(names, self.labels, strict=True)
-        return [wave for own in each for wave in spans.names_of_waves(*own, self.arrangement)]
+        return [wave for own in each for wave in durations.names_of_waves(*own, self.arrangement)]
 
 
 class Sinusoidal:
@@ -123,7 +124,7 @@ class Sinusoidal:
         self.dim = dim
         self.options = {"arrangement": "interleaved", **options}
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
         """Return one block for each coordinate."""
         options = {**self.options, "dtype": dtype}
         return [sinusoidal.sinusoidal_encoding(x, self.dim, **options) for x in columns]
@@ -131,7 +132,9 @@ class Sinusoidal:
     def names(self, names: Sequence[Any]) -> list[str]:
         """Return names such as "position_sin_0", by the index of the frequency."""
         labels = [str(i) for i in range((self.dim + 1) // 2)]
-        each = [spans.names_of_waves(name, labels, self.options["arrangement"]) for name in names]
+        each = [
+            durations.names_of_waves(name, labels, self.options["arrangement"]) for name in names
+        ]
         # An odd size leaves out the last cosine.
         return [wave for waves in each for wave in waves[: self.dim]]
 
@@ -148,9 +151,9 @@ class Spherical:
             raise wrong_value("X", "have 2 features, latitude and longitude", came)
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
-        self.order = spans.order_of_places(argument, texts)
+        self.order = durations.order_of_places(argument, texts)
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
         """Return one block."""
         latitude, longitude = (columns[i] for i in self.order)
         return [spherical_encoding(latitude, longitude, self.degree, unit=self.unit, dtype=dtype)]
@@ -175,7 +178,7 @@ class RandomFourier:
         kernel: Any = "gaussian",
     ) -> None:
         self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
-        lengths = spans.listed("length_scale", length_scale)
+        lengths = durations.listed("length_scale", length_scale)
         if len(lengths) == 1:
             lengths = lengths * len(coordinates)
         if len(lengths) != len(coordinates):
@@ -190,7 +193,7 @@ class RandomFourier:
         self.scales = [1.0 if calendar.is_timedelta(span) else span for span in self.spans]
         self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
 
-    def encode(self, columns: Sequence[Any], dtype: Any = None) -> list[Any]:
+    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
         """Return one block."""
         numbers = [
             column if origin is None else calendar.elapsed(column.utc, origin, span)
@@ -203,7 +206,7 @@ class RandomFourier:
 
     def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
         """Return names such as "random_sin_0"."""
-        return spans.names_of_waves("random", [str(i) for i in range(self.dim // 2)])
+        return durations.names_of_waves("random", [str(i) for i in range(self.dim // 2)])
 
 
 ENCODINGS: dict[str, Any] = {
@@ -222,7 +225,7 @@ def _check_numbers(coordinates: Coordinates, encoding: str) -> None:
             raise wrong_type("X", what, f"times in {coordinate.place}")
 
 
-def _waves(column: Any, period: Any, harmonics: int, dtype: Any) -> Any:
+def _waves(column: Any, period: Any, harmonics: int, dtype: Dtype) -> Any:
     """Return the waves of a period: by the clock on the wall, or of a span of time in UTC."""
     if isinstance(column, Times):
         times = column.wall if isinstance(period, str) else column.utc

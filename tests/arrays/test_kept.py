@@ -7,9 +7,10 @@ import array_api_strict as strict
 import numpy as np
 import pytest
 
-from positional_embeddings.arrays import memory
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays import blocks
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.kept import keep, numpy_key, once
+from positional_embeddings.arrays.space import Space
 
 
 def test_what_is_found_once_is_kept_for_its_key():
@@ -19,17 +20,17 @@ def test_what_is_found_once_is_kept_for_its_key():
         found.append(None)
         return len(found)
 
-    assert [memory.once(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
+    assert [once(kept, key, find) for key in "aabab"] == [1, 1, 2, 1, 2]
     # Nothing is kept without a key, or without a place.
-    assert [memory.once(kept, None, find), memory.once(kept, None, find)] == [3, 4]
-    assert [memory.once(None, "a", find), memory.once(None, "a", find)] == [5, 6]
+    assert [once(kept, None, find), once(kept, None, find)] == [3, 4]
+    assert [once(None, "a", find), once(None, "a", find)] == [5, 6]
     assert kept == {"a": 1, "b": 2}
 
 
 def test_the_first_ones_of_many_are_dropped():
     kept = {}
     for key in range(5):
-        memory.keep(kept, key, -key, most=3)
+        keep(kept, key, -key, most=3)
     assert kept == {2: -2, 3: -3, 4: -4}
 
 
@@ -39,11 +40,11 @@ def test_keys_tell_arrays_apart_that_are_rotated_in_other_ways():
     fixed.flags.writeable = False
     unaligned = buffer[1:49].view("float64").reshape(2, 3)
     arrays = [x, x.T, x[:, :2], np.zeros((3, 2)).T, x.astype("float32"), unaligned]
-    keys = [memory.numpy_key(array, None) for array in arrays]
-    keys += [memory.numpy_key(x, out) for out in (*arrays, np.zeros((2, 3)), fixed)]
+    keys = [numpy_key(array, None) for array in arrays]
+    keys += [numpy_key(x, out) for out in (*arrays, np.zeros((2, 3)), fixed)]
     assert len(set(keys)) == len(keys)
-    assert memory.numpy_key(np.ones((2, 3)), None) == keys[0]
-    assert memory.numpy_key(np.ones((2, 3)), np.ones((2, 3))) in keys
+    assert numpy_key(np.ones((2, 3)), None) == keys[0]
+    assert numpy_key(np.ones((2, 3)), np.ones((2, 3))) in keys
 
 
 def test_arrays_of_other_libraries_have_no_key():
@@ -51,15 +52,15 @@ def test_arrays_of_other_libraries_have_no_key():
     subclass = x.view(type("Marked", (np.ndarray,), {}))
     for array, out in product((x, other, subclass), (None, x, other, subclass)):
         is_plain = array is x and (out is None or out is x)
-        assert (memory.numpy_key(array, out) is not None) == is_plain
+        assert (numpy_key(array, out) is not None) == is_plain
 
 
 def test_blocks_are_whole_on_the_last_axes():
-    assert memory.block_lengths((4, 4, 4), (0, 1, 2), 8) == {2: 4, 1: 2, 0: 1}
-    assert memory.block_lengths((4, 4, 4), (2, 1, 0), 4) == {0: 4, 1: 1, 2: 1}
-    assert memory.block_lengths((4, 0), (0, 1), 8) == {1: 1, 0: 4}
+    assert blocks.block_lengths((4, 4, 4), (0, 1, 2), 8) == {2: 4, 1: 2, 0: 1}
+    assert blocks.block_lengths((4, 4, 4), (2, 1, 0), 4) == {0: 4, 1: 1, 2: 1}
+    assert blocks.block_lengths((4, 0), (0, 1), 8) == {1: 1, 0: 4}
     for order, most in product(permutations(range(3)), range(1, 70)):
-        lengths = memory.block_lengths((3, 4, 5), order, most)
+        lengths = blocks.block_lengths((3, 4, 5), order, most)
         assert prod(lengths.values()) <= most
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from backends import peak_memory
 from positional_embeddings import AbsolutePE, RoPE
-from positional_embeddings.angles import cos_sin, tables
+from positional_embeddings.angles import cos_sin, pages
 from positional_embeddings.arguments import axes
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.find import space_of
 
 
 def test_one_layer_serves_every_backend_dtype_and_device(backend):
@@ -58,7 +58,7 @@ def test_views_of_a_page_are_made_once():
 def test_few_tables_are_kept(monkeypatch):
     import array_api_strict as strict
 
-    monkeypatch.setattr(tables, "MAX_KINDS", 3)
+    monkeypatch.setattr(pages, "MAX_KINDS", 3)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     for device in info.devices():
         for dtype in info.dtypes(device=device, kind="real floating"):
@@ -101,17 +101,17 @@ def test_tables_grow_with_the_positions(backend):
 def computed(monkeypatch):
     """The positions, from where to where, of which numbers were computed."""
     asked = []
-    made = tables.unit_phasors
+    made = pages.unit_phasors
 
     def watched(frequencies, start, stop, *options):
         asked.append((start, stop))
         return made(frequencies, start, stop, *options)
 
-    monkeypatch.setattr(tables, "unit_phasors", watched)
+    monkeypatch.setattr(pages, "unit_phasors", watched)
     return asked
 
 
-def pages(rope):
+def kept_pages(rope):
     (kept,) = rope._tables._pages.values()
     return [(page.start, page.stop) for page in kept]
 
@@ -131,7 +131,7 @@ def test_pages_are_where_the_positions_are(computed):
         rope(x, offset=offset)
         assert computed == expected
         computed.clear()
-    assert pages(rope) == [
+    assert kept_pages(rope) == [
         (98_304, 102_400),
         (999_424, 1_000_000),
         (8192, 12_288),
@@ -150,18 +150,18 @@ def test_a_page_takes_the_place_of_those_within_it():
         (0, 20_000, [(0, 20_480)]),
     ):
         rope(np.ones((4, length)), offset=offset)
-        assert pages(rope) == expected
+        assert kept_pages(rope) == expected
 
 
 def test_few_pages_are_kept(monkeypatch):
-    monkeypatch.setattr(tables, "MAX_PAGES", 4)
+    monkeypatch.setattr(pages, "MAX_PAGES", 4)
     rope, x = RoPE(2, 2**40), np.asarray([[1.0], [0.0]])
     for i in range(10):
         rope(x, offset=i * 2**20)
-    assert pages(rope) == [(i * 2**20, i * 2**20 + 4096) for i in (9, 8, 7, 6)]
+    assert kept_pages(rope) == [(i * 2**20, i * 2**20 + 4096) for i in (9, 8, 7, 6)]
     rope(x, offset=6 * 2**20)
     np.testing.assert_allclose(rope(x)[:, 0], [1, 0])
-    assert [start // 2**20 for start, _ in pages(rope)] == [0, 6, 9, 8]
+    assert [start // 2**20 for start, _ in kept_pages(rope)] == [0, 6, 9, 8]
 
 
 def test_replaced_pages_do_not_stay_in_memory():
@@ -208,7 +208,7 @@ def test_threads_make_pages():
     with ThreadPoolExecutor(8) as pool:
         for offset, got in zip(offsets, pool.map(rotated, offsets), strict=True):
             np.testing.assert_array_equal(got[:4], whole.cos[:, offset : offset + 1000])
-    assert sum(stop - start for start, stop in pages(rope)) <= 100_000
+    assert sum(stop - start for start, stop in kept_pages(rope)) <= 100_000
 
 
 def test_every_page_has_the_same_numbers(computed):
@@ -243,7 +243,7 @@ def test_tables_lie_in_memory_as_the_array_does(dtype):
 def test_threads_share_a_layer(monkeypatch):
     import array_api_strict as strict
 
-    monkeypatch.setattr(tables, "MAX_KINDS", 2)
+    monkeypatch.setattr(pages, "MAX_KINDS", 2)
     rope, info = RoPE(4, 3), strict.__array_namespace_info__()
     arrays = [
         strict.ones((4, 3), dtype=getattr(strict, dtype), device=device)
@@ -364,23 +364,23 @@ def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_positions_on_both_sides_of_the_edge_of_a_page(order):
-    rope = RoPE(8, 3 * tables.PAGE)
-    positions = [tables.PAGE - 1, tables.PAGE]
+    rope = RoPE(8, 3 * pages.PAGE)
+    positions = [pages.PAGE - 1, pages.PAGE]
     x = np.asarray(np.random.default_rng(0).standard_normal((8, 2)), order=order)
     got = rope(x, positions=np.asarray(positions))
     np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
-    assert pages(rope) == [(0, 2 * tables.PAGE)]
+    assert kept_pages(rope) == [(0, 2 * pages.PAGE)]
 
 
 def test_no_positions_behind_the_last_page():
-    for offset in (0, tables.PAGE - 1, tables.PAGE):
-        assert RoPE(8, tables.PAGE)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
+    for offset in (0, pages.PAGE - 1, pages.PAGE):
+        assert RoPE(8, pages.PAGE)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
 
 
 def test_a_table_of_one_position():
     rope = RoPE(8, 1)
     np.testing.assert_array_equal(rope(np.ones((8, 1))), np.ones((8, 1)))
-    assert pages(rope) == [(0, 1)]
+    assert kept_pages(rope) == [(0, 1)]
 
 
 def test_many_positions_in_a_short_span_are_looked_up_in_one_page():
@@ -388,17 +388,17 @@ def test_many_positions_in_a_short_span_are_looked_up_in_one_page():
     rope, positions = RoPE(8, 2**40), 100_000 + 4 * np.arange(2000)
     x = np.concatenate([np.ones((4, 2000)), np.zeros((4, 2000))])
     got = rope(x, positions=positions)
-    assert pages(rope) == [(98_304, 110_592)]
+    assert kept_pages(rope) == [(98_304, 110_592)]
     whole = RoPE(8, 110_592)
     np.testing.assert_array_equal(got[:4], whole.cos[:, positions])
     np.testing.assert_array_equal(got[4:], whole.sin[:, positions])
 
 
 def test_as_many_positions_far_apart_are_looked_up_as_pages_are_kept(monkeypatch):
-    monkeypatch.setattr(tables, "MAX_PAGES", 4)
+    monkeypatch.setattr(pages, "MAX_PAGES", 4)
     rope, positions = RoPE(8, 2**40), np.arange(4) * 2**20
     rope(np.ones((8, 4)), positions=positions)
-    assert [start for start, _ in pages(rope)] == positions.tolist()[::-1]
+    assert [start for start, _ in kept_pages(rope)] == positions.tolist()[::-1]
 
 
 def test_many_positions_far_apart_are_computed():
@@ -446,19 +446,19 @@ def test_nothing_to_rotate_makes_no_doubled_tables():
 
 
 def test_tables_of_one_page_are_doubled():
-    for length, rows in ((tables.PAGE, 4), (tables.PAGE + 1, 2)):
-        page = tables.Page(5, 5 + length, np.ones((2, 2, length)))
+    for length, rows in ((pages.PAGE, 4), (pages.PAGE + 1, 2)):
+        page = pages.Page(5, 5 + length, np.ones((2, 2, length)))
         assert page.doubled.shape == (2, rows, length)
 
 
 def test_pages_begin_where_blocks_do():
     """So that the numbers of a position are the same in every page."""
-    assert tables.PAGE % cos_sin.BLOCK == 0
+    assert pages.PAGE % cos_sin.BLOCK == 0
 
 
 def test_what_is_kept_is_no_part_of_a_table():
     names = ("_pages", "_kernel_parts", "known", "_views")
-    for kept in (RoPE(4, 3)._tables, tables.Page(0, 1, np.ones((2, 1, 1)))):
+    for kept in (RoPE(4, 3)._tables, pages.Page(0, 1, np.ones((2, 1, 1)))):
         assert all(f"{name}=" not in repr(kept) for name in names)
         assert not set(names) & set(signature(type(kept)).parameters)
 

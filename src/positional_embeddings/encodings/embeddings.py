@@ -4,12 +4,11 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from math import prod, sqrt
 from typing import Annotated, Any
 
-from positional_embeddings.arguments import checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arguments import checks, weights
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.namespace import ArrayT, Device, Dtype, Namespace
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.layers import weights
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
 
 Size = int | tuple[int, int]
 
@@ -76,12 +75,12 @@ class TokenEmbedding(weights.WeightedLayer):
     padding_idx: int | None = None
     init_std: checks.PositiveNumber = 0.02
     rng: Any = field(default=None, compare=False)
-    embeddings: Any = weights.array_field(None)
+    embeddings: Array = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
-    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+    def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self.check_fields()
         shape = (self.d_model, self.vocab_size)
         weights.set_padded_table(self, shape, weights.normal(self.init_std), xp, dtype, device)
@@ -162,12 +161,12 @@ class PatchEmbedding(weights.WeightedLayer):
     _: KW_ONLY
     rng: Any = field(default=None, compare=False)
     kernel: Any = weights.array_field(None)
-    bias: Any = weights.array_field(None)
+    bias: Array = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
 
-    def __post_init__(self, xp: Any, dtype: Any, device: Any) -> None:
+    def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self.check_fields()
         image, patch = self._sizes
         if image[0] % patch[0] or image[1] % patch[1]:
@@ -213,7 +212,7 @@ class PatchEmbedding(weights.WeightedLayer):
         if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, height, width):
             wanted = f"have shape ({self.num_channels}, {height}, {width}, batch)"
             raise wrong_value("images", wanted, tuple(images.shape))
-        dtype = xp.result_type(space.dtype, namespace.compute_dtype(self.kernel.dtype, xp))
+        dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
         arrays = self.kernel, self.bias, images
         kernel, bias, wide = (space.astype(array, dtype) for array in arrays)
         rows, columns, batch = height // patch[0], width // patch[1], images.shape[3]

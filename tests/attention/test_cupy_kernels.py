@@ -7,7 +7,7 @@ import pytest
 
 from positional_embeddings import ALiBiBias, attention_weights, scaled_dot_product_attention
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.attention import kernel
+from positional_embeddings.attention import cupy_kernels
 
 LAST = {"feature_axis": -1, "seq_axis": -2}
 HEADS, KEYS, HEAD = 4, 7, 3
@@ -132,7 +132,7 @@ def with_kernels(monkeypatch):
     monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
     monkeypatch.setattr(NumPy, "compiles_kernels", True)
     yield
-    kernel.kernel_by_name.cache_clear()
+    cupy_kernels.kernel_by_name.cache_clear()
 
 
 @CASES

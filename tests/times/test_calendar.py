@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from positional_embeddings.encodings.calendar import cycles_of, elapsed
+from positional_embeddings.times.calendar import cycles_of, elapsed
 from wrong_inputs import make_test
 
 MICROSECOND = timedelta(microseconds=1)

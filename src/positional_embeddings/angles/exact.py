@@ -12,9 +12,10 @@ from typing import Any
 
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments.axes import Order
-from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Dtype, Namespace, np
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
+from positional_embeddings.arrays.space import Space
 
 # 2**63, 2**64, 2**-64, and a circle in two parts, the second one what the first one lacks.
 _PREAMBLE = """
@@ -73,7 +74,7 @@ def frequency_parts(frequencies: Frequencies, space: Space) -> Any:
     return space.xp.asarray(parts, dtype=space.xp.float64, device=space.device)
 
 
-@namespace.host_constant
+@host_constant
 def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
     """Return frequencies in cycles per position in five parts.
 
@@ -93,14 +94,14 @@ def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
 
 
 def cos_sin_by_kernel(
-    positions: Any, parts: Any, dtype: Dtype, space: Space, factor: float, order: Order = "C"
+    positions: Array, parts: Any, dtype: Dtype, space: Space, factor: float, order: Order = "C"
 ) -> Any:
     """Return cosine and sine as `cos_sin` does, as one array, in one launch.
 
     The first axis of the positions is the axis of frequencies, or of length 1.
     """
     xp = space.xp
-    integral = namespace.is_dtype(positions.dtype, "integral", xp)
+    integral = dtypes.is_dtype(positions.dtype, "integral", xp)
     if not integral:
         positions = space.astype(positions, xp.float64)
     shape, rows = (parts.shape[1], *positions.shape[1:]), prod(positions.shape[1:])

@@ -3,16 +3,16 @@
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, Device, Namespace, np
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Namespace, np
+from positional_embeddings.arrays.space import Space
 
 
 def farthest_position(space: Space) -> int:
     """Return the farthest position from 0 at which integers hold distances, and their doubles."""
-    return namespace.largest_integer(space.integer, space.xp) // 4
+    return dtypes.largest_integer(space.integer, space.xp) // 4
 
 
 def position_interval(
@@ -38,10 +38,10 @@ def first_position(q_len: int, k_len: int, offset: int | None, space: Space) -> 
 
 
 def _why(space: Space) -> str:
-    return f"so that {namespace.dtype_name(space.integer)} holds all distances"
+    return f"so that {dtypes.dtype_name(space.integer)} holds all distances"
 
 
-def position_array(name: str, positions: Any, space: Space) -> Any:
+def position_array(name: str, positions: Array, space: Space) -> Any:
     """Return integer positions, an array or one number, as default integers of a library.
 
     Those in the memory of the host are checked: the dtype holds all distances between them.
@@ -51,7 +51,7 @@ def position_array(name: str, positions: Any, space: Space) -> Any:
     if not isinstance(positions, int):
         wide = xp.asarray(positions, dtype=space.integer, device=space.device)
         # An unsigned number that the dtype does not hold has become a negative one.
-        least = 0 if namespace.is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
+        least = 0 if dtypes.is_dtype(positions.dtype, "unsigned integer", xp) else -farthest
         is_there = space.is_readable(positions) and space.is_on_host(positions)
         if not (is_there and space.is_true(xp.any((wide < least) | (wide > farthest)))):
             return wide
@@ -95,7 +95,7 @@ class Span(NamedTuple):
         positions = np.concat([np.arange(*own) for own in self.ranges])
         return space.xp.asarray(positions, dtype=space.integer, device=space.device)
 
-    def take(self, array: Any, axis: int, space: Space) -> Any:
+    def take(self, array: Array, axis: int, space: Space) -> Any:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
         if array is None or self.size == array.shape[axis]:
             return array
@@ -124,12 +124,12 @@ def resolve_positions(
     q_len: int | None,
     k_len: int | None,
     offset: int | None,
-    query_positions: Array | None,
-    key_positions: Array | None,
+    query_positions: AnyArray | None,
+    key_positions: AnyArray | None,
     *,
     xp: Namespace | None = None,
     device: Device | None = None,
-    **parameters: Array,
+    **parameters: AnyArray,
 ) -> tuple[Space, Any, Any]:
     """Return the space and the positions of queries and keys, spans of lengths or arrays.
 
@@ -179,7 +179,7 @@ def check_lengths(
     name: str, lengths: Any, space: Space, most: int | None = None, most_name: str = ""
 ) -> None:
     """Check that lengths, a list or an array that can be read, are 0 to `most`."""
-    largest = namespace.largest_integer(space.integer, space.xp)
+    largest = dtypes.largest_integer(space.integer, space.xp)
     farthest = largest if most is None else most
     if not isinstance(lengths, list):
         # uint64 wraps when it is cast, and does not compare with Python's integers everywhere.
@@ -192,11 +192,11 @@ def check_lengths(
         if n < 0 or (most is not None and n > most):
             raise wrong_value(name, f"be {bound}", f"{shown(n)} at index {i}")
         if n > largest:
-            bound = f"between 0 and the largest {namespace.dtype_name(space.integer)} = {largest}"
+            bound = f"between 0 and the largest {dtypes.dtype_name(space.integer)} = {largest}"
             raise wrong_value(name, f"be {bound}", f"{shown(n)} at index {i}")
 
 
-def sequence_axis(name: str, array: Any, seq_axis: int) -> int:
+def sequence_axis(name: str, array: Array, seq_axis: int) -> int:
     """Return the axis of the sequence, counted from 0, of an array with or without a batch."""
     if array.ndim not in (1, 2):
         raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))

@@ -14,9 +14,9 @@ from positional_embeddings import (
     TokenEmbedding,
     dropout,
 )
+from positional_embeddings.arguments.weights import embedding_lookup, truncated_normal
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.layers.weights import embedding_lookup, truncated_normal
 
 
 def options_on(backend):

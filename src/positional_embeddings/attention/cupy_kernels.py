@@ -7,7 +7,7 @@ and goes back to what that was computed from only if it is not.
 from functools import cache
 from typing import Any
 
-from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.arrays.namespace import Array, Namespace
 
 # Raw arrays are indexed as if flat: `i` counts the elements (..., query, key) of the scores, and
 # (..., query, feature) of the output.
@@ -73,7 +73,7 @@ KERNELS = {
 
 
 def masked_scores(
-    products: Any, key: Any, mask: Any, bias: Any, softcap: float | None, xp: Namespace
+    products: Array, key: Array, mask: Array, bias: Array, softcap: float | None, xp: Namespace
 ) -> Any:
     """Return the scores from the scaled products, minus infinity where a key is hidden.
 
@@ -91,7 +91,7 @@ def masked_scores(
     return kernel(products, hidden, bias, key, queries, keys, features, softcap, infinity)
 
 
-def softmax(scores: Any, xp: Namespace) -> Any:
+def softmax(scores: Array, xp: Namespace) -> Any:
     """Return the softmax along the last axis, zeros where all scores are minus infinity."""
     highest = xp.max(scores, axis=-1, keepdims=True)
     least = float(xp.finfo(scores.dtype).min)
@@ -99,7 +99,7 @@ def softmax(scores: Any, xp: Namespace) -> Any:
     return kernel_by_name("share", xp)(powers, xp.sum(powers, axis=-1, keepdims=True))
 
 
-def weighted_without_zeros(products: Any, weights: Any, values: Any, xp: Namespace) -> Any:
+def weighted_without_zeros(products: Array, weights: Array, values: Array, xp: Namespace) -> Any:
     """Return ``weights @ values`` from this product, without the values that have no weight.
 
     It is NaN in all features if a value that has a weight is not finite.

@@ -5,10 +5,10 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from positional_embeddings.encodings.calendar import extent_of
-from positional_embeddings.encodings.dates import Times
-from positional_embeddings.encodings.labelled import Coordinate, Fourier, RandomFourier, Spherical
-from positional_embeddings.encodings.spans import labels_of, order_of_places, span_of
+from positional_embeddings.times.calendar import extent_of
+from positional_embeddings.times.dates import Times
+from positional_embeddings.times.durations import labels_of, order_of_places, span_of
+from positional_embeddings.times.named import Coordinate, Fourier, RandomFourier, Spherical
 
 
 def times(values, unit):

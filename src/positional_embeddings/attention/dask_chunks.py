@@ -10,14 +10,14 @@ from functools import partial
 from itertools import accumulate, groupby, pairwise
 from typing import Any, TypeAlias
 
-from positional_embeddings.arguments.positions import whole_span
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import drop_none
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arguments.spans import whole_span
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.namespace import Array, drop_none
+from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import blocks
 from positional_embeddings.attention.scores import Scores, slice_broadcast
 from positional_embeddings.attention.softmax import OnlineSoftmax
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import FunctionMask, Mask
 from positional_embeddings.masks.ranges import intersect, unite
 
@@ -29,7 +29,7 @@ _MERGED = 8
 
 
 def attend(
-    scores: Scores, query: Any, key: Any, value: Any, *, block_size: int | None
+    scores: Scores, query: Array, key: Array, value: Array, *, block_size: int | None
 ) -> tuple[Any, Any]:
     """Return the output, (..., query, feature), by tasks of a chunk of queries and one of keys."""
     given = _given_as_arrays(scores, query, key)
@@ -68,7 +68,7 @@ def attend(
     return (done[..., :n], done[..., n:]) if scores.with_lse else (done, None)
 
 
-def _given_as_arrays(scores: Scores, query: Any, key: Any) -> dict[str, Any]:
+def _given_as_arrays(scores: Scores, query: Array, key: Array) -> dict[str, Any]:
     """Return the mask and the bias that are chunked arrays, or give such, and sinks, by name."""
     pairs = whole_span(query.shape[-2]), whole_span(key.shape[-2])
     mask = None if _is_evaluated_in_tasks(scores.mask) else scores.mask_between(*pairs)
@@ -104,7 +104,7 @@ def _partial_sums(
     """Return the sums of some chunks, (..., query, chunk of keys, feature + 2)."""
     index = [slice(own[0][0], own[-1][1]) for own in bounds]
 
-    def cut(array: Any) -> Any:
+    def cut(array: Array) -> Any:
         part = slice_broadcast(array, index)
         return array if part.shape == array.shape else part
 
@@ -148,7 +148,7 @@ def _attend_chunk(
         return blocks.partial_sums(scores, query, key, value, block_size)[..., None, :]
 
 
-def _finish_chunk(with_lse: bool, sums: Any) -> Any:  # noqa: FBT001
+def _finish_chunk(with_lse: bool, sums: Array) -> Any:  # noqa: FBT001
     """Return the output, and perhaps the logarithm of the sum of exponentials after it."""
     space = space_of(sums=sums)
     state = OnlineSoftmax(sums[..., :-2], sums[..., -2:-1], sums[..., -1:])

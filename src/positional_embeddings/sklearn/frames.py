@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.arrays.space import space_of
-from positional_embeddings.encodings import dates
+from positional_embeddings.times import dates
 
 
 class Column(NamedTuple):

@@ -9,8 +9,8 @@ from datetime import date, datetime, tzinfo
 from typing import Any, NamedTuple
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.encodings.calendar import LENGTHS, elapsed, is_timedelta
+from positional_embeddings.arrays.namespace import Dtype, HostArray, np
+from positional_embeddings.times.calendar import LENGTHS, elapsed, is_timedelta
 
 # Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
 _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
@@ -91,7 +91,7 @@ def utc_of(name: str, values: Any) -> Any:
     """Return dates as datetime64, in UTC if they have a zone, and spans of time as timedelta64."""
     if hasattr(values, "to_numpy") and (hasattr(values, "dims") or not hasattr(values, "dtype")):
         values = values.to_numpy()  # xarray, or a table
-    dtype: Any = getattr(values, "dtype", None)
+    dtype: Dtype = getattr(values, "dtype", None)
     is_time = getattr(dtype, "kind", None) in ("m", "M")
     if is_time and not hasattr(values, "to_numpy"):
         return np.asarray(values)

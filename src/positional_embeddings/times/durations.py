@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.encodings.calendar import CALENDAR, DAY, LENGTHS, is_timedelta, length_of
+from positional_embeddings.times.calendar import CALENDAR, DAY, LENGTHS, is_timedelta, length_of
 
 # The units of labels, the longest first, and what NumPy calls them.
 _UNITS = {"d": "D", "h": "h", "min": "m"}

@@ -6,10 +6,10 @@ all of them. In a loop of the library the blocks have one shape, and begin where
 
 from typing import Any
 
-from positional_embeddings.arguments.positions import Span
-from positional_embeddings.arrays.libraries.base import Loops
-from positional_embeddings.arrays.memory import cuts
-from positional_embeddings.arrays.namespace import Namespace
+from positional_embeddings.arguments.spans import Span
+from positional_embeddings.arrays.blocks import cuts
+from positional_embeddings.arrays.namespace import Array, Namespace
+from positional_embeddings.arrays.space import Loops
 from positional_embeddings.attention.blocks import KeysAndValues, keys_and_values
 from positional_embeddings.attention.scores import Scores
 from positional_embeddings.attention.softmax import OnlineSoftmax, multiply, products
@@ -43,7 +43,7 @@ def _plan_loops(
 
 
 def attend(
-    scores: Scores, query: Any, key: Any, value: Any, *, size: int, loops: Loops
+    scores: Scores, query: Array, key: Array, value: Array, *, size: int, loops: Loops
 ) -> tuple[Any, Any]:
     """Return the output, by loops of the library over blocks of `size` queries and keys."""
     space = scores.space
@@ -62,11 +62,11 @@ def attend(
     rest_start = xp.asarray(wholes[0].shape[0] * k_block, **like)
     rest_keys = Span(None, rests[0].shape[-2], rest_start)
 
-    def of_queries(query: Any, start: Any, which: Any, visits_the_rest: Any) -> Any:
+    def of_queries(query: Array, start: Any, which: Any, visits_the_rest: Any) -> Any:
         queries = Span(None, query.shape[-2], start)
         query = space.astype(query, space.dtype) * scores.scale
 
-        def update(state: OnlineSoftmax, at: Span, key: Any, value: Any, *hidden: Any) -> Any:
+        def update(state: OnlineSoftmax, at: Span, key: Array, value: Array, *hidden: Array) -> Any:
             nonfinite = xp.matrix_transpose(hidden[0]) if hidden else None
             between = scores.mask_between(queries, at), scores.bias_between(queries, at)
             mask, bias = scores.hidden_and_bias(*between)
@@ -108,7 +108,7 @@ def attend(
     return output, lse
 
 
-def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftmax:
+def _state_like(scores: Scores, query: Array, keys: KeysAndValues) -> OnlineSoftmax:
     """Return the state before the first key, sharded over devices as the products will be."""
     xp = scores.space.xp
     product = products(query[..., :1], keys.key[..., :1, :1], scores.space)
@@ -119,7 +119,7 @@ def _state_like(scores: Scores, query: Any, keys: KeysAndValues) -> OnlineSoftma
     return OnlineSoftmax(sums, total, total - float("inf"))
 
 
-def _in_blocks(array: Any, length: int, xp: Namespace) -> tuple[Any, Any]:
+def _in_blocks(array: Array, length: int, xp: Namespace) -> tuple[Any, Any]:
     """Return the whole blocks of an array on axis -2, first (block, ...), and the rest."""
     *rows, size, features = array.shape
     whole = size // length

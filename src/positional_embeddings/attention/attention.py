@@ -5,15 +5,15 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from positional_embeddings.arguments import axes, checks, positions
-from positional_embeddings.arrays import memory
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, np
-from positional_embeddings.attention import at_once, blocks, chunks, loops
+from positional_embeddings.arguments import axes, checks, spans
+from positional_embeddings.arrays.kept import keep
+from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan
 from positional_embeddings.attention.kv_cache import KVStep
 from positional_embeddings.attention.rules import Rules, ScoreFunction
 from positional_embeddings.attention.scores import Scores, scores_of
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.mask import Mask
 
 # From scores, and queries, keys and values (..., sequence, feature), to the output and the
@@ -32,18 +32,18 @@ _FEW = 8
 
 def scaled_dot_product_attention(
     q: ArrayT,
-    k: Array,
-    v: Array,
+    k: AnyArray,
+    v: AnyArray,
     /,
     *,
-    mask: Array | Mask | ScoreFunction | None = None,
-    bias: Array | Bias | ScoreFunction | None = None,
+    mask: AnyArray | Mask | ScoreFunction | None = None,
+    bias: AnyArray | Bias | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
-    sinks: Array | None = None,
+    sinks: AnyArray | None = None,
     offset: int | None = None,
-    positions: Array | KVStep | None = None,
-    key_positions: Array | None = None,
+    positions: AnyArray | KVStep | None = None,
+    key_positions: AnyArray | None = None,
     block_size: int | None = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
@@ -223,17 +223,17 @@ def scaled_dot_product_attention(
 
 def attention_weights(
     q: ArrayT,
-    k: Array,
+    k: AnyArray,
     /,
     *,
-    mask: Array | Mask | ScoreFunction | None = None,
-    bias: Array | Bias | ScoreFunction | None = None,
+    mask: AnyArray | Mask | ScoreFunction | None = None,
+    bias: AnyArray | Bias | ScoreFunction | None = None,
     scale: float | None = None,
     softcap: float | None = None,
-    sinks: Array | None = None,
+    sinks: AnyArray | None = None,
     offset: int | None = None,
-    positions: Array | KVStep | None = None,
-    key_positions: Array | None = None,
+    positions: AnyArray | KVStep | None = None,
+    key_positions: AnyArray | None = None,
     enable_gqa: bool = False,
     feature_axis: int | None = None,
     seq_axis: int | None = None,
@@ -319,7 +319,7 @@ class Options(NamedTuple):
     block_size: int | None
 
 
-def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Scores, Way]:
+def _prepared(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Scores, Way]:
     """Check a call, and return its scores and the way to compute.
 
     Calls of NumPy's arrays are known again by their form. A mask and a bias are asked anew in each
@@ -337,7 +337,7 @@ def _prepared(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[S
         if key and step:
             way = _with_evaluated(way, scores, rules)
         found = scores, way
-        memory.keep(kept, key, found)
+        keep(kept, key, found)
     elif not (rules.mask is None or rules.mask._is_fixed):
         found = found[0]._replace(mask=rules.mask), found[1]
     return found
@@ -360,7 +360,7 @@ def _with_evaluated(way: Way, scores: Scores, rules: Rules) -> Way:
 _known: dict[Any, Any] = {}
 
 
-def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, ...] | None:
+def _key(q: Array, k: Array, v: Array, rules: Rules, options: Options) -> tuple[Any, ...] | None:
     """Return what a call is known by, None if another such call may differ.
 
     A mask is known by its value, which is read anew if it has lengths, and so is a bias without
@@ -389,7 +389,7 @@ def _key(q: Any, k: Any, v: Any, rules: Rules, options: Options) -> tuple[Any, .
     return *forms, of_mask, of_bias, types, *plain
 
 
-def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
+def _checked_block_size(block_size: int | None, q: Array, k: Array) -> int | None:
     """Check the size of blocks, which need known lengths."""
     if block_size is None:
         return None
@@ -399,7 +399,7 @@ def _checked_block_size(block_size: int | None, q: Any, k: Any) -> int | None:
     return checks.positive_integer("block_size", block_size)
 
 
-def choose(scores: Scores, q: Any, k: Any, v: Any, *, block_size: int | None) -> Way:
+def choose(scores: Scores, q: Array, k: Array, v: Array, *, block_size: int | None) -> Way:
     """Return the way to compute: at once, in blocks, in loops of the library, or chunk by chunk.
 
     A decoding step has many scores, but few compared with the keys, which blocks would copy.
@@ -407,12 +407,12 @@ def choose(scores: Scores, q: Any, k: Any, v: Any, *, block_size: int | None) ->
     space, layout = scores.space, scores.layout
     arrays = q, k, v
     if space.is_chunked and _have_known_chunks((*arrays, scores.mask, scores.bias), space):
-        return partial(chunks.attend, block_size=block_size)
+        return partial(dask_chunks.attend, block_size=block_size)
     q_len, k_len = layout.queries.size, layout.keys.size
     keys, is_masked = layout.keys, scores.mask is not None
     if scores.has_reach:
         some, every = scores.reach(((0, q_len),))
-        keys, is_masked = keys if some == keys.ranges else positions.span_of(*some), some != every
+        keys, is_masked = keys if some == keys.ranges else spans.span_of(*some), some != every
     count = float("nan") if keys.size is None else layout.scores_per_key * keys.size
 
     whole = partial(at_once.attend, keys=keys, is_masked=is_masked)
@@ -430,10 +430,10 @@ def choose(scores: Scores, q: Any, k: Any, v: Any, *, block_size: int | None) ->
             return in_blocks
         # Blocks that cannot be written to one array are worth it only if a mask hides most.
         return partial(in_blocks, otherwise=whole) if scores.has_reach else whole
-    size = block_size or loops.block_size(most, layout.scores_per_key // q_len)
+    size = block_size or jax_scan.block_size(most, layout.scores_per_key // q_len)
     # Without a loop a sharded sequence stays so.
     is_one_block = size >= max(q_len, k_len)
-    return whole if is_one_block else partial(loops.attend, size=size, loops=traced)
+    return whole if is_one_block else partial(jax_scan.attend, size=size, loops=traced)
 
 
 def _have_known_chunks(arrays: Iterable[Any], space: Space) -> bool:

@@ -5,11 +5,11 @@ from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.positions import Span, position_array
+from positional_embeddings.arguments.spans import Span, position_array
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.biases.positions import Bias
+from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import (
     ChunkedMask,
     GlobalMask,
@@ -172,10 +172,10 @@ class Places(NamedTuple):
 
 
 def places_of(
-    q: Any,
-    k: Any,
-    positions: Any,
-    key_positions: Any,
+    q: Array,
+    k: Array,
+    positions: Array,
+    key_positions: Array,
     options: tuple[int, int],
     space: Space,
 ) -> Places:
@@ -203,7 +203,7 @@ def places_of(
 
 
 def _rows(
-    name: str, positions: Any, target: tuple[Any, ...], feature: int, seq: int, space: Space
+    name: str, positions: Array, target: tuple[Any, ...], feature: int, seq: int, space: Space
 ) -> Any:
     """Check positions, and return them as (position, batch or 1)."""
     checks.integral(name, positions, space.xp)
@@ -286,7 +286,7 @@ class BiasAt(Bias):
     bias: Bias
     places: Places
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:
         return self.bias._at(query, key, space)
 
     def _heads(self) -> int:

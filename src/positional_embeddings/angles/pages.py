@@ -13,17 +13,18 @@ from math import prod
 from typing import Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
+from positional_embeddings.angles.exact import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import Frequencies, in_cycles
-from positional_embeddings.angles.kernel import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arguments.axes import Order, Target
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.memory import cuts, keep, read_only
-from positional_embeddings.arrays.namespace import Array, HostArray, Namespace, np
+from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.kept import keep, read_only
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.quiet import quiet
-from positional_embeddings.arrays.space import space_of
+from positional_embeddings.arrays.space import Space
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
 PAGE = 4096
@@ -47,7 +48,7 @@ class Page:
 
     start: int
     stop: int
-    tables: Any
+    tables: Array
     _views: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def views(self, target: Target, doubled: bool) -> tuple[HostArray, ...]:  # noqa: FBT001
@@ -124,7 +125,7 @@ class PositionTables:
     def at(
         self,
         target: Target,
-        positions: Array | None,
+        positions: AnyArray | None,
         offset: int,
         space: Space,
         *,
@@ -165,7 +166,7 @@ class PositionTables:
             tables = self._slice(kind, offset, offset + count, space)
         return expand(tables, target, (seq,), space)
 
-    def at_positions(self, positions: Any, order: Order, space: Space) -> Any:
+    def at_positions(self, positions: Array, order: Order, space: Space) -> Any:
         """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
         if not self._shape(positions, "positions", space):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
@@ -175,7 +176,7 @@ class PositionTables:
         options = {"dtype": space.dtype, "device": space.device}
         return space.xp.asarray(tables, **options) if type(tables) is np.ndarray else tables
 
-    def _shape(self, positions: Any, name: str, space: Space) -> tuple[Any, ...]:
+    def _shape(self, positions: Array, name: str, space: Space) -> tuple[Any, ...]:
         """Check positions, and return their shape without an axis of coordinates."""
         checks.positions(name, positions, space)
         leading, shape = self.coordinates, tuple(positions.shape)
@@ -185,13 +186,13 @@ class PositionTables:
         return shape[len(leading) :]
 
     def _at_positions(
-        self, positions: Any, order: Order, space: Space, *, doubled: bool = False
+        self, positions: Array, order: Order, space: Space, *, doubled: bool = False
     ) -> Any:
         tables = self._look_up(positions, order, space, doubled=doubled)
         return self._compute(positions, order, space) if tables is None else tables
 
     def copies_at(
-        self, target: Target, positions: Array | None, offset: int, space: Space
+        self, target: Target, positions: AnyArray | None, offset: int, space: Space
     ) -> tuple[Any, ...]:
         """Return tables that a caller may keep: nothing written to them reaches a page."""
         tables = self.at(target, positions, offset, space)
@@ -244,9 +245,9 @@ class PositionTables:
         keep(self._pages, kind, tuple(pages[: min(fitting, MAX_PAGES)]), MAX_KINDS)
         return new
 
-    def _look_up(self, positions: Any, order: Order, space: Space, *, doubled: bool) -> Any:
+    def _look_up(self, positions: Array, order: Order, space: Space, *, doubled: bool) -> Any:
         """Return NumPy tables of integer positions from pages, None if that does not pay."""
-        is_integral = namespace.is_dtype(positions.dtype, "integral", space.xp)
+        is_integral = dtypes.is_dtype(positions.dtype, "integral", space.xp)
         values = space.values_on_host(positions) if is_integral else None
         if values is None or values.size == 0:
             return None
@@ -278,7 +279,7 @@ class PositionTables:
         return chosen
 
     @quiet
-    def _compute(self, positions: Any, order: Order, space: Space) -> Any:
+    def _compute(self, positions: Array, order: Order, space: Space) -> Any:
         """Return the tables of any positions."""
         if space.is_chunked:
             return self._compute_chunks(positions, order, space)
@@ -298,7 +299,7 @@ class PositionTables:
         tables = _join(blocks, count, order, space.dtype)
         return xp.reshape(tables, (*tables.shape[:2], *shape))
 
-    def _compute_chunks(self, positions: Any, order: Order, space: Space) -> Any:
+    def _compute_chunks(self, positions: Array, order: Order, space: Space) -> Any:
         """Return the tables of chunked positions, computed in one task for each chunk."""
         coordinates, precision = len(self.coordinates), _precision(space)
         positions = space.rechunk(positions, {a: (positions.shape[a],) for a in range(coordinates)})
@@ -315,7 +316,7 @@ class PositionTables:
             name="position_tables",
         )
 
-    def _stacked(self, cos: Any, sin: Any, order: Order, space: Space) -> Any:
+    def _stacked(self, cos: Array, sin: Array, order: Order, space: Space) -> Any:
         """Return the tables of cosine and sine as one array, in an order in memory."""
         xp = space.xp
         tables = (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
@@ -326,7 +327,7 @@ class PositionTables:
         rows = xp.stack([xp.permute_dims(table, (*range(1, n), 0)) for table in tables])
         return xp.permute_dims(rows, (0, n, *range(1, n)))
 
-    def _exact(self, positions: Any, order: Order, space: Space) -> Any:
+    def _exact(self, positions: Array, order: Order, space: Space) -> Any:
         """Return the tables of positions; each coordinate rotates the pairs of its section."""
         where = space.dtype, space, self.factor
         both = cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
@@ -338,7 +339,7 @@ class PositionTables:
             return None
         return space.xp.asarray(self.sections, dtype=space.integer, device=space.device)
 
-    def _by_kernel(self, positions: Any, order: Order, space: Space) -> Any:
+    def _by_kernel(self, positions: Array, order: Order, space: Space) -> Any:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
         kind = space.table_key
         kept = self._kernel_parts.get(kind)
@@ -356,7 +357,7 @@ def _precision(space: Space) -> str:
 
 
 def expand(
-    tables: Any, target: Target, position_axes: tuple[int, ...], space: Space
+    tables: Array, target: Target, position_axes: tuple[int, ...], space: Space
 ) -> tuple[Any, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""
     is_numpy = type(tables) is np.ndarray
@@ -371,7 +372,7 @@ def expand(
     return tuple([space.xp.asarray(table, **options) for table in expanded])
 
 
-def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positions: Any) -> Any:
+def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positions: Array) -> Any:
     """Return the tables of a chunk of positions, an array of NumPy or CuPy."""
     space = space_of(positions=positions)
     positions = positions[(0,) * (2 - len(layer.coordinates))]
@@ -379,7 +380,7 @@ def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positi
     return layer._compute(positions, order, space)  # noqa: SLF001
 
 
-def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Any) -> HostArray:
+def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Dtype) -> HostArray:
     """Return the tables of `count` positions from blocks of them, in an order in memory."""
     joined: Any = None
     start = 0

@@ -5,16 +5,24 @@ from functools import partial
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.positions import Span, position_array, resolve_positions
-from positional_embeddings.arrays import namespace
+from positional_embeddings.arguments.spans import Span, position_array, resolve_positions
+from positional_embeddings.arguments.weights import WeightedLayer
+from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
-from positional_embeddings.arrays.space import on_given_device, space_of
-from positional_embeddings.layers.weights import WeightedLayer
+from positional_embeddings.arrays.find import on_given_device, space_of
+from positional_embeddings.arrays.namespace import (
+    AnyArray,
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    Namespace,
+    np,
+)
+from positional_embeddings.arrays.space import Space
 
 
-def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> ArrayT:
+def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> ArrayT:
     """Return the position of each key relative to each query.
 
     Parameters
@@ -51,7 +59,7 @@ def relative_positions(query_positions: ArrayT, key_positions: Array, /) -> Arra
 
 
 def _checked_positions(
-    query: Any, key: Any, space: Space, *, are_integers: bool = False
+    query: Array, key: Array, space: Space, *, are_integers: bool = False
 ) -> tuple[Any, Any]:
     """Check positions of queries and keys; return both in one dtype.
 
@@ -64,7 +72,7 @@ def _checked_positions(
         checks.positions(name, array, space)
         if array.ndim not in (1, 2):
             raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
-        if not namespace.is_real_floating(array.dtype, xp):
+        if not dtypes.is_real_floating(array.dtype, xp):
             positions[name] = position_array(name, array, space)
     if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
         raise wrong_value(
@@ -74,14 +82,14 @@ def _checked_positions(
             tuple(key.shape),
         )
     query, key = positions.values()
-    real = [a.dtype for a in (query, key) if namespace.is_real_floating(a.dtype, xp)]
+    real = [a.dtype for a in (query, key) if dtypes.is_real_floating(a.dtype, xp)]
     if real:
-        dtype = xp.result_type(*(namespace.compute_dtype(own, xp) for own in real))
+        dtype = xp.result_type(*(dtypes.compute_dtype(own, xp) for own in real))
         query, key = (space.astype(a, dtype) for a in (query, key))
     return query, key
 
 
-def subtract_positions(query: Any, key: Any, space: Space) -> Any:
+def subtract_positions(query: Array, key: Array, space: Space) -> Any:
     """Return key minus query for each pair; a query that is None is at 0."""
     if query is None:
         return key[None, ...]
@@ -89,7 +97,7 @@ def subtract_positions(query: Any, key: Any, space: Space) -> Any:
         return key[None, ...] - query[:, None, ...]
 
 
-def real_relative_positions(query: Any, key: Any, space: Space) -> Any:
+def real_relative_positions(query: Array, key: Array, space: Space) -> Any:
     """Return relative positions in the dtype to compute in."""
     return space.astype(subtract_positions(query, key, space), space.dtype)
 
@@ -99,7 +107,7 @@ def takes_strides(space: Space) -> bool:
     return space.xp is np and not space.is_compiling
 
 
-def toeplitz(values: Any, q_len: int, k_len: int) -> Any:
+def toeplitz(values: Array, q_len: int, k_len: int) -> Any:
     """Return values of consecutive queries and keys, (query, key, ...), as a read-only view.
 
     They are given for each key minus query, in order, (query + key - 1, ...).
@@ -137,8 +145,8 @@ class Bias(WeightedLayer):
         k_len: int | None = None,
         *,
         offset: int | None = None,
-        query_positions: Array | None = None,
-        key_positions: Array | None = None,
+        query_positions: AnyArray | None = None,
+        key_positions: AnyArray | None = None,
         xp: Namespace | None = None,
         dtype: Dtype | None = None,
         device: Device | None = None,
@@ -188,7 +196,7 @@ class Bias(WeightedLayer):
         bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
-    def _formula(self, query: Any, key: Any, space: Space) -> Any:  # noqa: ARG002
+    def _formula(self, query: Array, key: Array, space: Space) -> Any:  # noqa: ARG002
         """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
         name = type(self).__name__
         message = f"`{name}` has no formula of its own: pass a FunctionBias or an array instead."
@@ -199,7 +207,7 @@ class Bias(WeightedLayer):
         heads: int = getattr(self, "num_heads", 1)
         return heads
 
-    def _in_dtype(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
+    def _in_dtype(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Any:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
         with space.undisturbed(key):
             bias = self._formula(query, key, space.computing_in(dtype))
@@ -229,7 +237,7 @@ class Bias(WeightedLayer):
             return bias
         return toeplitz(np.asarray(bias[0], order=order), queries.size, keys.size)
 
-    def _at(self, query: Any, key: Any, space: Space, dtype: Dtype | None = None) -> Any:
+    def _at(self, query: Array, key: Array, space: Space, dtype: Dtype | None = None) -> Any:
         """Return the bias between positions, as `_between` does."""
         dtype = self._wide_dtype(space) if dtype is None else dtype
         compute = self._by_chunks if space.is_chunked else self._in_dtype
@@ -237,10 +245,10 @@ class Bias(WeightedLayer):
 
     def _wide_dtype(self, space: Space) -> Dtype:
         """Return the dtype of the arrays, in which half precision does not make keys infinite."""
-        wide = (namespace.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())
+        wide = (dtypes.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())
         return next(wide, space.dtype)
 
-    def _by_chunks(self, dtype: Dtype, query: Any, key: Any, space: Space) -> Any:
+    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Any:
         """Return the bias between chunked positions, in one task for each chunk."""
         own, without_arrays = self._arrays(), copy(self)
         checks.set_fields(without_arrays, **dict.fromkeys(own))
@@ -259,7 +267,7 @@ class Bias(WeightedLayer):
 
 
 def _bias_of_chunk(
-    bias: Bias, names: tuple[str, ...], dtype: Dtype, query: Any, key: Any, *arrays: Any
+    bias: Bias, names: tuple[str, ...], dtype: Dtype, query: Array, key: Array, *arrays: Any
 ) -> Any:
     """Return the bias between the positions of a chunk, arrays of NumPy or CuPy."""
     bias = copy(bias)

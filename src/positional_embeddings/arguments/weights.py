@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.libraries.base import Space
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.quiet import quiet
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays.space import Space
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -52,7 +52,9 @@ class WeightedLayer(checks.CheckedLayer):
 
 
 @quiet
-def set_weights(layer: Any, shapes: Shapes, draw: Draw, xp: Any, dtype: Any, device: Any) -> Space:
+def set_weights(
+    layer: Any, shapes: Shapes, draw: Draw, xp: Namespace, dtype: Dtype, device: Device
+) -> Space:
     """Check the arrays that a layer was given, draw the others, and return their space.
 
     Arrays are drawn in the library and dtype, and on the device, of the given ones. The
@@ -92,7 +94,7 @@ def set_weights(layer: Any, shapes: Shapes, draw: Draw, xp: Any, dtype: Any, dev
 
 
 def set_padded_table(
-    layer: Any, shape: tuple[int, int], draw: Draw, xp: Any, dtype: Any, device: Any
+    layer: Any, shape: tuple[int, int], draw: Draw, xp: Namespace, dtype: Dtype, device: Device
 ) -> None:
     """Check or draw the table (features, entries) of a layer, zero at its `padding_idx`.
 
@@ -124,7 +126,7 @@ def normal(std: float) -> Draw:
     return lambda generator, shape: generator.standard_normal(shape) * std
 
 
-def zero_padding_idx(table: Any, padding_idx: int | None, space: Space, start: int = 0) -> Any:
+def zero_padding_idx(table: Array, padding_idx: int | None, space: Space, start: int = 0) -> Any:
     """Set one column of a table (features, entries) to zero, and its gradient with it.
 
     The columns are counted from `start` on.
@@ -138,7 +140,7 @@ def zero_padding_idx(table: Any, padding_idx: int | None, space: Space, start: i
 
 
 def embedding_lookup(
-    name: str, indices: Any, table: Any, space: Space, padding_idx: int | None = None
+    name: str, indices: Array, table: Array, space: Space, padding_idx: int | None = None
 ) -> Any:
     """Return the columns of a table (features, entries), as (features, *indices.shape).
 
@@ -159,7 +161,7 @@ def embedding_lookup(
     return namespace.select(indices != padding_idx, taken, 0.0, xp)
 
 
-def checked_indices(name: str, indices: Any, size: int, space: Space) -> Any:
+def checked_indices(name: str, indices: Array, size: int, space: Space) -> Any:
     """Check indices of a table where they can be read; return them in the default integer."""
     xp = space.xp
     checks.integral(name, indices, xp)
@@ -171,7 +173,7 @@ def checked_indices(name: str, indices: Any, size: int, space: Space) -> Any:
     return wide
 
 
-def segment_sum(values: Any, segment_ids: Any, num_segments: int, space: Space) -> Any:
+def segment_sum(values: Array, segment_ids: Any, num_segments: int, space: Space) -> Any:
     """Return (features, segments): sums of the values (features, n) of each segment.
 
     Sorted, the values of a segment are a range. Its sum is the sum of blocks of 1, 2, 4, ...
@@ -195,7 +197,7 @@ def segment_sum(values: Any, segment_ids: Any, num_segments: int, space: Space) 
     return total
 
 
-def _same(first: Any, second: Any) -> bool:
+def _same(first: Array, second: Array) -> bool:
     """Tell whether two arrays are of one library, device and dtype, and hold the same numbers.
 
     None and a number stand for themselves.

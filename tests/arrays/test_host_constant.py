@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 
 from positional_embeddings import random_fourier_encoding
-from positional_embeddings.arrays import namespace
-from positional_embeddings.arrays.namespace import host_constant
+from positional_embeddings.arrays import kept
+from positional_embeddings.arrays.kept import host_constant
 
 
 def counted():
@@ -29,21 +29,21 @@ def test_constants_are_computed_once():
 
 
 def test_many_large_constants_are_not_kept(monkeypatch):
-    monkeypatch.setattr(namespace, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(kept, "_MOST_BYTES", 10_000)
     text, computed = counted()
     for length in range(4000, 4006):
         text(length)
         text(length)
     assert computed == [*range(4000, 4006)]
-    kept = len(computed)
+    before = len(computed)
     for length in reversed(range(4000, 4006)):
         text(length)
     # Of some that are asked for again, not more than the limit holds were kept.
-    assert len(computed) - kept >= 4
+    assert len(computed) - before >= 4
 
 
 def test_a_constant_larger_than_the_limit_serves_the_next_call(monkeypatch):
-    monkeypatch.setattr(namespace, "_MOST_BYTES", 10)
+    monkeypatch.setattr(kept, "_MOST_BYTES", 10)
     text, computed = counted()
     assert text(1000) is text(1000)
     assert computed == [1000]
@@ -51,12 +51,12 @@ def test_a_constant_larger_than_the_limit_serves_the_next_call(monkeypatch):
 
 def test_lists_count_with_all_they_hold():
     numbers = np.linspace(1, 2, 1000).tolist()
-    assert namespace._bytes_of([numbers, (1.5, "text")]) > 1000 * (8 + 24)
+    assert kept._bytes_of([numbers, (1.5, "text")]) > 1000 * (8 + 24)
 
 
 def test_frequencies_of_many_seeds_are_not_all_kept(monkeypatch):
     """The text of the frequencies of each seed, and the numbers that come of it."""
-    monkeypatch.setattr(namespace, "_MOST_BYTES", 2**19)
+    monkeypatch.setattr(kept, "_MOST_BYTES", 2**19)
     x = np.ones((2, 1))
     tracemalloc.start()
     try:

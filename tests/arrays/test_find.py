@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import positional_embeddings
+from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.errors import shown
-from positional_embeddings.arrays.libraries.base import Space
+from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy, Strict
-from positional_embeddings.arrays.namespace import is_dtype
-from positional_embeddings.arrays.space import new_space, space_of
+from positional_embeddings.arrays.space import Space
 
 SRC = Path(positional_embeddings.__file__).parent
 
@@ -22,13 +22,13 @@ OUTER_ROOMS = {"cli", "plotting", "sklearn", "xarray.py"}
 
 # What is asked on behalf of public functions, of several each.
 FOR_PUBLIC_FUNCTIONS = {
-    "positions.resolve_positions",
-    "positions.length_array",
+    "spans.resolve_positions",
+    "spans.length_array",
     "by_sequence._ByLength._check",
     "weights.set_weights",
     "weights._same",
-    "labelled.RandomFourier.encode",
-    "labelled._octaves",
+    "named.RandomFourier.encode",
+    "named._octaves",
     "kv_cache._numbers",
     "kv_cache.KVStep._fit",
     "tables.RotaryTables._fit",

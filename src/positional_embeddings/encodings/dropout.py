@@ -4,9 +4,9 @@ from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import ArrayT, np
 from positional_embeddings.arrays.quiet import as_caller
-from positional_embeddings.arrays.space import space_of
 
 
 def dropout(x: ArrayT, /, rate: float, *, rng: Any = None) -> ArrayT:

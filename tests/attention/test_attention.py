@@ -19,7 +19,7 @@ from positional_embeddings import (
     mask_to_bias,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention import blocks, dot_product, softmax
+from positional_embeddings.attention import attention, blocks, softmax
 
 sizes = st.integers(1, 4)
 layouts = st.integers(3, 4).flatmap(
@@ -372,7 +372,7 @@ def test_few_scores_of_large_keys_come_at_once(monkeypatch):
 def known(monkeypatch):
     """Return what calls keep for calls of the same form."""
     found: dict[object, object] = {}
-    monkeypatch.setattr(dot_product, "_known", found)
+    monkeypatch.setattr(attention, "_known", found)
     return found
 
 

@@ -1,0 +1,183 @@
+"""The door: from the arrays or the options of a call to the `Space` that it computes in."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache, wraps
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar
+
+from array_api_compat import array_namespace, is_array_api_obj
+
+from positional_embeddings.arrays import dtypes, errors
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.forks import finished_before_forks
+from positional_embeddings.arrays.kept import host_constant
+from positional_embeddings.arrays.libraries import cubed, cupy, dask, jax, mlx, ndonnx, numpy, torch
+from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
+from positional_embeddings.arrays.space import Space
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+# By the first part of the names of their modules.
+_LIBRARIES: dict[str, type[Space]] = {
+    "numpy": numpy.NumPy,
+    "array_api_strict": numpy.Strict,
+    "cupy": cupy.CuPy,
+    "torch": torch.PyTorch,
+    "jax": jax.JAX,
+    "jaxlib": jax.JAX,
+    "dask": dask.Dask,
+    "cubed": cubed.Cubed,
+    "mlx": mlx.MLX,
+    "ndonnx": ndonnx.NDONNX,
+}
+
+_PLAIN = {np.ndarray}
+
+# Libraries and types that look as if they kept the standard: why they do not, and what makes a
+# plain array.
+_UNFIT = {
+    "blosc2": ("its parts, sums and products are arrays of other types", "{}[...]"),
+    "sparse": ("encodings have few zeros, if any", "{}.todense()"),
+    # NumPy takes both for plain arrays: `concat` drops the mask, `*` multiplies matrices.
+    "MaskedArray": ("its mask would be ignored", "{}.filled(...) and a mask of its own"),
+    "matrix": ("its product is another one", "numpy.asarray({})"),
+}
+
+
+def space_of(**arrays: Any) -> Space:
+    """Return the space of a call with these arrays, named for the messages.
+
+    The first one decides the device and the dtype to compute in.
+    """
+    first = next(iter(arrays.values()))
+    if _PLAIN.issuperset(map(type, arrays.values())):
+        return _numpy_space(first.dtype)
+    for name, array in arrays.items():
+        _check_array(name, array)
+    try:
+        xp = _namespace(*arrays.values())
+    except TypeError:
+        *names, last = (f"`{name}`" for name in arrays)
+        kinds = ", ".join(f"{type_name(array)} for `{name}`" for name, array in arrays.items())
+        message = f"{', '.join(names)} and {last} must come from one array library, got {kinds}."
+        raise TypeError(message) from None
+    library = _library_of_type(first.__class__)
+    return _space(library, xp, library.device_for(first), first.dtype)
+
+
+def new_space(xp: Namespace | None = None, device: Device | None = None) -> Space:
+    """Return the space of a call without arrays; the library is NumPy if `xp` is None.
+
+    It computes in the default dtype of the library.
+    """
+    if xp is None or xp is np:
+        if device is None:
+            return _numpy_space(np.dtype(np.float64))
+        return _space(numpy.NumPy, np, device, None)
+    try:
+        empty = xp.empty(0)
+        found = _namespace(empty)
+    except (AttributeError, TypeError):
+        raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
+    library = _library_name(empty)
+    if library in _UNFIT:
+        what = f"{library}: {_UNFIT[library][0]}"
+        remedy = f" Leave it out, and pass the result to {library}.asarray."
+        raise wrong_type("xp", "be a namespace of plain arrays", what, remedy)
+    return _space(_library_of_namespace(found), found, device, None)
+
+
+@lru_cache(maxsize=256)
+def _numpy_space(dtype: Dtype) -> Space:
+    return _space(numpy.NumPy, np, "cpu", dtype)
+
+
+def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | None) -> Space:
+    info = xp.__array_namespace_info__()
+    try:
+        defaults = info.default_dtypes(device=device)
+    except (TypeError, ValueError):
+        raise wrong_value("device", "be a device of the library", shown(device)) from None
+    is_float = dtype is not None and (
+        dtypes.is_real_floating(dtype, xp) or dtypes.is_complex(dtype)
+    )
+    default_float = defaults["real floating"]
+    has_float64 = "float64" in info.dtypes(device=device, kind="real floating")
+    return library(
+        xp,
+        device,
+        dtype=dtypes.compute_dtype(dtype, xp) if is_float else default_float,
+        integer=defaults["integral"],
+        widest=xp.float64 if has_float64 else xp.float32,
+        default_float=default_float,
+    )
+
+
+def _check_array(name: str, array: Any) -> None:
+    library = _library_name(array)
+    names = (library, *(base.__name__ for base in type(array).__mro__))
+    unfit = next((one for one in names if one in _UNFIT), None)
+    if unfit is not None:
+        reason, line = _UNFIT[unfit]
+        came = f"{type_name(array)}: {reason}"
+        raise wrong_type(name, "be a plain array", came, f" Pass {line.format(name)}.")
+    if not is_array_api_obj(array):
+        what = "be an array (NumPy, CuPy, PyTorch, JAX, dask, ...)"
+        raise wrong_type(name, what, type_name(array), errors.remedy_for(name, array))
+    if _library_of_type(array.__class__).needs_elements and 0 in array.shape:
+        came = f"shape {tuple(array.shape)}, with which {library} cannot compute"
+        raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
+
+
+def _library_name(array: Any) -> str:
+    return type(array).__module__.partition(".")[0]
+
+
+def _namespace(*arrays: Any) -> Namespace:
+    for array in arrays:
+        _import_wrapper(_library_name(array))
+    return adapted(array_namespace(*arrays))
+
+
+@host_constant
+@finished_before_forks
+def _import_wrapper(library: str) -> None:
+    """Import the namespace that makes a library keep the standard, if there is one."""
+    with suppress(ModuleNotFoundError):
+        import_module(f"array_api_compat.{'dask.array' if library == 'dask' else library}")
+
+
+@lru_cache
+def adapted(xp: Namespace) -> Namespace:
+    """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
+    return _library_of_namespace(xp).namespace(xp)
+
+
+@lru_cache(maxsize=256)
+def _library_of_type(array_type: Any) -> type[Space]:
+    """Return the library of a type of arrays, also of a subclass."""
+    names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
+    known = [_LIBRARIES[name] for name in names if name in _LIBRARIES]
+    return known[0] if known else Space
+
+
+def _library_of_namespace(xp: Namespace) -> type[Space]:
+    """Return the library of a namespace, or of its wrapper in array_api_compat."""
+    name = getattr(xp, "__name__", "").removeprefix("array_api_compat.")
+    return _LIBRARIES.get(name.partition(".")[0], Space)
+
+
+def on_given_device(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let a function with the options `xp` and `device` compute on that device."""
+
+    @wraps(function)
+    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        on, xp = options.get("device"), options.get("xp")
+        if on is None:
+            return function(*args, **options)
+        with _library_of_namespace(xp).current_device(on, xp):
+            return function(*args, **options)
+
+    return call

@@ -1,0 +1,116 @@
+"""What is kept from call to call: results of the host, and arrays that nobody can write to."""
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from math import fsum
+from operator import index
+from sys import getsizeof
+from typing import Any, TypeVar
+
+from positional_embeddings.arrays.namespace import HostArray, np
+
+Result = TypeVar("Result")
+
+# Bytes that each `host_constant` keeps, more only for a single result that is larger.
+_MOST_BYTES = 2**25
+
+
+def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Keep the results of a function from numbers and text to numbers and text.
+
+    PyTorch does not look into it when it compiles: the result is a constant to it.
+    """
+    size = 0
+
+    @lru_cache(maxsize=256)
+    def kept(*values: Any) -> Result:
+        nonlocal size
+        result = function(*values)
+        added = _bytes_of(values) + _bytes_of(result)
+        size += added
+        if size > _MOST_BYTES:
+            kept.cache_clear()
+            size = added
+        return result
+
+    def constant(*values: Any) -> Result:
+        return kept(*values)
+
+    # What torch.compiler.assume_constant_result sets, without importing PyTorch for it.
+    constant._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001
+
+    @wraps(function)
+    def call(*values: Any) -> Result:
+        return constant(*map(_fixed, values))
+
+    return call
+
+
+def _bytes_of(value: Any) -> int:
+    """Return the memory of a number, a text, or of lists and tuples of them."""
+    parts = value if isinstance(value, list | tuple) else ()
+    return getsizeof(value) + sum(map(_bytes_of, parts))
+
+
+def _fixed(value: Any) -> Any:
+    """Return a number as one that PyTorch compiles for, where it would compile for any."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return index(value)
+    if isinstance(value, tuple):
+        return tuple(map(_fixed, value))
+    return fsum((value,)) if isinstance(value, float) else value
+
+
+def keep(kept: dict[Any, Any] | None, key: Any, value: Any, most: int = 64) -> None:
+    """Keep a value for later calls, and drop the first ones if there are too many.
+
+    Nothing is kept for the key None, or where `kept` is None.
+    """
+    if kept is None or key is None:
+        return
+    kept[key] = value
+    for old in list(kept)[:-most]:
+        kept.pop(old, None)
+
+
+def once(kept: dict[Any, Any] | None, key: Any, find: Callable[[], Result]) -> Result:
+    """Return what is kept for a key, or what `find` returns, which is then kept."""
+    found: Result | None = None if kept is None else kept.get(key)
+    if found is None:
+        found = find()
+        keep(kept, key, found)
+    return found
+
+
+def numpy_key(x: Any, out: Any) -> tuple[Any, ...] | None:
+    """Return all that checks and kernels see of arrays of NumPy, None of others."""
+    if type(x) is not np.ndarray or not (out is None or type(out) is np.ndarray):
+        return None
+    key = x.dtype, x.shape, x.strides, x.flags.aligned
+    if out is None:
+        return key
+    flags = out.flags
+    return (*key, out is x, out.dtype, out.shape, out.strides, flags.aligned, flags.writeable)
+
+
+class _ReadOnly:
+    """What holds the memory of an array, so that no view of it can be made writable."""
+
+    __array_struct__: Any
+
+
+def read_only(array: HostArray) -> HostArray:
+    """Return a view of a host array that cannot be written to, nor be made writable."""
+    view, holder = array.view(), _ReadOnly()
+    view.flags.writeable = False
+    holder.__array_struct__ = view.__array_struct__
+    return np.asarray(holder)  # type: ignore[no-any-return]
+
+
+def frozen_copy(array: HostArray) -> HostArray:
+    """Return a copy that cannot be made writable; what `read_only` returned needs none."""
+    # NumPy keeps the holder, alone or beside the structure.
+    base: Any = array.base
+    if isinstance(base[0] if isinstance(base, tuple) else base, _ReadOnly):
+        return array
+    return np.ndarray(array.shape, array.dtype, array.tobytes())  # type: ignore[no-any-return]
