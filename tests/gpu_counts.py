@@ -94,13 +94,10 @@ def table(counter: Counter) -> str:
     from samples import CATALOGUE, Library
     from test_every_backend import NAMES, OWN
 
-    lines = [
-        f"With CuPy {counter.cupy.__version__}:",
-        "",
-        "| name | launches / least | waits | to the device | from it | products "
-        "| bytes allocated / of results |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    titles = "name", "launches / least", "waits", "to the device", "from it", "products"
+    header = " | ".join((*titles, "bytes allocated / of results"))
+    lines = [f"With CuPy {counter.cupy.__version__}:", "", f"| {header} |"]
+    lines.append(f"|{' --- |' * (len(titles) + 1)}")
     with opened("cupy") as backend:
         moved: dict[Any, Any] = {}
 

@@ -6,7 +6,8 @@ from gpu_counts import PAGE, Counter, written
 
 
 @pytest.mark.only_on("cupy")
-def test_the_page_is_what_is_counted(backend, request):
+@pytest.mark.usefixtures("backend")
+def test_the_page_is_what_is_counted(request):
     symbol = request.config.getoption("--counter")
     if symbol is None:
         pytest.skip("launches are counted with --counter")
