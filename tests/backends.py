@@ -166,9 +166,18 @@ class Backend:
         return np.asarray(array)
 
 
+def _captures(cupy: Any) -> bool:
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        stream.end_capture()
+    return True
+
+
 # Parts of CuPy that stand on libraries of their own, of which any may be missing.
 _TRIALS: dict[str, Callable[[Any], bool]] = {
     "eigh": lambda cupy: cupy.linalg.eigh(cupy.eye(1))[0].tolist() == [1],
+    "graphs": _captures,
     "searchsorted": lambda cupy: (
         cupy.searchsorted(cupy.asarray([1]), cupy.asarray([2, 0, 2])).tolist() == [1, 0, 1]
     ),

@@ -21,6 +21,7 @@ PAGES = [README, *(page for page in DOCS if page.stem not in ELSEWHERE)]
 CODE = re.compile(r"^```python ?(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Libraries that blocks are marked by, and the dependency group "test" lacks.
 LIBRARIES = ("jax", "keras", "mlx", "onnx", "rotary_embedding_torch", "torch", "transformers")
+GPU = ("cupy", "cudnn")  # which need one, too
 BLOCKS = [
     pytest.param(
         code,
@@ -29,6 +30,12 @@ BLOCKS = [
     )
     for page in PAGES
     for number, (library, code) in enumerate(CODE.findall(page.read_text(encoding="utf-8")))
+    if library not in GPU
+]
+ON_GPU = [
+    pytest.param(library, code, marks=pytest.mark.needs("graphs") if "capture" in code else ())
+    for library, code in CODE.findall((ROOT / "docs/guide/cupy.md").read_text(encoding="utf-8"))
+    if library in GPU
 ]
 LINKED = [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("examples/**/*.md")]
 
@@ -47,6 +54,14 @@ def run(code):
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_code_block(code):
+    run(code)
+
+
+@pytest.mark.only_on("cupy")
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize(("library", "code"), ON_GPU)
+def test_code_block_on_a_gpu(library, code):
+    pytest.importorskip(library)
     run(code)
 
 
