@@ -103,7 +103,8 @@ class TokenEmbedding(weights.WeightedLayer):
         TypeError
             If `ids` are not integers, or of another library than the table.
         ValueError
-            If a token is out of range. Tokens whose values cannot be read give NaN.
+            If a token is out of range. On a GPU, which is not waited for, and where arrays are
+            lazy or traced, such a token gives NaN.
         """
         space = space_of(ids=ids, embeddings=self.embeddings)
         table, padding_idx = self.embeddings, self.padding_idx

@@ -136,7 +136,8 @@ class LearnedPE(weights.WeightedLayer):
             another library than the table.
         ValueError
             If `x` or `positions` has the wrong shape, a position lies outside the table, or both
-            `positions` and `offset` are given. Positions whose values cannot be read give NaN.
+            `positions` and `offset` are given. On a GPU, which is not waited for, and where arrays
+            are lazy or traced, a position outside the table gives NaN.
         """
         given = namespace.drop_none(positions=positions)
         space = space_of(x=x, **given, embeddings=self.embeddings)
@@ -206,7 +207,7 @@ class LearnedPE(weights.WeightedLayer):
         Raises
         ------
         TypeError, ValueError
-            As the call; positions outside the table whose values cannot be read get no gradient.
+            As the call; positions outside the table that give NaN there get no gradient here.
         """
         given = namespace.drop_none(positions=positions)
         space = space_of(grad=grad, **given, embeddings=self.embeddings)
