@@ -17,9 +17,9 @@ from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.find import on_given_device, space_of
-from positional_embeddings.arrays.namespace import Device, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
-from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
+from positional_embeddings.cli.terminal import Answer, CommandError, Commands, add_command, table
 
 # Results are of the size of 1, and computed in float32.
 _TOLERANCE = 5e-6
@@ -29,7 +29,7 @@ _FREQUENCIES = _BASE ** (-np.arange(0, _FEATURES, 2) / _FEATURES)
 _SEEN = np.eye(_SEQ, dtype=bool) | np.eye(_SEQ, k=-1, dtype=bool)
 
 
-def add_to(commands: Any) -> None:
+def add_to(commands: Commands) -> None:
     """Add the command to the commands of a parser."""
     summary = "test quickly that the array libraries here give right results"
     parser = add_command(commands, "check", run, summary, __doc__)
@@ -70,7 +70,7 @@ def _test(place: Place, missing: str) -> dict[str, Any]:
     return {"status": "failed" if wrong else "passed", "detail": detail, "errors": errors}
 
 
-def _error(law: Callable[..., float], place: Place) -> Any:
+def _error(law: Callable[..., float], place: Place) -> float | str:
     """Return the error of a result, or why there is none."""
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -79,11 +79,11 @@ def _error(law: Callable[..., float], place: Place) -> Any:
         return reason_of(error)
 
 
-def _array(values: HostArray, xp: Namespace, device: Device) -> Any:
+def _array(values: HostArray, xp: Namespace, device: Device) -> Array:
     return xp.asarray(values.astype(np.float32), device=device)
 
 
-def _difference(found: Any, expected: HostArray) -> float:
+def _difference(found: Array, expected: HostArray) -> float:
     """Return the largest difference to an array of NumPy; that to NaN is NaN."""
     numbers = np.asarray(space_of(found=found).to_numpy(found), dtype=np.float64)
     if numbers.shape != expected.shape:
@@ -91,7 +91,7 @@ def _difference(found: Any, expected: HostArray) -> float:
     return float(np.max(np.abs(numbers - expected)))
 
 
-def _sample(seed: int) -> Any:
+def _sample(seed: int) -> Array:
     """Return numbers of -1 to 1, (features, positions), the same ones on all machines."""
     feature, position = np.ogrid[:_FEATURES, :_SEQ]
     return np.sin(seed + 3 * feature + 7 * position)

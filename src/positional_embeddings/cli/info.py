@@ -21,7 +21,7 @@ import array_api_compat
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.cli import libraries
-from positional_embeddings.cli.terminal import Answer, add_command, table
+from positional_embeddings.cli.terminal import Answer, Commands, add_command, table
 from positional_embeddings.rotary import rotate
 from positional_embeddings.rotary.kernels import cupy_kernel
 
@@ -34,7 +34,7 @@ _EXTRAS = {
 }
 
 
-def add_to(commands: Any) -> None:
+def add_to(commands: Commands) -> None:
     """Add the command to the commands of a parser."""
     summary = "tell which array libraries, devices and kernels work here"
     add_command(commands, "info", run, summary, __doc__)

@@ -17,16 +17,26 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table, wrapped
+from positional_embeddings.cli.terminal import (
+    Answer,
+    CommandError,
+    Commands,
+    add_command,
+    table,
+    wrapped,
+)
 from positional_embeddings.rotary.hf_config import Model, from_json, read_config
 from positional_embeddings.rotary.scaling import type_of
 
 # Up to here float32 tables are within half a unit in the last place.
 _EXACT = 2**31
+
+# What is known of a configuration or an embedding, by name.
+Facts: TypeAlias = Mapping[str, Any]
 
 # Errors of angles in float32 are searched for the first one above _ERROR radians, at positions
 # below _FARTHEST, as many at a time.
@@ -35,7 +45,7 @@ _FARTHEST = 2**20
 _AT_A_TIME = 2**13
 
 
-def add_to(commands: Any) -> None:
+def add_to(commands: Commands) -> None:
     """Add the command to the commands of a parser."""
     summary = "explain the rotary embedding of a Hugging Face config.json"
     parser = add_command(commands, "rope", run, summary, __doc__)
@@ -56,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Answer:
     return Answer("\n\n".join(map(_text, found)), {"embeddings": found})
 
 
-def _load_config(path: str) -> dict[str, Any]:
+def _load_config(path: str) -> Facts:
     """Return the configuration of a file, of a folder, or of the standard input."""
     if path != "-":
         return read_config(path)
@@ -65,9 +75,7 @@ def _load_config(path: str) -> dict[str, Any]:
     return read_config(from_json(sys.stdin.buffer.read(), "the standard input"))
 
 
-def _ropes_of(
-    config: Mapping[str, Any], arguments: argparse.Namespace
-) -> dict[str | None, pe.RoPE]:
+def _ropes_of(config: Facts, arguments: argparse.Namespace) -> dict[str | None, pe.RoPE]:
     """Return the embedding of each type of layers that is asked for."""
     given, layout = arguments.layer_type, arguments.layout
     seq_len = arguments.seq_len
@@ -81,7 +89,7 @@ def _ropes_of(
     return ropes if len(set(ropes.values())) > 1 else {None: next(iter(ropes.values()))}
 
 
-def _explain(layer_type: str | None, rope: pe.RoPE, config: Mapping[str, Any]) -> dict[str, Any]:
+def _explain(layer_type: str | None, rope: pe.RoPE, config: Facts) -> Facts:
     """Return the facts about an embedding."""
     if not np.any(rope.inv_freq):
         raise CommandError("the configuration rotates no pair of features")
@@ -114,7 +122,7 @@ def _explain(layer_type: str | None, rope: pe.RoPE, config: Mapping[str, Any]) -
     }
 
 
-def _wavelengths(rope: pe.RoPE, context: int) -> dict[str, Any]:
+def _wavelengths(rope: pe.RoPE, context: int) -> Facts:
     """Return the shortest and the longest wave in positions, and how many fit into a context."""
     waves = 2 * math.pi / rope.inv_freq[rope.inv_freq > 0]
     return {
@@ -161,7 +169,7 @@ def _errors(frequencies: HostArray, positions: HostArray) -> HostArray:
     return np.where(np.isnan(errors), math.inf, errors)  # type: ignore[no-any-return]
 
 
-def _text(facts: dict[str, Any]) -> str:
+def _text(facts: Facts) -> str:
     pairs, head, rotated = facts["pairs"], facts["head_size"], facts["rotated_features"]
     original, factor = facts["original_context"], facts["attention_factor"]
     scaled = facts["rope_type"] != "default"
@@ -206,7 +214,7 @@ def _count(pairs: int) -> str:
     return "1 pair" if pairs == 1 else f"{pairs:,} pairs"
 
 
-def _waves_text(waves: dict[str, Any], pairs: int) -> str:
+def _waves_text(waves: Facts, pairs: int) -> str:
     longest = waves["longest"]
     longest = f"{longest:,.0f}" if 1000 <= longest < 1e15 else f"{longest:.4g}"
     still = f", {waves['not_rotated']} not rotated" if waves["not_rotated"] else ""
@@ -219,9 +227,7 @@ def _waves_text(waves: dict[str, Any], pairs: int) -> str:
 # What is easily done wrong.
 
 
-def _about_layers(
-    rope: pe.RoPE, config: Mapping[str, Any], layer_type: str | None
-) -> Iterator[str]:
+def _about_layers(rope: pe.RoPE, config: Facts, layer_type: str | None) -> Iterator[str]:
     rotated = rope.rotary_dim or rope.head_size
     if rope.layout == "half":
         yield f"""Features i and i + {rotated // 2} form a pair. Weights of queries and keys that
@@ -254,7 +260,7 @@ def _about_layers(
         yield """Some layers do not rotate: RoPE.layers_from_hf_config has None for them."""
 
 
-def _about_lengths(rope: pe.RoPE, config: Mapping[str, Any]) -> Iterator[str]:
+def _about_lengths(rope: pe.RoPE, config: Facts) -> Iterator[str]:
     longest, scaling = config.get("max_position_embeddings"), rope.scaling
     original: Any = getattr(scaling, "original_max_position", None)
     factor: Any = getattr(scaling, "factor", None)

@@ -61,9 +61,10 @@ def suggestion(name: str, names: Iterable[str]) -> str:
 
 
 Run: TypeAlias = Callable[[argparse.Namespace], Answer]
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
-def add_command(commands: Any, name: str, run: Run, summary: str, text: str | None) -> Parser:
+def add_command(commands: Commands, name: str, run: Run, summary: str, text: str | None) -> Parser:
     """Add a command, which answers in JSON on request, to the commands of a parser."""
     parser: Parser = commands.add_parser(name, help=summary, description=text)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")

@@ -1,9 +1,8 @@
 """Cyclic features: harmonics of periods, with exact wrapping."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from math import frexp, ldexp
-from typing import Any
 
 from positional_embeddings.angles import exact
 from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits, integer_limbs
@@ -33,7 +32,7 @@ def cyclic_encoding(
     harmonics: int | Sequence[int] | HostArray = 1,
     *,
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of the harmonics of one period or several.
 
     Parameters
@@ -230,9 +229,9 @@ def _by_kernel(x: Array, waves: Sequence[tuple[float, int]], dtype: Dtype, space
 
 
 @cache
-def _kernel(xp: Namespace, *, integral: bool) -> Any:
+def _kernel(xp: Namespace, *, integral: bool) -> Callable[..., None]:
     """Return the kernel of integers or of reals."""
-    return xp.ElementwiseKernel(
+    kernel: Callable[..., None] = xp.ElementwiseKernel(
         "X x, float64 period, float64 unit, float64 upper, float64 lower, int64 size",
         "T cosine, T sine",
         (_OF_INTEGER if integral else _OF_REAL)
@@ -243,3 +242,4 @@ def _kernel(xp: Namespace, *, integral: bool) -> Any:
         preamble=_PREAMBLE,
         options=exact.OPTIONS,
     )
+    return kernel

@@ -8,12 +8,18 @@ from positional_embeddings.arguments import checks, weights
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
+from positional_embeddings.arrays.namespace import (
+    Array,
+    ArrayT,
+    Device,
+    Dtype,
+    Namespace,
+)
 
 Size = int | tuple[int, int]
 
 
-def _pair(name: str, size: Any) -> tuple[int, int]:
+def _pair(name: str, size: Size) -> tuple[int, int]:
     """Return height and width; an integer stands for both."""
     if not isinstance(size, tuple | list):
         size = (size, size)
@@ -161,7 +167,7 @@ class PatchEmbedding(weights.WeightedLayer):
     d_model: checks.FeatureCount
     _: KW_ONLY
     rng: Any = field(default=None, compare=False)
-    kernel: Any = weights.array_field(None)
+    kernel: Array = weights.array_field(None)
     bias: Array = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
@@ -174,7 +180,7 @@ class PatchEmbedding(weights.WeightedLayer):
             raise wrong_value("image_size", f"be a multiple of `patch_size` = {patch}", image)
         std = 1 / sqrt(self.num_channels * prod(patch))
 
-        def draw(generator: Any, shape: tuple[int, ...]) -> Any:
+        def draw(generator: Any, shape: tuple[int, ...]) -> Array:
             return generator.standard_normal(shape) * (std if len(shape) > 1 else 0.0)
 
         shapes = {"kernel": (self.d_model, self.num_channels, *patch), "bias": (self.d_model,)}

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from math import ldexp
-from typing import Any, Literal
+from typing import Literal
 
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import AnyArray, Dtype, HostArray, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.features import Arrangement, wavelength
 
@@ -24,7 +24,7 @@ def fourier_encoding(
     preset: Preset | None = None,
     arrangement: Arrangement = "interleaved",
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of coordinates, one wavelength for each pair of features.
 
     Parameters

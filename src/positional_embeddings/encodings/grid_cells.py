@@ -1,7 +1,7 @@
 """Grid-cell encodings of points of a plane (Space2Vec)."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.arguments import checks
@@ -23,7 +23,7 @@ def grid_cell_encoding(
     *,
     kind: Kind = "theory",
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of points of a plane at several scales, as grid cells fire.
 
     Parameters
@@ -99,8 +99,8 @@ def grid_cell_encoding(
     count = checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
     dtype = checks.feature_dtype(points, dtype, space)
 
-    def encode(points: Array, space: Space) -> Any:
-        def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
+    def encode(points: Array, space: Space) -> Array:
+        def cos_sin_of(coordinate: int, part: str) -> tuple[Array, Array]:
             frequencies = features.cycles(part, *lengths)
             return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 

@@ -337,7 +337,7 @@ class LearnedPE(weights.WeightedLayer):
 
     def _vectors(
         self, x: Array, positions: Array | None, offset: int, space: Space, name: str = "x"
-    ) -> Any:
+    ) -> Array:
         """Return the vectors of the positions of `x`, on its axes."""
         columns, own = self._columns(x, positions, offset, space, name)
         table, padding_idx = self.embeddings, self.padding_idx
@@ -365,7 +365,7 @@ class LearnedPE(weights.WeightedLayer):
         return slice(offset, offset + size), [feature, seq]
 
 
-def _grid(name: str, shape: Any) -> tuple[int, int]:
+def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
     """Check the height and the width of a grid."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         raise wrong_value(name, "have a height and a width", shown(shape))

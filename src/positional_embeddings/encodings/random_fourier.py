@@ -39,7 +39,7 @@ def random_fourier_encoding(
     orthogonal: bool = False,
     rng: Any,
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of coordinates at random frequencies: random Fourier features.
 
     The scalar product of the encodings of two points approaches a kernel of their difference.
@@ -136,7 +136,7 @@ def random_fourier_encoding(
     frequencies = _digits(spectrum, dim // 2, rng)
     dtype = checks.feature_dtype(x, dtype, space)
 
-    def encode(x: Array, space: Space) -> Any:
+    def encode(x: Array, space: Space) -> Array:
         space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
         if space.xp is np and count <= cos_sin.MOST_COORDINATES:
             features = np.empty((dim, x[0].size), dtype=dtype)
@@ -210,7 +210,7 @@ _digits_of_seed = host_constant(_drawn_digits)
 
 def _drawn(
     count: int, generator: Any, kernel: str, length_scales: Any, nu: float | None, orthogonal: Any
-) -> Any:
+) -> Array:
     """Draw frequencies, (frequency, coordinate), in cycles per period or per unit of `x`."""
     length_scales = np.asarray(length_scales, dtype=np.float64)
     shape = (count, len(length_scales))
@@ -231,7 +231,7 @@ def _drawn(
     return np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
 
 
-def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> Any:
+def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> Array:
     """Draw normal vectors; as many as there are coordinates are orthogonal at a time."""
     blocks = -(-count // coordinates)
     q, r = np.linalg.qr(generator.standard_normal((blocks, coordinates, coordinates)))

@@ -60,7 +60,7 @@ def sinusoidal_encoding(
     length: float | None = None,
     preset: Preset | None = None,
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of positions, one frequency for each pair of features.
 
     The default is the encoding of Vaswani et al. A `preset` names another family; every
@@ -358,5 +358,5 @@ class AbsolutePE(checks.CheckedLayer):
 
 def _arranged_tables(
     cos: Array, sin: Array, xp: Namespace, *, dim: int, arrangement: str
-) -> tuple[Any]:
+) -> tuple[Array]:
     return (join_pairs(sin, cos, 0, features.LAYOUTS[arrangement], xp)[:dim, ...],)

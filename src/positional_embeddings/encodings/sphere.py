@@ -5,7 +5,7 @@ from decimal import Decimal, localcontext
 from functools import partial
 from itertools import product
 from math import pi, sqrt
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
@@ -33,7 +33,7 @@ def spherical_encoding(
     *,
     unit: Unit = "degrees",
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return the real spherical harmonics of places on a sphere, up to a degree.
 
     Parameters
@@ -152,7 +152,7 @@ def spherical_encoding(
     return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, space)
 
 
-def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Any:
+def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Array:
     xp, wide = space.xp, space.widest
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
     own = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
@@ -163,7 +163,7 @@ def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Any:
 
 def _spherical_encoding(
     latitude: Array, longitude: Array, *, degree: int, unit: str, dtype: Dtype, space: Space
-) -> Any:
+) -> Array:
     """Return the harmonics, written block by block into one array if the library can."""
     xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
     beyond = _is_beyond_pole(latitude, unit, space)
@@ -189,7 +189,7 @@ def _spherical_encoding(
 
 def _harmonics(
     latitude: Array, longitude: Array, degree: int, unit: str, space: Space
-) -> Iterator[Any]:
+) -> Iterator[Array]:
     """Yield the harmonics of each degree, orders from the lowest to the highest."""
     xp = space.xp
     cos, sin = _cos_sin_of_multiples(longitude, degree, unit, space)
@@ -201,7 +201,7 @@ def _harmonics(
         yield both * by_order[degree - n : degree + n + 1, ...]
 
 
-def _legendre_functions(latitude: Array, degree: int, unit: str, space: Space) -> Iterator[Any]:
+def _legendre_functions(latitude: Array, degree: int, unit: str, space: Space) -> Iterator[Array]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
 
     Those of the next degree are the part of that degree in the product of the harmonics with the
@@ -237,7 +237,9 @@ def _weights(degree: int) -> list[list[float]]:
     ]
 
 
-def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, space: Space) -> tuple[Any, Any]:
+def _cos_sin_of_multiples(
+    angle: Array, highest: int, unit: str, space: Space
+) -> tuple[Array, Array]:
     """Return cosine and sine of 0 to `highest` times an angle, exact at whole quadrants."""
     xp, wide = space.xp, space.widest
     frequencies = _multiples(highest, unit)

@@ -205,7 +205,7 @@ def _scores(rope: RoPE, farthest: int) -> HostArray:
     return np.asarray(columns).T  # type: ignore[no-any-return]
 
 
-def _add_legend(ax: Any) -> None:
+def _add_legend(ax: "Axes") -> None:
     """Add a legend if there is anything with a label."""
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False)

@@ -5,10 +5,13 @@ On the host, by NumPy's datetime64: the Array API standard has no dates.
 
 from datetime import timedelta
 from math import gcd
-from typing import Any
+from typing import Any, TypeAlias
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np
+
+# A timedelta of Python, NumPy or pandas, a text such as "36h" or "day", or a number beside numbers.
+Duration: TypeAlias = Any
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.
 LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
@@ -30,7 +33,7 @@ _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 CALENDAR = (*_PARTS, *_MONTHS)
 
 
-def cycles_of(times: Any, period: Any) -> HostArray:
+def cycles_of(times: HostArray, period: Duration) -> HostArray:
     """Return where in a period times are: the phase of the day, month, year or another period.
 
     All is done in integers before one division, so that phases are as exact in the far past as
@@ -81,7 +84,7 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     return _with_gaps(np.minimum(phase, _BELOW_ONE), missing)
 
 
-def elapsed(times: Any, origin: Any, unit: Any, name: str = "times") -> HostArray:
+def elapsed(times: HostArray, origin: HostArray, unit: Duration, name: str = "times") -> HostArray:
     """Return the time since an origin, in a unit; the difference is taken in integers.
 
     Parameters
@@ -145,7 +148,7 @@ def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
     return values
 
 
-def _phase_of_months(ticks: HostArray, length: int, months: int) -> Any:
+def _phase_of_months(ticks: HostArray, length: int, months: int) -> Array:
     """Return the time since the start of a month, quarter or year by the length of that one."""
     day, rest, day_length = _divided(ticks, length, DAY)
     day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
@@ -174,7 +177,7 @@ def _divided(
     return product // divisor, product % divisor, divisor
 
 
-def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
+def _ticks_of(name: str, times: HostArray) -> tuple[HostArray, int, HostArray]:
     """Return times as integers since 1970, the attoseconds of one, and which are missing.
 
     The integers have one axis, as NumPy makes a Python integer of an object without axes.
@@ -195,22 +198,22 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
     return ticks, count * LENGTHS.get(unit, 1), missing
 
 
-def is_timedelta(span: Any) -> bool:
+def is_timedelta(value: object) -> bool:
     """Tell whether a value is a timedelta of Python, pandas or NumPy."""
-    return isinstance(span, timedelta | np.timedelta64)
+    return isinstance(value, timedelta | np.timedelta64)
 
 
-def length_of(name: str, span: Any) -> int:
+def length_of(name: str, duration: Duration) -> int:
     """Return the attoseconds of a timedelta."""
-    if hasattr(span, "to_timedelta64"):  # pandas counts nanoseconds, too
-        span = span.to_timedelta64()
-    if isinstance(span, timedelta):
-        length = (span // timedelta(microseconds=1)) * LENGTHS["us"]
+    if hasattr(duration, "to_timedelta64"):  # pandas counts nanoseconds, too
+        duration = duration.to_timedelta64()
+    if isinstance(duration, timedelta):
+        length = (duration // timedelta(microseconds=1)) * LENGTHS["us"]
     else:
-        unit, count = np.datetime_data(span.dtype)
-        if unit not in LENGTHS or np.isnat(span):
-            raise wrong_value(name, "be a span of time of fixed length", shown(span))
-        length = int(span.astype(np.int64)) * count * LENGTHS[unit]
+        unit, count = np.datetime_data(duration.dtype)
+        if unit not in LENGTHS or np.isnat(duration):
+            raise wrong_value(name, "be a span of time of fixed length", shown(duration))
+        length = int(duration.astype(np.int64)) * count * LENGTHS[unit]
     if length <= 0:
-        raise wrong_value(name, "be above zero", shown(span))
+        raise wrong_value(name, "be above zero", shown(duration))
     return length
