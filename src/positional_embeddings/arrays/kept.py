@@ -83,7 +83,7 @@ def once(kept: dict[Any, Any] | None, key: Any, find: Callable[[], Result]) -> R
     return found
 
 
-# Arrays of `constant_array`, by what made them, and where they are.
+# The last 64 arrays of `constant_array`, by what made them, their dtype, and where they are.
 _constants: dict[Any, Array] = {}
 
 

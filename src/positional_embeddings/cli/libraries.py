@@ -87,11 +87,11 @@ def _version(name: str) -> str:
 def _tried(name: str, device: Device, module: ModuleType) -> Place:
     """Compute something on a device."""
     try:
-        xp, found = _sum(xp=module, device=device)
+        xp, total = _sum(xp=module, device=device)
     except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything
         return Place(name, reason=reason_of(error))
-    if found != 3:
-        return Place(name, reason=f"0 + 1 + 2 is {found:g} there")
+    if total != 3:
+        return Place(name, reason=f"0 + 1 + 2 is {total:g} there")
     return Place(name, device, xp)
 
 

@@ -21,34 +21,27 @@ from typing import Any, TypeAlias
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.cli.terminal import (
-    Answer,
-    CommandError,
-    Commands,
-    add_command,
-    table,
-    wrapped,
-)
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser, table, wrapped
 from positional_embeddings.rotary.hf_config import Model, from_json, read_config
 from positional_embeddings.rotary.scaling import type_of
 
 # Up to here float32 tables are within half a unit in the last place.
-_EXACT = 2**31
+_EXACT_POSITIONS = 2**31
 
 # What is known of a configuration or an embedding, by name.
 Facts: TypeAlias = Mapping[str, Any]
 
-# Errors of angles in float32 are searched for the first one above _ERROR radians, at positions
-# below _FARTHEST, as many at a time.
-_ERROR = 1e-3
-_FARTHEST = 2**20
-_AT_A_TIME = 2**13
+# The first error of an angle in float32 above so many radians is looked for, at so many positions.
+_LARGE_ERROR = 1e-3
+_POSITIONS_SEARCHED = 2**20
+_POSITIONS_OF_A_BLOCK = 2**13
 
 
-def add_to(commands: Commands) -> None:
-    """Add the command to the commands of a parser."""
-    summary = "explain the rotary embedding of a Hugging Face config.json"
-    parser = add_command(commands, "rope", run, summary, __doc__)
+SUMMARY = "explain the rotary embedding of a Hugging Face config.json"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of the command to its parser."""
     add = parser.add_argument
     what = "a config.json of Hugging Face, a folder that has one, or - for stdin"
     add("config", metavar="CONFIG", help=what)
@@ -62,8 +55,9 @@ def add_to(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the rotary embeddings of a configuration."""
     config = _load_config(arguments.config)
-    found = [_explain(name, rope, config) for name, rope in _ropes_of(config, arguments).items()]
-    return Answer("\n\n".join(map(_text, found)), {"embeddings": found})
+    ropes = _ropes_of(config, arguments)
+    embeddings = [_explain(name, rope, config) for name, rope in ropes.items()]
+    return Answer("\n\n".join(map(_text, embeddings)), {"embeddings": embeddings})
 
 
 def _load_config(path: str) -> Facts:
@@ -77,12 +71,13 @@ def _load_config(path: str) -> Facts:
 
 def _ropes_of(config: Facts, arguments: argparse.Namespace) -> dict[str | None, pe.RoPE]:
     """Return the embedding of each type of layers that is asked for."""
-    given, layout = arguments.layer_type, arguments.layout
+    layer_type, layout = arguments.layer_type, arguments.layout
     seq_len = arguments.seq_len
     if seq_len is None:
         seq_len = config.get("max_position_embeddings")
-    if given is not None:
-        return {given: pe.RoPE.from_hf_config(config, seq_len, layer_type=given, layout=layout)}
+    if layer_type is not None:
+        rope = pe.RoPE.from_hf_config(config, seq_len, layer_type=layer_type, layout=layout)
+        return {layer_type: rope}
     model = Model(config)
     layers = [layer for layer in model.layers() if layer.rotates]
     ropes = {x.type: pe.RoPE(**model.arguments(x, seq_len, layout)) for x in layers}
@@ -115,7 +110,7 @@ def _explain(layer_type: str | None, rope: pe.RoPE, config: Facts) -> Facts:
         "wavelengths_unscaled": _wavelengths(unscaled, original or rope.seq_len),
         "pairs_scaled": int(np.sum(is_scaled)),
         "attention_factor": rope.attention_factor,
-        "exact_up_to": _EXACT,
+        "exact_up_to": _EXACT_POSITIONS,
         "float32_angles_error_in_context": at_end,
         "float32_angles_fail_from": first,
         "pitfalls": [" ".join(note.split()) for note in notes],
@@ -152,9 +147,10 @@ def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, i
     first : int or None
         The first position with an error above 1e-3, None if there is none below 2**20.
     """
-    largest = float(_errors(frequencies, np.arange(max(0, context - _AT_A_TIME), context)).max())
-    for start in range(0, _FARTHEST, _AT_A_TIME):
-        bad = _errors(frequencies, np.arange(start, start + _AT_A_TIME)) > _ERROR
+    last = np.arange(max(0, context - _POSITIONS_OF_A_BLOCK), context)
+    largest = float(_errors(frequencies, last).max())
+    for start in range(0, _POSITIONS_SEARCHED, _POSITIONS_OF_A_BLOCK):
+        bad = _errors(frequencies, np.arange(start, start + _POSITIONS_OF_A_BLOCK)) > _LARGE_ERROR
         if bad.any():
             return largest, start + int(bad.argmax())
     return largest, None
@@ -180,7 +176,7 @@ def _text(facts: Facts) -> str:
     times = " times the attention factor" if factor != 1 else ""
     of_scaling = " of the float64 frequencies of this scaling" if scaled else ""
     first, at_end = facts["float32_angles_fail_from"], facts["float32_angles_error_in_context"]
-    fails = f"not above 0.001 at the first {_FARTHEST:,} positions"
+    fails = f"not above 0.001 at the first {_POSITIONS_SEARCHED:,} positions"
     if first is not None:
         fails = f"first above 0.001 at position {first:,}"
     waves = _waves_text(facts["wavelengths_unscaled"], pairs)
@@ -197,8 +193,9 @@ def _text(facts: Facts) -> str:
         "scaled": f"{_waves_text(facts['wavelengths'], pairs)}; "
         f"{_count(pairs - facts['pairs_scaled'])} as before",
         "attention factor": f"{factor:.6g}",
-        "exact": f"""to position {_EXACT:,} (2^31): float32 tables of this library are within
-            {half_unit:.2g} of cosine and sine{times}{of_scaling}, half a unit in the last place""",
+        "exact": f"""to position {_EXACT_POSITIONS:,} (2^31): float32 tables of this library are
+            within {half_unit:.2g} of cosine and sine{times}{of_scaling}, half a unit in the last
+            place""",
         "float32 angles": f"""products of a position and a rounded frequency in float32 err by up to
             {at_end:.2g} radians at the end of the context, {fails}; code that also computes its
             frequencies in float32, as most does, may err more""",
@@ -293,8 +290,8 @@ def _about_factors(rope: pe.RoPE) -> Iterator[str]:
         yield f"""Cosine and sine are multiplied by {factor:.4g}: queries and keys both, so that
             products of rotated features grow by {factor * factor:.4g}. RoPE does it; code that
             takes its own cosine and sine has to."""
-    every, extension = (getattr(rope.scaling, name, None) for name in ("mscale_all_dim", "factor"))
-    if every and extension and extension > 1:
-        grown = 0.1 * every * math.log(extension) + 1
+    mscale, extension = (getattr(rope.scaling, name, None) for name in ("mscale_all_dim", "factor"))
+    if mscale and extension and extension > 1:
+        grown = 0.1 * mscale * math.log(extension) + 1
         yield f"""Models with mscale_all_dim also multiply their scores by {grown * grown:.4g},
             which is no part of the rotation: multiply the `scale` of the attention by it."""

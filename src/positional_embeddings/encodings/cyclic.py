@@ -9,14 +9,7 @@ from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.kept import host_constant
-from positional_embeddings.arrays.namespace import (
-    AnyArray,
-    Array,
-    Dtype,
-    HostArray,
-    Namespace,
-    np,
-)
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 
@@ -188,22 +181,24 @@ def _period_parts(period: float, is_double: bool) -> list[float]:  # noqa: FBT00
 _PREAMBLE = (
     exact.PREAMBLE
     + """
+__device__ double low_part(double x) { return x; }
+__device__ double high_part(double x) { return 0; }
+template <typename Integer> __device__ double low_part(Integer x) {
+  return (double)(x % 4294967296ll);
+}
+template <typename Integer> __device__ double high_part(Integer x) {
+  return (double)(x - x % 4294967296ll);
+}
 __device__ double centred(double distance, double period) {
   distance = distance > period / 2 ? distance - period : distance;
   return distance < -period / 2 ? distance + period : distance;
 }
 """
 )
-_OF_INTEGER = """
-const double low_part = (double)(x % 4294967296ll), high_part = (double)(x - x % 4294967296ll);
-"""
-_OF_REAL = """
-const double low_part = x, high_part = 0;
-"""
 _TURN = """
-const double reduced = centred(
-  centred(fmod(high_part, period), period) + centred(fmod(low_part, period), period), period);
-const double harmonic = i / size + 1;
+const double of_low = centred(fmod(low_part(x), period), period);
+const double of_high = centred(fmod(high_part(x), period), period);
+const double reduced = centred(of_low + of_high, period), harmonic = i / size + 1;
 const double a = rint(reduced / unit) * unit, b = reduced - a;
 const double quarters = rint(harmonic * reduced / (period / 4));
 const double rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower);
@@ -223,22 +218,19 @@ def _by_kernel(x: Array, waves: Sequence[tuple[float, int]], dtype: Dtype, space
     start = 0
     for period, count in waves:
         parts, block = _period_parts(period, True), encoding[start : start + 2 * count, :]  # noqa: FBT003
-        _kernel(xp, integral=integral)(flat, *parts, size, block[1::2, :], block[::2, :])
+        _kernel(xp)(flat, *parts, size, block[1::2, :], block[::2, :])
         start += 2 * count
     return xp.reshape(encoding, (rows, *x.shape))
 
 
 @cache
-def _kernel(xp: Namespace, *, integral: bool) -> Callable[..., None]:
-    """Return the kernel of integers or of reals."""
+def _kernel(xp: Namespace) -> Callable[..., None]:
+    """Return the kernel of integers of any width, or of float64."""
     kernel: Callable[..., None] = xp.ElementwiseKernel(
         "X x, float64 period, float64 unit, float64 upper, float64 lower, int64 size",
         "T cosine, T sine",
-        (_OF_INTEGER if integral else _OF_REAL)
-        + _TURN
-        + exact.COS_SIN_OF_TURN
-        + _NO_NEGATIVE_ZEROS,
-        f"positional_embeddings_cyclic_{'integer' if integral else 'real'}",
+        _TURN + exact.COS_SIN_OF_TURN + _NO_NEGATIVE_ZEROS,
+        "positional_embeddings_cyclic",
         preamble=_PREAMBLE,
         options=exact.OPTIONS,
     )

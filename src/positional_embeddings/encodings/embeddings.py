@@ -8,13 +8,7 @@ from positional_embeddings.arguments import checks, weights
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import (
-    Array,
-    ArrayT,
-    Device,
-    Dtype,
-    Namespace,
-)
+from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace
 
 Size = int | tuple[int, int]
 
@@ -217,8 +211,8 @@ class PatchEmbedding(weights.WeightedLayer):
         checks.real_floating(xp, images=images)
         (height, width), patch = self._sizes
         if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, height, width):
-            wanted = f"have shape ({self.num_channels}, {height}, {width}, batch)"
-            raise wrong_value("images", wanted, tuple(images.shape))
+            what = f"have shape ({self.num_channels}, {height}, {width}, batch)"
+            raise wrong_value("images", what, tuple(images.shape))
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
         arrays = self.kernel, self.bias, images
         kernel, bias, wide = (space.astype(array, dtype) for array in arrays)

@@ -205,10 +205,10 @@ def _weights(adjacency: Array, space: Space) -> Array:
     return weights
 
 
-def _symmetric(weights: Array, given: Dtype, space: Space) -> Array:
+def _symmetric(weights: Array, dtype: Dtype, space: Space) -> Array:
     """Return the mean of the weights of both directions, which differ by rounding alone."""
     xp, opposite = space.xp, space.xp.matrix_transpose(weights)
-    is_real = dtypes.is_real_floating(given, xp)
+    is_real = dtypes.is_real_floating(dtype, xp)
     eps = float(xp.finfo(space.dtype if is_real else space.widest).eps)
     allowed = _ROUNDINGS * eps * (weights + opposite)
     if space.is_true(xp.any(xp.abs(weights - opposite) > allowed)):

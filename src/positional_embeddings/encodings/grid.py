@@ -57,10 +57,10 @@ def grid_positions(
     xp = space.xp
     if dtype is not None:
         dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
-        own = xp.empty(0, dtype=dtype, device=device).dtype
-        is_integral = dtypes.is_dtype(own, "integral", xp)
-        most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(own), inf)
-        if max(sizes) - 1 > (xp.iinfo(own).max if is_integral else most):
+        library_dtype = xp.empty(0, dtype=dtype, device=device).dtype
+        is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
+        most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
+        if max(sizes) - 1 > (xp.iinfo(library_dtype).max if is_integral else most):
             raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
     point = xp.arange(prod(sizes), dtype=space.integer, device=device)
     coordinates = []

@@ -6,7 +6,6 @@ from typing import Literal, get_args
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
@@ -88,8 +87,7 @@ def grid_cell_encoding(
            [0.  , 0.  ],
            [1.  , 1.  ]])
     """
-    space = space_of(points=points)
-    checks.real("points", points, space.xp)
+    space, dtype = features.real_coordinates("points", points, dtype)
     shape = tuple(points.shape)
     if not shape or checks.known_to_differ(shape[0], 2):
         raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
@@ -97,7 +95,6 @@ def grid_cell_encoding(
     checks.choice("kind", kind, get_args(Kind))
     size = 6 if kind == "theory" else 4
     count = checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
-    dtype = checks.feature_dtype(points, dtype, space)
 
     def encode(points: Array, space: Space) -> Array:
         def cos_sin_of(coordinate: int, part: str) -> tuple[Array, Array]:

@@ -22,7 +22,8 @@ from positional_embeddings.encodings.features import by_chunks
 Unit = Literal["degrees", "radians"]
 
 _HIGHEST_DEGREE = 1023  # it has 2**20 features
-_BLOCK = 4096  # places that are computed at a time, few enough for the cache
+# Places that are computed at a time, few enough for the cache (benchmarks/bench.py).
+_PLACES_OF_A_BLOCK = 4096
 
 
 def spherical_encoding(
@@ -155,8 +156,8 @@ def spherical_encoding(
 def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Array:
     xp, wide = space.xp, space.widest
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
-    own = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
-    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=space.device)
+    pole_dtype = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
+    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=pole_dtype, device=space.device)
     latitude, pole = (space.astype(a, wide) for a in (latitude, pole))
     return xp.abs(latitude) > pole
 
@@ -177,7 +178,7 @@ def _spherical_encoding(
     encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
     # Of a grid, functions of the latitude alone are computed once, for all longitudes.
     common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
-    lengths = block_lengths(shape, common, _BLOCK)
+    lengths = block_lengths(shape, common, _PLACES_OF_A_BLOCK)
     parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
     for block in product(*parts):
         harmonics = _harmonics(latitude[block], longitude[block], degree, unit, space)

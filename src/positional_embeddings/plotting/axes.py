@@ -153,9 +153,9 @@ def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float
         return np.diff([np.interp(even, edges, column) for column in sums.T]).T
 
     finite = np.isfinite(cells)
-    total, known = covered(np.where(finite, cells, 0.0)), covered(finite)
-    is_known = known > 0.5 * np.diff(even)[:, None]
-    return np.where(is_known, total / np.where(is_known, known, 1.0), np.nan), float(edges[-1])
+    total, weight = covered(np.where(finite, cells, 0.0)), covered(finite)
+    is_known = weight > 0.5 * np.diff(even)[:, None]
+    return np.where(is_known, total / np.where(is_known, weight, 1.0), np.nan), float(edges[-1])
 
 
 def tick_integers(ax: "Axes", axis: str = "both") -> None:

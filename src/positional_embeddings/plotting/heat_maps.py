@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 # Beyond this ratio of its sides a plot of square cells would be a line.
-_LONGEST_SHAPE = 4
-_MOST_BORDERED = 32
+_LARGEST_RATIO = 4
+_MOST_BORDERED_CELLS = 32
 _COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also without colours
 
 _SIMILARITIES = {"cmap": "RdBu_r", "vmin": -1.0, "vmax": 1.0}
@@ -30,7 +30,7 @@ _SIMILARITIES = {"cmap": "RdBu_r", "vmin": -1.0, "vmax": 1.0}
 _ROUNDING = 1e-2
 
 # Numbers of a mask of one sequence, or of a bias, that are evaluated at a time.
-_MOST_AT_ONCE = 2**22
+_NUMBERS_AT_ONCE = 2**22
 
 
 def plot_encoding(
@@ -287,9 +287,9 @@ def plot_attention(
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     is_value = isinstance(table, Mask | Bias)
     unused = {"key_axis": key_axis} if is_value else lengths
-    for name, given in drop_none(**unused).items():
+    for name, value in drop_none(**unused).items():
         what = "a `Mask` or a `Bias`" if is_value else "an array"
-        raise wrong_type(name, f"be left out where `table` is {what}", shown(given))
+        raise wrong_type(name, f"be left out where `table` is {what}", shown(value))
     several = index if isinstance(index, tuple) else (index,)
     numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(several)]
 
@@ -348,7 +348,7 @@ def _draw_mask(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
     colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
     _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
-    if max(shape) <= _MOST_BORDERED:
+    if max(shape) <= _MOST_BORDERED_CELLS:
         ax.set_xticks(np.arange(shape[1] + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
         ax.tick_params(which="minor", length=0)
@@ -405,7 +405,7 @@ def _cells(
         space = space_of(bias=like)
         keys = space.xp.arange(k_len, device=space.device)
         numbers = k_len * like.shape[2]
-    step = rows * max(_MOST_AT_ONCE // numbers, 1)
+    step = rows * max(_NUMBERS_AT_ONCE // numbers, 1)
     cells: list[HostArray] = []
     for first in range(start, stop, step):
         last = min(first + step, stop)
@@ -426,7 +426,7 @@ def _draw_scores(
     rows, columns = (axes.block_edges(np.arange(size)) for size in shape)
     image = axes.draw_cells(ax, cells, columns, rows, **options)
     axes.tick_integers(ax)
-    square = max(shape) <= _LONGEST_SHAPE * min(shape)
+    square = max(shape) <= _LARGEST_RATIO * min(shape)
     ax.set(xlabel="key", ylabel="query", aspect="equal" if square else "auto")
     return image
 

@@ -25,7 +25,7 @@ class Times(NamedTuple):
 
     wall: HostArray
     utc: HostArray
-    zone: str | None  # whose clock it is; None if not known
+    zone: str | None  # whose clock it is; None if not present
 
 
 def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
@@ -110,10 +110,10 @@ def utc_of(name: str, values: Dates) -> Array:
 
 def times_of(name: str, dates: Dates, zone: tzinfo | None = None) -> Times:
     """Return a column of dates on the clock of a zone, of their own if None, and in UTC."""
-    utc, own = utc_of(name, dates), zone_of(dates)
-    if own is None:
+    utc, own_zone = utc_of(name, dates), zone_of(dates)
+    if own_zone is None:
         return Times(utc, utc, None)
-    zone = own if zone is None else zone
+    zone = own_zone if zone is None else zone
     if getattr(dates.dtype, "kind", None) == "M":
         wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
     elif hasattr(dates.dtype, "time_zone") and (key := getattr(zone, "key", None)):
@@ -139,12 +139,12 @@ def zone_of(dates: Dates) -> tzinfo | None:
 
 def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     values = [None if is_missing(value) else value for value in objects.flat]
-    known = [value for value in values if value is not None]
-    are_durations = bool(known) and is_timedelta(known[0])
-    for value in known:
+    present = [value for value in values if value is not None]
+    are_durations = bool(present) and is_timedelta(present[0])
+    for value in present:
         if not (is_timedelta(value) if are_durations else is_date(value)):
             raise wrong_type(name, "hold dates alone, or spans of time alone", shown(value))
-    zones = sorted({str(getattr(value, "tzinfo", None)) for value in known})
+    zones = sorted({str(getattr(value, "tzinfo", None)) for value in present})
     if len(zones) > 1:
         hint = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
         raise wrong_value(name, "have one time zone", " and ".join(zones), hint)
@@ -154,7 +154,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
         times: HostArray = np.asarray(clock, dtype="timedelta64" if are_durations else "datetime64")
         # NumPy lets numbers wrap in a unit that is too fine for them.
         pairs = zip(times, clock, strict=True) if len(units) > 1 else ()
-        is_exact = all(own is None or time.astype(own.dtype) == own for time, own in pairs)
+        is_exact = all(exact is None or time.astype(exact.dtype) == exact for time, exact in pairs)
     except OverflowError:  # no unit for attoseconds and days
         is_exact = False
     if not is_exact:
@@ -175,9 +175,9 @@ def _of_numpy(value: Dates) -> Array | None:
 
 def ahead_of_utc(name: str, dates: Iterable[Dates], zone: tzinfo | None) -> Array:
     """Return how far the clock of a zone, or of each date, is ahead of UTC."""
-    known = (None if is_missing(value) else value for value in dates)
+    present = (None if is_missing(value) else value for value in dates)
     try:
-        local = [v if v is None or zone is None else v.astimezone(zone) for v in known]
+        local = [v if v is None or zone is None else v.astimezone(zone) for v in present]
     except OverflowError:
         what = f"keep the times of `{name}` within the years 1 to 9999"
         raise wrong_value("time_zone", what, shown(zone)) from None

@@ -10,14 +10,8 @@ from itertools import chain
 from typing import Any
 
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.times.calendar import (
-    CALENDAR,
-    DAY,
-    LENGTHS,
-    Duration,
-    is_timedelta,
-    length_of,
-)
+from positional_embeddings.times import calendar
+from positional_embeddings.times.calendar import CALENDAR, DAY, LENGTHS, Duration, is_timedelta
 
 # The units of labels, the longest first, and what NumPy calls them.
 _UNITS = {"d": "D", "h": "h", "min": "m"}
@@ -85,7 +79,7 @@ def _label(name: str, duration: Duration, *, is_exact: bool) -> str:
         return "24h" if duration == "day" else duration
     if not is_timedelta(duration):
         return repr(float(duration)).removesuffix(".0") if is_exact else f"{float(duration):g}"
-    length = length_of(name, duration)
+    length = calendar.length_of(name, duration)
     if length == DAY:  # as its parts, 12h and 8h
         return "24h"
     unit = next(unit for unit, ours in _UNITS.items() if length % LENGTHS[ours] == 0)
@@ -93,11 +87,22 @@ def _label(name: str, duration: Duration, *, is_exact: bool) -> str:
     return f"{count}{unit}" if is_exact or count <= _LARGEST_COUNT else f"{length / DAY:g}d"
 
 
-def names_of_waves(name: object, labels: list[str], arrangement: str = "interleaved") -> list[str]:
-    """Return names such as "time_sin_8d" of one sine and cosine each, in their arrangement."""
-    sines, cosines = ([f"{name}_{f}_{label}" for label in labels] for f in ("sin", "cos"))
-    pairs = zip(sines, cosines, strict=True)
-    return [*chain(*pairs)] if arrangement == "interleaved" else sines + cosines
+def names_of_waves(
+    names: Sequence[object],
+    labels: Sequence[Sequence[str]],
+    arrangement: str = "interleaved",
+    most: int | None = None,
+) -> list[str]:
+    """Return names such as "time_sin_8d", at most so many of each coordinate.
+
+    There is a sine and a cosine for each label of a coordinate, in their arrangement.
+    """
+    waves = []
+    for name, of_name in zip(names, labels, strict=True):
+        sines, cosines = ([f"{name}_{f}_{label}" for label in of_name] for f in ("sin", "cos"))
+        pairs = [*chain(*zip(sines, cosines, strict=True))]
+        waves += (pairs if arrangement == "interleaved" else sines + cosines)[:most]
+    return waves
 
 
 def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:

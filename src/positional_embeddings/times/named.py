@@ -19,16 +19,9 @@ from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_cou
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
 from positional_embeddings.encodings.sphere import Unit, spherical_encoding
-from positional_embeddings.times import calendar
+from positional_embeddings.times import calendar, durations
 from positional_embeddings.times.calendar import Duration
 from positional_embeddings.times.dates import Times
-from positional_embeddings.times.durations import (
-    duration_of,
-    labels_of,
-    listed,
-    names_of_waves,
-    order_of_places,
-)
 
 # The values of a coordinate.
 Column: TypeAlias = Times | Array
@@ -42,18 +35,19 @@ class Coordinate(NamedTuple):
     place: str  # how errors call it, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a blank
 
-    def durations(
+    def checked(
         self, name: str, values: Any, *, parts: Sequence[str] = (), check: Any = features.wavelength
     ) -> list[Duration]:
         """Return an option as a list of durations, after a check that they suit numbers or times.
 
         Those of times may be texts and offsets, as `duration_of` takes them, and `parts` of the
-        calendar by name. Spans of numbers are numbers, which `check` checks.
+        calendar by name. Those of numbers are numbers, which `check` checks.
         """
+        listed = durations.listed(name, values)
         if not isinstance(self.values, Times):
-            return [check(name, number) for number in listed(name, values)]
-        found = [duration_of(value, by_calendar=bool(parts)) for value in listed(name, values)]
-        for duration in found:
+            return [check(name, number) for number in listed]
+        checked = [durations.duration_of(value, by_calendar=bool(parts)) for value in listed]
+        for duration in checked:
             if calendar.is_timedelta(duration):
                 calendar.length_of(name, duration)
             elif not (isinstance(duration, str) and duration in parts):
@@ -61,7 +55,7 @@ class Coordinate(NamedTuple):
                 what = f"be {named}spans such as '36h' or timedeltas for the times of {self.place}"
                 wrong = wrong_value if isinstance(duration, str) else wrong_type
                 raise wrong(name, what, shown(duration))
-        return found
+        return checked
 
 
 Coordinates: TypeAlias = Sequence[Coordinate]
@@ -75,9 +69,9 @@ class Cyclic:
 
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
-            self.periods = coordinate.durations("periods", periods, parts=calendar.CALENDAR)
+            self.periods = coordinate.checked("periods", periods, parts=calendar.CALENDAR)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
-        labels = zip(labels_of("periods", self.periods), self.harmonics, strict=True)
+        labels = zip(durations.labels_of("periods", self.periods), self.harmonics, strict=True)
         each = (
             [f"{label}_{h}" for h in range(1, n + 1)] if n > 1 else [label] for label, n in labels
         )
@@ -90,7 +84,7 @@ class Cyclic:
 
     def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        return [wave for name in names for wave in names_of_waves(name, self.labels)]
+        return durations.names_of_waves(names, [self.labels] * len(names))
 
 
 class Fourier:
@@ -100,10 +94,10 @@ class Fourier:
         self, coordinates: Coordinates, *, wavelengths: Any = None, arrangement: str = "interleaved"
     ) -> None:
         self.wavelengths = [
-            _octaves(c.values) if wavelengths is None else c.durations("wavelengths", wavelengths)
+            _octaves(c.values) if wavelengths is None else c.checked("wavelengths", wavelengths)
             for c in coordinates
         ]
-        self.labels = [labels_of("wavelengths", own) for own in self.wavelengths]
+        self.labels = [durations.labels_of("wavelengths", waves) for waves in self.wavelengths]
         self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
 
     def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
@@ -122,8 +116,7 @@ class Fourier:
 
     def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
-        each = zip(names, self.labels, strict=True)
-        return [wave for own in each for wave in names_of_waves(*own, self.arrangement)]
+        return durations.names_of_waves(names, self.labels, self.arrangement)
 
 
 class Sinusoidal:
@@ -142,9 +135,9 @@ class Sinusoidal:
     def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "position_sin_0", by the index of the frequency."""
         labels = [str(i) for i in range((self.dim + 1) // 2)]
-        each = [names_of_waves(name, labels, self.options["arrangement"]) for name in names]
+        each, arrangement = [labels] * len(names), self.options["arrangement"]
         # An odd size leaves out the last cosine.
-        return [wave for waves in each for wave in waves[: self.dim]]
+        return durations.names_of_waves(names, each, arrangement, self.dim)
 
 
 class Spherical:
@@ -159,7 +152,7 @@ class Spherical:
             raise wrong_value("X", "have 2 features, latitude and longitude", came)
         self.degree, self.unit = degree, unit
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
-        self.order = order_of_places(argument, texts)
+        self.order = durations.order_of_places(argument, texts)
 
     def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
@@ -186,14 +179,14 @@ class RandomFourier:
         kernel: str = "gaussian",
     ) -> None:
         self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
-        lengths = listed("length_scale", length_scale)
+        lengths = durations.listed("length_scale", length_scale)
         if len(lengths) == 1:
             lengths = lengths * len(coordinates)
         if len(lengths) != len(coordinates):
             what = f"be one length, or one for each of {len(coordinates)} features"
             raise wrong_value("length_scale", what, shown(length_scale))
         self.lengths = [
-            coordinate.durations("length_scale", length, check=checks.positive_number)[0]
+            coordinate.checked("length_scale", length, check=checks.positive_number)[0]
             for coordinate, length in zip(coordinates, lengths, strict=True)
         ]
         self.origins = [_first_time(c.values) for c in coordinates]
@@ -214,7 +207,7 @@ class RandomFourier:
 
     def names(self, names: Sequence[object]) -> list[str]:  # noqa: ARG002 - of all at once
         """Return names such as "random_sin_0"."""
-        return names_of_waves("random", [str(i) for i in range(self.dim // 2)])
+        return durations.names_of_waves(["random"], [[str(i) for i in range(self.dim // 2)]])
 
 
 ENCODINGS: dict[str, Any] = {
