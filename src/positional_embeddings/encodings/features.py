@@ -24,8 +24,7 @@ LAYOUTS = {"interleaved": "interleaved", "concatenated": "half"}
 # and their quarters.
 SHORTEST, LONGEST = 2.0**-64, 2.0**100
 
-# Numbers of NumPy's arrays that are computed at a time, few enough for the cache
-# (benchmarks/bench.py).
+# Numbers of features of NumPy's arrays that are computed at a time, few enough for the cache.
 _NUMBERS_OF_A_BLOCK = 2**15
 
 # From coordinates to their sines and cosines, each (pair, *shape).

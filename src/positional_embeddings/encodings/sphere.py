@@ -22,7 +22,7 @@ from positional_embeddings.encodings.features import by_chunks
 Unit = Literal["degrees", "radians"]
 
 _HIGHEST_DEGREE = 1023  # it has 2**20 features
-# Places that are computed at a time, few enough for the cache (benchmarks/bench.py).
+# Places that are computed at a time, few enough for the cache.
 _PLACES_OF_A_BLOCK = 4096
 
 
