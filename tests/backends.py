@@ -90,6 +90,10 @@ class Backend:
         """Whether a wrong value is found: elsewhere its result is NaN, or left out."""
         return not self.lazy and self.name not in _NOT_READ
 
+    def reads_indices(self, indices: Any) -> bool:
+        """Whether a wrong index is found: a device is not waited for."""
+        return self.reads_values and space_of(indices=indices).is_on_host(indices)
+
     @property
     def floats(self) -> list[str]:
         info = self.xp.__array_namespace_info__()

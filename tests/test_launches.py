@@ -15,16 +15,21 @@ from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
     CausalMask,
+    LearnedPE,
     RelativePE,
     RoPE,
     SlidingWindowMask,
     T5Bias,
+    TokenEmbedding,
     apply_rope,
     attention_weights,
     create_causal_mask,
+    cyclic_encoding,
     describe_mask,
+    fourier_encoding,
     mask_to_bias,
     scaled_dot_product_attention,
+    sinusoidal_encoding,
 )
 
 LAUNCHES, WAITS, TO_DEVICE, FROM_DEVICE, PRODUCTS = 0, 1, 2, 3, 6
@@ -149,3 +154,32 @@ def test_calls_launch_few_kernels_and_wait_for_none(backend, counted):
         launches, waits, _, from_device, _ = counted(call)
         assert launches <= most, call
         assert (waits, from_device) == (0, 0), call
+
+
+def test_embeddings_do_not_wait_for_a_wrong_index(backend, counted):
+    layer, embed = (kind(6, 6, xp=backend.xp, rng=0) for kind in (LearnedPE, TokenEmbedding))
+    x, wrong = backend.array(np.ones((6, 3))), backend.array([0, 6, -1])
+    for call in (partial(layer, x, positions=wrong), partial(embed, wrong)):
+        launches, *others = counted(call)
+        assert launches <= 10
+        assert others == [0, 0, 0, 0]
+        is_nan = np.isnan(backend.numpy(call()))
+        np.testing.assert_array_equal(is_nan, [[False, True, True]] * 6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+def test_encodings_upload_nothing_in_a_later_call(backend, counted, dtype):
+    x, allocated = backend.array(np.arange(1000), dtype), []
+    calls = [
+        (partial(sinusoidal_encoding, x, 64), 6),
+        (partial(fourier_encoding, x, [7, 365.25]), 6),
+        (partial(cyclic_encoding, x, [7, 24, 365.25], [2, 1, 3]), 4),
+    ]
+    for call, most in calls:
+        launches, *others = counted(call)
+        assert launches <= most, call
+        assert others == [0, 0, 0, 0]
+    pool = backend.xp.cuda.get_allocator()
+    with backend.xp.cuda.using_allocator(lambda n: allocated.append(n) or pool(n)):
+        encoding = cyclic_encoding(x, 365.25)
+    assert sum(allocated) < 4 * encoding.nbytes

@@ -6,18 +6,18 @@ Optional: no other module imports this one, which needs xarray, the extra "xarra
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from math import inf, nan, prod
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import drop_none, np
+from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
 from positional_embeddings.arrays.quiet import quiet_names
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.times.calendar import elapsed
 from positional_embeddings.times.dates import Times
-from positional_embeddings.times.named import ENCODINGS, Coordinate
+from positional_embeddings.times.named import ENCODINGS, Column, Coordinate
 
 try:
     import xarray as xr
@@ -27,6 +27,7 @@ except ImportError as error:
 
 __all__ = ["attention", "encode"]
 
+Labelled: TypeAlias = xr.DataArray | xr.Dataset
 Encoding = Literal["cyclic", "fourier", "sinusoidal", "spherical", "random_fourier"]
 
 # The options that each encoding needs, and those that have defaults. The number of features is
@@ -41,7 +42,7 @@ _OPTIONS = {
 
 
 def encode(
-    da: Any,
+    da: Labelled,
     /,
     dim: Hashable | Sequence[Hashable],
     encoding: Encoding = "cyclic",
@@ -49,7 +50,7 @@ def encode(
     feature_dim: Hashable = "feature",
     chunks: Mapping[Hashable, Any] | None = None,
     **options: Any,
-) -> Any:
+) -> xr.DataArray:
     """Return features of the position along a coordinate, with readable labels.
 
     Parameters
@@ -141,17 +142,17 @@ def encode(
         raise wrong_type("feature_dim", "be a name", shown(feature_dim))
     if feature_dim in {*da.dims, *da.coords}:
         raise wrong_value("feature_dim", "be a new name", repr(feature_dim))
-    features, labels, dtype = _plan(encoding, coordinates, options)
+    plan = _plan(encoding, coordinates, options)
     encoded = xr.apply_ufunc(
-        features,
+        plan.features,
         *_chunked(coordinates, da, chunks),
         output_core_dims=[[feature_dim]],
         dask="parallelized",
-        output_dtypes=[dtype],
-        dask_gufunc_kwargs={"output_sizes": {feature_dim: len(labels)}},
+        output_dtypes=[plan.dtype],
+        dask_gufunc_kwargs={"output_sizes": {feature_dim: len(plan.labels)}},
         keep_attrs=True,
     )
-    encoded = encoded.transpose(feature_dim, ...).assign_coords({feature_dim: labels})
+    encoded = encoded.transpose(feature_dim, ...).assign_coords({feature_dim: plan.labels})
     titles = [str(c.attrs.get("long_name", c.name)) for c in coordinates]
     encoded.name = "_".join([*(str(c.name) for c in coordinates), "encoding"])
     encoded.attrs = {"long_name": f"{encoding} encoding of {' and '.join(titles)}", "units": "1"}
@@ -159,21 +160,21 @@ def encode(
 
 
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: xr.DataArray,
+    key: xr.DataArray,
+    value: Labelled,
     /,
     *,
     dim: Hashable | tuple[Hashable, Hashable],
     feature_dim: Hashable,
-    mask: Any = None,
-    bias: Any = None,
+    mask: Labelled | Mask | None = None,
+    bias: xr.DataArray | None = None,
     scale: float | None = None,
     softcap: float | None = None,
     offset: int | None = None,
     block_size: int | None = None,
     fill_value: float = nan,
-) -> Any:
+) -> Labelled:
     """Return for each query the mean of the values, weighted by the softmax of its scores.
 
     This is `scaled_dot_product_attention` over named dimensions, in any order. All dimensions
@@ -273,7 +274,7 @@ def attention(
     options["block_size"] = block_size
     if isinstance(value, xr.Dataset):
         options |= {"dim": dim, "feature_dim": feature_dim, "bias": bias, "fill_value": fill_value}
-        return _attend_variables(query, key, value, mask, k_dim, options)
+        return _attend_variables(partial(attention, query, key, **options), value, mask, k_dim)
     if isinstance(value, xr.DataArray) and value.dtype.kind in "iu":
         value = value.astype(np.float64)
     terms = drop_none(mask=mask, bias=bias)
@@ -291,7 +292,7 @@ def attention(
         _check_array(name, term, (k_dim,), feature_dim)
 
     # From here on, coordinates of the queries take the place of coordinates of the keys.
-    shared: tuple[Any, ...] = ()
+    shared: tuple[xr.DataArray, ...] = ()
     for name, array in {"key": key, "value": value, **terms}.items():
         try:
             shared = xr.align(*shared, array, join="exact", copy=False, exclude={feature_dim})
@@ -333,13 +334,13 @@ def attention(
     return attended
 
 
-def _chunked(coordinates: list[Any], da: Any, chunks: Any) -> list[Any]:
+def _chunked(coordinates: list[xr.DataArray], da: Labelled, chunks: Any) -> list[xr.DataArray]:
     """Return coordinates in the chunks that are given, or in those of `da`."""
     dims = {d: None for c in coordinates for d in c.dims}
     is_given = chunks is not None
     if not is_given:
-        known = da.unify_chunks().chunksizes
-        chunks = {d: known[d] for d in dims if d in known}
+        chunksizes = da.unify_chunks().chunksizes
+        chunks = {d: chunksizes[d] for d in dims if d in chunksizes}
     elif not isinstance(chunks, Mapping):
         raise wrong_type("chunks", "be a mapping from dimensions to lengths", shown(chunks))
     elif unknown := next((d for d in chunks if d not in dims), None):
@@ -350,9 +351,9 @@ def _chunked(coordinates: list[Any], da: Any, chunks: Any) -> list[Any]:
     for c in coordinates:
         if is_given or c.chunks is None:
             # An index of pandas has no chunks: its values are one chunk first.
-            own = {d: chunks.get(d, -1) for d in c.dims}
+            lengths = {d: chunks.get(d, -1) for d in c.dims}
             try:
-                data = c.variable.to_base_variable().chunk(own).data
+                data = c.variable.to_base_variable().chunk(lengths).data
             except (TypeError, ValueError, ZeroDivisionError):
                 what = f"have lengths of chunks that fit {dict(c.sizes)}"
                 raise wrong_value("chunks", what, shown(chunks)) from None
@@ -361,10 +362,20 @@ def _chunked(coordinates: list[Any], da: Any, chunks: Any) -> list[Any]:
     return chunked
 
 
-def _plan(
-    encoding: str, coordinates: list[Any], options: dict[str, Any]
-) -> tuple[Callable[..., Any], list[str], Any]:
-    """Return the function of an encoding, its labels and its dtype, after checking its options."""
+# From the values of a coordinate to what is encoded.
+Prepare: TypeAlias = Callable[[Array], Column]
+
+
+class _Plan(NamedTuple):
+    """What an encoding computes, on the last axis, with the labels and the dtype of that."""
+
+    features: Callable[..., Array]
+    labels: list[str]
+    dtype: Dtype
+
+
+def _plan(encoding: str, coordinates: list[xr.DataArray], options: dict[str, Any]) -> _Plan:
+    """Return the plan of an encoding, after checking its options."""
     dtype = options.pop("dtype", None)
     dtype = None if dtype is None else np.dtype(dtype)
     needed, others = _OPTIONS[encoding]
@@ -379,7 +390,7 @@ def _plan(
         is_even = encoding == "random_fourier"
         size = options.pop("embedding_size")
         options["dim"] = checks.feature_count("embedding_size", size, even=is_even)
-    prepare: Callable[[Any], Any] = _as_times
+    prepare: Prepare = _as_times
     if encoding == "sinusoidal":
         unit, origin = options.pop("unit", None), options.pop("origin", None)
         prepare = _to_numbers(coordinates[0], unit, origin)
@@ -389,25 +400,25 @@ def _plan(
             options["unit"] = _angular_unit(coordinates)
     # Errors that dask would raise only when it computes are raised here, by no coordinates at all.
     empty = [np.empty(0, dtype=c.dtype) for c in coordinates]
-    given = []
+    described = []
     for c, values in zip(coordinates, empty, strict=True):
         of_cf = " ".join(str(c.attrs.get(name, "")) for name in ("standard_name", "units"))
-        given.append(Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", of_cf))
-    encoder = ENCODINGS[encoding](given, **options)
+        described.append(Coordinate(str(c.name), prepare(values), f"da[{c.name!r}]", of_cf))
+    encoder = ENCODINGS[encoding](described, **options)
     names = [c.name for c in coordinates]
     if encoding == "spherical":
         names = ["_".join(str(names[i]) for i in encoder.order)]
 
-    def features(*arrays: Any) -> Any:
+    def features(*arrays: Array) -> Array:
         """Return the features of coordinates that broadcast, on the last axis."""
         blocks = encoder.encode([prepare(array) for array in arrays], dtype)
         xp = space_of(x=blocks[0]).xp
         return xp.moveaxis(xp.concat(blocks, axis=0), 0, -1)
 
-    return features, encoder.names(names), features(*empty).dtype
+    return _Plan(features, encoder.names(names), features(*empty).dtype)
 
 
-def _as_times(x: Any) -> Any:
+def _as_times(x: Array) -> Column:
     return Times(x, x, None) if x.dtype.kind == "M" else x
 
 
@@ -416,7 +427,7 @@ def _fill(value: Any) -> float:
     return value if isinstance(value, float) else float(checks.finite_number("fill_value", value))
 
 
-def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
+def _coordinates(da: Labelled, dim: Any, encoding: str) -> list[xr.DataArray]:
     """Return the coordinates that `dim` names, after checking what they hold."""
     if not isinstance(da, xr.DataArray | xr.Dataset):
         raise wrong_type("da", "be an xarray.DataArray or an xarray.Dataset", type_name(da))
@@ -452,12 +463,12 @@ def _coordinates(da: Any, dim: Any, encoding: str) -> list[Any]:
     return coordinates
 
 
-def _to_numbers(coordinate: Any, unit: Any, origin: Any) -> Callable[[Any], Any]:
+def _to_numbers(coordinate: xr.DataArray, unit: Any, origin: Any) -> Prepare:
     """Return the function from arrays of a coordinate to arrays of numbers."""
     if coordinate.dtype.kind != "M":
-        for option, given in drop_none(unit=unit, origin=origin).items():
+        for option, value in drop_none(unit=unit, origin=origin).items():
             what = f"be left out unless da[{coordinate.name!r}] holds datetimes"
-            raise wrong_value(option, what, shown(given))
+            raise wrong_value(option, what, shown(value))
         return lambda x: x
     if unit is None:
         raise wrong_value("unit", "be given for datetimes, such as 'D' for days", "None")
@@ -465,7 +476,7 @@ def _to_numbers(coordinate: Any, unit: Any, origin: Any) -> Callable[[Any], Any]
     return lambda x: elapsed(x, start, unit)
 
 
-def _angular_unit(coordinates: list[Any]) -> str:
+def _angular_unit(coordinates: list[xr.DataArray]) -> str:
     """Return what the attributes of latitude and longitude say, degrees if nothing."""
     units = [str(c.attrs.get("units", "degrees")) for c in coordinates]
     for unit in ("degrees", "radians"):
@@ -479,8 +490,8 @@ def _angular_unit(coordinates: list[Any]) -> str:
 
 
 def _attend_variables(
-    query: Any, key: Any, value: Any, mask: Any, k_dim: Hashable, options: dict[str, Any]
-) -> Any:
+    attend: Callable[..., xr.DataArray], value: xr.Dataset, mask: Any, k_dim: Hashable
+) -> xr.Dataset:
     """Return a Dataset with the output of each variable that has the dimension of the keys."""
     results = dict(value.items())
     names = [name for name, array in results.items() if k_dim in array.dims]
@@ -495,7 +506,7 @@ def _attend_variables(
                 raise wrong_value("mask", f"have a variable for {place}", came)
             of_variable = mask[name]
         checks.real(place, results[name].data, space_of(value=results[name].data).xp)
-        results[name] = attention(query, key, results[name], mask=of_variable, **options)
+        results[name] = attend(results[name], mask=of_variable)
     return xr.Dataset(results, attrs=value.attrs)
 
 
@@ -514,14 +525,14 @@ def _check_array(name: str, array: Any, needed: Sequence[Hashable], other: Hasha
         raise wrong_value(name, f"not have the dimension {other!r}", came)
 
 
-def _without_coordinates(array: Any, dim: Hashable) -> Any:
+def _without_coordinates(array: xr.DataArray, dim: Hashable) -> xr.DataArray:
     """Return an array without the coordinates that have a dimension."""
     return array.drop_vars([name for name, c in array.coords.items() if dim in c.dims])
 
 
 def _attend(
-    *arrays: Any, terms: tuple[str, ...], options: dict[str, Any], fill_value: float
-) -> Any:
+    *arrays: Array, terms: tuple[str, ...], options: dict[str, Any], fill_value: float
+) -> Array:
     """Return the output for query, key and value, and for the mask and the bias that `terms` name.
 
     Their axes are (..., sequence, feature) and (..., query, key). Further axes are aligned at the
@@ -532,31 +543,32 @@ def _attend(
     space = space_of(query=query, key=key, value=value)
     xp, dtype, wide = space.xp, value.dtype, space.xp.result_type(query, key, value)
     query, key, value = (space.astype(array, wide) for array in (query, key, value))
-    given = dict(zip(terms, others, strict=True))
-    hides = bool(given) or options.get("mask") is not None
+    terms_by_name = dict(zip(terms, others, strict=True))
+    hides = bool(terms_by_name) or options.get("mask") is not None
     attend = partial(_attend_aligned, query, key, options=options, hides=hides)
 
-    def attend_to_each(value: Any, **own: Any) -> Any:
+    def attend_to_each(value: Array, **terms_by_name: Array) -> Array:
         # Ones become the sum of the weights: 0 for a query without keys.
         ones = xp.ones_like(value[(*(slice(0, 1),) * (rank - 2), slice(None), slice(0, 1))])
-        mean, weight = attend(value, ones, **own)
+        mean, weight = attend(value, ones, **terms_by_name)
         return xp.where(weight == 0, fill_value, mean)
 
     places: list[int] = []
-    if "mask" in given and given["mask"].shape[-2] == 1 and space.supports_inplace(value):
+    mask = terms_by_name.get("mask")
+    if mask is not None and mask.shape[-2] == 1 and space.supports_inplace(value):
         of_all = [query, key, *others[1:]]
         lacking = (axis for axis in range(rank - 2) if all(a.shape[axis] == 1 for a in of_all))
-        places = [axis for axis in lacking if given["mask"].shape[axis] != 1]
+        places = [axis for axis in lacking if mask.shape[axis] != 1]
     if not places:
-        return space.astype(attend_to_each(value, **given), dtype)
+        return space.astype(attend_to_each(value, **terms_by_name), dtype)
 
     # Places that hide other keys, but have queries and keys in common, have the weights in common,
     # too: the mean is the weighted sum of the values that a place sees by its part of the weights.
-    is_seen = ~xp.matrix_transpose(given["mask"])
-    bias = {name: array for name, array in given.items() if name == "bias"}
+    is_seen = ~xp.matrix_transpose(mask)
+    bias = {name: array for name, array in terms_by_name.items() if name == "bias"}
     total, part = attend(xp.where(is_seen, value, 0.0), xp.astype(is_seen, wide), **bias)
     attended = xp.where(part == 0, fill_value, total / xp.where(part == 0, 1.0, part))
-    # A place whose part, or sum, is so small that it lacks digits has weights of its own.
+    # A place whose part, or sum, is so small that it lacks digits has weights of its at_place.
     least = xp.finfo(wide).smallest_normal / xp.finfo(wide).eps
     is_small = (xp.abs(total) < least) & (total != 0)
     is_poor = ~(part >= least**0.5) | is_small
@@ -564,17 +576,19 @@ def _attend(
     is_poor = xp.any(is_poor, axis=tuple(a for a in range(rank) if a not in places), keepdims=True)
     for index in np.argwhere(space.to_numpy(is_poor)).tolist():
         at = {axis: slice(index[axis], index[axis] + 1) for axis in places}
-        own = {"value": value, **given}
-        for name, array in own.items():
+        at_place = {"value": value, **terms_by_name}
+        for name, array in at_place.items():
             n_at = (at[a] if a in at and n > 1 else slice(None) for a, n in enumerate(array.shape))
-            own[name] = array[tuple(n_at)]
-        attended[tuple(at.get(axis, slice(None)) for axis in range(rank))] = attend_to_each(**own)
+            at_place[name] = array[tuple(n_at)]
+        attended[tuple(at.get(axis, slice(None)) for axis in range(rank))] = attend_to_each(
+            **at_place
+        )
     return space.astype(attended, dtype)
 
 
 def _attend_aligned(
-    query: Any, key: Any, *values: Any, options: dict[str, Any], hides: bool, **others: Any
-) -> list[Any]:
+    query: Array, key: Array, *values: Array, options: dict[str, Any], hides: bool, **others: Array
+) -> list[Array]:
     """Return the means of several arrays of values; all arrays have as many axes.
 
     `hides` tells whether the attention has a mask or a bias: then a value that is not finite makes
@@ -585,9 +599,9 @@ def _attend_aligned(
     shape = np.broadcast_shapes(*(array.shape[:-2] for array in (query, key, *others.values())))
     # Along an axis that only values have, the weights are the same: it is one of features.
     lacking = (axis for axis, n in enumerate(shape) if n == 1)
-    own = tuple(axis for axis in lacking if any(value.shape[axis] != 1 for value in values))
+    value_axes = tuple(axis for axis in lacking if any(value.shape[axis] != 1 for value in values))
     is_bad = [~xp.isfinite(value) for value in values]
-    if own and hides and any(space.is_true(xp.any(bad)) for bad in is_bad):
+    if value_axes and hides and any(space.is_true(xp.any(bad)) for bad in is_bad):
         # The means of the finite values, and where a query sees others: equal weights tell.
         finite = [xp.where(b, 0.0, value) for b, value in zip(is_bad, values, strict=True)]
         others |= {"options": options, "hides": hides}
@@ -599,24 +613,24 @@ def _attend_aligned(
         query, key = xp.zeros_like(query), xp.zeros_like(key)
         seen = _attend_aligned(query, key, *flags, **others)
         return [xp.where(flag > 0, nan, mean) for flag, mean in zip(seen, means, strict=True)]
-    ends = tuple(range(-1 - len(own), -1))
-    shape = tuple(n for axis, n in enumerate(shape) if axis not in own)
+    ends = tuple(range(-1 - len(value_axes), -1))
+    shape = tuple(n for axis, n in enumerate(shape) if axis not in value_axes)
     columns, features = [], []
     for value in values:
-        column = xp.moveaxis(value, own, ends)
+        column = xp.moveaxis(value, value_axes, ends)
         features.append(column.shape[len(shape) + 1 :])
         column = xp.reshape(column, (*column.shape[: len(shape) + 1], prod(features[-1])))
         columns.append(xp.broadcast_to(column, (*shape, *column.shape[-2:])))
-    query, key = (xp.squeeze(array, axis=own) for array in (query, key))
+    query, key = (xp.squeeze(array, axis=value_axes) for array in (query, key))
     key = xp.broadcast_to(key, (*shape, *key.shape[-2:]))
     options = {**options, "feature_axis": -1, "seq_axis": -2}
-    options |= {name: xp.squeeze(array, axis=own) for name, array in others.items()}
+    options |= {name: xp.squeeze(array, axis=value_axes) for name, array in others.items()}
     attended = scaled_dot_product_attention(query, key, xp.concat(columns, axis=-1), **options)
     means, start = [], 0
     for lengths in features:
         mean = attended[..., start : start + prod(lengths)]
         mean = xp.reshape(mean, (*mean.shape[:-1], *lengths))
-        means.append(xp.moveaxis(mean, ends, own))
+        means.append(xp.moveaxis(mean, ends, value_axes))
         start += prod(lengths)
     return means
 

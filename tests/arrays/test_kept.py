@@ -9,7 +9,7 @@ import pytest
 
 from positional_embeddings.arrays import blocks
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import keep, numpy_key, once
+from positional_embeddings.arrays.kept import constant_array, keep, numpy_key, once
 from positional_embeddings.arrays.space import Space
 
 
@@ -25,6 +25,30 @@ def test_what_is_found_once_is_kept_for_its_key():
     assert [once(kept, None, find), once(kept, None, find)] == [3, 4]
     assert [once(None, "a", find), once(None, "a", find)] == [5, 6]
     assert kept == {"a": 1, "b": 2}
+
+
+def test_constants_are_arrays_that_are_made_once():
+    space, made = new_space(), []
+
+    def numbers(*values):
+        made.append(values)
+        return list(values)
+
+    def constant(*values, dtype=np.float64, space=space):
+        return constant_array(numbers, *values, dtype=dtype, space=space)
+
+    first = constant(1, 2)
+    np.testing.assert_array_equal(first, [1.0, 2.0])
+    assert constant(1, 2) is first
+    assert constant(1, 2, dtype=np.float32).dtype == np.float32
+    constant(2, 1)
+    assert made == [(1, 2), (1, 2), (2, 1)]
+    for i in range(70):  # as many as drop the first ones
+        constant(i)
+    assert constant(1, 2) is not first
+    # A library whose arrays may not be kept.
+    plain = Unknown(np, "cpu", np.float64, np.int64, np.float64, np.float64)
+    assert constant(1, 2, space=plain) is not constant(1, 2, space=plain)
 
 
 def test_the_first_ones_of_many_are_dropped():

@@ -1,6 +1,7 @@
 """Cyclic features against plain loops and mpmath, and the exactness of their wrapping."""
 
 import math
+import re
 from fractions import Fraction
 
 import mpmath
@@ -10,6 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from positional_embeddings import cyclic_encoding
+from positional_embeddings.arrays.libraries.numpy import NumPy
+from positional_embeddings.encodings.cyclic import _kernel
 
 
 def cyclic(x, periods, harmonics):
@@ -372,3 +375,39 @@ def test_torch_compiles_it_whole_and_maps_it():
     for period, harmonics in ((24, 2), (25, 2), (24.5, 3), (26.5, 4)):
         expected = cyclic_encoding(x, period, harmonics)
         torch.testing.assert_close(compiled(x, period, harmonics), expected, atol=1e-15, rtol=0)
+
+
+class KernelInPython:
+    """Stands in for CuPy's class: what the kernels compute, by mpmath from their arguments."""
+
+    def __init__(self, inputs, outputs, code, name, preamble, options):
+        self.names = [declared.split()[1] for declared in inputs.split(",")]
+        assert name == "positional_embeddings_cyclic"
+        assert outputs == "T cosine, T sine"
+        assert set(self.names) <= set(re.findall(r"\w+", code))
+        assert "centred" in preamble
+        assert options == ("--fmad=false",)  # or sums would not be exact
+
+    def __call__(self, *arguments):
+        *inputs, cosine, sine = arguments
+        x, period, _, upper, lower, size = inputs
+        assert x.dtype.kind in "iu" or x.dtype == np.float64
+        assert 4 * (Fraction(upper) + Fraction(lower)) == Fraction(period)
+        for row, column in np.ndindex(cosine.shape):
+            harmonic = (row * size + column) // size + 1
+            values = exact(x[0, column].item(), period, harmonic)
+            sine[row, column], cosine[row, column] = map(float, values[-2:])
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8", "float32"])
+def test_a_kernel_for_each_period(monkeypatch, kind):
+    """With a stand-in for CuPy, whose own kernels the tests on that backend compare."""
+    monkeypatch.setattr(np, "ElementwiseKernel", KernelInPython, raising=False)
+    x = np.arange(6).reshape(2, 3).astype(kind)
+    expected = cyclic_encoding(x, [5, 7.5], [2, 3], dtype=np.float64)
+    monkeypatch.setattr(NumPy, "compiles_kernels", True)
+    try:
+        got = cyclic_encoding(x, [5, 7.5], [2, 3], dtype=np.float64)
+    finally:
+        _kernel.cache_clear()
+    np.testing.assert_allclose(got, expected, atol=1e-15)

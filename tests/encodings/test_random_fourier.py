@@ -127,7 +127,9 @@ def test_orthogonal_frequencies_are_orthogonal_in_blocks():
     for kernel in ("gaussian", "matern"):
         nu = 1.5 if kernel == "matern" else None
         rng = np.random.default_rng(0)
-        w = random_fourier._drawn(8, rng, kernel, (1.0, 1.0, 1.0), nu, True)
+        w = random_fourier._drawn(
+            random_fourier._Spectrum(None, kernel, (1.0, 1.0, 1.0), nu, True), 8, rng
+        )
         assert w.shape == (8, 3)
         for start in (0, 3, 6):
             block = w[start : start + 3]
@@ -163,7 +165,9 @@ def test_orthogonal_frequencies_take_few_random_numbers():
 
 def test_frequencies_end_at_a_power_of_two():
     generator = Watched(np.random.PCG64(0))
-    (digits,) = random_fourier._digits((None, "laplace", (1.0,), None, False), 2, generator)
+    (digits,) = random_fourier._digits(
+        random_fourier._Spectrum(None, "laplace", (1.0,), None, False), 2, generator
+    )
     assert [float(number) for number in digits.split()] == [-(2.0**100), 2.0**100]
 
 
@@ -172,7 +176,9 @@ def test_harmonics_have_the_weights_of_the_fourier_series():
 
     for scale in (0.2, 1.0, 3.0):
         rng = np.random.default_rng(1)
-        drawn = random_fourier._drawn(100_000, rng, "periodic", (scale,), None, False)
+        drawn = random_fourier._drawn(
+            random_fourier._Spectrum(None, "periodic", (scale,), None, False), 100_000, rng
+        )
         a = 1 / mpmath.mpf(scale) ** 2
         for k in range(-4, 5):
             weight = float(mpmath.exp(-a) * mpmath.besseli(abs(k), a))

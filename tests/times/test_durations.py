@@ -7,7 +7,7 @@ import pytest
 
 from positional_embeddings.times.calendar import extent_of
 from positional_embeddings.times.dates import Times
-from positional_embeddings.times.durations import labels_of, order_of_places, span_of
+from positional_embeddings.times.durations import duration_of, labels_of, order_of_places
 from positional_embeddings.times.named import Coordinate, Fourier, RandomFourier, Spherical
 
 
@@ -56,23 +56,23 @@ def test_units_of_text():
     units = {"D": "days", "d": "days", "h": "hours", "min": "minutes", "s": "seconds"}
     units |= {"W": "weeks", "ms": "milliseconds", "us": "microseconds"}
     for unit, name in units.items():
-        assert span_of(f"3{unit}") == timedelta(**{name: 3})
+        assert duration_of(f"3{unit}") == timedelta(**{name: 3})
 
 
 def test_text_that_is_no_span_stays():
     for text in ("h", "D", "3fs", "2 weeks", "day"):
-        assert span_of(text) is text
+        assert duration_of(text) is text
 
 
 def test_offsets_are_parts_of_the_calendar_or_spans():
     import pandas as pd
 
     month, day = pd.offsets.MonthBegin(), pd.offsets.Day()
-    assert (span_of(month), span_of(day)) == ("month", "day")
-    assert span_of(month, by_calendar=False) is month
-    assert span_of(day, by_calendar=False) == timedelta(days=1)
-    assert span_of(pd.offsets.Hour()) == timedelta(hours=1)
-    assert span_of(pd.offsets.Minute(90)) == timedelta(minutes=90)
+    assert (duration_of(month), duration_of(day)) == ("month", "day")
+    assert duration_of(month, by_calendar=False) is month
+    assert duration_of(day, by_calendar=False) == timedelta(days=1)
+    assert duration_of(pd.offsets.Hour()) == timedelta(hours=1)
+    assert duration_of(pd.offsets.Minute(90)) == timedelta(minutes=90)
 
 
 def test_labels_of_long_spans_are_days():

@@ -13,12 +13,12 @@ from typing import Any
 from positional_embeddings.angles.frequencies import DIGITS, Frequencies
 from positional_embeddings.arguments.axes import Order
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.kept import host_constant
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
+from positional_embeddings.arrays.kept import constant_array, host_constant
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
 from positional_embeddings.arrays.space import Space
 
 # 2**63, 2**64, 2**-64, and a circle in two parts, the second one what the first one lacks.
-_PREAMBLE = """
+PREAMBLE = """
 #define TWO_63 9223372036854775808.0
 #define TWO_64 18446744073709551616.0
 #define TWO_M64 5.421010862427522e-20
@@ -46,14 +46,17 @@ low += (fixed - rint(fixed)) * TWO_M64;
 unsigned long long phase = modulo_2_64(whole) * frequency + modulo_2_64(rint(fixed));
 """
 
-# What is rounded off the angle, within an eighth of a cycle, is put back by a derivative.
-_COS_SIN = """
+_TURN = """
 const unsigned quadrant = (phase + (1ull << 61)) >> 62;
 const long long from_quadrant = phase - ((unsigned long long)quadrant << 62);
 const double high = (double)from_quadrant;
 low += (double)(from_quadrant - (long long)high) * TWO_M64;
 const double turn = high * TWO_M64 + low;
 low -= turn - high * TWO_M64;
+"""
+# Of `turn + low`, within an eighth of a cycle of a quadrant. What is rounded off the angle is put
+# back by a derivative.
+COS_SIN_OF_TURN = """
 const double angle = CIRCLE * turn;
 const double left = fma(CIRCLE, turn, -angle) + (CIRCLE_REST * turn + CIRCLE * low);
 const double near_cos = cos(angle), near_sin = sin(angle);
@@ -63,15 +66,16 @@ cosine = quadrant == 1 || quadrant == 2 ? -turned_cos : turned_cos;
 sine = quadrant >= 2 ? -turned_sin : turned_sin;
 """
 
+# A product and a sum, each rounded: what is rounded off is added by itself.
+OPTIONS = ("--fmad=false",)
 _FREQUENCY = """
 const unsigned long long frequency = (modulo_2_64(bits) << 32) + modulo_2_64(more_bits);
 """
 
 
-def frequency_parts(frequencies: Frequencies, space: Space) -> Any:
+def frequency_parts(frequencies: Frequencies, space: Space) -> Array:
     """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
-    parts = np.asarray(_in_fixed_point(frequencies))
-    return space.xp.asarray(parts, dtype=space.xp.float64, device=space.device)
+    return constant_array(_in_fixed_point, frequencies, dtype=space.xp.float64, space=space)
 
 
 @host_constant
@@ -124,9 +128,8 @@ def kernel_of(xp: Namespace, *, integral: bool) -> Any:
     return xp.ElementwiseKernel(
         f"{inputs}{more}, float64 factor",
         "T cosine, T sine",
-        f"{_FREQUENCY}{phase}{_COS_SIN}",
+        f"{_FREQUENCY}{phase}{_TURN}{COS_SIN_OF_TURN}",
         f"positional_embeddings_cos_sin_of_{'integer' if integral else 'real'}",
-        preamble=_PREAMBLE,
-        # A product and a sum, each rounded: what is rounded off is added by itself.
-        options=("--fmad=false",),
+        preamble=PREAMBLE,
+        options=OPTIONS,
     )

@@ -141,36 +141,43 @@ def zero_padding_idx(table: Array, padding_idx: int | None, space: Space, start:
 
 def embedding_lookup(
     name: str, indices: Array, table: Array, space: Space, padding_idx: int | None = None
-) -> Any:
+) -> Array:
     """Return the columns of a table (features, entries), as (features, *indices.shape).
 
     The column of `padding_idx` is zero, and so is its gradient, whatever the table holds. An
-    index out of range is an error where it can be read. Elsewhere its column is NaN; libraries
-    themselves would wrap or clip it.
+    index out of range is an error where it can be read without waiting for a device. Elsewhere
+    its column is NaN; libraries themselves would wrap or clip it.
     """
     xp, size = space.xp, table.shape[1]
-    indices = checked_indices(name, indices, size, space)
-    if space.is_readable(indices):
-        taken = space.take_entries(table, indices, 1)
+    wide = checked_indices(name, indices, size, space)
+    if _can_be_checked(indices, space):
+        taken = space.take_entries(table, wide, 1)
     else:
-        inside = (indices >= 0) & (indices < size)
-        taken = space.take_entries(table, xp.where(inside, indices, 0), 1)
+        inside = (wide >= 0) & (wide < size)
+        taken = space.take_entries(table, xp.where(inside, wide, 0), 1)
         taken = namespace.select(inside, taken, float("nan"), xp)
     if padding_idx is None:
         return taken
-    return namespace.select(indices != padding_idx, taken, 0.0, xp)
+    return namespace.select(wide != padding_idx, taken, 0.0, xp)
 
 
-def checked_indices(name: str, indices: Array, size: int, space: Space) -> Any:
+def checked_indices(name: str, indices: Array, size: int, space: Space) -> Array:
     """Check indices of a table where they can be read; return them in the default integer."""
     xp = space.xp
     checks.integral(name, indices, xp)
     wide = space.astype(indices, space.integer)
+    if not _can_be_checked(indices, space):
+        return wide
     if space.is_true(xp.any((wide < 0) | (wide >= size))):
         lowest = int(xp.min(wide))
         wrong = lowest if lowest < 0 else int(xp.max(wide))
         raise wrong_value(name, f"be from 0 to {size - 1}", wrong)
     return wide
+
+
+def _can_be_checked(indices: Array, space: Space) -> bool:
+    """Tell whether indices can be read without waiting for a device."""
+    return space.is_readable(indices) and space.is_on_host(indices)
 
 
 def segment_sum(values: Array, segment_ids: Any, num_segments: int, space: Space) -> Any:

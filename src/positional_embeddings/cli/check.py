@@ -17,9 +17,9 @@ from typing import Any
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.find import on_given_device, space_of
-from positional_embeddings.arrays.namespace import Device, HostArray, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Device, HostArray, Namespace, np
 from positional_embeddings.cli.libraries import LIBRARIES, Place, find_library, reason_of
-from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser, table
 
 # Results are of the size of 1, and computed in float32.
 _TOLERANCE = 5e-6
@@ -29,10 +29,11 @@ _FREQUENCIES = _BASE ** (-np.arange(0, _FEATURES, 2) / _FEATURES)
 _SEEN = np.eye(_SEQ, dtype=bool) | np.eye(_SEQ, k=-1, dtype=bool)
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the commands of a parser."""
-    summary = "test quickly that the array libraries here give right results"
-    parser = add_command(commands, "check", run, summary, __doc__)
+SUMMARY = "test quickly that the array libraries here give right results"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of the command to its parser."""
     what = "test this library only, which has to work; may be repeated"
     parser.add_argument("--library", action="append", metavar="NAME", choices=LIBRARIES, help=what)
 
@@ -70,7 +71,7 @@ def _test(place: Place, missing: str) -> dict[str, Any]:
     return {"status": "failed" if wrong else "passed", "detail": detail, "errors": errors}
 
 
-def _error(law: Callable[..., float], place: Place) -> Any:
+def _error(law: Callable[..., float], place: Place) -> float | str:
     """Return the error of a result, or why there is none."""
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -79,19 +80,19 @@ def _error(law: Callable[..., float], place: Place) -> Any:
         return reason_of(error)
 
 
-def _array(values: HostArray, xp: Namespace, device: Device) -> Any:
+def _array(values: HostArray, xp: Namespace, device: Device) -> Array:
     return xp.asarray(values.astype(np.float32), device=device)
 
 
-def _difference(found: Any, expected: HostArray) -> float:
+def _difference(result: Array, expected: HostArray) -> float:
     """Return the largest difference to an array of NumPy; that to NaN is NaN."""
-    numbers = np.asarray(space_of(found=found).to_numpy(found), dtype=np.float64)
+    numbers = np.asarray(space_of(result=result).to_numpy(result), dtype=np.float64)
     if numbers.shape != expected.shape:
         raise CommandError(f"the result has shape {numbers.shape}, not {expected.shape}")
     return float(np.max(np.abs(numbers - expected)))
 
 
-def _sample(seed: int) -> Any:
+def _sample(seed: int) -> Array:
     """Return numbers of -1 to 1, (features, positions), the same ones on all machines."""
     feature, position = np.ogrid[:_FEATURES, :_SEQ]
     return np.sin(seed + 3 * feature + 7 * position)
@@ -104,10 +105,10 @@ def _check_rotation(xp: Namespace, device: Device) -> float:
     angles = np.outer(_FREQUENCIES, first + np.arange(_SEQ))
     pairs = (x[:half] + 1j * x[half:]) * np.exp(1j * angles)
     rope = pe.RoPE(_FEATURES, first + _SEQ, _BASE)
-    found = rope(_array(x, xp, device), offset=first)
-    back = rope(found, offset=first, inverse=True)
+    result = rope(_array(x, xp, device), offset=first)
+    back = rope(result, offset=first, inverse=True)
     expected = np.stack([np.concat([pairs.real, pairs.imag]), x])
-    return _difference(xp.stack([found, back]), expected)
+    return _difference(xp.stack([result, back]), expected)
 
 
 def _check_attention(xp: Namespace, device: Device) -> float:
@@ -122,8 +123,8 @@ def _check_attention(xp: Namespace, device: Device) -> float:
 
 def _check_mask(xp: Namespace, device: Device) -> float:
     mask = pe.CausalMask() | pe.SlidingWindowMask(1, 0)
-    found = xp.astype(mask.dense(_SEQ, xp=xp, device=device), xp.float32)
-    return _difference(found, ~_SEEN[:, :, None])
+    result = xp.astype(mask.dense(_SEQ, xp=xp, device=device), xp.float32)
+    return _difference(result, ~_SEEN[:, :, None])
 
 
 def _check_alibi(xp: Namespace, device: Device) -> float:

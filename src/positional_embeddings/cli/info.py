@@ -21,7 +21,7 @@ import array_api_compat
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import np
 from positional_embeddings.cli import libraries
-from positional_embeddings.cli.terminal import Answer, add_command, table
+from positional_embeddings.cli.terminal import Answer, Parser, table
 from positional_embeddings.rotary import rotate
 from positional_embeddings.rotary.kernels import cupy_kernel
 
@@ -34,10 +34,11 @@ _EXTRAS = {
 }
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the commands of a parser."""
-    summary = "tell which array libraries, devices and kernels work here"
-    add_command(commands, "info", run, summary, __doc__)
+SUMMARY = "tell which array libraries, devices and kernels work here"
+
+
+def add_arguments(_: Parser) -> None:
+    """Add no arguments to the parser of the command."""
 
 
 def run(_: argparse.Namespace) -> Answer:
@@ -49,8 +50,8 @@ def run(_: argparse.Namespace) -> Answer:
         "array-api-compat": array_api_compat.__version__,
         "platform": f"{platform.platform()}, {os.cpu_count()} cores",
     }
-    found = {name: libraries.find_library(name) for name in libraries.LIBRARIES}
-    kernels = {"numba": _numba_kernel(), "cupy": _cupy_kernel(found["cupy"])}
+    libraries_here = {name: libraries.find_library(name) for name in libraries.LIBRARIES}
+    kernels = {"numba": _numba_kernel(), "cupy": _cupy_kernel(libraries_here["cupy"])}
     threads = {"numba": _or_reason(_numba_threads), "BLAS": _or_reason(_blas_threads)}
     extras = {
         name: {package: libraries.installed_version(package) for package in packages}
@@ -58,7 +59,9 @@ def run(_: argparse.Namespace) -> Answer:
     }
     parts: dict[str, Iterable[tuple[str, str]]] = {
         "versions": versions.items(),
-        "array libraries": [row for library in found.values() for row in _rows_of(library)],
+        "array libraries": [
+            row for library in libraries_here.values() for row in _rows_of(library)
+        ],
         "kernels that rotate": [
             (name, f"for arrays of {arrays}: {_kernel_text(**kernels[name])}")
             for name, arrays in (("numba", "NumPy"), ("cupy", "CuPy"))
@@ -73,7 +76,7 @@ def run(_: argparse.Namespace) -> Answer:
             "devices": {p.name: p.reason or "works" for p in library.places if p.name},
             "reason": "".join(p.reason for p in library.places if not p.name),
         }
-        for name, library in found.items()
+        for name, library in libraries_here.items()
     }
     data = {"versions": versions, "libraries": of_libraries, "kernels": kernels}
     return Answer("\n\n".join(titled), data | {"threads": threads, "extras": extras})

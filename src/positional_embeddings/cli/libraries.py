@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Iterator
 from importlib import import_module, metadata
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 from positional_embeddings.arrays.find import new_space, on_given_device
 from positional_embeddings.arrays.namespace import Device, Namespace
@@ -56,7 +57,7 @@ def find_library(name: str) -> Library:
     return Library(name, _version(name), places or (Place("", reason=reason),))
 
 
-def _devices(name: str, module: Any) -> Iterator[tuple[str, Any]]:
+def _devices(name: str, module: ModuleType) -> Iterator[tuple[str, Device]]:
     """Yield the names of the devices of a library, and the devices; None is its own."""
     if name == "cupy":
         runtime = module.cuda.runtime
@@ -83,14 +84,14 @@ def _version(name: str) -> str:
     return version or installed_version(name) or "of an unknown version"
 
 
-def _tried(name: str, device: Device, module: Any) -> Place:
+def _tried(name: str, device: Device, module: ModuleType) -> Place:
     """Compute something on a device."""
     try:
-        xp, found = _sum(xp=module, device=device)
+        xp, total = _sum(xp=module, device=device)
     except Exception as error:  # noqa: BLE001 - a driver or a compiler raises anything
         return Place(name, reason=reason_of(error))
-    if found != 3:
-        return Place(name, reason=f"0 + 1 + 2 is {found:g} there")
+    if total != 3:
+        return Place(name, reason=f"0 + 1 + 2 is {total:g} there")
     return Place(name, device, xp)
 
 

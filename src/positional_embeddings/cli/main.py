@@ -92,7 +92,13 @@ def _parser() -> Parser:
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in (info, check, mask, rope):
-        command.add_to(commands)
+        name = command.__name__.rpartition(".")[2]
+        of_command: Parser = commands.add_parser(
+            name, help=command.SUMMARY, description=command.__doc__
+        )
+        of_command.add_argument("--json", action="store_true", help="print the answer as JSON")
+        of_command.set_defaults(run=command.run, parser=of_command)
+        command.add_arguments(of_command)
     return parser
 
 

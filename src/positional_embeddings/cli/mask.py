@@ -23,8 +23,8 @@ from inspect import signature
 from typing import Any
 
 import positional_embeddings as pe
-from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.cli.terminal import Answer, CommandError, add_command, suggestion
+from positional_embeddings.arrays.namespace import Array, HostArray, np
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser, suggestion
 
 _WORDS = {"full": "SlidingWindowMask(None, None)", "causal": "CausalMask()"}
 _MASKS = {name: getattr(pe, name) for name in pe.__all__ if name.endswith("Mask")}
@@ -40,10 +40,13 @@ _DEEPEST = 200
 _TOO_DEEP = f"MASK must have at most {_DEEPEST} operations within one another, got more"
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the commands of a parser."""
-    text = (__doc__ or "").replace("{masks}", "\n".join(map(_described, _MASKS.values())))
-    parser = add_command(commands, "mask", run, "draw an attention mask in characters", text)
+SUMMARY = "draw an attention mask in characters"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of the command to its parser, and what masks there are to its text."""
+    masks = "\n".join(map(_described, _MASKS.values()))
+    parser.description = (__doc__ or "").replace("{masks}", masks)
     add = parser.add_argument
     add("mask", metavar="MASK", help="full, causal, or an expression")
     add("q_len", metavar="Q_LEN", type=int, help="number of queries")
@@ -134,7 +137,7 @@ def _not_a_mask(got: str) -> CommandError:
     )
 
 
-def _ranges(seen: HostArray) -> Any:
+def _ranges(seen: HostArray) -> Array:
     """Return the ranges (start, stop) in which a row is True."""
     return np.flatnonzero(np.diff(seen, prepend=False, append=False)).reshape(-1, 2).tolist()
 

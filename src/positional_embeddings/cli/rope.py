@@ -17,28 +17,31 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.namespace import HostArray, np
-from positional_embeddings.cli.terminal import Answer, CommandError, add_command, table, wrapped
+from positional_embeddings.cli.terminal import Answer, CommandError, Parser, table, wrapped
 from positional_embeddings.rotary.hf_config import Model, from_json, read_config
 from positional_embeddings.rotary.scaling import type_of
 
 # Up to here float32 tables are within half a unit in the last place.
-_EXACT = 2**31
+_EXACT_POSITIONS = 2**31
 
-# Errors of angles in float32 are searched for the first one above _ERROR radians, at positions
-# below _FARTHEST, as many at a time.
-_ERROR = 1e-3
-_FARTHEST = 2**20
-_AT_A_TIME = 2**13
+# What is known of a configuration or an embedding, by name.
+Facts: TypeAlias = Mapping[str, Any]
+
+# The first error of an angle in float32 above so many radians is looked for, at so many positions.
+_LARGE_ERROR = 1e-3
+_POSITIONS_SEARCHED = 2**20
+_POSITIONS_OF_A_BLOCK = 2**13
 
 
-def add_to(commands: Any) -> None:
-    """Add the command to the commands of a parser."""
-    summary = "explain the rotary embedding of a Hugging Face config.json"
-    parser = add_command(commands, "rope", run, summary, __doc__)
+SUMMARY = "explain the rotary embedding of a Hugging Face config.json"
+
+
+def add_arguments(parser: Parser) -> None:
+    """Add the arguments of the command to its parser."""
     add = parser.add_argument
     what = "a config.json of Hugging Face, a folder that has one, or - for stdin"
     add("config", metavar="CONFIG", help=what)
@@ -52,11 +55,12 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> Answer:
     """Explain the rotary embeddings of a configuration."""
     config = _load_config(arguments.config)
-    found = [_explain(name, rope, config) for name, rope in _ropes_of(config, arguments).items()]
-    return Answer("\n\n".join(map(_text, found)), {"embeddings": found})
+    ropes = _ropes_of(config, arguments)
+    embeddings = [_explain(name, rope, config) for name, rope in ropes.items()]
+    return Answer("\n\n".join(map(_text, embeddings)), {"embeddings": embeddings})
 
 
-def _load_config(path: str) -> dict[str, Any]:
+def _load_config(path: str) -> Facts:
     """Return the configuration of a file, of a folder, or of the standard input."""
     if path != "-":
         return read_config(path)
@@ -65,23 +69,22 @@ def _load_config(path: str) -> dict[str, Any]:
     return read_config(from_json(sys.stdin.buffer.read(), "the standard input"))
 
 
-def _ropes_of(
-    config: Mapping[str, Any], arguments: argparse.Namespace
-) -> dict[str | None, pe.RoPE]:
+def _ropes_of(config: Facts, arguments: argparse.Namespace) -> dict[str | None, pe.RoPE]:
     """Return the embedding of each type of layers that is asked for."""
-    given, layout = arguments.layer_type, arguments.layout
+    layer_type, layout = arguments.layer_type, arguments.layout
     seq_len = arguments.seq_len
     if seq_len is None:
         seq_len = config.get("max_position_embeddings")
-    if given is not None:
-        return {given: pe.RoPE.from_hf_config(config, seq_len, layer_type=given, layout=layout)}
+    if layer_type is not None:
+        rope = pe.RoPE.from_hf_config(config, seq_len, layer_type=layer_type, layout=layout)
+        return {layer_type: rope}
     model = Model(config)
     layers = [layer for layer in model.layers() if layer.rotates]
     ropes = {x.type: pe.RoPE(**model.arguments(x, seq_len, layout)) for x in layers}
     return ropes if len(set(ropes.values())) > 1 else {None: next(iter(ropes.values()))}
 
 
-def _explain(layer_type: str | None, rope: pe.RoPE, config: Mapping[str, Any]) -> dict[str, Any]:
+def _explain(layer_type: str | None, rope: pe.RoPE, config: Facts) -> Facts:
     """Return the facts about an embedding."""
     if not np.any(rope.inv_freq):
         raise CommandError("the configuration rotates no pair of features")
@@ -107,14 +110,14 @@ def _explain(layer_type: str | None, rope: pe.RoPE, config: Mapping[str, Any]) -
         "wavelengths_unscaled": _wavelengths(unscaled, original or rope.seq_len),
         "pairs_scaled": int(np.sum(is_scaled)),
         "attention_factor": rope.attention_factor,
-        "exact_up_to": _EXACT,
+        "exact_up_to": _EXACT_POSITIONS,
         "float32_angles_error_in_context": at_end,
         "float32_angles_fail_from": first,
         "pitfalls": [" ".join(note.split()) for note in notes],
     }
 
 
-def _wavelengths(rope: pe.RoPE, context: int) -> dict[str, Any]:
+def _wavelengths(rope: pe.RoPE, context: int) -> Facts:
     """Return the shortest and the longest wave in positions, and how many fit into a context."""
     waves = 2 * math.pi / rope.inv_freq[rope.inv_freq > 0]
     return {
@@ -144,9 +147,10 @@ def float32_angle_errors(frequencies: HostArray, context: int) -> tuple[float, i
     first : int or None
         The first position with an error above 1e-3, None if there is none below 2**20.
     """
-    largest = float(_errors(frequencies, np.arange(max(0, context - _AT_A_TIME), context)).max())
-    for start in range(0, _FARTHEST, _AT_A_TIME):
-        bad = _errors(frequencies, np.arange(start, start + _AT_A_TIME)) > _ERROR
+    last = np.arange(max(0, context - _POSITIONS_OF_A_BLOCK), context)
+    largest = float(_errors(frequencies, last).max())
+    for start in range(0, _POSITIONS_SEARCHED, _POSITIONS_OF_A_BLOCK):
+        bad = _errors(frequencies, np.arange(start, start + _POSITIONS_OF_A_BLOCK)) > _LARGE_ERROR
         if bad.any():
             return largest, start + int(bad.argmax())
     return largest, None
@@ -161,7 +165,7 @@ def _errors(frequencies: HostArray, positions: HostArray) -> HostArray:
     return np.where(np.isnan(errors), math.inf, errors)  # type: ignore[no-any-return]
 
 
-def _text(facts: dict[str, Any]) -> str:
+def _text(facts: Facts) -> str:
     pairs, head, rotated = facts["pairs"], facts["head_size"], facts["rotated_features"]
     original, factor = facts["original_context"], facts["attention_factor"]
     scaled = facts["rope_type"] != "default"
@@ -172,7 +176,7 @@ def _text(facts: dict[str, Any]) -> str:
     times = " times the attention factor" if factor != 1 else ""
     of_scaling = " of the float64 frequencies of this scaling" if scaled else ""
     first, at_end = facts["float32_angles_fail_from"], facts["float32_angles_error_in_context"]
-    fails = f"not above 0.001 at the first {_FARTHEST:,} positions"
+    fails = f"not above 0.001 at the first {_POSITIONS_SEARCHED:,} positions"
     if first is not None:
         fails = f"first above 0.001 at position {first:,}"
     waves = _waves_text(facts["wavelengths_unscaled"], pairs)
@@ -189,8 +193,9 @@ def _text(facts: dict[str, Any]) -> str:
         "scaled": f"{_waves_text(facts['wavelengths'], pairs)}; "
         f"{_count(pairs - facts['pairs_scaled'])} as before",
         "attention factor": f"{factor:.6g}",
-        "exact": f"""to position {_EXACT:,} (2^31): float32 tables of this library are within
-            {half_unit:.2g} of cosine and sine{times}{of_scaling}, half a unit in the last place""",
+        "exact": f"""to position {_EXACT_POSITIONS:,} (2^31): float32 tables of this library are
+            within {half_unit:.2g} of cosine and sine{times}{of_scaling}, half a unit in the last
+            place""",
         "float32 angles": f"""products of a position and a rounded frequency in float32 err by up to
             {at_end:.2g} radians at the end of the context, {fails}; code that also computes its
             frequencies in float32, as most does, may err more""",
@@ -206,7 +211,7 @@ def _count(pairs: int) -> str:
     return "1 pair" if pairs == 1 else f"{pairs:,} pairs"
 
 
-def _waves_text(waves: dict[str, Any], pairs: int) -> str:
+def _waves_text(waves: Facts, pairs: int) -> str:
     longest = waves["longest"]
     longest = f"{longest:,.0f}" if 1000 <= longest < 1e15 else f"{longest:.4g}"
     still = f", {waves['not_rotated']} not rotated" if waves["not_rotated"] else ""
@@ -219,9 +224,7 @@ def _waves_text(waves: dict[str, Any], pairs: int) -> str:
 # What is easily done wrong.
 
 
-def _about_layers(
-    rope: pe.RoPE, config: Mapping[str, Any], layer_type: str | None
-) -> Iterator[str]:
+def _about_layers(rope: pe.RoPE, config: Facts, layer_type: str | None) -> Iterator[str]:
     rotated = rope.rotary_dim or rope.head_size
     if rope.layout == "half":
         yield f"""Features i and i + {rotated // 2} form a pair. Weights of queries and keys that
@@ -254,7 +257,7 @@ def _about_layers(
         yield """Some layers do not rotate: RoPE.layers_from_hf_config has None for them."""
 
 
-def _about_lengths(rope: pe.RoPE, config: Mapping[str, Any]) -> Iterator[str]:
+def _about_lengths(rope: pe.RoPE, config: Facts) -> Iterator[str]:
     longest, scaling = config.get("max_position_embeddings"), rope.scaling
     original: Any = getattr(scaling, "original_max_position", None)
     factor: Any = getattr(scaling, "factor", None)
@@ -287,8 +290,8 @@ def _about_factors(rope: pe.RoPE) -> Iterator[str]:
         yield f"""Cosine and sine are multiplied by {factor:.4g}: queries and keys both, so that
             products of rotated features grow by {factor * factor:.4g}. RoPE does it; code that
             takes its own cosine and sine has to."""
-    every, extension = (getattr(rope.scaling, name, None) for name in ("mscale_all_dim", "factor"))
-    if every and extension and extension > 1:
-        grown = 0.1 * every * math.log(extension) + 1
+    mscale, extension = (getattr(rope.scaling, name, None) for name in ("mscale_all_dim", "factor"))
+    if mscale and extension and extension > 1:
+        grown = 0.1 * mscale * math.log(extension) + 1
         yield f"""Models with mscale_all_dim also multiply their scores by {grown * grown:.4g},
             which is no part of the rotation: multiply the `scale` of the attention by it."""

@@ -3,8 +3,8 @@
 import argparse
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from positional_embeddings.arrays.errors import did_you_mean
 
@@ -58,17 +58,6 @@ def suggestion(name: str, names: Iterable[str]) -> str:
     """Return the end of an error that asks for the nearest name, "" if none is near."""
     hint = did_you_mean(name, names)
     return f".{hint}" if hint else ""
-
-
-Run: TypeAlias = Callable[[argparse.Namespace], Answer]
-
-
-def add_command(commands: Any, name: str, run: Run, summary: str, text: str | None) -> Parser:
-    """Add a command, which answers in JSON on request, to the commands of a parser."""
-    parser: Parser = commands.add_parser(name, help=summary, description=text)
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
-    parser.set_defaults(run=run, parser=parser)
-    return parser
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,7 +1,5 @@
 """Adding a positional encoding to features, and its gradient."""
 
-from typing import Any
-
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, Namespace
@@ -120,14 +118,14 @@ def add_positional_encoding_vjp(
 
 
 def _axes(
-    feature_axis: int | None, seq_axis: int | None, x: Array, encoding: Any, name: str
+    feature_axis: int | None, seq_axis: int | None, x: Array, encoding: Array, name: str
 ) -> tuple[int, int]:
     if encoding.ndim != 2 and feature_axis is seq_axis is None:
         feature_axis, seq_axis = 0, 1  # of no use for an encoding in the layout of `x`
     return axes.feature_and_seq_axis(feature_axis, seq_axis, x, name)
 
 
-def _align_encoding(encoding: Any, x: Array, feature: int, seq: int, xp: Namespace) -> Any:
+def _align_encoding(encoding: Array, x: Array, feature: int, seq: int, xp: Namespace) -> Array:
     """Return an encoding with the axes of `x`."""
     if encoding.ndim == 2:
         target = (x.shape[feature], x.shape[seq])
@@ -137,7 +135,7 @@ def _align_encoding(encoding: Any, x: Array, feature: int, seq: int, xp: Namespa
     return encoding
 
 
-def add_wide(x: ArrayT, encoding: Any, space: Space) -> ArrayT:
+def add_wide(x: ArrayT, encoding: Array, space: Space) -> ArrayT:
     """Add in the dtype to compute in, float32 for half precision, and return the dtype of `x`."""
     wide, other = (space.astype(a, space.dtype) for a in (x, encoding))
     return space.astype(wide + other, x.dtype)  # type: ignore[no-any-return]

@@ -1,16 +1,15 @@
 """Cyclic features: harmonics of periods, with exact wrapping."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from math import frexp, ldexp
-from typing import Any
 
+from positional_embeddings.angles import exact
 from positional_embeddings.angles.cos_sin import cos_sin_of_phase, grid_and_bits, integer_limbs
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import host_constant
-from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 
@@ -26,7 +25,7 @@ def cyclic_encoding(
     harmonics: int | Sequence[int] | HostArray = 1,
     *,
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of the harmonics of one period or several.
 
     Parameters
@@ -94,90 +93,145 @@ def cyclic_encoding(
     >>> np.array_equal(features[4:, 0], features[4:, 1])  # the same time of year
     True
     """
-    space = space_of(x=x)
-    checks.real("x", x, space.xp)
+    space, dtype = features.real_coordinates("x", x, dtype)
     periods = features.one_or_each("period", period, features.wavelength)
     counts = harmonic_counts(harmonics, len(periods))
     count = checks.feature_count("2 * sum(harmonics)", 2 * sum(counts))
-    dtype = checks.feature_dtype(x, dtype, space)
+    waves = list(zip(periods, counts, strict=True))
 
-    def encode(x: Array, space: Space) -> Any:
-        work, space = dtypes.compute_dtype(dtype, space.xp), space.computing_in(space.widest)
-        xp = space.xp
-        parts = _period_parts(space.dtype == xp.float64, *periods)
-        at_period = [i for i, n in enumerate(counts) for _ in range(n)]
+    def encode(x: Array, space: Space) -> Array:
+        space = space.computing_in(space.widest)
+        if space.compiles_kernels:
+            return _by_kernel(x, waves, dtype, space)
 
-        def by_row(numbers: list[float], ndim: int) -> Any:
-            row = xp.asarray(numbers, dtype=space.dtype, device=space.device)
-            return row[(..., *(None,) * ndim)]
+        def sin_cos(x: Array) -> tuple[Array, Array]:
+            work, parts = dtypes.compute_dtype(dtype, space.xp), _exact_parts(x, space)
+            both = [_harmonics(parts, *wave, work, space) for wave in waves]
+            if len(waves) == 1:
+                return both[0]
+            sin, cos = (space.xp.concat(blocks, axis=0) for blocks in zip(*both, strict=True))
+            return sin, cos
 
-        def at(part: Any) -> tuple[Any, Any]:
-            """Return cosine and sine of every harmonic of every period, (harmonic, *part.shape).
-
-            A harmonic h of a reduced coordinate r is at ``h * r - n * period / 4`` from the nearest
-            quarter of the period. Both products are sums of two parts of few bits, r = a + b and
-            period / 4 = upper + lower, so that what remains of them is exact.
-            """
-            reduced = _within_half(part, by_row(parts[0], part.ndim), space)
-            if len(periods) > 1:
-                index = xp.asarray(at_period, dtype=space.integer, device=space.device)
-                reduced = xp.take(reduced, index, axis=0)
-            harmonic = by_row([float(h) for n in counts for h in range(1, n + 1)], part.ndim)
-            rows = ([row[i] for i in at_period] for row in parts)
-            period, unit, upper, lower = (by_row(row, part.ndim) for row in rows)
-            a = xp.round(reduced / unit) * unit
-            b = reduced - a
-            quarters = xp.round(harmonic * reduced / (period / 4))
-            rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
-            cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, work, space)
-            return cos + 0.0, sin + 0.0  # no negative zeros
-
-        return features.encode(x, at, count // 2, dtype, space)
+        return features.arranged(x, sin_cos, count // 2, dtype, space)
 
     return features.by_chunks("cyclic_encoding", encode, [x], count, dtype, space)
 
 
-def harmonic_counts(harmonics: Any, periods: int) -> list[int]:
+def harmonic_counts(harmonics: int | Sequence[int] | HostArray, periods: int) -> list[int]:
     """Return the number of harmonics of each period, after checking it."""
     check = partial(checks.positive_integer, most=_MOST_HARMONICS)
     return features.one_or_each("harmonics", harmonics, check, periods, "period")
 
 
-def _within_half(x: Array, period: Any, space: Space) -> Any:
-    """Return the distance of `x` from the nearest multiple of each period, exactly.
+def _exact_parts(x: Array, space: Space) -> list[Array]:
+    """Return coordinates as sums of floats: two or three of an integer, NaN for an infinity."""
+    if dtypes.is_dtype(x.dtype, "integral", space.xp):
+        bits = grid_and_bits(space)[1]
+        return [limb * 2.0**exponent for limb, exponent in integer_limbs(x, bits, space)]
+    real = space.astype(x, space.dtype)
+    return [space.xp.where(space.xp.isfinite(real), real, float("nan"))]
 
-    Integers are sums of two floats or three, whose remainders are multiples of what the last
-    bit of a period stands for, and so is their sum.
+
+def _harmonics(
+    parts: list[Array], period: float, count: int, work: Dtype, space: Space
+) -> tuple[Array, Array]:
+    """Return sine and cosine of the harmonics of a period, each (harmonic, *shape).
+
+    Remainders of the parts are multiples of what the last bit of the period stands for, and so is
+    their sum: the coordinate is reduced to within half a period exactly. A harmonic h of what is
+    left, r, is at ``h * r - n * period / 4`` from the nearest quarter of the period. Both products
+    are sums of two parts of few bits, r = a + b and period / 4 = upper + lower, so that what
+    remains of them is exact.
     """
     xp = space.xp
-    if dtypes.is_dtype(x.dtype, "integral", xp):
-        bits = grid_and_bits(space)[1]
-        parts = [limb * 2.0**exponent for limb, exponent in integer_limbs(x, bits, space)]
-    else:
-        real = space.astype(x, space.dtype)
-        parts = [xp.where(xp.isfinite(real), real, float("nan"))]
-
-    def centred(distance: Any) -> Any:
-        """Subtract a period beyond half of one, which is exact (Sterbenz)."""
-        half = period / 2
-        distance = xp.where(distance > half, distance - period, distance)
-        return xp.where(distance < -half, distance + period, distance)
-
-    first, *more = (centred(space.remainder(part[None, ...], period)) for part in parts)
+    period, unit, upper, lower = _period_parts(period, space.dtype == xp.float64)
+    reduced, *more = (
+        _centred(space.remainder(part[None, ...], period), period, xp) for part in parts
+    )
     for remainder in more:
-        first = centred(first + remainder)
-    return first
+        reduced = _centred(reduced + remainder, period, xp)
+    harmonic = xp.arange(1, count + 1, dtype=space.dtype, device=space.device)
+    harmonic = harmonic[(..., *(None,) * (reduced.ndim - 1))]
+    a = xp.round(reduced / unit) * unit
+    b = reduced - a
+    quarters = xp.round(harmonic * reduced / (period / 4))
+    rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower)
+    cos, sin = cos_sin_of_phase(rest / period, 0.0, quarters, work, space)
+    return sin + 0.0, cos + 0.0  # no negative zeros
+
+
+def _centred(distance: Array, period: float, xp: Namespace) -> Array:
+    """Subtract a period beyond half of one, which is exact (Sterbenz)."""
+    distance = xp.where(distance > period / 2, distance - period, distance)
+    return xp.where(distance < -period / 2, distance + period, distance)
 
 
 @host_constant
-def _period_parts(is_double: bool, *periods: float) -> list[list[float]]:  # noqa: FBT001
-    """Return periods, units of the first part of a coordinate, and both parts of a quarter."""
+def _period_parts(period: float, is_double: bool) -> list[float]:  # noqa: FBT001
+    """Return a period, the unit of the first part of a coordinate, and both parts of a quarter."""
     dtype, digits = (np.float64, 53) if is_double else (np.float32, 24)
-    parts = []
-    for number in periods:
-        period = float(dtype(number))
-        fraction, exponent = frexp(period)
-        bits = digits - _BITS_OF_QUARTERS
-        quarter, upper = period / 4, ldexp(round(ldexp(fraction, bits)), exponent - bits) / 4
-        parts.append([period, ldexp(1.0, exponent - digits // 2), upper, quarter - upper])
-    return [list(row) for row in zip(*parts, strict=True)]
+    period = float(dtype(period))
+    fraction, exponent = frexp(period)
+    bits = digits - _BITS_OF_QUARTERS
+    quarter, upper = period / 4, ldexp(round(ldexp(fraction, bits)), exponent - bits) / 4
+    return [period, ldexp(1.0, exponent - digits // 2), upper, quarter - upper]
+
+
+# The steps of `_harmonics`, of one number and one harmonic.
+_PREAMBLE = (
+    exact.PREAMBLE
+    + """
+__device__ double low_part(double x) { return x; }
+__device__ double high_part(double x) { return 0; }
+template <typename Integer> __device__ double low_part(Integer x) {
+  return (double)(x % 4294967296ll);
+}
+template <typename Integer> __device__ double high_part(Integer x) {
+  return (double)(x - x % 4294967296ll);
+}
+__device__ double centred(double distance, double period) {
+  distance = distance > period / 2 ? distance - period : distance;
+  return distance < -period / 2 ? distance + period : distance;
+}
+"""
+)
+_TURN = """
+const double of_low = centred(fmod(low_part(x), period), period);
+const double of_high = centred(fmod(high_part(x), period), period);
+const double reduced = centred(of_low + of_high, period), harmonic = i / size + 1;
+const double a = rint(reduced / unit) * unit, b = reduced - a;
+const double quarters = rint(harmonic * reduced / (period / 4));
+const double rest = (harmonic * a - quarters * upper) + (harmonic * b - quarters * lower);
+const double turn = rest / period, low = 0, factor = 1;
+const unsigned quadrant = (int)quarters & 3;
+"""
+_NO_NEGATIVE_ZEROS = "cosine += 0.0; sine += 0.0;"
+
+
+def _by_kernel(x: Array, waves: Sequence[tuple[float, int]], dtype: Dtype, space: Space) -> Array:
+    """Return the features in one launch for each period."""
+    xp, size = space.xp, x.size
+    integral = dtypes.is_dtype(x.dtype, "integral", xp)
+    flat = xp.reshape(x if integral else space.astype(x, xp.float64), (1, size))
+    rows = 2 * sum(count for _, count in waves)
+    encoding = xp.empty((rows, size), dtype=dtype, device=space.device)
+    start = 0
+    for period, count in waves:
+        parts, block = _period_parts(period, True), encoding[start : start + 2 * count, :]  # noqa: FBT003
+        _kernel(xp)(flat, *parts, size, block[1::2, :], block[::2, :])
+        start += 2 * count
+    return xp.reshape(encoding, (rows, *x.shape))
+
+
+@cache
+def _kernel(xp: Namespace) -> Callable[..., None]:
+    """Return the kernel of integers of any width, or of float64."""
+    kernel: Callable[..., None] = xp.ElementwiseKernel(
+        "X x, float64 period, float64 unit, float64 upper, float64 lower, int64 size",
+        "T cosine, T sine",
+        _TURN + exact.COS_SIN_OF_TURN + _NO_NEGATIVE_ZEROS,
+        "positional_embeddings_cyclic",
+        preamble=_PREAMBLE,
+        options=exact.OPTIONS,
+    )
+    return kernel

@@ -13,7 +13,7 @@ from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype,
 Size = int | tuple[int, int]
 
 
-def _pair(name: str, size: Any) -> tuple[int, int]:
+def _pair(name: str, size: Size) -> tuple[int, int]:
     """Return height and width; an integer stands for both."""
     if not isinstance(size, tuple | list):
         size = (size, size)
@@ -103,7 +103,8 @@ class TokenEmbedding(weights.WeightedLayer):
         TypeError
             If `ids` are not integers, or of another library than the table.
         ValueError
-            If a token is out of range. Tokens whose values cannot be read give NaN.
+            If a token is out of range. On a GPU, which is not waited for, and where arrays are
+            lazy or traced, such a token gives NaN.
         """
         space = space_of(ids=ids, embeddings=self.embeddings)
         table, padding_idx = self.embeddings, self.padding_idx
@@ -160,7 +161,7 @@ class PatchEmbedding(weights.WeightedLayer):
     d_model: checks.FeatureCount
     _: KW_ONLY
     rng: Any = field(default=None, compare=False)
-    kernel: Any = weights.array_field(None)
+    kernel: Array = weights.array_field(None)
     bias: Array = weights.array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
@@ -173,7 +174,7 @@ class PatchEmbedding(weights.WeightedLayer):
             raise wrong_value("image_size", f"be a multiple of `patch_size` = {patch}", image)
         std = 1 / sqrt(self.num_channels * prod(patch))
 
-        def draw(generator: Any, shape: tuple[int, ...]) -> Any:
+        def draw(generator: Any, shape: tuple[int, ...]) -> Array:
             return generator.standard_normal(shape) * (std if len(shape) > 1 else 0.0)
 
         shapes = {"kernel": (self.d_model, self.num_channels, *patch), "bias": (self.d_model,)}
@@ -210,8 +211,8 @@ class PatchEmbedding(weights.WeightedLayer):
         checks.real_floating(xp, images=images)
         (height, width), patch = self._sizes
         if images.ndim != 4 or tuple(images.shape[:3]) != (self.num_channels, height, width):
-            wanted = f"have shape ({self.num_channels}, {height}, {width}, batch)"
-            raise wrong_value("images", wanted, tuple(images.shape))
+            what = f"have shape ({self.num_channels}, {height}, {width}, batch)"
+            raise wrong_value("images", what, tuple(images.shape))
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.kernel.dtype, xp))
         arrays = self.kernel, self.bias, images
         kernel, bias, wide = (space.astype(array, dtype) for array in arrays)

@@ -3,40 +3,51 @@
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from positional_embeddings.angles.frequencies import DIGITS
+from positional_embeddings.angles.cos_sin import cos_sin
+from positional_embeddings.angles.frequencies import DIGITS, Frequencies, in_cycles
 from positional_embeddings.arguments import checks
+from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import remedy_for, shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.rotary.layouts import halves, join_pairs
+from positional_embeddings.rotary.layouts import join_pairs
 
 Arrangement = Literal["interleaved", "concatenated"]
 ARRANGEMENTS = get_args(Arrangement)
 LAYOUTS = {"interleaved": "interleaved", "concatenated": "half"}
-
 # 60 digits of a frequency are enough for 64-bit integers down to here. Float32 holds both ends,
 # and their quarters.
 SHORTEST, LONGEST = 2.0**-64, 2.0**100
 
-# Features of NumPy's arrays that are computed at a time, few enough for the cache.
-_BLOCK = 2**15
+# Numbers of features of NumPy's arrays that are computed at a time, few enough for the cache.
+_NUMBERS_OF_A_BLOCK = 2**15
+
+# From coordinates to their sines and cosines, each (pair, *shape).
+SinCos: TypeAlias = Callable[[Array], tuple[Array, Array]]
+
+
+def real_coordinates(name: str, x: Array, dtype: Dtype | None) -> tuple[Space, Dtype]:
+    """Return the space of real or integer coordinates and the dtype of their features."""
+    space = space_of(**{name: x})
+    checks.real(name, x, space.xp)
+    return space, checks.feature_dtype(x, dtype, space)
 
 
 def by_chunks(
     name: str,
-    encode: Callable[..., Any],
-    coordinates: Sequence[Any],
+    encode: Callable[..., Array],
+    coordinates: Sequence[Array],
     count: int,
     dtype: Dtype,
     space: Space,
     *,
     is_stacked: bool = False,
-) -> Any:
+) -> Array:
     """Return ``encode(*coordinates, space=space)``, an array (count, *shape) of a dtype.
 
     On a chunked library each chunk is encoded in one task, as an array of NumPy is.
@@ -46,49 +57,80 @@ def by_chunks(
     if not space.is_chunked:
         return encode(*coordinates, space=space)
     rank = max(x.ndim for x in coordinates)
-    known: dict[int, tuple[Any, ...]] = {}
+    lengths: dict[int, tuple[Any, ...]] = {}  # of chunks, by axis from the last one
     for x in coordinates:
-        lengths = space.chunks(x)
-        known |= {axis - x.ndim: lengths[axis] for axis, n in enumerate(x.shape) if n != 1}
+        of_x = space.chunks(x)
+        lengths |= {axis - x.ndim: of_x[axis] for axis, n in enumerate(x.shape) if n != 1}
     if is_stacked:
-        known[-rank] = (coordinates[0].shape[0],)
+        lengths[-rank] = (coordinates[0].shape[0],)
     chunked = [
-        space.rechunk(x, {axis: known.get(axis - x.ndim, (1,)) for axis in range(x.ndim)})
+        space.rechunk(x, {axis: lengths.get(axis - x.ndim, (1,)) for axis in range(x.ndim)})
         for x in coordinates
     ]
-    chunks = ((count,), *[known.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:])
+    chunks = ((count,), *[lengths.get(axis, (1,)) for axis in range(-rank, 0)][is_stacked:])
     encode_chunk = partial(_encode_chunk, encode)
     return space.map_chunks(encode_chunk, *chunked, chunks=chunks, dtype=dtype, name=name)
 
 
-def _encode_chunk(encode: Callable[..., Any], *coordinates: Any) -> Any:
+def _encode_chunk(encode: Callable[..., Array], *coordinates: Array) -> Array:
     return encode(*coordinates, space=space_of(x=coordinates[0]))
 
 
-def encode(
+class Waves(NamedTuple):
+    """Sines and cosines of a coordinate, and how they become features."""
+
+    frequencies: Frequencies
+    arrangement: str = "interleaved"
+    amplitude: float = 1.0
+    cos_first: bool = False
+    start: int = 0  # is added to each coordinate
+
+    def encode(self, name: str, x: Array, count: int, dtype: Dtype, space: Space) -> Array:
+        """Return the features (count, *x.shape) of coordinates; one too many is left out."""
+        encode = partial(self._encode, count=count, dtype=dtype)
+        return by_chunks(name, encode, [x], count, dtype, space)
+
+    def _encode(self, x: Array, count: int, dtype: Dtype, space: Space) -> Array:
+        xp, work = space.xp, dtypes.compute_dtype(dtype, space.xp)
+        if self.start:
+            is_real = dtypes.is_real_floating(x.dtype, xp)
+            x = space.astype(x, space.widest if is_real else space.integer) + self.start
+
+        def sin_cos(x: Array) -> tuple[Array, Array]:
+            cos, sin = cos_sin(x, self.frequencies, work, space, self.amplitude)
+            cos, sin = cos + 0.0, sin + 0.0  # no negative zeros
+            return (cos, sin) if self.cos_first else (sin, cos)
+
+        pairs = len(in_cycles(self.frequencies))
+        features = arranged(x, sin_cos, pairs, dtype, space, self.arrangement)
+        if count > 2 * pairs:
+            features = xp.concat([features, xp.zeros_like(features[:1, ...])], axis=0)
+        return features[:count, ...]
+
+
+def arranged(
     x: Array,
-    cos_sin: Callable[[Any], tuple[Any, Any]],
-    count: int,
+    sin_cos: SinCos,
+    pairs: int,
     dtype: Dtype,
     space: Space,
     arrangement: str = "interleaved",
-) -> Any:
-    """Return features (2 * count, *x.shape) from a function of `x` to cosines and sines.
+) -> Array:
+    """Return features (2 * pairs, *x.shape) from a function of `x` to sines and cosines.
 
     Features of NumPy's arrays are computed in blocks, so that what is computed on the way stays
     in the cache.
     """
-    layout = LAYOUTS[arrangement]
     if space.xp is not np or space.is_compiling:  # PyTorch would unroll the loop
-        cos, sin = cos_sin(x)
-        features = join_pairs(sin, cos, 0, layout, space.xp)
+        features = join_pairs(*sin_cos(x), 0, LAYOUTS[arrangement], space.xp)
         return space.astype(features, dtype)
+    features = np.empty((2 * pairs, x.size), dtype=dtype)
+    is_interleaved = arrangement == "interleaved"
+    sines, cosines = (features[::2], features[1::2]) if is_interleaved else np.split(features, 2)
     flat = np.reshape(x, (x.size,))
-    features = np.empty((2 * count, x.size), dtype=dtype)
-    sines, cosines = halves(features, 0, layout, count)
-    for block in cuts(x.size, max(1, _BLOCK // (2 * count))):
-        cosines[:, block], sines[:, block] = cos_sin(flat[block])
-    return np.reshape(features, (2 * count, *x.shape))
+    for block in cuts(x.size, max(1, _NUMBERS_OF_A_BLOCK // (2 * pairs))):
+        sines[:, block], cosines[:, block] = sin_cos(flat[block])
+    return np.reshape(features, (2 * pairs, *x.shape))
 
 
 def wavelength(name: str, value: Array) -> float:

@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from math import ldexp
-from typing import Any, Literal
+from typing import Literal
 
-from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.features import Arrangement, wavelength
 
@@ -27,7 +24,7 @@ def fourier_encoding(
     preset: Preset | None = None,
     arrangement: Arrangement = "interleaved",
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of coordinates, one wavelength for each pair of features.
 
     Parameters
@@ -87,8 +84,7 @@ def fourier_encoding(
     >>> fourier_encoding(points, preset="nerf").shape
     (20, 3, 1024)
     """
-    space = space_of(x=x)
-    checks.real("x", x, space.xp)
+    space, dtype = features.real_coordinates("x", x, dtype)
     if preset is not None:
         checks.choice("preset", preset, tuple(OCTAVES))
         if wavelengths is not None:
@@ -99,18 +95,8 @@ def fourier_encoding(
     lengths = features.one_or_each("wavelengths", wavelengths, wavelength)
     checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
     count = checks.feature_count("2 * len(wavelengths)", 2 * len(lengths))
-    dtype = checks.feature_dtype(x, dtype, space)
-
-    def encode(x: Array, space: Space) -> Any:
-        space, frequencies = space.computing_in(dtype), features.cycles("1", *lengths)
-
-        def at(part: Any) -> tuple[Any, Any]:
-            cos, sin = cos_sin(part, frequencies, space.dtype, space)
-            return cos + 0.0, sin + 0.0  # no negative zeros
-
-        return features.encode(x, at, len(lengths), dtype, space, arrangement)
-
-    return features.by_chunks("fourier_encoding", encode, [x], count, dtype, space)
+    waves = features.Waves(features.cycles("1", *lengths), arrangement)
+    return waves.encode("fourier_encoding", x, count, dtype, space)
 
 
 def octave_wavelengths(n: int, *, longest: float = 2.0) -> HostArray:

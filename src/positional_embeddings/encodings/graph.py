@@ -1,6 +1,6 @@
 """Encodings of the nodes of a graph: eigenvectors of its Laplacian, and random walks."""
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
@@ -24,7 +24,7 @@ def graph_laplacian_encoding(
     *,
     laplacian: Laplacian = "normalized",
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return for each node of a graph its entries of eigenvectors of the graph's Laplacian.
 
     They are to a graph what sines and cosines are to a sequence: the first vary slowly along
@@ -123,7 +123,9 @@ def graph_laplacian_encoding(
     return space.astype(_with_fixed_signs(encoding, space), dtype)
 
 
-def random_walk_encoding(adjacency: AnyArray, /, steps: int, *, dtype: Dtype | None = None) -> Any:
+def random_walk_encoding(
+    adjacency: AnyArray, /, steps: int, *, dtype: Dtype | None = None
+) -> Array:
     r"""Return for each node of a graph the probabilities that a random walk returns to it.
 
     Parameters
@@ -187,7 +189,7 @@ def random_walk_encoding(adjacency: AnyArray, /, steps: int, *, dtype: Dtype | N
     return space.astype(xp.stack(probabilities), dtype)
 
 
-def _weights(adjacency: Array, space: Space) -> Any:
+def _weights(adjacency: Array, space: Space) -> Array:
     """Return the weights in the widest float, after checking them; values where they are read."""
     xp = space.xp
     if not dtypes.is_dtype(adjacency.dtype, "bool", xp):
@@ -203,10 +205,10 @@ def _weights(adjacency: Array, space: Space) -> Any:
     return weights
 
 
-def _symmetric(weights: Array, given: Dtype, space: Space) -> Any:
+def _symmetric(weights: Array, dtype: Dtype, space: Space) -> Array:
     """Return the mean of the weights of both directions, which differ by rounding alone."""
     xp, opposite = space.xp, space.xp.matrix_transpose(weights)
-    is_real = dtypes.is_real_floating(given, xp)
+    is_real = dtypes.is_real_floating(dtype, xp)
     eps = float(xp.finfo(space.dtype if is_real else space.widest).eps)
     allowed = _ROUNDINGS * eps * (weights + opposite)
     if space.is_true(xp.any(xp.abs(weights - opposite) > allowed)):
@@ -215,7 +217,7 @@ def _symmetric(weights: Array, given: Dtype, space: Space) -> Any:
     return (weights + opposite) / 2
 
 
-def _with_fixed_signs(vectors: Any, space: Space) -> Any:
+def _with_fixed_signs(vectors: Array, space: Space) -> Array:
     """Give vectors along the last axis the sign that makes the first of their largest positive."""
     xp, nodes, magnitude = space.xp, vectors.shape[-1], space.xp.abs(vectors)
     is_largest = magnitude >= (1 - _TIE) * xp.max(magnitude, axis=-1, keepdims=True)

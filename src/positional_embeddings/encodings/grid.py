@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from math import inf, prod
-from typing import Any
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device
-from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings.features import by_chunks
 from positional_embeddings.encodings.sinusoidal import sinusoidal_encoding
@@ -24,7 +23,7 @@ def grid_positions(
     xp: Namespace | None = None,
     dtype: Dtype | None = None,
     device: Device | None = None,
-) -> Any:
+) -> Array:
     """Return the coordinates of the points of a grid, in C order.
 
     Parameters
@@ -58,10 +57,10 @@ def grid_positions(
     xp = space.xp
     if dtype is not None:
         dtypes.check_real_dtype(dtype, "an integer or real dtype", xp, "integral")
-        own = xp.empty(0, dtype=dtype, device=device).dtype
-        is_integral = dtypes.is_dtype(own, "integral", xp)
-        most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(own), inf)
-        if max(sizes) - 1 > (xp.iinfo(own).max if is_integral else most):
+        library_dtype = xp.empty(0, dtype=dtype, device=device).dtype
+        is_integral = dtypes.is_dtype(library_dtype, "integral", xp)
+        most = dtypes.ALL_INTEGERS.get(dtypes.dtype_name(library_dtype), inf)
+        if max(sizes) - 1 > (xp.iinfo(library_dtype).max if is_integral else most):
             raise wrong_value("dtype", f"hold the coordinates to {max(sizes) - 1}", dtype)
     point = xp.arange(prod(sizes), dtype=space.integer, device=device)
     coordinates = []
@@ -81,7 +80,7 @@ def grid_encoding(
     xp: Namespace | None = None,
     dtype: Dtype | None = None,
     device: Device | None = None,
-) -> Any:
+) -> Array:
     r"""Return the sinusoidal encoding of the points of a grid, coordinate after coordinate.
 
     Parameters
@@ -140,7 +139,7 @@ def grid_encoding(
     ranges = [space.arange(0, n, where, axis, dim, dtype) for axis, n in enumerate(sizes)]
     indices = [axes.expand_to_axes(x, (i,), len(sizes), space.xp) for i, x in enumerate(ranges)]
 
-    def encode(*indices: Array, space: Space) -> Any:
+    def encode(*indices: Array, space: Space) -> Array:
         shape = np.broadcast_shapes(*(index.shape for index in indices))
         parts = [sinusoidal_encoding(i, channels, base=base, dtype=dtype) for i in indices]
         parts = [space.xp.broadcast_to(part, (channels, *shape)) for part in parts]
@@ -149,7 +148,7 @@ def grid_encoding(
     return by_chunks("grid_encoding", encode, indices, dim, dtype, space)
 
 
-def _sizes(shape: Any) -> list[int]:
+def _sizes(shape: Sequence[int] | HostArray) -> list[int]:
     """Return the number of points along each coordinate of a grid, after checking it."""
     shape = shape.tolist() if hasattr(shape, "tolist") else shape
     if not isinstance(shape, list | tuple):

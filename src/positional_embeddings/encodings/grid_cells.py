@@ -1,12 +1,11 @@
 """Grid-cell encodings of points of a plane (Space2Vec)."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
@@ -23,7 +22,7 @@ def grid_cell_encoding(
     *,
     kind: Kind = "theory",
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of points of a plane at several scales, as grid cells fire.
 
     Parameters
@@ -88,8 +87,7 @@ def grid_cell_encoding(
            [0.  , 0.  ],
            [1.  , 1.  ]])
     """
-    space = space_of(points=points)
-    checks.real("points", points, space.xp)
+    space, dtype = features.real_coordinates("points", points, dtype)
     shape = tuple(points.shape)
     if not shape or checks.known_to_differ(shape[0], 2):
         raise wrong_value("points", "have shape (2, ...), both coordinates first", shape)
@@ -97,10 +95,9 @@ def grid_cell_encoding(
     checks.choice("kind", kind, get_args(Kind))
     size = 6 if kind == "theory" else 4
     count = checks.feature_count(f"{size} * len(wavelengths)", size * len(lengths))
-    dtype = checks.feature_dtype(points, dtype, space)
 
-    def encode(points: Array, space: Space) -> Any:
-        def cos_sin_of(coordinate: int, part: str) -> tuple[Any, Any]:
+    def encode(points: Array, space: Space) -> Array:
+        def cos_sin_of(coordinate: int, part: str) -> tuple[Array, Array]:
             frequencies = features.cycles(part, *lengths)
             return cos_sin(points[coordinate, ...], frequencies, space.widest, space)
 

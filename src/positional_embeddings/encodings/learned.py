@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
 from math import isqrt, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks, weights
 from positional_embeddings.arrays import namespace
@@ -136,11 +136,11 @@ class LearnedPE(weights.WeightedLayer):
             another library than the table.
         ValueError
             If `x` or `positions` has the wrong shape, a position lies outside the table, or both
-            `positions` and `offset` are given. Positions whose values cannot be read give NaN.
+            `positions` and `offset` are given. On a GPU, which is not waited for, and where arrays
+            are lazy or traced, a position outside the table gives NaN.
         """
-        given = namespace.drop_none(positions=positions)
-        space = space_of(x=x, **given, embeddings=self.embeddings)
-        encoded = add_wide(x, self._vectors(x, positions, offset, space), space)
+        space, vectors = self._vectors("x", x, positions, offset)
+        encoded = add_wide(x, vectors, space)
         return encoded if rng is None else dropout(encoded, self.dropout, rng=rng)
 
     def encoding(
@@ -178,9 +178,7 @@ class LearnedPE(weights.WeightedLayer):
         >>> encoding.shape, np.array_equal(x + encoding, pe(x))
         ((1, 3, 4), True)
         """
-        given = namespace.drop_none(positions=positions)
-        space = space_of(like=like, **given, embeddings=self.embeddings)
-        vectors = self._vectors(like, positions, offset, space, "like")
+        space, vectors = self._vectors("like", like, positions, offset)
         return space.xp.astype(vectors, space.dtype, copy=True)  # type: ignore[no-any-return]
 
     def vjp(
@@ -206,23 +204,21 @@ class LearnedPE(weights.WeightedLayer):
         Raises
         ------
         TypeError, ValueError
-            As the call; positions outside the table whose values cannot be read get no gradient.
+            As the call; positions outside the table that give NaN there get no gradient here.
         """
-        given = namespace.drop_none(positions=positions)
-        space = space_of(grad=grad, **given, embeddings=self.embeddings)
-        xp = space.xp
-        columns, own = self._columns(grad, positions, offset, space, "grad")
+        lookup = self._lookup("grad", grad, positions, offset)
+        space, xp, table_axes = lookup.space, lookup.space.xp, lookup.axes
         # The sum over the axes that the vectors were repeated along.
-        others = tuple(i for i in range(grad.ndim) if i not in own)
+        others = tuple(i for i in range(grad.ndim) if i not in table_axes)
         wide = space.astype(grad, space.dtype)
         wide = xp.sum(wide, axis=others, keepdims=True) if others else wide
-        lengths = tuple(grad.shape[axis] for axis in own[1:])
-        flat = xp.permute_dims(wide, (*own, *others))
+        lengths = tuple(grad.shape[axis] for axis in table_axes[1:])
+        flat = xp.permute_dims(wide, (*table_axes, *others))
         flat = xp.reshape(flat, (self.embedding_size, prod(lengths)))
         if positions is None:
             like: dict[str, Any] = {"dtype": space.dtype, "device": space.device}
-            before = xp.zeros((self.embedding_size, columns.start), **like)
-            after = xp.zeros((self.embedding_size, self.max_len - columns.stop), **like)
+            before = xp.zeros((self.embedding_size, lookup.columns.start), **like)
+            after = xp.zeros((self.embedding_size, self.max_len - lookup.columns.stop), **like)
             total = xp.concat([before, flat, after], axis=1)
         else:
             indices = weights.checked_indices("positions", positions, self.max_len, space)
@@ -315,8 +311,8 @@ class LearnedPE(weights.WeightedLayer):
             new = xp.reshape(images, (self.embedding_size, height * width))
             wide = xp.concat([wide[:, :prefix], new], axis=1)
         else:
-            given = {"grid": grid, "prefix": prefix or None, "antialias": antialias or None}
-            for name, value in namespace.drop_none(**given).items():
+            unused = {"grid": grid, "prefix": prefix or None, "antialias": antialias or None}
+            for name, value in namespace.drop_none(**unused).items():
                 raise wrong_value(name, "be left out unless `max_len` is a grid", shown(value))
             max_len = checks.axis_length("max_len", max_len)  # type: ignore[arg-type]
             # New position j is at j * (old - 1) / (new - 1) among the old ones.
@@ -335,36 +331,44 @@ class LearnedPE(weights.WeightedLayer):
         return replace(self, max_len=wide.shape[1], embeddings=table)
 
     def _vectors(
-        self, x: Array, positions: Array | None, offset: int, space: Space, name: str = "x"
-    ) -> Any:
-        """Return the vectors of the positions of `x`, on its axes."""
-        columns, own = self._columns(x, positions, offset, space, name)
-        table, padding_idx = self.embeddings, self.padding_idx
+        self, name: str, x: Array, positions: Array | None, offset: int
+    ) -> tuple[Space, Array]:
+        """Return the space of a call, and the vectors of the positions of `x` on its axes."""
+        lookup = self._lookup(name, x, positions, offset)
+        space, table, padding_idx = lookup.space, self.embeddings, self.padding_idx
         if positions is None:
-            vectors = table[:, columns]
-            vectors = weights.zero_padding_idx(vectors, padding_idx, space, columns.start)
+            columns = lookup.columns
+            vectors = weights.zero_padding_idx(table[:, columns], padding_idx, space, columns.start)
         else:
             vectors = weights.embedding_lookup("positions", positions, table, space, padding_idx)
-        return axes.expand_to_axes(vectors, own, x.ndim, space.xp)
+        return space, axes.expand_to_axes(vectors, lookup.axes, x.ndim, space.xp)
 
-    def _columns(
-        self, x: Array, positions: Array | None, offset: int, space: Space, name: str
-    ) -> tuple[slice, list[int]]:
-        """Check an input; return the columns at its offset, and its axes that the table has."""
+    def _lookup(self, name: str, x: Array, positions: Array | None, offset: int) -> "_Lookup":
+        """Check an array, and find what is looked up for it."""
+        arrays = namespace.drop_none(positions=positions)
+        space = space_of(**{name: x}, **arrays, embeddings=self.embeddings)
         target = axes.target_of(x, space, self, "embedding_size", name)
         feature, seq = target.feature, target.seq
         offset = checks.non_negative_integer("offset", offset)
         checks.no_positions_and_offset(positions, offset)
         if positions is not None:
             shape = tuple(positions.shape)
-            own = axes.axes_of_positions(shape, target.shape, feature, seq, "positions")
-            return slice(None), [feature, *own]
+            position_axes = axes.axes_of_positions(shape, target.shape, feature, seq, "positions")
+            return _Lookup(space, slice(None), [feature, *position_axes])
         size = axes.length(x, seq, name)
         checks.within_table(size, offset, self.max_len, "max_len", seq, name)
-        return slice(offset, offset + size), [feature, seq]
+        return _Lookup(space, slice(offset, offset + size), [feature, seq])
 
 
-def _grid(name: str, shape: Any) -> tuple[int, int]:
+class _Lookup(NamedTuple):
+    """What is looked up in a table for an array."""
+
+    space: Space
+    columns: slice  # of the table, at an offset
+    axes: list[int]  # of the array, that the table has
+
+
+def _grid(name: str, shape: Sequence[int]) -> tuple[int, int]:
     """Check the height and the width of a grid."""
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         raise wrong_value(name, "have a height and a width", shown(shape))
@@ -380,11 +384,11 @@ def _cubic_weights(old: int, new: int, antialias: bool) -> HostArray:  # noqa: F
     centres = (np.arange(new) + 0.5) * old / new - 0.5
     distances = np.arange(-2, old + 2) - centres[:, None]
     spread = max(old / new, 1.0) if antialias else 1.0
-    every = _cubic(distances / spread, -0.5 if antialias else -0.75)
-    weights = every[:, 2:-2]
+    padded = _cubic(distances / spread, -0.5 if antialias else -0.75)
+    weights = padded[:, 2:-2]
     if not antialias:
-        weights[:, 0] += every[:, 0] + every[:, 1]
-        weights[:, -1] += every[:, -2] + every[:, -1]
+        weights[:, 0] += padded[:, 0] + padded[:, 1]
+        weights[:, -1] += padded[:, -2] + padded[:, -1]
     return weights / np.sum(weights, axis=1, keepdims=True)  # type: ignore[no-any-return]
 
 

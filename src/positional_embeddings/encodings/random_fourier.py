@@ -5,24 +5,23 @@ from decimal import Decimal, localcontext
 from functools import partial
 from math import sqrt
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from positional_embeddings.angles import cos_sin
 from positional_embeddings.angles.frequencies import DIGITS
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.encodings.features import by_chunks, one_or_each
+from positional_embeddings.encodings.features import by_chunks, one_or_each, real_coordinates
 from positional_embeddings.rotary.layouts import join_pairs
 
 Kernel = Literal["gaussian", "matern", "laplace", "periodic"]
 
 # Frequencies in cycles stay below the range of a float32, also in heavy tails.
-_HIGHEST = 2.0**100
+_HIGHEST_FREQUENCY = 2.0**100
 # Below, the tails of the frequencies are too heavy for floating-point numbers.
 _LEAST_NU = 0.1
 
@@ -39,7 +38,7 @@ def random_fourier_encoding(
     orthogonal: bool = False,
     rng: Any,
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of coordinates at random frequencies: random Fourier features.
 
     The scalar product of the encodings of two points approaches a kernel of their difference.
@@ -126,17 +125,15 @@ def random_fourier_encoding(
            [1. , 1. , 0.9],
            [0.8, 0.9, 1. ]])
     """
-    space = space_of(x=x)
-    checks.real("x", x, space.xp)
+    space, dtype = real_coordinates("x", x, dtype)
     count = axes.length(x, 0, "x") if x.ndim else 0
     if not count:
         raise wrong_value("x", "have one coordinate or more on axis 0", f"shape {tuple(x.shape)}")
     dim = checks.feature_count("dim", dim, even=True)
     spectrum = _spectrum(kernel, length_scale, nu, period, orthogonal, count)
     frequencies = _digits(spectrum, dim // 2, rng)
-    dtype = checks.feature_dtype(x, dtype, space)
 
-    def encode(x: Array, space: Space) -> Any:
+    def encode(x: Array, space: Space) -> Array:
         space, amplitude = space.computing_in(dtype), sqrt(2 / dim)
         if space.xp is np and count <= cos_sin.MOST_COORDINATES:
             features = np.empty((dim, x[0].size), dtype=dtype)
@@ -152,10 +149,20 @@ def random_fourier_encoding(
     return by_chunks("random_fourier_encoding", encode, [x], dim, dtype, space, is_stacked=True)
 
 
+class _Spectrum(NamedTuple):
+    """What frequencies are drawn from, and the periods that they are whole numbers of, if any."""
+
+    periods: tuple[float, ...] | None
+    kernel: str
+    length_scales: tuple[float, ...]
+    nu: float | None
+    orthogonal: bool
+
+
 def _spectrum(
     kernel: Any, length_scale: Any, nu: Any, period: Any, orthogonal: Any, count: int
-) -> tuple[Any, ...]:
-    """Return the periods and what `_drawn` draws from, after checking the options."""
+) -> _Spectrum:
+    """Return the spectrum of a kernel, after checking the options."""
     checks.choice("kernel", kernel, get_args(Kernel))
     unused = f"be left out with the kernel {kernel!r}"
     if nu is not None and kernel != "matern":
@@ -174,7 +181,7 @@ def _spectrum(
     if periods is not None:  # the Poisson variates then fit 64 bits
         check = partial(_at_least, least=2.0**-30, text="2**-30")
     length_scales = tuple(one_or_each("length_scale", length_scale, check, *each))
-    return periods, kernel, length_scales, nu, orthogonal
+    return _Spectrum(periods, kernel, length_scales, nu, orthogonal)
 
 
 def _at_least(name: str, value: Array, least: float, text: str) -> float:
@@ -184,7 +191,7 @@ def _at_least(name: str, value: Array, least: float, text: str) -> float:
     return number
 
 
-def _digits(spectrum: tuple[Any, ...], count: int, rng: Any) -> tuple[str, ...]:
+def _digits(spectrum: _Spectrum, count: int, rng: Any) -> tuple[str, ...]:
     """Return `count` frequencies of each coordinate as `Frequencies`."""
     if rng is None:
         what = "be a non-negative integer seed or a numpy.random.Generator"
@@ -195,9 +202,10 @@ def _digits(spectrum: tuple[Any, ...], count: int, rng: Any) -> tuple[str, ...]:
     return _drawn_digits(count, rng, *spectrum)
 
 
-def _drawn_digits(count: int, rng: Any, periods: Any, *options: Any) -> tuple[str, ...]:
-    rows = _drawn(count, namespace.random_generator(rng), *options).T.tolist()
-    units = periods or (1,) * len(rows)
+def _drawn_digits(count: int, rng: Any, *options: Any) -> tuple[str, ...]:
+    spectrum = _Spectrum(*options)
+    rows = _drawn(spectrum, count, namespace.random_generator(rng)).T.tolist()
+    units = spectrum.periods or (1,) * len(rows)
     with localcontext(DIGITS):
         return tuple(
             " ".join(str(Decimal(number) / Decimal(unit)) for number in row)
@@ -208,30 +216,28 @@ def _drawn_digits(count: int, rng: Any, periods: Any, *options: Any) -> tuple[st
 _digits_of_seed = host_constant(_drawn_digits)
 
 
-def _drawn(
-    count: int, generator: Any, kernel: str, length_scales: Any, nu: float | None, orthogonal: Any
-) -> Any:
+def _drawn(spectrum: _Spectrum, count: int, generator: Any) -> Array:
     """Draw frequencies, (frequency, coordinate), in cycles per period or per unit of `x`."""
-    length_scales = np.asarray(length_scales, dtype=np.float64)
+    length_scales = np.asarray(spectrum.length_scales, dtype=np.float64)
     shape = (count, len(length_scales))
-    if kernel == "periodic":
+    if spectrum.kernel == "periodic":
         # The weight of frequency k is exp(-a) I_k(a), with a = 1 / l**2 and a modified Bessel
         # function: Skellam's distribution, of the difference of Poisson variates of mean a / 2.
         mean = (1 / length_scales) ** 2 / 2
         return generator.poisson(mean, shape) - generator.poisson(mean, shape)
-    if kernel == "laplace":
+    if spectrum.kernel == "laplace":
         drawn = generator.standard_cauchy(shape)
-    elif orthogonal:
+    elif spectrum.orthogonal:
         drawn = _orthogonal_normals(*shape, generator)
     else:
         drawn = generator.standard_normal(shape)
-    if nu is not None:
+    if spectrum.nu is not None:
         # A multivariate t of 2 nu degrees of freedom: chi-squared over them is gamma over nu.
-        drawn = drawn / np.sqrt(generator.standard_gamma(nu, (count, 1)) / nu)
-    return np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST, _HIGHEST)
+        drawn = drawn / np.sqrt(generator.standard_gamma(spectrum.nu, (count, 1)) / spectrum.nu)
+    return np.clip(drawn / (2 * np.pi * length_scales), -_HIGHEST_FREQUENCY, _HIGHEST_FREQUENCY)
 
 
-def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> Any:
+def _orthogonal_normals(count: int, coordinates: int, generator: Any) -> Array:
     """Draw normal vectors; as many as there are coordinates are orthogonal at a time."""
     blocks = -(-count // coordinates)
     q, r = np.linalg.qr(generator.standard_normal((blocks, coordinates, coordinates)))

@@ -5,11 +5,10 @@ from functools import partial
 from math import sqrt
 from typing import Annotated, Any, Literal, NamedTuple
 
-from positional_embeddings.angles.cos_sin import cos_sin
 from positional_embeddings.angles.frequencies import TWO_PI, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arrays import dtypes, namespace
+from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import (
@@ -20,7 +19,6 @@ from positional_embeddings.arrays.namespace import (
     HostArray,
     Namespace,
 )
-from positional_embeddings.arrays.space import Space
 from positional_embeddings.encodings import features
 from positional_embeddings.encodings.add import add_wide
 from positional_embeddings.encodings.dropout import dropout
@@ -62,7 +60,7 @@ def sinusoidal_encoding(
     length: float | None = None,
     preset: Preset | None = None,
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return sines and cosines of positions, one frequency for each pair of features.
 
     The default is the encoding of Vaswani et al. A `preset` names another family; every
@@ -152,26 +150,14 @@ def sinusoidal_encoding(
     family = _family(preset, dim, dict(zip(_Family._fields, options, strict=True)))
     scale = _angle_scale(family, length, preset)
     dtype = checks.feature_dtype(positions, dtype, space)
-    frequencies = geometric_frequencies(dim, base, scale, family.endpoint)
-
-    def encode(positions: Array, space: Space) -> Any:
-        space = space.computing_in(dtype)
-
-        def at(part: Any) -> tuple[Any, Any]:
-            if family.start:
-                is_real = dtypes.is_real_floating(part.dtype, space.xp)
-                wide = space.widest if is_real else space.integer
-                part = space.astype(part, wide) + family.start
-            cos, sin = cos_sin(part, frequencies, space.dtype, space, family.amplitude)
-            return (sin, cos) if family.cos_first else (cos, sin)
-
-        pairs = len(frequencies.split())
-        encoding = features.encode(positions, at, pairs, dtype, space, family.arrangement)
-        if dim > encoding.shape[0]:
-            encoding = space.xp.concat([encoding, space.xp.zeros_like(encoding[:1, ...])], axis=0)
-        return encoding[:dim, ...]
-
-    return features.by_chunks("sinusoidal_encoding", encode, [positions], dim, dtype, space)
+    waves = features.Waves(
+        geometric_frequencies(dim, base, scale, family.endpoint),
+        family.arrangement,
+        family.amplitude,
+        family.cos_first,
+        family.start,
+    )
+    return waves.encode("sinusoidal_encoding", positions, dim, dtype, space)
 
 
 def _family(preset: str | None, dim: int, options: dict[str, Any]) -> _Family:
@@ -372,5 +358,5 @@ class AbsolutePE(checks.CheckedLayer):
 
 def _arranged_tables(
     cos: Array, sin: Array, xp: Namespace, *, dim: int, arrangement: str
-) -> tuple[Any]:
+) -> tuple[Array]:
     return (join_pairs(sin, cos, 0, features.LAYOUTS[arrangement], xp)[:dim, ...],)

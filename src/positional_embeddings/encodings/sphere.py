@@ -5,7 +5,7 @@ from decimal import Decimal, localcontext
 from functools import partial
 from itertools import product
 from math import pi, sqrt
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from positional_embeddings.angles.cos_sin import add_quadrants, cos_sin
 from positional_embeddings.angles.frequencies import DIGITS, TWO_PI
@@ -22,7 +22,8 @@ from positional_embeddings.encodings.features import by_chunks
 Unit = Literal["degrees", "radians"]
 
 _HIGHEST_DEGREE = 1023  # it has 2**20 features
-_BLOCK = 4096  # places that are computed at a time, few enough for the cache
+# Places that are computed at a time, few enough for the cache.
+_PLACES_OF_A_BLOCK = 4096
 
 
 def spherical_encoding(
@@ -33,7 +34,7 @@ def spherical_encoding(
     *,
     unit: Unit = "degrees",
     dtype: Dtype | None = None,
-) -> Any:
+) -> Array:
     r"""Return the real spherical harmonics of places on a sphere, up to a degree.
 
     Parameters
@@ -152,18 +153,18 @@ def spherical_encoding(
     return by_chunks("spherical_encoding", encode, places, (degree + 1) ** 2, dtype, space)
 
 
-def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Any:
+def _is_beyond_pole(latitude: Array, unit: str, space: Space) -> Array:
     xp, wide = space.xp, space.widest
     # In radians the pole is the nearest number of the dtype, which may lie beyond it.
-    own = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
-    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=own, device=space.device)
+    pole_dtype = latitude.dtype if dtypes.is_real_floating(latitude.dtype, xp) else wide
+    pole = xp.asarray(90 if unit == "degrees" else pi / 2, dtype=pole_dtype, device=space.device)
     latitude, pole = (space.astype(a, wide) for a in (latitude, pole))
     return xp.abs(latitude) > pole
 
 
 def _spherical_encoding(
     latitude: Array, longitude: Array, *, degree: int, unit: str, dtype: Dtype, space: Space
-) -> Any:
+) -> Array:
     """Return the harmonics, written block by block into one array if the library can."""
     xp, ndim = space.xp, max(latitude.ndim, longitude.ndim)
     beyond = _is_beyond_pole(latitude, unit, space)
@@ -177,7 +178,7 @@ def _spherical_encoding(
     encoding = xp.empty(((degree + 1) ** 2, *shape), dtype=dtype, device=space.device)
     # Of a grid, functions of the latitude alone are computed once, for all longitudes.
     common = [i for i in range(ndim) if latitude.shape[i] == longitude.shape[i]]
-    lengths = block_lengths(shape, common, _BLOCK)
+    lengths = block_lengths(shape, common, _PLACES_OF_A_BLOCK)
     parts = [cuts(n, lengths[i]) if i in common else [slice(None)] for i, n in enumerate(shape)]
     for block in product(*parts):
         harmonics = _harmonics(latitude[block], longitude[block], degree, unit, space)
@@ -189,7 +190,7 @@ def _spherical_encoding(
 
 def _harmonics(
     latitude: Array, longitude: Array, degree: int, unit: str, space: Space
-) -> Iterator[Any]:
+) -> Iterator[Array]:
     """Yield the harmonics of each degree, orders from the lowest to the highest."""
     xp = space.xp
     cos, sin = _cos_sin_of_multiples(longitude, degree, unit, space)
@@ -201,7 +202,7 @@ def _harmonics(
         yield both * by_order[degree - n : degree + n + 1, ...]
 
 
-def _legendre_functions(latitude: Array, degree: int, unit: str, space: Space) -> Iterator[Any]:
+def _legendre_functions(latitude: Array, degree: int, unit: str, space: Space) -> Iterator[Array]:
     """Yield the normalised associated Legendre functions of each degree, by order from 0.
 
     Those of the next degree are the part of that degree in the product of the harmonics with the
@@ -237,7 +238,9 @@ def _weights(degree: int) -> list[list[float]]:
     ]
 
 
-def _cos_sin_of_multiples(angle: Any, highest: int, unit: str, space: Space) -> tuple[Any, Any]:
+def _cos_sin_of_multiples(
+    angle: Array, highest: int, unit: str, space: Space
+) -> tuple[Array, Array]:
     """Return cosine and sine of 0 to `highest` times an angle, exact at whole quadrants."""
     xp, wide = space.xp, space.widest
     frequencies = _multiples(highest, unit)

@@ -2,13 +2,18 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colorbar import Colorbar
+    from matplotlib.image import AxesImage
 
 # Cells along an axis; beyond, each cell is the mean of a block.
 MOST_CELLS = 1000
@@ -26,7 +31,7 @@ def import_matplotlib(module: str) -> Any:
 
 
 @finished_before_forks
-def axes_to_draw_on(ax: Any) -> Any:
+def axes_to_draw_on(ax: "Axes | None") -> "Axes":
     """Return the Axes that were given, or the Axes of a new figure."""
     plt = import_matplotlib("pyplot")
     if ax is None:
@@ -36,7 +41,7 @@ def axes_to_draw_on(ax: Any) -> Any:
     return ax
 
 
-def on_host(name: str, array: Any, check: Callable[..., None] = checks.real) -> HostArray:
+def on_host(name: str, array: AnyArray, check: Callable[..., None] = checks.real) -> HostArray:
     """Return an array of NumPy, after a check of its dtype, and that it is not empty."""
     space = space_of(**{name: array})
     check(name, array, space.xp)
@@ -45,7 +50,7 @@ def on_host(name: str, array: Any, check: Callable[..., None] = checks.real) -> 
     return space.to_numpy(array)
 
 
-def encoding_on_host(encoding: Any) -> HostArray:
+def encoding_on_host(encoding: AnyArray) -> HostArray:
     """Return an encoding, (features, positions), as an array of NumPy."""
     table = on_host("encoding", encoding)
     if table.ndim != 2:
@@ -53,7 +58,7 @@ def encoding_on_host(encoding: Any) -> HostArray:
     return table
 
 
-def finite_vector(name: str, array: Any, count: int) -> HostArray:
+def finite_vector(name: str, array: AnyArray, count: int) -> HostArray:
     """Return one finite number for each column of an encoding, in float64 of NumPy."""
     numbers = on_host(name, array).astype(np.float64)
     if numbers.shape != (count,):
@@ -64,7 +69,7 @@ def finite_vector(name: str, array: Any, count: int) -> HostArray:
     return numbers
 
 
-def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
+def increasing_coordinates(coordinates: AnyArray | None, count: int) -> HostArray:
     """Return increasing numbers, one for each column of an encoding; 0, 1, ... if None."""
     numbers: HostArray = np.arange(count)
     if coordinates is not None:
@@ -76,7 +81,7 @@ def increasing_coordinates(coordinates: Any, count: int) -> HostArray:
     return numbers
 
 
-def edges_between(coordinates: HostArray) -> Any:
+def edges_between(coordinates: HostArray) -> Array:
     """Return the edges of cells around coordinates, halfway between neighbours."""
     if coordinates.size == 1:
         return coordinates + np.asarray([-0.5, 0.5])
@@ -85,7 +90,7 @@ def edges_between(coordinates: HostArray) -> Any:
     return np.concat([ends[:1], middles, ends[1:]])
 
 
-def block_edges(coordinates: HostArray) -> Any:
+def block_edges(coordinates: HostArray) -> Array:
     """Return the edges of blocks of cells around coordinates."""
     (length,) = block_lengths(coordinates.shape)
     edges = edges_between(coordinates)
@@ -109,8 +114,8 @@ def block_means(table: HostArray, lengths: tuple[int, ...] | None = None) -> Hos
 
 
 def draw_cells(
-    ax: Any, cells: HostArray, columns: HostArray, rows: HostArray, **options: Any
-) -> Any:
+    ax: "Axes", cells: HostArray, columns: HostArray, rows: HostArray, **options: Any
+) -> "AxesImage":
     """Draw cells between edges, the first row at the top; what is not finite is hatched grey."""
     cells, right = _evenly_spaced(cells.T, columns)
     cells, bottom = _evenly_spaced(cells.T, rows)
@@ -142,23 +147,25 @@ def _evenly_spaced(cells: HostArray, edges: HostArray) -> tuple[HostArray, float
         return cells, float(edges[0]) + height * sizes.size
     even = np.linspace(edges[0], edges[-1], MOST_CELLS + 1)
 
-    def covered(table: HostArray) -> Any:
+    def covered(table: HostArray) -> Array:
         """Return the integral over each new row: up to an edge, it is linear in between."""
         sums = np.cumulative_sum(table * sizes[:, None], axis=0, include_initial=True)
         return np.diff([np.interp(even, edges, column) for column in sums.T]).T
 
     finite = np.isfinite(cells)
-    total, known = covered(np.where(finite, cells, 0.0)), covered(finite)
-    is_known = known > 0.5 * np.diff(even)[:, None]
-    return np.where(is_known, total / np.where(is_known, known, 1.0), np.nan), float(edges[-1])
+    total, weight = covered(np.where(finite, cells, 0.0)), covered(finite)
+    is_known = weight > 0.5 * np.diff(even)[:, None]
+    return np.where(is_known, total / np.where(is_known, weight, 1.0), np.nan), float(edges[-1])
 
 
-def tick_integers(ax: Any, axis: str = "both") -> None:
+def tick_integers(ax: "Axes", axis: str = "both") -> None:
     """Put ticks at whole numbers only."""
     ax.locator_params(axis, integer=True, min_n_ticks=1)
 
 
-def add_colour_bar(image: Any, label: str, missing: str = "not finite", **options: Any) -> Any:
+def add_colour_bar(
+    image: "AxesImage", label: str, missing: str = "not finite", **options: Any
+) -> "Colorbar":
     """Add a colour bar, which says what is grey."""
     grey = f" (grey: {missing})" if np.ma.is_masked(image.get_array()) else ""
     return image.axes.figure.colorbar(image, ax=image.axes, label=label + grey, **options)

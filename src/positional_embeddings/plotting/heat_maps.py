@@ -9,7 +9,7 @@ from positional_embeddings.arguments.spans import position_interval
 from positional_embeddings.arrays.dtypes import is_dtype
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import AnyArray, HostArray, drop_none, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, HostArray, drop_none, np
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.describe import other_axes
 from positional_embeddings.masks.mask import Mask
@@ -17,10 +17,11 @@ from positional_embeddings.plotting import axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
 # Beyond this ratio of its sides a plot of square cells would be a line.
-_LONGEST_SHAPE = 4
-_MOST_BORDERED = 32
+_LARGEST_RATIO = 4
+_MOST_BORDERED_CELLS = 32
 _COLOURS = {"attends": "#2b5c8a", "masked": "#e6e6e6"}  # dark and light, also without colours
 
 _SIMILARITIES = {"cmap": "RdBu_r", "vmin": -1.0, "vmax": 1.0}
@@ -29,7 +30,7 @@ _SIMILARITIES = {"cmap": "RdBu_r", "vmin": -1.0, "vmax": 1.0}
 _ROUNDING = 1e-2
 
 # Numbers of a mask of one sequence, or of a bias, that are evaluated at a time.
-_MOST_AT_ONCE = 2**22
+_NUMBERS_AT_ONCE = 2**22
 
 
 def plot_encoding(
@@ -286,13 +287,13 @@ def plot_attention(
     lengths = {"q_len": q_len, "k_len": k_len, "offset": offset}
     is_value = isinstance(table, Mask | Bias)
     unused = {"key_axis": key_axis} if is_value else lengths
-    for name, given in drop_none(**unused).items():
+    for name, value in drop_none(**unused).items():
         what = "a `Mask` or a `Bias`" if is_value else "an array"
-        raise wrong_type(name, f"be left out where `table` is {what}", shown(given))
+        raise wrong_type(name, f"be left out where `table` is {what}", shown(value))
     several = index if isinstance(index, tuple) else (index,)
     numbers = [checks.non_negative_integer(f"index[{i}]", n) for i, n in enumerate(several)]
 
-    def pick(array: Any) -> HostArray:
+    def pick(array: AnyArray) -> HostArray:
         one = _at_index(array, numbers, key_axis)
         one = axes.on_host("table", one, checks.mask if drawn == "mask" else checks.real)
         return _where_seen(one) if drawn == "weights" else one
@@ -310,7 +311,7 @@ def plot_attention(
     return ax
 
 
-def _kind_of(table: Any, of_numbers: str) -> str:
+def _kind_of(table: AnyArray | Mask | Bias, of_numbers: str) -> str:
     """Return what a table is: "mask", "bias" or "weights"; numbers are what the call says."""
     if isinstance(table, Mask | Bias):
         return "mask" if isinstance(table, Mask) else "bias"
@@ -321,7 +322,7 @@ def _kind_of(table: Any, of_numbers: str) -> str:
     return "mask" if is_mask else of_numbers
 
 
-def _at_index(table: Any, numbers: Sequence[int], key_axis: int | None) -> Any:
+def _at_index(table: AnyArray | Mask | Bias, numbers: Sequence[int], key_axis: int | None) -> Array:
     """Return the (query, key) table at some numbers on its other axes, 0 on the rest."""
     sizes, at = other_axes("table", table, key_axis)
     if len(numbers) > max(len(sizes), 1):
@@ -334,7 +335,7 @@ def _at_index(table: Any, numbers: Sequence[int], key_axis: int | None) -> Any:
     return at(tuple(min(number, size - 1) for number, size in zip(index, sizes, strict=True)))
 
 
-def _where_seen(weights: HostArray) -> Any:
+def _where_seen(weights: HostArray) -> Array:
     """Return checked weights, NaN for a query that sees no key."""
     if not np.all((weights >= 0) & (weights <= 1 + _ROUNDING)):
         came = f"numbers from {np.min(weights):g} to {np.max(weights):g}"
@@ -342,12 +343,12 @@ def _where_seen(weights: HostArray) -> Any:
     return np.where(np.max(weights, axis=1, keepdims=True) > 0, weights, np.nan)
 
 
-def _draw_mask(ax: Any, cells: HostArray, shape: tuple[int, ...]) -> None:
+def _draw_mask(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
     """Draw a mask, with borders between a few cells, and a legend."""
     colors, patches = map(axes.import_matplotlib, ("colors", "patches"))
     cmap = colors.LinearSegmentedColormap.from_list("mask", list(_COLOURS.values()))
     _draw_scores(ax, cells, shape, cmap=cmap, vmin=0.0, vmax=1.0)
-    if max(shape) <= _MOST_BORDERED:
+    if max(shape) <= _MOST_BORDERED_CELLS:
         ax.set_xticks(np.arange(shape[1] + 1) - 0.5, minor=True)
         ax.set_yticks(np.arange(shape[0] + 1) - 0.5, minor=True)
         ax.tick_params(which="minor", length=0)
@@ -357,7 +358,7 @@ def _draw_mask(ax: Any, cells: HostArray, shape: tuple[int, ...]) -> None:
     ax.legend(handles=handles, loc="upper right", fontsize="small", handlelength=1.0)
 
 
-def _draw_weights(ax: Any, cells: HostArray, shape: tuple[int, ...]) -> None:
+def _draw_weights(ax: "Axes", cells: HostArray, shape: tuple[int, ...]) -> None:
     """Draw weights in colours of their cube roots."""
     largest = _largest(cells)
     norm = axes.import_matplotlib("colors").PowerNorm(1 / 3, vmin=0.0, vmax=largest)
@@ -387,7 +388,7 @@ def _largest(cells: HostArray) -> float:
 
 
 def _cells(
-    table: Any, lengths: dict[str, Any], pick: Callable[[Any], HostArray]
+    table: AnyArray | Mask | Bias, lengths: dict[str, Any], pick: Callable[[AnyArray], HostArray]
 ) -> tuple[tuple[int, ...], HostArray]:
     """Return the numbers of queries and keys, and the means of blocks of the picked table.
 
@@ -404,7 +405,7 @@ def _cells(
         space = space_of(bias=like)
         keys = space.xp.arange(k_len, device=space.device)
         numbers = k_len * like.shape[2]
-    step = rows * max(_MOST_AT_ONCE // numbers, 1)
+    step = rows * max(_NUMBERS_AT_ONCE // numbers, 1)
     cells: list[HostArray] = []
     for first in range(start, stop, step):
         last = min(first + step, stop)
@@ -418,17 +419,19 @@ def _cells(
     return (stop - start, k_len), np.concat(cells)
 
 
-def _draw_scores(ax: Any, cells: HostArray, shape: tuple[int, ...], **options: Any) -> Any:
+def _draw_scores(
+    ax: "Axes", cells: HostArray, shape: tuple[int, ...], **options: Any
+) -> "AxesImage":
     """Draw the cells of a table of queries and keys."""
     rows, columns = (axes.block_edges(np.arange(size)) for size in shape)
     image = axes.draw_cells(ax, cells, columns, rows, **options)
     axes.tick_integers(ax)
-    square = max(shape) <= _LONGEST_SHAPE * min(shape)
+    square = max(shape) <= _LARGEST_RATIO * min(shape)
     ax.set(xlabel="key", ylabel="query", aspect="equal" if square else "auto")
     return image
 
 
-def _unit_vectors(encoding: Any) -> HostArray:
+def _unit_vectors(encoding: AnyArray) -> HostArray:
     """Return the columns of an encoding, each divided by its length, in float64."""
     table = axes.encoding_on_host(encoding).astype(np.float64)
     largest = np.max(np.abs(table), axis=0)
@@ -442,7 +445,7 @@ def _unit_vectors(encoding: Any) -> HostArray:
     return table / np.linalg.vector_norm(table, axis=0)  # type: ignore[no-any-return]
 
 
-def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
+def _places(coordinates: Sequence[AnyArray], count: int) -> tuple[HostArray, HostArray]:
     """Return latitudes and longitudes, these from -180 to 180 degrees."""
     if len(coordinates) != 2:
         what = "be an array, or the pair of latitudes and longitudes"
@@ -457,7 +460,9 @@ def _places(coordinates: Any, count: int) -> tuple[HostArray, HostArray]:
     return latitude, np.where(np.abs(longitude) <= 180, longitude, (longitude + 180) % 360 - 180)
 
 
-def _draw_map(ax: Any, similarity: HostArray, places: Sequence[HostArray], number: int) -> Any:
+def _draw_map(
+    ax: "Axes", similarity: HostArray, places: Sequence[HostArray], number: int
+) -> "Axes":
     """Draw places of a grid as cells, others as dots."""
     latitude, longitude = places
     rows, row = np.unique(latitude, return_inverse=True)
@@ -480,7 +485,7 @@ def _draw_map(ax: Any, similarity: HostArray, places: Sequence[HostArray], numbe
     return ax
 
 
-def _draw_grid(ax: Any, cells: HostArray, longitude: HostArray, rows: HostArray) -> Any:
+def _draw_grid(ax: "Axes", cells: HostArray, longitude: HostArray, rows: HostArray) -> "AxesImage":
     """Draw the cells of a grid, which begins after the widest gap between its longitudes."""
     once = longitude < longitude[0] + 360  # -180 and 180 degrees are one place
     longitude, cells = longitude[once], cells[:, once]

@@ -150,11 +150,11 @@ def plot_wavelengths(ropes: RoPE | Mapping[str, RoPE], /, *, ax: "Axes | None" =
             marks: dict[str, Any] = {"fillstyle": "none", "clip_on": False, "label": text}
             marks |= {"color": style["color"], "transform": ax.get_xaxis_transform()}
             ax.plot(still, np.full(still.size, 0.97), "^", **marks)
-    every = np.concat([np.abs(rope.inv_freq) for _, rope, _ in lines])
+    frequencies = np.concat([np.abs(rope.inv_freq) for _, rope, _ in lines])
     for number, length in enumerate(sorted({rope.seq_len for _, rope, _ in lines})):
         ax.axhline(length, color="#606060", linewidth=0.8, linestyle=(0, (6, 3)))
         # Away from where most lines cross, and, of two that are near each other, apart.
-        at_left = np.mean(every * length > 2 * pi) > 0.5
+        at_left = np.mean(frequencies * length > 2 * pi) > 0.5
         where = {"ha": "left" if at_left else "right", "va": "bottom" if number else "top"}
         ax.annotate(
             f"context of {length:,}",
@@ -205,7 +205,7 @@ def _scores(rope: RoPE, farthest: int) -> HostArray:
     return np.asarray(columns).T  # type: ignore[no-any-return]
 
 
-def _add_legend(ax: Any) -> None:
+def _add_legend(ax: "Axes") -> None:
     """Add a legend if there is anything with a label."""
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False)

@@ -21,7 +21,7 @@ from positional_embeddings.encodings.sphere import spherical_encoding
 from positional_embeddings.sklearn import frames
 from positional_embeddings.times.calendar import DAY, cycles_of, is_timedelta, length_of
 from positional_embeddings.times.dates import ahead_of_utc
-from positional_embeddings.times.durations import listed, order_of_places, span_of
+from positional_embeddings.times.durations import duration_of, listed, order_of_places
 
 LOO = "loo"
 
@@ -259,7 +259,7 @@ class PeriodicKernel(Factor):
 
     def _resolve_scale(self, own: Sequence[frames.Column]) -> None:
         is_time = all(column.is_time for column in own)
-        period = span_of(self.period) if is_time else self.period
+        period = duration_of(self.period) if is_time else self.period
         zone = frames.time_zone_of(self.time_zone)
         if is_time and isinstance(period, str) and period in _DAYS:
             for column in own:
@@ -398,7 +398,7 @@ def scale_of(name: str, scale: Any, *, is_time: bool, is_period: bool = False) -
     """Return a length as a number, a span of time in days; "loo" as it is, if it may be."""
     if isinstance(scale, str) and scale == LOO and not is_period:
         return scale
-    span = span_of(scale, by_calendar=is_period) if is_time else scale
+    span = duration_of(scale, by_calendar=is_period) if is_time else scale
     if is_time and is_timedelta(span):
         return length_of(name, span) / DAY
     if not isinstance(span, str):

@@ -1,1 +1,1 @@
-"""Embeddings of tokens and patches, and dropout."""
+"""Dates, calendars and durations, and encodings of named coordinates."""

@@ -5,10 +5,13 @@ On the host, by NumPy's datetime64: the Array API standard has no dates.
 
 from datetime import timedelta
 from math import gcd
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import Array, HostArray, np
+
+# A timedelta of Python, NumPy or pandas, a text such as "36h" or "day", or a number beside numbers.
+Duration: TypeAlias = Any
 
 # Attoseconds, the finest unit of NumPy, in each unit that is always as long.
 LENGTHS = {"as": 1, "fs": 10**3, "ps": 10**6, "ns": 10**9, "us": 10**12, "ms": 10**15}
@@ -30,7 +33,7 @@ _MONTHS = {"month": 1, "quarter": 3, "year": 12}
 CALENDAR = (*_PARTS, *_MONTHS)
 
 
-def cycles_of(times: Any, period: Any) -> HostArray:
+def cycles_of(times: HostArray, period: Duration) -> HostArray:
     """Return where in a period times are: the phase of the day, month, year or another period.
 
     All is done in integers before one division, so that phases are as exact in the far past as
@@ -70,18 +73,18 @@ def cycles_of(times: Any, period: Any) -> HostArray:
     >>> cycles_of(times, np.timedelta64(12, "h"))
     array([0.5, 0. ])
     """
-    ticks, length, missing = _ticks_of("times", times)
+    ticks = _ticks_of("times", times)
     if period in _MONTHS:
-        phase = _phase_of_months(ticks, length, _MONTHS[period])
+        phase = _phase_of_months(ticks, _MONTHS[period])
     else:
         shift = _DAYS_SINCE_MONDAY * DAY if period in _PARTS else 0
-        divisor = _PARTS[period] if period in _PARTS else length_of("period", period)
-        _, rest, divisor = _divided(ticks, length, divisor, shift)
-        phase = rest / divisor
-    return _with_gaps(np.minimum(phase, _BELOW_ONE), missing)
+        length = _PARTS[period] if period in _PARTS else length_of("period", period)
+        cycles = ticks.divided_by(length, shift)
+        phase = cycles.rest / cycles.divisor
+    return ticks.with_gaps(np.minimum(phase, _BELOW_ONE))
 
 
-def elapsed(times: Any, origin: Any, unit: Any, name: str = "times") -> HostArray:
+def elapsed(times: HostArray, origin: HostArray, unit: Duration, name: str = "times") -> HostArray:
     """Return the time since an origin, in a unit; the difference is taken in integers.
 
     Parameters
@@ -116,69 +119,80 @@ def elapsed(times: Any, origin: Any, unit: Any, name: str = "times") -> HostArra
     >>> elapsed(times, np.datetime64("2024-02-28T12:00"), "D")
     array([-0.5,  1.5])
     """
-    ticks, length, missing = _ticks_of(name, times)
-    start, start_length, no_start = _ticks_of("origin", origin)
-    if no_start.ndim or no_start:
+    ticks, start = _ticks_of(name, times), _ticks_of("origin", origin)
+    if start.missing.ndim or start.missing:
         raise wrong_value("origin", "be one date", shown(origin))
     if not (is_timedelta(unit) or (isinstance(unit, str) and unit in LENGTHS)):
         wrong = wrong_value if isinstance(unit, str) else wrong_type
         raise wrong("unit", f"be {', '.join(map(repr, LENGTHS))} or a timedelta", shown(unit))
     unit_length = LENGTHS[unit] if isinstance(unit, str) else length_of("unit", unit)
-    whole, rest, divisor = _divided(ticks, length, unit_length, -int(start[0]) * start_length)
+    whole, rest, divisor = ticks.divided_by(unit_length, -int(start.counts[0]) * start.length)
     # The fraction has the sign of the whole, so that nothing cancels just before the origin.
     before = (whole < 0) & (rest > 0)
     units = (whole + before).astype(np.float64)
-    return _with_gaps(units + np.where(before, rest - divisor, rest) / divisor, missing)
+    return ticks.with_gaps(units + np.where(before, rest - divisor, rest) / divisor)
 
 
 def extent_of(times: HostArray) -> int:
     """Return the attoseconds from the first to the last of times, 0 if all are missing."""
-    ticks, length, missing = _ticks_of("times", times)
-    known = ticks[~missing.ravel()]
-    return (int(np.max(known)) - int(np.min(known))) * length if known.size else 0
+    ticks = _ticks_of("times", times)
+    present = ticks.counts[~ticks.missing.ravel()]
+    return (int(np.max(present)) - int(np.min(present))) * ticks.length if present.size else 0
 
 
-def _with_gaps(values: HostArray, missing: HostArray) -> HostArray:
-    """Return values as float64 in the shape of `missing`, and NaN where this is True."""
-    values = values.astype(np.float64).reshape(missing.shape)
-    values[missing] = np.nan
-    return values
+class _Quotient(NamedTuple):
+    """What a division leaves: ``whole + rest / divisor``."""
+
+    whole: HostArray
+    rest: HostArray
+    divisor: int
 
 
-def _phase_of_months(ticks: HostArray, length: int, months: int) -> Any:
-    """Return the time since the start of a month, quarter or year by the length of that one."""
-    day, rest, day_length = _divided(ticks, length, DAY)
-    day = (day % _DAYS_OF_400_YEARS).astype("datetime64[D]")
-    month = day.astype("datetime64[M]").astype(np.int64) // months * months
-    bounds = (month.astype("datetime64[M]"), (month + months).astype("datetime64[M]"))
-    start, end = (bound.astype("datetime64[D]") for bound in bounds)
-    since, days = (day - start).astype(np.int64), (end - start).astype(np.int64)
-    if 366 * day_length > _LARGEST_INTEGER:
-        since, days = since.astype(object), days.astype(object)
-    return (since * day_length + rest) / (days * day_length)
-
-
-def _divided(
-    ticks: HostArray, length: int, divisor: int, shift: int = 0
-) -> tuple[HostArray, HostArray, int]:
-    """Return `(ticks * length + shift) / divisor`: the whole, the rest, and what that is part of.
-
-    Exact: in Python's integers where 64 bits do not hold a product.
-    """
-    common = gcd(length, divisor, shift)
-    length, divisor, shift = length // common, divisor // common, shift // common
-    farthest = max(-int(np.min(ticks, initial=0)), int(np.max(ticks, initial=0)))
-    if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
-        ticks = ticks.astype(object)
-    product = ticks * length + shift
-    return product // divisor, product % divisor, divisor
-
-
-def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
-    """Return times as integers since 1970, the attoseconds of one, and which are missing.
+class _Ticks(NamedTuple):
+    """Times as integers since 1970.
 
     The integers have one axis, as NumPy makes a Python integer of an object without axes.
     """
+
+    counts: HostArray
+    length: int  # of one, in attoseconds
+    missing: HostArray  # in the shape of the times
+
+    def divided_by(self, divisor: int, shift: int = 0) -> _Quotient:
+        """Return the quotient of the times, `shift` attoseconds later, and a length.
+
+        Exact: in Python's integers where 64 bits do not hold a product.
+        """
+        counts, common = self.counts, gcd(self.length, divisor, shift)
+        length, divisor, shift = self.length // common, divisor // common, shift // common
+        farthest = max(-int(np.min(counts, initial=0)), int(np.max(counts, initial=0)))
+        if max(farthest, 1) * length + abs(shift) + divisor > _LARGEST_INTEGER:
+            counts = counts.astype(object)
+        product = counts * length + shift
+        return _Quotient(product // divisor, product % divisor, divisor)
+
+    def with_gaps(self, values: HostArray) -> HostArray:
+        """Return values as float64 in the shape of the times, NaN where these are missing."""
+        values = values.astype(np.float64).reshape(self.missing.shape)
+        values[self.missing] = np.nan
+        return values
+
+
+def _phase_of_months(ticks: _Ticks, months: int) -> Array:
+    """Return the time since the start of a month, quarter or year by the length of that one."""
+    days, rest, day_length = ticks.divided_by(DAY)
+    day = (days % _DAYS_OF_400_YEARS).astype("datetime64[D]")
+    month = day.astype("datetime64[M]").astype(np.int64) // months * months
+    bounds = (month.astype("datetime64[M]"), (month + months).astype("datetime64[M]"))
+    start, end = (bound.astype("datetime64[D]") for bound in bounds)
+    since, length = (day - start).astype(np.int64), (end - start).astype(np.int64)
+    if 366 * day_length > _LARGEST_INTEGER:
+        since, length = since.astype(object), length.astype(object)
+    return (since * day_length + rest) / (length * day_length)
+
+
+def _ticks_of(name: str, times: HostArray) -> _Ticks:
+    """Return times as integers, after a check."""
     if not isinstance(times, np.ndarray | np.generic) or times.dtype.kind != "M":
         raise wrong_type(name, "be NumPy datetime64", shown(times))
     times = np.asarray(times)
@@ -191,26 +205,26 @@ def _ticks_of(name: str, times: Any) -> tuple[HostArray, int, HostArray]:
         if not np.all(missing | (days.astype(times.dtype) == times)):
             raise wrong_value(name, "be within the years of datetime64[D]", f"dtype {times.dtype}")
         times, unit, count = days, "D", 1
-    ticks = np.where(missing, 0, times.astype(np.int64)).ravel()
-    return ticks, count * LENGTHS.get(unit, 1), missing
+    counts = np.where(missing, 0, times.astype(np.int64)).ravel()
+    return _Ticks(counts, count * LENGTHS.get(unit, 1), missing)
 
 
-def is_timedelta(span: Any) -> bool:
+def is_timedelta(value: object) -> bool:
     """Tell whether a value is a timedelta of Python, pandas or NumPy."""
-    return isinstance(span, timedelta | np.timedelta64)
+    return isinstance(value, timedelta | np.timedelta64)
 
 
-def length_of(name: str, span: Any) -> int:
+def length_of(name: str, duration: Duration) -> int:
     """Return the attoseconds of a timedelta."""
-    if hasattr(span, "to_timedelta64"):  # pandas counts nanoseconds, too
-        span = span.to_timedelta64()
-    if isinstance(span, timedelta):
-        length = (span // timedelta(microseconds=1)) * LENGTHS["us"]
+    if hasattr(duration, "to_timedelta64"):  # pandas counts nanoseconds, too
+        duration = duration.to_timedelta64()
+    if isinstance(duration, timedelta):
+        length = (duration // timedelta(microseconds=1)) * LENGTHS["us"]
     else:
-        unit, count = np.datetime_data(span.dtype)
-        if unit not in LENGTHS or np.isnat(span):
-            raise wrong_value(name, "be a span of time of fixed length", shown(span))
-        length = int(span.astype(np.int64)) * count * LENGTHS[unit]
+        unit, count = np.datetime_data(duration.dtype)
+        if unit not in LENGTHS or np.isnat(duration):
+            raise wrong_value(name, "be a span of time of fixed length", shown(duration))
+        length = int(duration.astype(np.int64)) * count * LENGTHS[unit]
     if length <= 0:
-        raise wrong_value(name, "be above zero", shown(span))
+        raise wrong_value(name, "be above zero", shown(duration))
     return length

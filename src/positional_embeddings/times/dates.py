@@ -6,14 +6,18 @@ The libraries are known by attributes, so that none of them is imported.
 import re
 from collections.abc import Iterable
 from datetime import date, datetime, tzinfo
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Dtype, HostArray, np
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.times.calendar import LENGTHS, elapsed, is_timedelta
 
 # Dtypes of pandas and their unit: datetime64[ns, Europe/Zurich], timestamp[us][pyarrow].
 _OF_PANDAS = re.compile(r"(?:datetime64|timedelta64|timestamp|duration)\[(\w+)")
+
+
+# Dates, or durations: an array, a column of pandas, polars or xarray, or objects of Python.
+Dates: TypeAlias = Any
 
 
 class Times(NamedTuple):
@@ -21,10 +25,10 @@ class Times(NamedTuple):
 
     wall: HostArray
     utc: HostArray
-    zone: str | None  # whose clock it is; None if not known
+    zone: str | None  # whose clock it is; None if not present
 
 
-def days_since(x: Any, /, origin: Any = "1970-01-01") -> Any:
+def days_since(x: Dates, /, origin: Dates = "1970-01-01") -> Array:
     """Return dates as days since an origin, or spans of time as days.
 
     Parameters
@@ -69,7 +73,7 @@ def days_since(x: Any, /, origin: Any = "1970-01-01") -> Any:
     return days_of("x", x, origin)[()]
 
 
-def days_of(name: str, values: Any, origin: Any = "1970-01-01") -> HostArray:
+def days_of(name: str, values: Dates, origin: Dates = "1970-01-01") -> HostArray:
     """Return `days_since` of an argument with a name."""
     times = utc_of(name, values)
     start = np.datetime64(0, "s")
@@ -87,7 +91,7 @@ def days_of(name: str, values: Any, origin: Any = "1970-01-01") -> HostArray:
     return elapsed(times, start, "D", name)
 
 
-def utc_of(name: str, values: Any) -> Any:
+def utc_of(name: str, values: Dates) -> Array:
     """Return dates as datetime64, in UTC if they have a zone, and spans of time as timedelta64."""
     if hasattr(values, "to_numpy") and (hasattr(values, "dims") or not hasattr(values, "dtype")):
         values = values.to_numpy()  # xarray, or a table
@@ -104,12 +108,12 @@ def utc_of(name: str, values: Any) -> Any:
     return _utc_of_objects(name, np.asarray(values, dtype=object))
 
 
-def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
+def times_of(name: str, dates: Dates, zone: tzinfo | None = None) -> Times:
     """Return a column of dates on the clock of a zone, of their own if None, and in UTC."""
-    utc, own = utc_of(name, dates), zone_of(dates)
-    if own is None:
+    utc, own_zone = utc_of(name, dates), zone_of(dates)
+    if own_zone is None:
         return Times(utc, utc, None)
-    zone = own if zone is None else zone
+    zone = own_zone if zone is None else zone
     if getattr(dates.dtype, "kind", None) == "M":
         wall = utc_of(name, dates.dt.tz_convert(zone).dt.tz_localize(None))
     elif hasattr(dates.dtype, "time_zone") and (key := getattr(zone, "key", None)):
@@ -119,7 +123,7 @@ def times_of(name: str, dates: Any, zone: tzinfo | None = None) -> Times:
     return Times(wall, utc, str(zone))
 
 
-def zone_of(dates: Any) -> tzinfo | None:
+def zone_of(dates: Dates) -> tzinfo | None:
     """Return the time zone of a column of dates."""
     dtype = dates.dtype
     if getattr(dtype, "kind", None) == "M":
@@ -135,22 +139,22 @@ def zone_of(dates: Any) -> tzinfo | None:
 
 def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     values = [None if is_missing(value) else value for value in objects.flat]
-    known = [value for value in values if value is not None]
-    are_spans = bool(known) and is_timedelta(known[0])
-    for value in known:
-        if not (is_timedelta(value) if are_spans else is_date(value)):
+    present = [value for value in values if value is not None]
+    are_durations = bool(present) and is_timedelta(present[0])
+    for value in present:
+        if not (is_timedelta(value) if are_durations else is_date(value)):
             raise wrong_type(name, "hold dates alone, or spans of time alone", shown(value))
-    zones = sorted({str(getattr(value, "tzinfo", None)) for value in known})
+    zones = sorted({str(getattr(value, "tzinfo", None)) for value in present})
     if len(zones) > 1:
         hint = " Convert them to one, as with pandas.to_datetime(..., utc=True)."
         raise wrong_value(name, "have one time zone", " and ".join(zones), hint)
     clock = [_of_numpy(value) for value in values]
     units = {value.dtype for value in clock if value is not None}
     try:
-        times: HostArray = np.asarray(clock, dtype="timedelta64" if are_spans else "datetime64")
+        times: HostArray = np.asarray(clock, dtype="timedelta64" if are_durations else "datetime64")
         # NumPy lets numbers wrap in a unit that is too fine for them.
         pairs = zip(times, clock, strict=True) if len(units) > 1 else ()
-        is_exact = all(own is None or time.astype(own.dtype) == own for time, own in pairs)
+        is_exact = all(exact is None or time.astype(exact.dtype) == exact for time, exact in pairs)
     except OverflowError:  # no unit for attoseconds and days
         is_exact = False
     if not is_exact:
@@ -161,7 +165,7 @@ def _utc_of_objects(name: str, objects: HostArray) -> HostArray:
     return times.reshape(objects.shape)
 
 
-def _of_numpy(value: Any) -> Any:
+def _of_numpy(value: Dates) -> Array | None:
     """Return a date, as its own clock shows it, or a span of time as one of NumPy."""
     value = value.replace(tzinfo=None) if isinstance(value, datetime) else value
     if value is None or hasattr(value, "to_numpy"):  # pandas keeps the unit
@@ -169,11 +173,11 @@ def _of_numpy(value: Any) -> Any:
     return np.datetime64(value) if is_date(value) else np.timedelta64(value)
 
 
-def ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> Any:
+def ahead_of_utc(name: str, dates: Iterable[Dates], zone: tzinfo | None) -> Array:
     """Return how far the clock of a zone, or of each date, is ahead of UTC."""
-    known = (None if is_missing(value) else value for value in dates)
+    present = (None if is_missing(value) else value for value in dates)
     try:
-        local = [v if v is None or zone is None else v.astimezone(zone) for v in known]
+        local = [v if v is None or zone is None else v.astimezone(zone) for v in present]
     except OverflowError:
         what = f"keep the times of `{name}` within the years 1 to 9999"
         raise wrong_value("time_zone", what, shown(zone)) from None
@@ -181,11 +185,11 @@ def ahead_of_utc(name: str, dates: Iterable[Any], zone: tzinfo | None) -> Any:
     return np.asarray(offsets, dtype="timedelta64[us]")
 
 
-def is_date(value: Any) -> bool:
+def is_date(value: object) -> bool:
     """Tell whether a value is a date of Python, pandas or NumPy."""
     return isinstance(value, date | np.datetime64)
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Tell whether an object is None, NaN, NaT or pandas.NA, which has no truth value."""
     return value is None or str(value) in ("nan", "NaT", "<NA>")

@@ -1,6 +1,6 @@
 """Periods, wavelengths and lengths of tables with names: their lists and labels.
 
-Spans are numbers for numbers, and spans of time for times. Every error names the caller's argument.
+Beside numbers a duration is a number, too. Every error names the caller's argument.
 """
 
 import re
@@ -10,15 +10,16 @@ from itertools import chain
 from typing import Any
 
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.times.calendar import CALENDAR, DAY, LENGTHS, is_timedelta, length_of
+from positional_embeddings.times import calendar
+from positional_embeddings.times.calendar import CALENDAR, DAY, LENGTHS, Duration, is_timedelta
 
 # The units of labels, the longest first, and what NumPy calls them.
 _UNITS = {"d": "D", "h": "h", "min": "m"}
 _UNITS |= {unit: unit for unit in ("s", "ms", "us", "ns", "ps", "fs", "as")}
-# Beyond, a span is labelled by its days, with as many digits as `%g` has.
+# Beyond, a duration is labelled by its days, with as many digits as `%g` has.
 _LARGEST_COUNT = 999_999
 
-# A span as text is a number and a unit; an offset of pandas may lack the number.
+# A duration as text is a number and a unit; an offset of pandas may lack the number.
 _TEXT = re.compile(r"(\d{1,8}(?:\.\d+)?)?([A-Za-z]+)(?:-[A-Z]{3})?")
 _OF_TEXT = {"D": "days", "h": "hours", "min": "minutes", "s": "seconds"}
 _OF_TEXT |= {"d": "days", "W": "weeks", "ms": "milliseconds", "us": "microseconds"}
@@ -31,7 +32,7 @@ _LATITUDE = re.compile(r"latitude|degrees?_?n(orth)?(?![a-z])|" + _NAME.format("
 _LONGITUDE = re.compile(r"longitude|degrees?_?e(ast)?(?![a-z])|" + _NAME.format("lon|long|lng"))
 
 
-def listed(name: str, values: Any) -> list[Any]:
+def listed(name: str, values: Any) -> list[Duration]:
     """Return one value, or several in a list, a tuple, an array or an index, as a list."""
     is_array = len(getattr(values, "shape", ())) == 1
     if not is_array and not isinstance(values, list | tuple):
@@ -42,43 +43,43 @@ def listed(name: str, values: Any) -> list[Any]:
     return several
 
 
-def span_of(span: Any, *, by_calendar: bool = True) -> Any:
+def duration_of(duration: Duration, *, by_calendar: bool = True) -> Duration:
     """Return a text such as "24h" or "30D", or an offset of pandas, as a timedelta.
 
     With `by_calendar` an offset by one day, week, month, quarter or year becomes the name of this
     part of the calendar. Anything else is returned as it came.
     """
-    text = getattr(span, "freqstr", span)
+    text = getattr(duration, "freqstr", duration)
     match = _TEXT.fullmatch(text) if isinstance(text, str) and text not in CALENDAR else None
     if match is None:
-        return span
+        return duration
     count, unit = match.groups()
     # "MS", "BQE-DEC" and the like are pandas' own.
-    if text is not span and count is None and by_calendar:
+    if text is not duration and count is None and by_calendar:
         part = unit.removesuffix("E").removesuffix("S").removeprefix("B")
         if part in _OFFSETS:
             return _OFFSETS[part]
-    if unit not in _OF_TEXT or (text is span and count is None):
-        return span
+    if unit not in _OF_TEXT or (text is duration and count is None):
+        return duration
     return timedelta(**{_OF_TEXT[unit]: float(count or 1)})
 
 
-def labels_of(name: str, spans: Sequence[Any]) -> list[str]:
-    """Return spans as labels, short if that tells them apart, after checking that they differ."""
+def labels_of(name: str, durations: Sequence[Duration]) -> list[str]:
+    """Return durations as labels, short if that tells them apart; equal ones are an error."""
     for is_exact in (False, True):
-        labels = [_label(name, span, is_exact=is_exact) for span in spans]
+        labels = [_label(name, duration, is_exact=is_exact) for duration in durations]
         if len(set(labels)) == len(labels):
             return labels
     raise wrong_value(name, "differ from each other", ", ".join(labels))
 
 
-def _label(name: str, span: Any, *, is_exact: bool) -> str:
-    """Return a span in the longest unit that it is a whole number of, such as "90min"."""
-    if isinstance(span, str):  # a week and seven days of 24 hours start at different times
-        return "24h" if span == "day" else span
-    if not is_timedelta(span):
-        return repr(float(span)).removesuffix(".0") if is_exact else f"{float(span):g}"
-    length = length_of(name, span)
+def _label(name: str, duration: Duration, *, is_exact: bool) -> str:
+    """Return a duration in the longest unit that it is a whole number of, such as "90min"."""
+    if isinstance(duration, str):  # a week and seven days of 24 hours start at different times
+        return "24h" if duration == "day" else duration
+    if not is_timedelta(duration):
+        return repr(float(duration)).removesuffix(".0") if is_exact else f"{float(duration):g}"
+    length = calendar.length_of(name, duration)
     if length == DAY:  # as its parts, 12h and 8h
         return "24h"
     unit = next(unit for unit, ours in _UNITS.items() if length % LENGTHS[ours] == 0)
@@ -86,11 +87,22 @@ def _label(name: str, span: Any, *, is_exact: bool) -> str:
     return f"{count}{unit}" if is_exact or count <= _LARGEST_COUNT else f"{length / DAY:g}d"
 
 
-def names_of_waves(name: Any, labels: list[str], arrangement: str = "interleaved") -> list[str]:
-    """Return names such as "time_sin_8d" of one sine and cosine each, in their arrangement."""
-    sines, cosines = ([f"{name}_{f}_{label}" for label in labels] for f in ("sin", "cos"))
-    pairs = zip(sines, cosines, strict=True)
-    return [*chain(*pairs)] if arrangement == "interleaved" else sines + cosines
+def names_of_waves(
+    names: Sequence[object],
+    labels: Sequence[Sequence[str]],
+    arrangement: str = "interleaved",
+    most: int | None = None,
+) -> list[str]:
+    """Return names such as "time_sin_8d", at most so many of each coordinate.
+
+    There is a sine and a cosine for each label of a coordinate, in their arrangement.
+    """
+    waves = []
+    for name, of_name in zip(names, labels, strict=True):
+        sines, cosines = ([f"{name}_{f}_{label}" for label in of_name] for f in ("sin", "cos"))
+        pairs = [*chain(*zip(sines, cosines, strict=True))]
+        waves += (pairs if arrangement == "interleaved" else sines + cosines)[:most]
+    return waves
 
 
 def order_of_places(name: str, texts: Sequence[str]) -> tuple[int, int]:

@@ -13,45 +13,49 @@ from typing import Any, NamedTuple, TypeAlias
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.arrays.namespace import Dtype, np
+from positional_embeddings.arrays.namespace import Array, Dtype, np
 from positional_embeddings.encodings import features, sinusoidal
 from positional_embeddings.encodings.cyclic import cyclic_encoding, harmonic_counts
 from positional_embeddings.encodings.fourier import fourier_encoding, octave_wavelengths
 from positional_embeddings.encodings.random_fourier import random_fourier_encoding
-from positional_embeddings.encodings.sphere import spherical_encoding
+from positional_embeddings.encodings.sphere import Unit, spherical_encoding
 from positional_embeddings.times import calendar, durations
+from positional_embeddings.times.calendar import Duration
 from positional_embeddings.times.dates import Times
+
+# The values of a coordinate.
+Column: TypeAlias = Times | Array
 
 
 class Coordinate(NamedTuple):
     """A coordinate, `Times` or an array of numbers."""
 
     name: str
-    values: Any
+    values: Column
     place: str  # how errors call it, such as "column 'x0'"
     attributes: str = ""  # standard name and units, separated by a blank
 
-    def spans(
+    def checked(
         self, name: str, values: Any, *, parts: Sequence[str] = (), check: Any = features.wavelength
-    ) -> list[Any]:
-        """Return an option as a list of spans, after a check that they suit numbers or times.
+    ) -> list[Duration]:
+        """Return an option as a list of durations, after a check that they suit numbers or times.
 
-        Spans of times may be texts and offsets, as `spans.span_of` takes them, and `parts` of the
-        calendar by name. Spans of numbers are numbers, which `check` checks.
+        Those of times may be texts and offsets, as `duration_of` takes them, and `parts` of the
+        calendar by name. Those of numbers are numbers, which `check` checks.
         """
         listed = durations.listed(name, values)
         if not isinstance(self.values, Times):
-            return [check(name, span) for span in listed]
-        listed = [durations.span_of(span, by_calendar=bool(parts)) for span in listed]
-        for span in listed:
-            if calendar.is_timedelta(span):
-                calendar.length_of(name, span)
-            elif not (isinstance(span, str) and span in parts):
+            return [check(name, number) for number in listed]
+        checked = [durations.duration_of(value, by_calendar=bool(parts)) for value in listed]
+        for duration in checked:
+            if calendar.is_timedelta(duration):
+                calendar.length_of(name, duration)
+            elif not (isinstance(duration, str) and duration in parts):
                 named = "".join(f"{part!r}, " for part in parts)
                 what = f"be {named}spans such as '36h' or timedeltas for the times of {self.place}"
-                wrong = wrong_value if isinstance(span, str) else wrong_type
-                raise wrong(name, what, shown(span))
-        return listed
+                wrong = wrong_value if isinstance(duration, str) else wrong_type
+                raise wrong(name, what, shown(duration))
+        return checked
 
 
 Coordinates: TypeAlias = Sequence[Coordinate]
@@ -65,7 +69,7 @@ class Cyclic:
 
     def __init__(self, coordinates: Coordinates, *, periods: Any, harmonics: Any = 1) -> None:
         for coordinate in coordinates:
-            self.periods = coordinate.spans("periods", periods, parts=calendar.CALENDAR)
+            self.periods = coordinate.checked("periods", periods, parts=calendar.CALENDAR)
         self.harmonics = harmonic_counts(harmonics, len(self.periods))
         labels = zip(durations.labels_of("periods", self.periods), self.harmonics, strict=True)
         each = (
@@ -73,14 +77,14 @@ class Cyclic:
         )
         self.labels = [*chain.from_iterable(each)]
 
-    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
+    def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return a block for each period of each coordinate."""
         waves = list(zip(self.periods, self.harmonics, strict=True))
         return [_waves(x, period, count, dtype) for x in columns for period, count in waves]
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "time_sin_24h_2"."""
-        return [wave for name in names for wave in durations.names_of_waves(name, self.labels)]
+        return durations.names_of_waves(names, [self.labels] * len(names))
 
 
 class Fourier:
@@ -90,13 +94,13 @@ class Fourier:
         self, coordinates: Coordinates, *, wavelengths: Any = None, arrangement: str = "interleaved"
     ) -> None:
         self.wavelengths = [
-            _octaves(c.values) if wavelengths is None else c.spans("wavelengths", wavelengths)
+            _octaves(c.values) if wavelengths is None else c.checked("wavelengths", wavelengths)
             for c in coordinates
         ]
-        self.labels = [durations.labels_of("wavelengths", own) for own in self.wavelengths]
+        self.labels = [durations.labels_of("wavelengths", waves) for waves in self.wavelengths]
         self.arrangement = checks.choice("arrangement", arrangement, features.ARRANGEMENTS)
 
-    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
+    def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return one block for each coordinate of numbers, and for each wave of times."""
         options: dict[str, Any] = {"arrangement": self.arrangement, "dtype": dtype}
         blocks = []
@@ -110,10 +114,9 @@ class Fourier:
             blocks += waves
         return blocks
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "depth_sin_12.5"."""
-        each = zip(names, self.labels, strict=True)
-        return [wave for own in each for wave in durations.names_of_waves(*own, self.arrangement)]
+        return durations.names_of_waves(names, self.labels, self.arrangement)
 
 
 class Sinusoidal:
@@ -124,26 +127,24 @@ class Sinusoidal:
         self.dim = dim
         self.options = {"arrangement": "interleaved", **options}
 
-    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
+    def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
         """Return one block for each coordinate."""
         options = {**self.options, "dtype": dtype}
         return [sinusoidal.sinusoidal_encoding(x, self.dim, **options) for x in columns]
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "position_sin_0", by the index of the frequency."""
         labels = [str(i) for i in range((self.dim + 1) // 2)]
-        each = [
-            durations.names_of_waves(name, labels, self.options["arrangement"]) for name in names
-        ]
+        each, arrangement = [labels] * len(names), self.options["arrangement"]
         # An odd size leaves out the last cosine.
-        return [wave for waves in each for wave in waves[: self.dim]]
+        return durations.names_of_waves(names, each, arrangement, self.dim)
 
 
 class Spherical:
     """Spherical harmonics of latitude and longitude, which are `argument` to the caller."""
 
     def __init__(
-        self, coordinates: Coordinates, *, degree: int, unit: Any = "degrees", argument: str = "X"
+        self, coordinates: Coordinates, *, degree: int, unit: Unit = "degrees", argument: str = "X"
     ) -> None:
         _check_numbers(coordinates, "spherical")
         if len(coordinates) != 2:
@@ -153,12 +154,12 @@ class Spherical:
         texts = [f"{c.name} {c.attributes}" for c in coordinates]
         self.order = durations.order_of_places(argument, texts)
 
-    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
+    def encode(self, columns: Sequence[Array], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
         latitude, longitude = (columns[i] for i in self.order)
         return [spherical_encoding(latitude, longitude, self.degree, unit=self.unit, dtype=dtype)]
 
-    def names(self, names: Sequence[Any]) -> list[str]:
+    def names(self, names: Sequence[object]) -> list[str]:
         """Return names such as "place_l2_m-1", "place" being the name if there is only one."""
         place = names[0] if len(names) == 1 else "place"
         degrees = range(self.degree + 1)
@@ -175,7 +176,7 @@ class RandomFourier:
         dim: int,
         length_scale: Any,
         rng: int,
-        kernel: Any = "gaussian",
+        kernel: str = "gaussian",
     ) -> None:
         self.kernel = checks.choice("kernel", kernel, ("gaussian", "matern", "laplace"))
         lengths = durations.listed("length_scale", length_scale)
@@ -184,29 +185,29 @@ class RandomFourier:
         if len(lengths) != len(coordinates):
             what = f"be one length, or one for each of {len(coordinates)} features"
             raise wrong_value("length_scale", what, shown(length_scale))
-        self.spans = [
-            coordinate.spans("length_scale", length, check=checks.positive_number)[0]
+        self.lengths = [
+            coordinate.checked("length_scale", length, check=checks.positive_number)[0]
             for coordinate, length in zip(coordinates, lengths, strict=True)
         ]
         self.origins = [_first_time(c.values) for c in coordinates]
         # Times are counted in their lengths.
-        self.scales = [1.0 if calendar.is_timedelta(span) else span for span in self.spans]
+        self.scales = [1.0 if calendar.is_timedelta(n) else n for n in self.lengths]
         self.dim, self.seed = dim, checks.non_negative_integer("rng", rng)
 
-    def encode(self, columns: Sequence[Any], dtype: Dtype = None) -> list[Any]:
+    def encode(self, columns: Sequence[Column], dtype: Dtype = None) -> list[Array]:
         """Return one block."""
         numbers = [
-            column if origin is None else calendar.elapsed(column.utc, origin, span)
-            for column, origin, span in zip(columns, self.origins, self.spans, strict=True)
+            column if origin is None else calendar.elapsed(column.utc, origin, duration)
+            for column, origin, duration in zip(columns, self.origins, self.lengths, strict=True)
         ]
         xp = space_of(X=numbers[0]).xp
         x = xp.stack(xp.broadcast_arrays(*numbers), axis=0)
         options = {"kernel": self.kernel, "length_scale": self.scales, "rng": self.seed}
         return [random_fourier_encoding(x, self.dim, **options, dtype=dtype)]
 
-    def names(self, names: Sequence[Any]) -> list[str]:  # noqa: ARG002 - of all at once
+    def names(self, names: Sequence[object]) -> list[str]:  # noqa: ARG002 - of all at once
         """Return names such as "random_sin_0"."""
-        return durations.names_of_waves("random", [str(i) for i in range(self.dim // 2)])
+        return durations.names_of_waves(["random"], [[str(i) for i in range(self.dim // 2)]])
 
 
 ENCODINGS: dict[str, Any] = {
@@ -225,15 +226,15 @@ def _check_numbers(coordinates: Coordinates, encoding: str) -> None:
             raise wrong_type("X", what, f"times in {coordinate.place}")
 
 
-def _waves(column: Any, period: Any, harmonics: int, dtype: Dtype) -> Any:
-    """Return the waves of a period: by the clock on the wall, or of a span of time in UTC."""
+def _waves(column: Column, period: Duration, harmonics: int, dtype: Dtype) -> Array:
+    """Return the waves of a period: by the clock on the wall, or of a duration of time in UTC."""
     if isinstance(column, Times):
         times = column.wall if isinstance(period, str) else column.utc
         column, period = calendar.cycles_of(times, period), 1.0
     return cyclic_encoding(column, period, harmonics, dtype=dtype)
 
 
-def _first_time(column: Any) -> Any:
+def _first_time(column: Column) -> Array | None:
     """Return the first of some times, 1970 if there is none, and None for numbers."""
     if not isinstance(column, Times):
         return None
@@ -241,7 +242,7 @@ def _first_time(column: Any) -> Any:
     return times.min() if times.size else np.datetime64(0, "s")
 
 
-def _octaves(column: Any) -> list[Any]:
+def _octaves(column: Column) -> list[Duration]:
     """Return wavelengths from twice the range of a coordinate down; what is missing is left out."""
     if not isinstance(column, Times):
         xp = space_of(X=column).xp
