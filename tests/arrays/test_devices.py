@@ -36,8 +36,6 @@ CALLS = {
     "segment_ids_from_lengths": lambda on: pe.segment_ids_from_lengths([1, 2], **on),
     "T5Bias": lambda on: pe.T5Bias(2, rng=0, **on).embeddings,
     "to_attend": lambda on: pe.to_attend(pe.CausalMask(), 3, **on),
-    "to_bias": lambda on: pe.to_bias(pe.CausalMask(), 3, **on),
-    "to_keras": lambda on: pe.to_keras(pe.PaddingMask([1, 2]), 3, **on),
     "TokenEmbedding": lambda on: pe.TokenEmbedding(4, 3, padding_idx=1, rng=0, **on).embeddings,
 }
 

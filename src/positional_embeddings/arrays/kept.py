@@ -7,7 +7,8 @@ from operator import index
 from sys import getsizeof
 from typing import Any, TypeVar
 
-from positional_embeddings.arrays.namespace import HostArray, np
+from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
+from positional_embeddings.arrays.space import Space
 
 Result = TypeVar("Result")
 
@@ -80,6 +81,24 @@ def once(kept: dict[Any, Any] | None, key: Any, find: Callable[[], Result]) -> R
         found = find()
         keep(kept, key, found)
     return found
+
+
+# Arrays of `constant_array`, by what made them, and where they are.
+_constants: dict[Any, Array] = {}
+
+
+def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: Space) -> Array:
+    """Return what a `host_constant` makes of values as an array, for computing with it alone.
+
+    Where arrays may be kept it is, so that later calls copy nothing to a device.
+    """
+    place = space.table_key
+    key = None if place is None else (make, values, dtype, *place)
+
+    def find() -> Array:
+        return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
+
+    return once(_constants, key, find)
 
 
 def numpy_key(x: Any, out: Any) -> tuple[Any, ...] | None:
