@@ -104,16 +104,9 @@ def alibi_bias(
     >>> bool((alibi_bias(4, 3) == ALiBiBias(4)(3)).all())
     True
     """
-    return ALiBiBias(num_heads, causal)(
-        q_len,
-        k_len,
-        offset=offset,
-        query_positions=query_positions,
-        key_positions=key_positions,
-        xp=xp,
-        dtype=dtype,
-        device=device,
-    )
+    options: dict[str, Any] = {"xp": xp, "dtype": dtype, "device": device}
+    options |= {"query_positions": query_positions, "key_positions": key_positions}
+    return ALiBiBias(num_heads, causal)(q_len, k_len, offset=offset, **options)
 
 
 @dataclass(frozen=True)

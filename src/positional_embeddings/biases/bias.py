@@ -79,12 +79,8 @@ def _checked_positions(
         else:
             positions[name] = position_array(name, array, space)
     if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
-        raise wrong_value(
-            "key_positions",
-            "have shape (key,), or (key, batch) with the batch of `query_positions` "
-            f"{tuple(query.shape)}",
-            tuple(key.shape),
-        )
+        what = "have shape (key,), or (key, batch) with the batch of `query_positions`"
+        raise wrong_value("key_positions", f"{what} {tuple(query.shape)}", tuple(key.shape))
     query, key = positions.values()
     if reals:
         dtype = xp.result_type(*reals)
@@ -131,8 +127,8 @@ def check_parameters(
         if len(shape) != len(axes) or any(
             lengths.get(axis, n) != n for axis, n in zip(axes, shape, strict=True)
         ):
-            wanted = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in axes)
-            raise wrong_value(name, f"have shape ({', '.join(wanted)})", shape)
+            named = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in axes)
+            raise wrong_value(name, f"have shape ({', '.join(named)})", shape)
         lengths.update(zip(axes, shape, strict=True))
 
 
@@ -261,17 +257,14 @@ class Bias(WeightedLayer):
         """Return the bias between chunked positions, in one task for each chunk."""
         arrays, without_arrays = self._arrays(), copy(self)
         checks.set_fields(without_arrays, **dict.fromkeys(arrays))
-        in_one_chunk = (
-            space.rechunk(x, {axis: (n,) for axis, n in enumerate(x.shape)})
-            for x in arrays.values()
-        )
+        whole = [{axis: (n,) for axis, n in enumerate(x.shape)} for x in arrays.values()]
         q_chunks, *batch = space.chunks(query)
         key = space.rechunk(key, dict(enumerate(batch, start=1)))
         return space.map_chunks(
             partial(_bias_of_chunk, without_arrays, tuple(arrays), dtype),
             query[:, None, ..., None],
             key[None, ..., None],
-            *in_one_chunk,
+            *map(space.rechunk, arrays.values(), whole),
             chunks=(q_chunks, space.chunks(key)[0], *batch, (self._heads(),)),
             dtype=dtype,
             name=type(self).__name__,

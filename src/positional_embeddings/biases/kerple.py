@@ -61,5 +61,5 @@ class KERPLEBias(bias.Bias):
         xp = space.xp
         distance = xp.abs(relative)[..., None]
         r1, r2 = (space.astype(r, distance.dtype) for r in (self.r1, self.r2))
-        kernel = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
-        return -r1 * kernel
+        growth = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
+        return -r1 * growth

@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import lru_cache
 from math import exp, log, prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field, normal, set_weights
@@ -23,6 +23,8 @@ _MOST_DISTANCE = 2**128  # far beyond any integer dtype
 _FEWEST_COMPARED_PAIRS = 2**15
 _ROWS_COMPARED_AT_ONCE = 64  # so that what is compared stays in the cache
 _RELATIVE_ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded
+
+_Options: TypeAlias = tuple[int, int, bool]  # num_buckets, max_distance, bidirectional
 
 
 def relative_position_bucket(
@@ -76,7 +78,7 @@ def relative_position_bucket(
     """
     space = space_of(relative_position=relative_position)
     checks.signed_integers("relative_position", relative_position, space.xp)
-    options = _checked_options(num_buckets, max_distance, bidirectional=bidirectional)
+    options = _check_buckets(num_buckets, max_distance, bidirectional)
     pairs: Array = relative_position
     if bias.takes_strides(space) and pairs.ndim == 2 and pairs.size >= _FEWEST_COMPARED_PAIRS:
         relative = np.concat([pairs[:0:-1, 0], pairs[0, :]])
@@ -89,16 +91,8 @@ def relative_position_bucket(
     return _look_up(None, pairs, options, space)  # type: ignore[no-any-return]
 
 
-class _Options(NamedTuple):
-    """The options of the buckets of T5, checked."""
-
-    num_buckets: int
-    max_distance: int
-    bidirectional: bool
-
-
-def _checked_options(num_buckets: int, max_distance: int, *, bidirectional: bool) -> _Options:
-    """Check the options of the buckets of T5."""
+def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> _Options:  # noqa: FBT001
+    """Check the options of the buckets of T5, and return them in this order."""
     bidirectional = checks.boolean("bidirectional", bidirectional)
     num_buckets = checks.positive_integer(
         "num_buckets", num_buckets, even=bidirectional, most=_MOST_BUCKETS
@@ -111,7 +105,7 @@ def _checked_options(num_buckets: int, max_distance: int, *, bidirectional: bool
     if max_distance <= exact:
         what = f"be above {exact}, half of the buckets of a direction"
         raise wrong_value("max_distance", what, max_distance)
-    return _Options(num_buckets, max_distance, bidirectional)
+    return num_buckets, max_distance, bidirectional
 
 
 def _look_up(table: Array | None, relative: Array, options: _Options, space: Space) -> Array:
@@ -127,8 +121,7 @@ def _look_up(table: Array | None, relative: Array, options: _Options, space: Spa
         return space.take_entries(_look_up(table, few, options, space), index, 0)
     starts = constant_array(_starts, *options, most, dtype=space.integer, space=space)
     from_query = space.searchsorted(starts, relative, side="right") - limits.count_before
-    per_direction = options.num_buckets // (1 + options.bidirectional)
-    buckets = xp.where(from_query > 0, from_query + per_direction, -from_query)
+    buckets = xp.where(from_query > 0, from_query + limits.per_direction, -from_query)
     return buckets if table is None else space.take_entries(table, buckets, 0)
 
 
@@ -142,6 +135,7 @@ class _Limits(NamedTuple):
     starts: tuple[int, ...]  # the first relative position of each bucket but the first, ascending
     count_before: int  # how many of them are before the query
     last_distance: int  # the least distance of the last bucket of a direction
+    per_direction: int  # how many buckets a direction has
 
 
 @lru_cache(maxsize=64)
@@ -168,7 +162,7 @@ def bucket_limits(num_buckets: int, max_distance: int, bidirectional: bool, most
     # Limits that the dtype cannot hold separate none of its numbers.
     before = [1 - limit for limit in reversed(limits) if limit <= most + 2]
     after = [limit for limit in limits if bidirectional and limit <= most]
-    return _Limits((*before, *after), len(before), limits[-1])
+    return _Limits((*before, *after), len(before), limits[-1], per_direction)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,14 +225,13 @@ class T5Bias(bias.Bias):
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self.check_fields()
-        options = _checked_options(
-            self.num_buckets, self.max_distance, bidirectional=self.bidirectional
-        )
-        checks.set_fields(self, **options._asdict())
-        shapes = {"embeddings": (options.num_buckets, self.num_heads)}
+        options = _check_buckets(self.num_buckets, self.max_distance, self.bidirectional)
+        num_buckets, max_distance, _ = options
+        checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)
+        shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
     def _formula(self, query: Array, key: Array, space: Space) -> Array:
         relative = bias.subtract_positions(query, key, space)
-        options = _Options(self.num_buckets, self.max_distance, self.bidirectional)
+        options = self.num_buckets, self.max_distance, self.bidirectional
         return _look_up(self.embeddings, relative, options, space)

@@ -387,23 +387,23 @@ def _neighbours(
         return ()
     if stop - start == prod(shape):  # each token sees itself
         return ((start, stop),)
-    (n, *rest), (reach, *others) = shape, steps
-    inner = prod(rest)
-    first, last = start // inner, (stop - 1) // inner
-    rows = min(n, -(-k_len // inner))
-    found: list[tuple[int, int]] = []
+    (rows, *row_shape), (step, *row_steps) = shape, steps
+    width = prod(row_shape)
+    first, last = start // width, (stop - 1) // width
+    rows_with_keys = min(rows, -(-k_len // width))
+    neighbours: list[tuple[int, int]] = []
     # Rows in between are whole: these, and what a part of the first and of the last row sees.
     for row in {first, last}:
-        begin, end = max(start, row * inner), min(stop, (row + 1) * inner)
-        begin, end = begin - row * inner, end - row * inner
-        seen = _neighbours(tuple(rest), tuple(others), begin, end, k_len)
-        near = range(max(row - reach, 0), min(row + reach + 1, rows))
-        if seen == ((0, inner),):
-            found.append((near.start * inner, near.stop * inner))
+        begin, end = max(start - row * width, 0), min(stop - row * width, width)
+        seen = _neighbours(tuple(row_shape), tuple(row_steps), begin, end, k_len)
+        near = range(max(row - step, 0), min(row + step + 1, rows_with_keys))
+        if seen == ((0, width),):
+            neighbours.append((near.start * width, near.stop * width))
         elif (near.stop - near.start) * len(seen) > _MOST_RANGES_OF_NEIGHBOURS:
-            found.append((near.start * inner + seen[0][0], (near.stop - 1) * inner + seen[-1][1]))
+            from_first, to_last = near.start * width, (near.stop - 1) * width
+            neighbours.append((from_first + seen[0][0], to_last + seen[-1][1]))
         else:
-            found += [(i * inner + a, i * inner + b) for i in near for a, b in seen]
+            neighbours += [(i * width + a, i * width + b) for i in near for a, b in seen]
     if last - first > 1:
-        found.append((max(first + 1 - reach, 0) * inner, min(last + reach, n) * inner))
-    return ranges.unite(found)
+        neighbours.append((max(first + 1 - step, 0) * width, min(last + step, rows) * width))
+    return ranges.unite(neighbours)

@@ -298,13 +298,11 @@ class SegmentMask(Mask):
 
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         first, last = self._start(), self._start() + self.ids.shape[0]
-        if checks.is_known(last) and (queries[0] < first or last < queries[1]):
-            raise wrong_value(
-                "ids",
-                "have shape (seq,) or (seq, batch), with a document for each query, at positions "
-                f"{queries[0]} to {queries[1] - 1}",
-                f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}",
-            )
+        start, stop = queries
+        if checks.is_known(last) and (start < first or last < stop):
+            what = "have shape (seq,) or (seq, batch), with a document for each query, at positions"
+            came = f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}"
+            raise wrong_value("ids", f"{what} {start} to {stop - 1}", came)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
@@ -334,13 +332,13 @@ class _Documents(NamedTuple):
     def of(cls, ids: HostArray) -> "_Documents":
         """Return the documents of ids (key, batch)."""
         keys, batch = ids.shape
-        known, index = np.unique(ids.T.ravel(), return_inverse=True)
-        numbers = np.repeat(np.arange(batch), keys) * len(known) + index
+        documents, index = np.unique(ids.T.ravel(), return_inverse=True)
+        numbers = np.repeat(np.arange(batch), keys) * len(documents) + index
         order = np.argsort(numbers, stable=True)
-        order = order[known[index[order]] >= 0]
+        order = order[documents[index[order]] >= 0]
         numbers, begin, counts = np.unique(numbers[order], return_index=True, return_counts=True)
         firsts, lasts = order[begin] % keys, order[begin + counts - 1] % keys
-        return cls(known, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
+        return cls(documents, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
 
     def reach(self, queries: HostArray, k_len: int) -> Reach:
         """Return which keys are seen by queries, whose documents (query, batch) are given."""
@@ -362,9 +360,9 @@ class _Documents(NamedTuple):
 def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:
     """Return where values are in an ordered array, and whether they are."""
     at = np.searchsorted(ordered, values)
-    found = at < len(ordered)
-    found[found] = ordered[at[found]] == values[found]
-    return at, found
+    is_there = at < len(ordered)
+    is_there[is_there] = ordered[at[is_there]] == values[is_there]
+    return at, is_there
 
 
 def _listed(name: str, ids: Array) -> HostArray:

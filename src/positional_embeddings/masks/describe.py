@@ -12,7 +12,7 @@ from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
 
-# Two at each end.
+# Queries or keys that are drawn at least: two at each end.
 _FEWEST_DRAWN = 4
 
 

@@ -22,7 +22,7 @@ from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.points import Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
-# Numbers of an array that a `repr` spells out.
+# Numbers of an array that a `repr` spells out, a page of them.
 _MOST_SHOWN = 1000
 
 
@@ -426,7 +426,7 @@ class FunctionMask(Mask):
 
     def _hides(self, q: Points, k: Points) -> Array:
         has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
-        positions = [own.values if has_batch else own.values[..., 0] for own in (q, k)]
+        positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
         hidden = as_caller(self.function, *positions)
         name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
