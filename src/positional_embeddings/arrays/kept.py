@@ -83,7 +83,7 @@ def once(kept: dict[Any, Any] | None, key: Any, find: Callable[[], Result]) -> R
     return found
 
 
-# Arrays of `constant_array`, by what made them, and where they are.
+# The last 64 arrays of `constant_array`, by what made them, their dtype, and where they are.
 _constants: dict[Any, Array] = {}
 
 
@@ -96,7 +96,8 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
     key = None if place is None else (make, values, dtype, *place)
 
     def find() -> Array:
-        return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
+        with space.current_device(space.device, space.xp):
+            return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
 
     return once(_constants, key, find)
 
