@@ -96,8 +96,7 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
     key = None if place is None else (make, values, dtype, *place)
 
     def find() -> Array:
-        with space.current_device(space.device, space.xp):
-            return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
+        return space.xp.asarray(make(*values), dtype=dtype, device=space.device)
 
     return once(_constants, key, find)
 
