@@ -18,8 +18,7 @@ from positional_embeddings.biases import bias
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
 _MOST_DISTANCE = 2**128  # far beyond any integer dtype
-# Fewer pairs are looked up in less time than it takes to see whether positions are consecutive
-# (`benchmarks/bench.py biases`).
+# Fewer pairs are looked up in less time than it takes to see whether positions are consecutive.
 _FEWEST_COMPARED_PAIRS = 2**15
 _ROWS_COMPARED_AT_ONCE = 64  # so that what is compared stays in the cache
 _RELATIVE_ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded

@@ -18,7 +18,7 @@ from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, inters
 
 Side = Literal["right", "left"]
 
-# Lengths by which a call of attention is known again: comparing more takes longer than checking.
+# Lengths, one for each sequence, by which a call of attention is known again.
 _MOST_COMPARED_LENGTHS = 64
 
 

@@ -22,7 +22,7 @@ from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks.points import Points, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, complement, intersect, unite
 
-# Numbers of an array that a `repr` spells out, a page of them.
+# Numbers of an array that a `repr` spells out.
 _MOST_SHOWN = 1000
 
 

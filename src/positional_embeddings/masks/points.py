@@ -81,7 +81,7 @@ def hides_outside(q: Points, k: Points, window: Window) -> Array:
 def _in_small_integers(k: Points, *bounds: Array) -> tuple[Array, ...]:
     """Return keys and bounds of queries; where it pays, as small unsigned integers of NumPy.
 
-    Small integers are compared four times as fast (`benchmarks/bench.py masks`).
+    Small integers are compared four times as fast.
     """
     is_plain = k.space.xp is np and not k.space.is_compiling
     if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or k.values.size == 0:
