@@ -869,20 +869,12 @@ CATALOGUE: dict[str, list[Call]] = {
         Call(pe.to_attend, {"mask": pe.CausalMask(), **HIDING, **PLACE}),
         Call(pe.to_attend, {"mask": HIDDEN}),
     ],
-    "to_bias": [
-        Call(pe.to_bias, {"mask": pe.CausalMask(), **HIDING, **NEW}),
-        Call(pe.to_bias, {"mask": HIDDEN}),
-    ],
     "to_block_ranges": [
         Call(
             pe.to_block_ranges,
             {"mask": pe.CausalMask(), **HIDING, "block_size": 2},
             lambda ranges, _: tuple(table.tolist() for table in ranges),
         )
-    ],
-    "to_keras": [
-        Call(pe.to_keras, {"mask": pe.CausalMask(), **HIDING, **PLACE}),
-        Call(pe.to_keras, {"mask": HIDDEN}),
     ],
     "xpos_scale": [
         Call(

@@ -15,7 +15,10 @@ from positional_embeddings import (
     AbsolutePE,
     ALiBiBias,
     CausalMask,
+    GlobalMask,
     LearnedPE,
+    PaddingMask,
+    PrefixMask,
     RelativePE,
     RoPE,
     SlidingWindowMask,
@@ -28,6 +31,8 @@ from positional_embeddings import (
     describe_mask,
     fourier_encoding,
     mask_to_bias,
+    relative_position_bucket,
+    relative_positions,
     scaled_dot_product_attention,
     sinusoidal_encoding,
 )
@@ -109,6 +114,38 @@ def test_blocks_wait_once_for_keys_and_values(backend, counted):
     assert launches < 17 * 4 * 4
     assert counted(lambda: attend(mask=CausalMask()))[WAITS] == 1
     assert counted(lambda: attend(bias=ALiBiBias(2)))[WAITS] <= 1 + 4 * 4
+
+
+def test_masks_by_lengths_do_not_wait(backend, counted):
+    x, lengths = backend.array(np.ones((2, 4, 8, 8))), backend.array([3, 8])
+    for kind in (PaddingMask, PrefixMask, GlobalMask):
+        assert counted(lambda kind=kind: kind(lengths).dense(8))[WAITS] == 0
+
+    def attend():
+        return scaled_dot_product_attention(x, x, x, mask=PaddingMask(lengths), **LAST)
+
+    launches, waits, to_device, from_device, _ = counted(attend)
+    assert launches <= 11
+    assert (waits, to_device, from_device) == (0, 0, 0)
+    # Numbers are read once, since no mask tells tokens on the wrong side.
+    tokens = backend.array([[1, 1, 0], [1, 1, 1]])
+    assert counted(lambda: PaddingMask.from_attention_mask(tokens))[WAITS] == 1
+
+
+def test_constants_of_biases_are_kept_on_the_device(backend, counted):
+    positions = backend.array(np.arange(9))
+    t5 = T5Bias(4, xp=backend.xp, rng=0)
+    calls = [
+        partial(ALiBiBias(4), 9, xp=backend.xp),
+        partial(ALiBiBias(4, causal=False), query_positions=positions),
+        partial(t5, 9),
+        partial(t5, 1, 9),
+        partial(t5, query_positions=positions),
+        partial(relative_position_bucket, relative_positions(positions, positions)),
+    ]
+    for call in calls:
+        _, waits, to_device, from_device, _ = counted(call)
+        assert (waits, to_device, from_device) == (0, 0, 0), call
 
 
 def test_masks_and_biases(backend, counted):

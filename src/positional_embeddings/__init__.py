@@ -59,9 +59,7 @@ from positional_embeddings.masks.convert import (
     fully_masked_rows,
     mask_to_bias,
     to_attend,
-    to_bias,
     to_block_ranges,
-    to_keras,
 )
 from positional_embeddings.masks.create import create_causal_mask, create_padding_mask
 from positional_embeddings.masks.describe import describe_mask
@@ -165,9 +163,7 @@ __all__ = [
     "sinusoidal_encoding",
     "spherical_encoding",
     "to_attend",
-    "to_bias",
     "to_block_ranges",
-    "to_keras",
     "xpos_scale",
 ]
 for _name in __all__:

@@ -1,5 +1,6 @@
 """CuPy computes on its current device alone: `device=` makes another one current for a call."""
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
 from types import ModuleType, SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 
 import positional_embeddings as pe
 from positional_embeddings.arrays.find import new_space, on_given_device
+from positional_embeddings.arrays.kept import _constants
 from positional_embeddings.arrays.libraries.cupy import CuPy
 
 # Whatever has a `device=`; layers are asked for the array that they draw.
@@ -36,8 +38,6 @@ CALLS = {
     "segment_ids_from_lengths": lambda on: pe.segment_ids_from_lengths([1, 2], **on),
     "T5Bias": lambda on: pe.T5Bias(2, rng=0, **on).embeddings,
     "to_attend": lambda on: pe.to_attend(pe.CausalMask(), 3, **on),
-    "to_bias": lambda on: pe.to_bias(pe.CausalMask(), 3, **on),
-    "to_keras": lambda on: pe.to_keras(pe.PaddingMask([1, 2]), 3, **on),
     "TokenEmbedding": lambda on: pe.TokenEmbedding(4, 3, padding_idx=1, rng=0, **on).embeddings,
 }
 
@@ -87,6 +87,32 @@ def test_every_device_has_pages_of_its_own(two_devices):
         for table in page.tables:
             assert str(table.device) == device
     assert len(kept) == 2
+
+
+@pytest.mark.only_on("cupy")
+def test_every_device_has_constants_of_its_own(two_devices):
+    cupy, other = two_devices
+    biases = pe.ALiBiBias(3), pe.ALiBiBias(3, causal=False)
+    expected = [bias(query_positions=np.arange(6)) for bias in biases]
+    buckets = pe.relative_position_bucket(np.arange(-99, 99))
+    for _ in range(2):
+        for device in (cupy.cuda.Device(0), other):
+            with device:
+                positions, relative = cupy.arange(6), cupy.arange(-99, 99)
+                got = [bias(query_positions=positions) for bias in biases]
+                got.append(pe.relative_position_bucket(relative))
+                assert all(array.device == device for array in got)
+                for array, values in zip(got, [*expected, buckets], strict=True):
+                    np.testing.assert_allclose(array.get(), values, rtol=1e-6)
+    # A constant that is made while another device is current is on that of the arrays.
+    with other:
+        relative = cupy.arange(-99, 99)
+    _constants.clear()
+    with contextlib.suppress(ValueError):  # CuPy refuses arrays of another device than the current
+        pe.relative_position_bucket(relative)
+    with other:
+        np.testing.assert_array_equal(pe.relative_position_bucket(relative).get(), buckets)
+    assert {str(array.device) for array in _constants.values()} == {str(other)}
 
 
 @pytest.mark.only_on("cupy")

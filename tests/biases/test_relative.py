@@ -26,7 +26,7 @@ from positional_embeddings import (
 )
 from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays.find import space_of
-from positional_embeddings.biases.t5 import bucket_starts
+from positional_embeddings.biases.t5 import bucket_limits
 
 KINDS = ("alibi", "alibi symmetric", "kerple", "kerple power", "fire", "sandwich", "t5", "shaw")
 PARAMETERS = np.random.default_rng(0).uniform(0.5, 1.5, (8, 3))
@@ -346,7 +346,7 @@ def test_results_may_be_written_to(shape):
 @pytest.mark.parametrize("num_buckets", [2, 3, 31, 512, 1024])
 def test_buckets_of_any_number(num_buckets):
     options = {"num_buckets": num_buckets, "max_distance": 10**6, "bidirectional": False}
-    starts, before, last = bucket_starts(num_buckets, 10**6, bidirectional=False, most=2**63 - 1)
+    starts, before, last, _ = bucket_limits(num_buckets, 10**6, bidirectional=False, most=2**63 - 1)
     assert len(starts) == before == num_buckets - 1
     limits = [1 - start for start in reversed(starts)]
     assert limits[-1] == last
@@ -378,7 +378,7 @@ def test_a_bucket_that_begins_at_the_farthest_integers(bidirectional, limit):
 @pytest.mark.parametrize("max_distance", [10**15, 10**18, 2**63 - 1])
 def test_limits_of_far_buckets_are_exact(max_distance):
     """Each is the least distance whose power reaches that of the rule."""
-    starts, before, _ = bucket_starts(32, max_distance, bidirectional=False, most=2**63 - 1)
+    starts, before, *_ = bucket_limits(32, max_distance, bidirectional=False, most=2**63 - 1)
     assert before == 31
     limits = [1 - start for start in reversed(starts)]
     assert limits[:16] == list(range(1, 17))
@@ -489,9 +489,9 @@ def test_many_buckets_take_no_more_than_few():
         call = partial(relative_position_bucket, relative, num_buckets=num_buckets)
         call(max_distance=129)
         assert peak_memory(lambda call=call: call(max_distance=129)) < 4 * relative.nbytes
-    misses = bucket_starts.cache_info().misses
+    misses = bucket_limits.cache_info().misses
     relative_position_bucket(relative, num_buckets=512, max_distance=129)
-    assert bucket_starts.cache_info().misses == misses
+    assert bucket_limits.cache_info().misses == misses
 
 
 @pytest.mark.library("dask")

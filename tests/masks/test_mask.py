@@ -34,7 +34,7 @@ from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.masks import mask as mask_module
 from positional_embeddings.masks import points
 from positional_embeddings.masks.mask import AnyMask
-from positional_embeddings.masks.points import Points, _narrow
+from positional_embeddings.masks.points import Points, _in_small_integers
 from positional_embeddings.masks.ranges import (
     complement,
     count_positions,
@@ -269,7 +269,7 @@ def test_windows_that_are_joined_are_evaluated_once(monkeypatch):
 def test_small_numbers_are_compared():
     def compared(q, k, ranges=None):
         k = Points(np.atleast_2d(k)[..., None], space_of(k=k), None, ranges)
-        return [(x.dtype, x.shape) for x in _narrow(k, q[:, None, None])]
+        return [(x.dtype, x.shape) for x in _in_small_integers(k, q[:, None, None])]
 
     queries = np.asarray([10**6, 10**6 + 1])
     for size, dtype in ((1, "uint8"), (254, "uint8"), (255, "uint16")):

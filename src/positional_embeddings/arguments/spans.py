@@ -158,7 +158,10 @@ def resolve_positions(
 def length_array(
     name: str, lengths: Any, xp: Namespace | None, device: Device | None, axis: str = "batch"
 ) -> tuple[Space, Any]:
-    """Check lengths, 0 or more; return their space, and them as default integers."""
+    """Check lengths, 0 or more; return their space, and them as default integers.
+
+    Lengths on a device are not read, which would wait for it.
+    """
     if isinstance(lengths, list | tuple | range):
         space = new_space(xp, device)
         numbers = checks.integers(name, lengths)
@@ -171,7 +174,8 @@ def length_array(
     checks.integral(name, lengths, space.xp)
     if lengths.ndim != 1:
         raise wrong_value(name, f"have shape ({axis},)", tuple(lengths.shape))
-    check_lengths(name, lengths, space)
+    if space.is_on_host(lengths):
+        check_lengths(name, lengths, space)
     return space, space.astype(lengths, space.integer)
 
 

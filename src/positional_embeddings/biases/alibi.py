@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.find import new_space
+from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Dtype, Namespace
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases import bias
@@ -103,16 +104,9 @@ def alibi_bias(
     >>> bool((alibi_bias(4, 3) == ALiBiBias(4)(3)).all())
     True
     """
-    return ALiBiBias(num_heads, causal)(
-        q_len,
-        k_len,
-        offset=offset,
-        query_positions=query_positions,
-        key_positions=key_positions,
-        xp=xp,
-        dtype=dtype,
-        device=device,
-    )
+    options: dict[str, Any] = {"xp": xp, "dtype": dtype, "device": device}
+    options |= {"query_positions": query_positions, "key_positions": key_positions}
+    return ALiBiBias(num_heads, causal)(q_len, k_len, offset=offset, **options)
 
 
 @dataclass(frozen=True)
@@ -154,18 +148,16 @@ class ALiBiBias(bias.Bias):
 
     _is_fixed = True
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Array:
         relative = bias.real_relative_positions(query, key, space)
-        slopes = _slopes(self.num_heads)
-        if not self.causal:
-            relative, slopes = space.xp.abs(relative), tuple(-slope for slope in slopes)
-        slopes = space.xp.asarray(slopes, dtype=space.dtype, device=space.device)
-        return relative[..., None] * slopes
+        distance, sign = (relative, 1) if self.causal else (space.xp.abs(relative), -1)
+        slopes = constant_array(_slopes, self.num_heads, sign, dtype=space.dtype, space=space)
+        return distance[..., None] * slopes
 
 
 @lru_cache(maxsize=64)
-def _slopes(num_heads: int) -> tuple[float, ...]:
+def _slopes(num_heads: int, sign: int = 1) -> tuple[float, ...]:
     power = 2 ** floor(log2(num_heads))
-    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
+    slopes = [sign * 2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [sign * 2 ** (-4 * h / power) for h in range(1, 2 * (num_heads - power), 2)]
     return tuple(slopes + between)

@@ -16,6 +16,7 @@ from positional_embeddings.arrays.namespace import (
     ArrayT,
     Device,
     Dtype,
+    HostArray,
     Namespace,
     np,
 )
@@ -60,36 +61,34 @@ def relative_positions(query_positions: ArrayT, key_positions: AnyArray, /) -> A
 
 def _checked_positions(
     query: Array, key: Array, space: Space, *, are_integers: bool = False
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Check positions of queries and keys; return both in one dtype.
 
     It is signed for integers, and float32 for half precision.
     """
     xp, positions = space.xp, {"query_positions": query, "key_positions": key}
+    reals = []
     for name, array in positions.items():
         if are_integers:
             checks.integral(name, array, xp)
         checks.positions(name, array, space)
         if array.ndim not in (1, 2):
             raise wrong_value(name, "have shape (seq,) or (seq, batch)", tuple(array.shape))
-        if not dtypes.is_real_floating(array.dtype, xp):
+        if dtypes.is_real_floating(array.dtype, xp):
+            reals.append(dtypes.compute_dtype(array.dtype, xp))
+        else:
             positions[name] = position_array(name, array, space)
     if query.ndim != key.ndim or not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
-        raise wrong_value(
-            "key_positions",
-            "have shape (key,), or (key, batch) with the batch of `query_positions` "
-            f"{tuple(query.shape)}",
-            tuple(key.shape),
-        )
+        what = "have shape (key,), or (key, batch) with the batch of `query_positions`"
+        raise wrong_value("key_positions", f"{what} {tuple(query.shape)}", tuple(key.shape))
     query, key = positions.values()
-    real = [a.dtype for a in (query, key) if dtypes.is_real_floating(a.dtype, xp)]
-    if real:
-        dtype = xp.result_type(*(dtypes.compute_dtype(own, xp) for own in real))
-        query, key = (space.astype(a, dtype) for a in (query, key))
+    if reals:
+        dtype = xp.result_type(*reals)
+        query, key = space.astype(query, dtype), space.astype(key, dtype)
     return query, key
 
 
-def subtract_positions(query: Array, key: Array, space: Space) -> Any:
+def subtract_positions(query: Array | None, key: Array, space: Space) -> Array:
     """Return key minus query for each pair; a query that is None is at 0."""
     if query is None:
         return key[None, ...]
@@ -97,7 +96,7 @@ def subtract_positions(query: Array, key: Array, space: Space) -> Any:
         return key[None, ...] - query[:, None, ...]
 
 
-def real_relative_positions(query: Array, key: Array, space: Space) -> Any:
+def real_relative_positions(query: Array | None, key: Array, space: Space) -> Array:
     """Return relative positions in the dtype to compute in."""
     return space.astype(subtract_positions(query, key, space), space.dtype)
 
@@ -107,7 +106,7 @@ def takes_strides(space: Space) -> bool:
     return space.xp is np and not space.is_compiling
 
 
-def toeplitz(values: Array, q_len: int, k_len: int) -> Any:
+def toeplitz(values: HostArray, q_len: int, k_len: int) -> Array:
     """Return values of consecutive queries and keys, (query, key, ...), as a read-only view.
 
     They are given for each key minus query, in order, (query + key - 1, ...).
@@ -117,7 +116,9 @@ def toeplitz(values: Array, q_len: int, k_len: int) -> Any:
     return np.lib.stride_tricks.as_strided(values[q_len - 1 :], shape, strides, writeable=False)
 
 
-def check_parameters(xp: Namespace, shapes: dict[str, tuple[str, ...]], **parameters: Any) -> None:
+def check_parameters(
+    xp: Namespace, shapes: dict[str, tuple[str, ...]], **parameters: Array
+) -> None:
     """Check that parameters are real, and of the same length on axes of the same name."""
     checks.real_floating(xp, **parameters)
     lengths: dict[str, int] = {}
@@ -126,8 +127,8 @@ def check_parameters(xp: Namespace, shapes: dict[str, tuple[str, ...]], **parame
         if len(shape) != len(axes) or any(
             lengths.get(axis, n) != n for axis, n in zip(axes, shape, strict=True)
         ):
-            wanted = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in axes)
-            raise wrong_value(name, f"have shape ({', '.join(wanted)})", shape)
+            named = (f"{axis} = {lengths[axis]}" if axis in lengths else axis for axis in axes)
+            raise wrong_value(name, f"have shape ({', '.join(named)})", shape)
         lengths.update(zip(axes, shape, strict=True))
 
 
@@ -180,24 +181,26 @@ class Bias(WeightedLayer):
             If a number is not positive, shapes do not fit, positions are too far for their half
             precision, or both lengths and positions are given.
         """
-        own = self._arrays()
-        if own and namespace.drop_none(xp=xp, dtype=dtype, device=device):
+        arrays = self._arrays()
+        if arrays and namespace.drop_none(xp=xp, dtype=dtype, device=device):
             message = "`xp`, `dtype` and `device` must be left out for a bias with its own arrays."
             raise TypeError(message)
-        places = (q_len, k_len, offset, query_positions, key_positions)
-        space, query, key = resolve_positions(*places, xp=xp, device=device, **own)
-        default = next(iter(own.values())).dtype if own else space.default_float
+        places = q_len, k_len, offset, query_positions, key_positions
+        space, queries, keys = resolve_positions(*places, xp=xp, device=device, **arrays)
+        default = next(iter(arrays.values())).dtype if arrays else space.default_float
         dtype = checks.float_dtype(dtype, default, space)
         if query_positions is None:
-            bias = self._between(query, key, space, dtype, order="C")
+            bias = self._between(queries, keys, space, dtype, order="C")
             return np.ascontiguousarray(bias) if takes_strides(space) else bias
-        integers = self._takes_integers
-        query, key = _checked_positions(query, key, space, are_integers=integers)
+        query, key = _checked_positions(queries, keys, space, are_integers=self._takes_integers)
         bias = self._at(query, key, space, dtype)
         return space.xp.permute_dims(bias, (0, 1, 3, 2)) if bias.ndim == 4 else bias
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:  # noqa: ARG002
-        """Return the bias between positions, (query, key, heads) or (query, key, batch, heads)."""
+    def _formula(self, query: Array | None, key: Array, space: Space) -> Array:  # noqa: ARG002
+        """Return the bias between positions, (query, key, heads) or (query, key, batch, heads).
+
+        A query that is None is at 0.
+        """
         name = type(self).__name__
         message = f"`{name}` has no formula of its own: pass a FunctionBias or an array instead."
         raise TypeError(message)
@@ -207,7 +210,7 @@ class Bias(WeightedLayer):
         heads: int = getattr(self, "num_heads", 1)
         return heads
 
-    def _in_dtype(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Any:
+    def _in_dtype(self, dtype: Dtype, query: Array | None, key: Array, space: Space) -> Array:
         """Return the bias between positions in a dtype, computed in float32 if it is narrower."""
         with space.undisturbed(key):
             bias = self._formula(query, key, space.computing_in(dtype))
@@ -215,29 +218,31 @@ class Bias(WeightedLayer):
 
     def _between(
         self, queries: Span, keys: Span, space: Space, dtype: Dtype | None = None, order: str = "F"
-    ) -> Any:
+    ) -> Array:
         """Return the bias between positions, in a dtype, or that of its arrays, float32 at least.
 
         It may be a view, with the heads last in memory ("C") or first ("F"), as scores have them.
         """
-        q, k = queries.ranges or (), keys.ranges or ()
-        repeats, is_one = self._is_relative and len(q) == len(k) == 1, queries.size == 1
-        if space.is_chunked or not (repeats and (is_one or takes_strides(space))):
+        q_ranges, k_ranges = queries.ranges or (), keys.ranges or ()
+        are_consecutive, is_one = len(q_ranges) == len(k_ranges) == 1, queries.size == 1
+        repeats = self._is_relative and are_consecutive and (is_one or takes_strides(space))
+        if space.is_chunked or not repeats:
             query, key = (span.positions(space, self._heads()) for span in (queries, keys))
             return self._at(query, key, space, dtype)
         dtype = self._wide_dtype(space) if dtype is None else dtype
         space = space.computing_in(dtype)
         # Each relative position once; what a real dtype holds exactly need not be converted to it.
-        start, stop = k[0][0] - q[0][1] + 1, k[0][1] - q[0][0]
+        ((q_start, q_stop),), ((k_start, k_stop),) = q_ranges, k_ranges
+        start, stop = k_start - q_stop + 1, k_stop - q_start
         is_exact = max(-start, stop) * float(space.xp.finfo(space.dtype).eps) < 1
-        kind = space.dtype if is_exact and not self._takes_integers else space.integer
-        relative = space.xp.arange(start, stop, dtype=kind, device=space.device)
+        position_dtype = space.dtype if is_exact and not self._takes_integers else space.integer
+        relative = space.xp.arange(start, stop, dtype=position_dtype, device=space.device)
         bias = self._in_dtype(dtype, None, relative, space)
         if is_one:
             return bias
         return toeplitz(np.asarray(bias[0], order=order), queries.size, keys.size)
 
-    def _at(self, query: Array, key: Array, space: Space, dtype: Dtype | None = None) -> Any:
+    def _at(self, query: Array, key: Array, space: Space, dtype: Dtype | None = None) -> Array:
         """Return the bias between positions, as `_between` does."""
         dtype = self._wide_dtype(space) if dtype is None else dtype
         compute = self._by_chunks if space.is_chunked else self._in_dtype
@@ -248,18 +253,18 @@ class Bias(WeightedLayer):
         wide = (dtypes.compute_dtype(a.dtype, space.xp) for a in self._arrays().values())
         return next(wide, space.dtype)
 
-    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Any:
+    def _by_chunks(self, dtype: Dtype, query: Array, key: Array, space: Space) -> Array:
         """Return the bias between chunked positions, in one task for each chunk."""
-        own, without_arrays = self._arrays(), copy(self)
-        checks.set_fields(without_arrays, **dict.fromkeys(own))
-        whole = [space.rechunk(x, {a: (n,) for a, n in enumerate(x.shape)}) for x in own.values()]
+        arrays, without_arrays = self._arrays(), copy(self)
+        checks.set_fields(without_arrays, **dict.fromkeys(arrays))
+        whole = [{axis: (n,) for axis, n in enumerate(x.shape)} for x in arrays.values()]
         q_chunks, *batch = space.chunks(query)
         key = space.rechunk(key, dict(enumerate(batch, start=1)))
         return space.map_chunks(
-            partial(_bias_of_chunk, without_arrays, tuple(own), dtype),
+            partial(_bias_of_chunk, without_arrays, tuple(arrays), dtype),
             query[:, None, ..., None],
             key[None, ..., None],
-            *whole,
+            *map(space.rechunk, arrays.values(), whole),
             chunks=(q_chunks, space.chunks(key)[0], *batch, (self._heads(),)),
             dtype=dtype,
             name=type(self).__name__,
@@ -267,8 +272,8 @@ class Bias(WeightedLayer):
 
 
 def _bias_of_chunk(
-    bias: Bias, names: tuple[str, ...], dtype: Dtype, query: Array, key: Array, *arrays: Any
-) -> Any:
+    bias: Bias, names: tuple[str, ...], dtype: Dtype, query: Array, key: Array, *arrays: Array
+) -> Array:
     """Return the bias between the positions of a chunk, arrays of NumPy or CuPy."""
     bias = copy(bias)
     checks.set_fields(bias, **dict(zip(names, arrays, strict=True)))

@@ -1,7 +1,6 @@
 """FIRE: a bias by a small learned network of normalized distances."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
@@ -61,13 +60,13 @@ class FIREBias(bias.Bias):
     ((4, 4, 2), 0.0)
     """
 
-    hidden_weight: Any = array_field()
-    hidden_bias: Any = array_field()
-    output_weight: Any = array_field()
-    output_bias: Any = array_field()
+    hidden_weight: Array = array_field()
+    hidden_bias: Array = array_field()
+    output_weight: Array = array_field()
+    output_bias: Array = array_field()
     _: KW_ONLY
-    c: Any = array_field()
-    threshold: Any = array_field()
+    c: float | Array = array_field()
+    threshold: float | Array = array_field()
 
     _is_relative = False
 
@@ -84,13 +83,13 @@ class FIREBias(bias.Bias):
             if space.is_true(value <= 0):
                 raise wrong_value(name, "be a positive finite number", float(value))
 
-    def _arrays(self) -> dict[str, Any]:
+    def _arrays(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in _SHAPES}
 
     def _heads(self) -> int:
         return int(self.output_bias.shape[0])
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Array:
         relative = bias.real_relative_positions(query, key, space)
         xp, dtype = space.xp, space.dtype
         w1, b1, w2, b2 = (space.astype(a, dtype) for a in self._arrays().values())
@@ -102,7 +101,7 @@ class FIREBias(bias.Bias):
         return hidden @ xp.matrix_transpose(w2) + b2
 
 
-def _as_array(value: Array, space: Space) -> Any:
+def _as_array(value: float | Array, space: Space) -> Array:
     xp, dtype, on = space.xp, space.dtype, space.device
     # What `asarray` of PyTorch makes of a parameter has no gradient before its release 2.13.
     if hasattr(value, "shape") and space.records_gradients:

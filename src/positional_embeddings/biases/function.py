@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
@@ -57,27 +56,27 @@ class FunctionBias(Bias):
     array([-2., -2., -1., -0.])
     """
 
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Array, Array], Array]
     num_heads: checks.FeatureCount = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
-        function: Any = self.function
+        function: object = self.function
         if not callable(function) or isinstance(function, type | Bias):
             raise wrong_type("function", "be a function of positions", shown(function))
 
     _is_relative = False
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
-        name, given = "function(q_pos, k_pos)", (query[:, None, ...], key[None, ...])
+    def _formula(self, query: Array, key: Array, space: Space) -> Array:
+        name, positions = "function(q_pos, k_pos)", (query[:, None, ...], key[None, ...])
         with space.without_chunk_warnings():
-            bias = as_caller(self.function, *given)
+            bias = as_caller(self.function, *positions)
         xp = space_of(q_pos=query, **{name: bias}).xp
         checks.real_floating(xp, **{name: bias})
-        pairs = xp.broadcast_arrays(*given)[0].shape
-        found = bias[..., None] if bias.ndim == len(pairs) else bias
-        target = (*pairs, self.num_heads)
-        if found.ndim != len(target) or not all(map(checks.broadcasts_to, found.shape, target)):
-            wanted = f"{tuple(pairs)} or {target} (`num_heads`), with 1 where it broadcasts"
-            raise wrong_value(name, f"have shape {wanted}", tuple(bias.shape))
-        return xp.broadcast_to(found, target)
+        pairs = xp.broadcast_arrays(*positions)[0].shape
+        shape, target = tuple(bias.shape), (*pairs, self.num_heads)
+        bias = bias[..., None] if bias.ndim == len(pairs) else bias
+        if bias.ndim != len(target) or not all(map(checks.broadcasts_to, bias.shape, target)):
+            what = f"{tuple(pairs)} or {target} (`num_heads`), with 1 where it broadcasts"
+            raise wrong_value(name, f"have shape {what}", shape)
+        return xp.broadcast_to(bias, target)

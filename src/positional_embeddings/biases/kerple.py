@@ -1,7 +1,7 @@
 """KERPLE: a logarithmic or power bias with learned parameters."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field
@@ -44,8 +44,8 @@ class KERPLEBias(bias.Bias):
     array([-4., -1., -0.])
     """
 
-    r1: Any = array_field()
-    r2: Any = array_field()
+    r1: Array = array_field()
+    r2: Array = array_field()
     variant: Annotated[Variant, checks.one_of(Variant)] = "logarithmic"
 
     def __post_init__(self) -> None:
@@ -56,10 +56,10 @@ class KERPLEBias(bias.Bias):
     def _heads(self) -> int:
         return int(self.r1.shape[0])
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Array:
         relative = bias.real_relative_positions(query, key, space)
         xp = space.xp
         distance = xp.abs(relative)[..., None]
         r1, r2 = (space.astype(r, distance.dtype) for r in (self.r1, self.r2))
-        kernel = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
-        return -r1 * kernel
+        growth = xp.log1p(r2 * distance) if self.variant == "logarithmic" else distance**r2
+        return -r1 * growth

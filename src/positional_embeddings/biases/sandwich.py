@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays.namespace import Array
@@ -54,7 +54,7 @@ class SandwichBias(Bias):
     _is_relative = False
     _is_fixed = True
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Array:
         xp, wide = space.xp, space.widest
         encode = partial(sinusoidal_encoding, dim=self.dim, base=self.base, dtype=wide)
         encodings = map(encode, (query, key))

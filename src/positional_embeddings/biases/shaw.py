@@ -75,7 +75,7 @@ class RelativePE(Bias):
     def _heads(self) -> int:
         return self.embedding_size
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
+    def _formula(self, query: Array, key: Array, space: Space) -> Array:
         most = self.max_distance
         rows = space.clip(subtract_positions(query, key, space), -most, most) + most
         return space.take_entries(self.embeddings, rows, 0)

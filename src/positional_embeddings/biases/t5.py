@@ -3,13 +3,14 @@
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from functools import lru_cache
 from math import exp, log, prod
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.weights import array_field, normal, set_weights
 from positional_embeddings.arrays.blocks import cuts
 from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
+from positional_embeddings.arrays.kept import constant_array
 from positional_embeddings.arrays.namespace import Array, ArrayT, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.biases import bias
@@ -17,8 +18,12 @@ from positional_embeddings.biases import bias
 # Finding the limits of more buckets takes seconds: they are compared as exact powers.
 _MOST_BUCKETS = 1024
 _MOST_DISTANCE = 2**128  # far beyond any integer dtype
-_COMPARED_ROWS = 64  # at once, so that what is compared stays in the cache
-_ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded
+# Fewer pairs are looked up in less time than it takes to see whether positions are consecutive.
+_FEWEST_COMPARED_PAIRS = 2**15
+_ROWS_COMPARED_AT_ONCE = 64  # so that what is compared stays in the cache
+_RELATIVE_ROUNDING = 1e-12  # more than an exponential of a logarithm of 100 is rounded
+
+_Options: TypeAlias = tuple[int, int, bool]  # num_buckets, max_distance, bidirectional
 
 
 def relative_position_bucket(
@@ -72,21 +77,21 @@ def relative_position_bucket(
     """
     space = space_of(relative_position=relative_position)
     checks.signed_integers("relative_position", relative_position, space.xp)
-    numbers = _check_buckets(num_buckets, max_distance, bidirectional=bidirectional)
-    kind, pairs = (*numbers, bidirectional), relative_position
-    if bias.takes_strides(space) and pairs.ndim == 2 and 0 not in pairs.shape:
-        distances = np.concat([pairs[:0:-1, 0], pairs[0, :]])
-        expected = bias.toeplitz(distances, *pairs.shape)
-        rows = cuts(pairs.shape[0], _COMPARED_ROWS)
+    options = _check_buckets(num_buckets, max_distance, bidirectional)
+    pairs: Array = relative_position
+    if bias.takes_strides(space) and pairs.ndim == 2 and pairs.size >= _FEWEST_COMPARED_PAIRS:
+        relative = np.concat([pairs[:0:-1, 0], pairs[0, :]])
+        expected = bias.toeplitz(relative, *pairs.shape)
+        rows = cuts(pairs.shape[0], _ROWS_COMPARED_AT_ONCE)
         # A copy is aligned, and compared in less time.
         if all(np.array_equal(pairs[some, :], expected[some].copy()) for some in rows):
-            buckets = _look_up(None, distances, kind, space)
+            buckets = _look_up(None, relative, options, space)
             return bias.toeplitz(buckets, *pairs.shape).copy()  # type: ignore[no-any-return]
-    return _look_up(None, pairs, kind, space)  # type: ignore[no-any-return]
+    return _look_up(None, pairs, options, space)  # type: ignore[no-any-return]
 
 
-def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) -> tuple[int, int]:
-    """Check the options of the buckets of T5, and return both numbers."""
+def _check_buckets(num_buckets: int, max_distance: int, bidirectional: bool) -> _Options:  # noqa: FBT001
+    """Check the options of the buckets of T5, and return them in this order."""
     bidirectional = checks.boolean("bidirectional", bidirectional)
     num_buckets = checks.positive_integer(
         "num_buckets", num_buckets, even=bidirectional, most=_MOST_BUCKETS
@@ -99,33 +104,44 @@ def _check_buckets(num_buckets: int, max_distance: int, *, bidirectional: bool) 
     if max_distance <= exact:
         what = f"be above {exact}, half of the buckets of a direction"
         raise wrong_value("max_distance", what, max_distance)
-    return num_buckets, max_distance
+    return num_buckets, max_distance, bidirectional
 
 
-def _look_up(table: Array, relative: Any, kind: tuple[int, int, int], space: Space) -> Any:
+def _look_up(table: Array | None, relative: Array, options: _Options, space: Space) -> Array:
     """Return the entries of a table of buckets at relative positions, or the buckets if None."""
-    xp, like = space.xp, {"dtype": space.integer, "device": space.device}
-    starts, before, last = bucket_starts(*kind, int(xp.iinfo(space.integer).max))
+    xp, most = space.xp, int(space.xp.iinfo(space.integer).max)
+    limits = bucket_limits(*options, most)
+    last = limits.last_distance
     relative = space.astype(relative, space.integer)
     if prod(relative.shape) > 2 * last + 1 and not space.is_chunked:
         # The few that differ in their buckets, so that all others take one gather.
-        few = xp.arange(-last, last + 1, **like)
+        few = xp.arange(-last, last + 1, dtype=space.integer, device=space.device)
         index = space.clip(relative, -last, last) + last
-        return space.take_entries(_look_up(table, few, kind, space), index, 0)
-    from_query = space.searchsorted(xp.asarray(starts, **like), relative, side="right") - before
-    per_direction = kind[0] // (1 + kind[2])
-    buckets = xp.where(from_query > 0, from_query + per_direction, -from_query)
+        return space.take_entries(_look_up(table, few, options, space), index, 0)
+    starts = constant_array(_starts, *options, most, dtype=space.integer, space=space)
+    from_query = space.searchsorted(starts, relative, side="right") - limits.count_before
+    buckets = xp.where(from_query > 0, from_query + limits.per_direction, -from_query)
     return buckets if table is None else space.take_entries(table, buckets, 0)
 
 
-@lru_cache(maxsize=64)
-def bucket_starts(
-    num_buckets: int, max_distance: int, bidirectional: int, most: int
-) -> tuple[tuple[int, ...], int, int]:
-    """Return the first relative position of each bucket, for integers up to `most`.
+def _starts(*options_and_most: int) -> tuple[int, ...]:
+    return bucket_limits(*options_and_most).starts
 
-    Also the number of those before the query, and the least distance of the last bucket of a
-    direction. From the bucket e = n // 2 of n on, the least distance is the least integer d with
+
+class _Limits(NamedTuple):
+    """Where the buckets of T5 begin, in relative positions."""
+
+    starts: tuple[int, ...]  # the first relative position of each bucket but the first, ascending
+    count_before: int  # how many of them are before the query
+    last_distance: int  # the least distance of the last bucket of a direction
+    per_direction: int  # how many buckets a direction has
+
+
+@lru_cache(maxsize=64)
+def bucket_limits(num_buckets: int, max_distance: int, bidirectional: bool, most: int) -> _Limits:  # noqa: FBT001
+    """Return where buckets begin, for integers up to `most`.
+
+    From the bucket e = n // 2 of n on, the least distance is the least integer d with
     (d / e) ** wide >= (max_distance / e) ** step, for step 1, 2, ...
     """
     per_direction = num_buckets // (1 + bidirectional)
@@ -136,8 +152,8 @@ def bucket_starts(
         power = exact ** (wide - step) * max_distance**step
         # Between numbers that floats tell; no integer of an array is as large as 2**64.
         about = exact * exp(step / wide * log(max_distance / exact))
-        low = max(limits[-1], min(int(about * (1 - _ROUNDING)), 2**64))
-        high = min(int(about * (1 + _ROUNDING)) + 1, max_distance, 2**64)
+        low = max(limits[-1], min(int(about * (1 - _RELATIVE_ROUNDING)), 2**64))
+        high = min(int(about * (1 + _RELATIVE_ROUNDING)) + 1, max_distance, 2**64)
         while low < high:  # PyTorch compiles no `bisect_left`
             middle = (low + high) // 2
             low, high = (middle + 1, high) if middle**wide < power else (low, middle)
@@ -145,7 +161,7 @@ def bucket_starts(
     # Limits that the dtype cannot hold separate none of its numbers.
     before = [1 - limit for limit in reversed(limits) if limit <= most + 2]
     after = [limit for limit in limits if bidirectional and limit <= most]
-    return (*before, *after), len(before), limits[-1]
+    return _Limits((*before, *after), len(before), limits[-1], per_direction)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,14 +224,13 @@ class T5Bias(bias.Bias):
 
     def __post_init__(self, xp: Namespace, dtype: Dtype, device: Device) -> None:
         self.check_fields()
-        num_buckets, max_distance = _check_buckets(
-            self.num_buckets, self.max_distance, bidirectional=self.bidirectional
-        )
+        options = _check_buckets(self.num_buckets, self.max_distance, self.bidirectional)
+        num_buckets, max_distance, _ = options
         checks.set_fields(self, num_buckets=num_buckets, max_distance=max_distance)
         shapes = {"embeddings": (num_buckets, self.num_heads)}
         set_weights(self, shapes, normal(self.init_std), xp, dtype, device)
 
-    def _formula(self, query: Array, key: Array, space: Space) -> Any:
-        relative, table = bias.subtract_positions(query, key, space), self.embeddings
-        kind = self.num_buckets, self.max_distance, self.bidirectional
-        return _look_up(table, relative, kind, space)
+    def _formula(self, query: Array, key: Array, space: Space) -> Array:
+        relative = bias.subtract_positions(query, key, space)
+        options = self.num_buckets, self.max_distance, self.bidirectional
+        return _look_up(self.embeddings, relative, options, space)

@@ -9,15 +9,15 @@ from positional_embeddings.arguments import checks
 from positional_embeddings.arguments.spans import length_array
 from positional_embeddings.arguments.weights import array_field
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import AnyArray, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.masks import ranges
 from positional_embeddings.masks.mask import Mask, frozen_integers
 from positional_embeddings.masks.points import ALL_KEYS, Points, Window, hides_outside
 from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull
 
-# Of the neighbours in rows of a grid; more become one range, from the first to the last of them.
-_MOST_RANGES = 2**12
+# Ranges of neighbours in rows of a grid; more become one range, from the first to the last.
+_MOST_RANGES_OF_NEIGHBOURS = 2**12
 
 _Size = Annotated[int, checks.positive_integer]
 _WindowSide = Annotated[int | None, checks.optional(checks.non_negative_integer)]
@@ -28,7 +28,7 @@ class _WindowMask(Mask):
 
     _is_fixed = True
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         return hides_outside(q, k, self._window())
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
@@ -148,7 +148,7 @@ class ChunkedMask(Mask):
 
     _is_fixed = True
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         xp, size = q.space.xp, min(self.size, q.largest)
         return xp.floor_divide(q.values, size) != xp.floor_divide(k.values, size)
 
@@ -192,7 +192,7 @@ class DilatedMask(Mask):
 
     _is_fixed = True
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         xp, step = q.space.xp, min(self.step, q.largest)
         return xp.remainder(q.values, step) != xp.remainder(k.values, step)
 
@@ -227,7 +227,8 @@ class GlobalMask(Mask):
     TypeError
         If `indices` are not integers.
     ValueError
-        If one is negative, where it can be read, or they do not have one axis.
+        If one is negative, where it can be read, or they do not have one axis. A device is not
+        waited for, to read them.
 
     References
     ----------
@@ -259,29 +260,27 @@ class GlobalMask(Mask):
         if isinstance(indices, np.ndarray):
             checks.set_fields(self, _ranges=ranges.unite_arrays(indices, indices))
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         return ~(self._is_global(q) | self._is_global(k))
 
-    def _is_global(self, points: Points) -> Any:
+    def _is_global(self, points: Points) -> Array:
         """Tell which positions have global tokens."""
-        xp, tokens = points.space.xp, points.in_library(self.indices)
+        xp, positions = points.space.xp, points.values
         if self._ranges is None or points.ranges is None or points.space.is_compiling:
-            return xp.any(points.values[..., None] == tokens, axis=-1)
-        positions = points.values
-        if xp is not np:
-            positions = np.concat([np.arange(*own) for own in points.ranges])
+            return xp.any(positions[..., None] == points.in_library(self.indices), axis=-1)
+        on_host = np.concat([np.arange(*pair) for pair in points.ranges])
         edges = np.ravel(ranges.intersect(self._ranges, points.ranges))
-        found = np.searchsorted(edges, positions, side="right") % 2 == 1
-        return xp.asarray(found.reshape(points.values.shape), device=points.space.device)
+        is_global = np.searchsorted(edges, on_host, side="right") % 2 == 1
+        return xp.asarray(is_global.reshape(positions.shape), device=points.space.device)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         whole = ((0, k_len),)
         if self._ranges is None:
             return Reach(whole, ())
         tokens = ranges.intersect(self._ranges, whole)
-        inside = ranges.count_positions(ranges.intersect(self._ranges, queries))
-        every = inside == ranges.count_positions(queries)
-        return Reach(whole if inside else tokens, whole if every else tokens)
+        global_queries = ranges.intersect(self._ranges, queries)
+        are_all_global = ranges.count_positions(global_queries) == ranges.count_positions(queries)
+        return Reach(whole if global_queries else tokens, whole if are_all_global else tokens)
 
     def _global_queries(self) -> Ranges:
         return self._ranges or ()
@@ -335,14 +334,13 @@ class NeighbourhoodMask(Mask):
         if not isinstance(shape, tuple | list) or not shape:
             raise wrong_type("shape", "be a tuple of one length or more", shown(shape))
         shape = tuple(checks.positive_integer(f"shape[{i}]", n) for i, n in enumerate(shape))
-        if isinstance(window, tuple | list):
-            if len(window) != len(shape):
-                raise wrong_value("window", f"have {len(shape)} numbers, as `shape` has", window)
-            window = tuple(
-                checks.non_negative_integer(f"window[{i}]", n) for i, n in enumerate(window)
-            )
-        else:
+        if not isinstance(window, tuple | list):
             window = checks.non_negative_integer("window", window)
+        elif len(window) != len(shape):
+            raise wrong_value("window", f"have {len(shape)} numbers, as `shape` has", window)
+        else:
+            check = checks.non_negative_integer
+            window = tuple(check(f"window[{i}]", n) for i, n in enumerate(window))
         checks.set_fields(self, shape=shape, window=window)
 
     @property
@@ -350,16 +348,13 @@ class NeighbourhoodMask(Mask):
         return self.window if isinstance(self.window, tuple) else (self.window,) * len(self.shape)
 
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
-        tokens = prod(self.shape)
-        if k_len > tokens or queries[0] < 0 or queries[1] > tokens:
-            raise wrong_value(
-                "shape",
-                "have a token for each query and key",
-                f"{self.shape}, {tokens} tokens, for queries from position {queries[0]} to "
-                f"{queries[1] - 1} and {k_len} keys",
-            )
+        (start, stop), tokens = queries, prod(self.shape)
+        if k_len > tokens or start < 0 or stop > tokens:
+            places = f"queries from position {start} to {stop - 1} and {k_len} keys"
+            came = f"{self.shape}, {tokens} tokens, for {places}"
+            raise wrong_value("shape", "have a token for each query and key", came)
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         # Positions are smaller, so that larger sizes make no difference.
         xp, most = q.space.xp, q.largest
         tokens = min(prod(self.shape), most)
@@ -392,23 +387,23 @@ def _neighbours(
         return ()
     if stop - start == prod(shape):  # each token sees itself
         return ((start, stop),)
-    (n, *rest), (reach, *others) = shape, steps
-    inner = prod(rest)
-    first, last = start // inner, (stop - 1) // inner
-    rows = min(n, -(-k_len // inner))
-    found: list[tuple[int, int]] = []
+    (rows, *row_shape), (step, *row_steps) = shape, steps
+    width = prod(row_shape)
+    first, last = start // width, (stop - 1) // width
+    rows_with_keys = min(rows, -(-k_len // width))
+    neighbours: list[tuple[int, int]] = []
     # Rows in between are whole: these, and what a part of the first and of the last row sees.
     for row in {first, last}:
-        begin, end = max(start, row * inner), min(stop, (row + 1) * inner)
-        own = begin - row * inner, end - row * inner
-        seen = _neighbours(tuple(rest), tuple(others), *own, k_len)
-        near = range(max(row - reach, 0), min(row + reach + 1, rows))
-        if seen == ((0, inner),):
-            found.append((near.start * inner, near.stop * inner))
-        elif (near.stop - near.start) * len(seen) > _MOST_RANGES:
-            found.append((near.start * inner + seen[0][0], (near.stop - 1) * inner + seen[-1][1]))
+        begin, end = max(start - row * width, 0), min(stop - row * width, width)
+        seen = _neighbours(tuple(row_shape), tuple(row_steps), begin, end, k_len)
+        near = range(max(row - step, 0), min(row + step + 1, rows_with_keys))
+        if seen == ((0, width),):
+            neighbours.append((near.start * width, near.stop * width))
+        elif (near.stop - near.start) * len(seen) > _MOST_RANGES_OF_NEIGHBOURS:
+            from_first, to_last = near.start * width, (near.stop - 1) * width
+            neighbours.append((from_first + seen[0][0], to_last + seen[-1][1]))
         else:
-            found += [(i * inner + a, i * inner + b) for i in near for a, b in seen]
+            neighbours += [(i * width + a, i * width + b) for i in near for a, b in seen]
     if last - first > 1:
-        found.append((max(first + 1 - reach, 0) * inner, min(last + reach, n) * inner))
-    return ranges.unite(found)
+        neighbours.append((max(first + 1 - step, 0) * width, min(last + step, rows) * width))
+    return ranges.unite(neighbours)

@@ -18,15 +18,15 @@ from positional_embeddings.masks.ranges import Ranges, Reach, clip, hull, inters
 
 Side = Literal["right", "left"]
 
-# Lengths by which a call of attention is known again.
-_MOST_KNOWN = 64
+# Lengths, one for each sequence, by which a call of attention is known again.
+_MOST_COMPARED_LENGTHS = 64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _ByLength(Mask):
     """Base of masks by a length of each sequence."""
 
-    lengths: Any = array_field()
+    lengths: Array = array_field()
     # The least and the largest length, if the host has them.
     _bounds: tuple[int, int] | None = field(default=None, init=False, compare=False)
 
@@ -42,15 +42,17 @@ class _ByLength(Mask):
         if isinstance(self.lengths, np.ndarray) and space.is_compiling:
             return
         if self._bounds is None or self._bounds[1] > k_len:
-            own = space_of(lengths=self.lengths)
-            spans.check_lengths("lengths", self.lengths, own, k_len, "the number of keys")
+            space = space_of(lengths=self.lengths)
+            if space.is_on_host(self.lengths):
+                spans.check_lengths("lengths", self.lengths, space, k_len, "the number of keys")
 
     def _batch(self) -> int | None:
-        return _known(self.lengths.shape[0])
+        size = self.lengths.shape[0]
+        return size if checks.is_known(size) else None
 
-    def _value(self) -> Any:
+    def _value(self) -> tuple[Any, ...] | None:
         lengths = self.lengths
-        if not isinstance(lengths, np.ndarray) or lengths.size > _MOST_KNOWN:
+        if not isinstance(lengths, np.ndarray) or lengths.size > _MOST_COMPARED_LENGTHS:
             return None
         return type(self), getattr(self, "side", None), lengths.tobytes()
 
@@ -71,8 +73,9 @@ class PaddingMask(_ByLength):
     TypeError
         If `lengths` are not integers.
     ValueError
-        If `lengths` do not have one axis, or one is negative, where it can be read; as an array
-        or in an attention, if one is above the number of keys.
+        If `lengths` do not have one axis, or one is negative; as an array or in an attention, if
+        one is above the number of keys. Lengths on a GPU, lazy or in a trace are not read: there
+        a negative one hides all keys, and one above the number of keys hides none.
 
     Examples
     --------
@@ -118,31 +121,30 @@ class PaddingMask(_ByLength):
         >>> PaddingMask.from_attention_mask(np.asarray([[1, 1, 0], [1, 1, 1]]))
         PaddingMask([2, 3])
         """
-        space = space_of(attention_mask=attention_mask)
+        name, numbers = "attention_mask", attention_mask
+        space = space_of(attention_mask=numbers)
         xp = space.xp
-        given: Any = attention_mask
         checks.choice("side", side, get_args(Side))
-        if not any(dtypes.is_dtype(given.dtype, kind, xp) for kind in ("bool", "integral")):
+        if not any(dtypes.is_dtype(numbers.dtype, kind, xp) for kind in ("bool", "integral")):
             what = "have an integer or boolean dtype"
-            hint = " Pass attention_mask != 0."
-            raise wrong_type("attention_mask", what, dtypes.dtype_name(given.dtype), hint)
-        if given.ndim != 2:
-            raise wrong_value("attention_mask", "have shape (batch, seq)", tuple(given.shape))
-        if space.is_readable(given):
-            token = xp.astype(given, xp.bool)
-            if space.is_true(xp.any(given != xp.astype(token, given.dtype))):
-                what = "hold 1 at tokens and 0 at padding"
-                raise wrong_value("attention_mask", what, "other numbers")
+            raise wrong_type(name, what, dtypes.dtype_name(numbers.dtype), f" Pass {name} != 0.")
+        if numbers.ndim != 2:
+            raise wrong_value(name, "have shape (batch, seq)", tuple(numbers.shape))
+        if space.is_readable(numbers):
+            token = xp.astype(numbers, xp.bool)
             earlier, later = token[:, :-1], token[:, 1:]
-            misplaced = later & ~earlier if side == "right" else earlier & ~later
-            if space.is_true(xp.any(misplaced)):
+            other = xp.any(numbers != xp.astype(token, numbers.dtype))
+            misplaced = xp.any(later & ~earlier if side == "right" else earlier & ~later)
+            if space.is_true(other | misplaced):  # a device is waited for once
+                if space.is_true(other):
+                    raise wrong_value(name, "hold 1 at tokens and 0 at padding", "other numbers")
                 what = f"have its padding on the {side} of each sequence, as `side` says"
-                hint = " SegmentMask(attention_mask.T - 1) has its padding anywhere."
-                raise wrong_value("attention_mask", what, "padding elsewhere", hint)
-        token = xp.astype(given, space.integer)
-        return cls(xp.sum(token, axis=1, dtype=space.integer), side)
+                hint = f" SegmentMask({name}.T - 1) has its padding anywhere."
+                raise wrong_value(name, what, "padding elsewhere", hint)
+        lengths = xp.sum(xp.astype(numbers, space.integer), axis=1, dtype=space.integer)
+        return cls(lengths, side)
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         lengths = q.in_library(self.lengths)
         if self.side == "right":
             return k.values >= lengths
@@ -173,8 +175,8 @@ class PrefixMask(_ByLength):
     TypeError
         If `lengths` are not integers.
     ValueError
-        If one is negative, where it can be read; as an array or in an attention, if one is above
-        the number of keys.
+        If one is negative; as an array or in an attention, if one is above the number of keys.
+        Lengths on a GPU, lazy or in a trace are not read.
 
     References
     ----------
@@ -191,7 +193,7 @@ class PrefixMask(_ByLength):
     lengths: int | Sequence[int] | AnyArray = array_field()
 
     def __post_init__(self) -> None:
-        lengths: Any = self.lengths
+        lengths: Array = self.lengths
         if isinstance(lengths, Real):
             what = "an integer or a sequence of integers"
             lengths = [checks.integer("lengths", lengths, what)]  # type: ignore[arg-type]
@@ -200,7 +202,7 @@ class PrefixMask(_ByLength):
         checks.set_fields(self, lengths=lengths)
         super().__post_init__()
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         return (k.values > q.values) & (k.values >= q.in_library(self.lengths))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
@@ -251,27 +253,27 @@ class SegmentMask(Mask):
     """
 
     ids: Array = array_field()
-    key_ids: Any = array_field(None)
+    key_ids: Array = array_field(None)
     # The documents of the keys, if the host has them.
     _documents: "_Documents | None" = field(default=None, init=False, compare=False)
 
     def __post_init__(self) -> None:
-        given = {"ids": self.ids} | namespace.drop_none(key_ids=self.key_ids)
-        for name, ids in given.items():
+        by_name = {"ids": self.ids} | namespace.drop_none(key_ids=self.key_ids)
+        for name, ids in by_name.items():
             if isinstance(ids, list | tuple | range):
-                given[name] = _listed(name, ids)
-        xp = space_of(**given).xp
-        for name, ids in given.items():
+                by_name[name] = _listed(name, ids)
+        xp = space_of(**by_name).xp
+        for name, ids in by_name.items():
             checks.signed_integers(name, ids, xp)
             spans.sequence_axis(name, ids, 0)
-        checks.set_fields(self, **{name: frozen_integers(ids) for name, ids in given.items()})
-        query, key = self._tables()
+        checks.set_fields(self, **{name: frozen_integers(ids) for name, ids in by_name.items()})
+        query, key = self._documents_of()
         if not checks.shapes_broadcast([query.shape[1:], key.shape[1:]]):
             raise wrong_value("key_ids", f"have the batch of `ids`, {query.shape[1]}", key.shape[1])
         if isinstance(key, np.ndarray):
             checks.set_fields(self, _documents=_Documents.of(key))
 
-    def _tables(self) -> tuple[Any, Any]:
+    def _documents_of(self) -> tuple[Array, ...]:
         """Return the documents of queries and of keys as (position, batch)."""
         query, key = self.ids, self.ids if self.key_ids is None else self.key_ids
         return tuple(ids[:, None] if ids.ndim == 1 else ids for ids in (query, key))
@@ -280,29 +282,27 @@ class SegmentMask(Mask):
         """Return the position of the first of `ids`."""
         return 0 if self.key_ids is None else self.key_ids.shape[0] - self.ids.shape[0]
 
-    def _hides(self, q: Points, k: Points) -> Any:
-        own, other = self._tables()
-        query, key = q.take(own, self._start(), -1), k.take(other, 0, -1)
+    def _hides(self, q: Points, k: Points) -> Array:
+        of_queries, of_keys = self._documents_of()
+        query, key = q.take(of_queries, self._start(), -1), k.take(of_keys, 0, -1)
         return (query != key) | (query < 0)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
         if self._documents is None:
             return Reach(((0, k_len),), ())
         start, stop = hull(queries)
-        query = self._tables()[0]
-        own = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
-        reach = self._documents.reach(own, k_len)
-        return reach if own.shape[0] == stop - start else Reach(reach.seen_by_any, ())
+        query, _ = self._documents_of()
+        query = query[max(start - self._start(), 0) : max(stop - self._start(), 0), :]
+        reach = self._documents.reach(query, k_len)
+        return reach if query.shape[0] == stop - start else Reach(reach.seen_by_any, ())
 
     def _check(self, queries: tuple[int, int], k_len: int, space: Space) -> None:  # noqa: ARG002
         first, last = self._start(), self._start() + self.ids.shape[0]
-        if checks.is_known(last) and (queries[0] < first or last < queries[1]):
-            raise wrong_value(
-                "ids",
-                "have shape (seq,) or (seq, batch), with a document for each query, at positions "
-                f"{queries[0]} to {queries[1] - 1}",
-                f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}",
-            )
+        start, stop = queries
+        if checks.is_known(last) and (start < first or last < stop):
+            what = "have shape (seq,) or (seq, batch), with a document for each query, at positions"
+            came = f"shape {tuple(self.ids.shape)}, of positions {first} to {last - 1}"
+            raise wrong_value("ids", f"{what} {start} to {stop - 1}", came)
         name = "ids" if self.key_ids is None else "key_ids"
         key = getattr(self, name)
         if checks.is_known(key.shape[0]) and k_len > key.shape[0]:
@@ -310,8 +310,9 @@ class SegmentMask(Mask):
             raise wrong_value(name, what, tuple(key.shape))
 
     def _batch(self) -> int | None:
-        sizes = [_known(ids.shape[1]) for ids in self._tables()]
-        return next((size for size in sizes if size != 1), 1)
+        sizes = [ids.shape[1] for ids in self._documents_of()]
+        size = next((size for size in sizes if size != 1), 1)
+        return size if checks.is_known(size) else None
 
 
 class _Documents(NamedTuple):
@@ -331,13 +332,13 @@ class _Documents(NamedTuple):
     def of(cls, ids: HostArray) -> "_Documents":
         """Return the documents of ids (key, batch)."""
         keys, batch = ids.shape
-        known, index = np.unique(ids.T.ravel(), return_inverse=True)
-        numbers = np.repeat(np.arange(batch), keys) * len(known) + index
+        documents, index = np.unique(ids.T.ravel(), return_inverse=True)
+        numbers = np.repeat(np.arange(batch), keys) * len(documents) + index
         order = np.argsort(numbers, stable=True)
-        order = order[known[index[order]] >= 0]
+        order = order[documents[index[order]] >= 0]
         numbers, begin, counts = np.unique(numbers[order], return_index=True, return_counts=True)
         firsts, lasts = order[begin] % keys, order[begin + counts - 1] % keys
-        return cls(known, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
+        return cls(documents, batch, numbers, firsts, lasts, lasts - firsts == counts - 1)
 
     def reach(self, queries: HostArray, k_len: int) -> Reach:
         """Return which keys are seen by queries, whose documents (query, batch) are given."""
@@ -359,9 +360,9 @@ class _Documents(NamedTuple):
 def _look_up(ordered: HostArray, values: HostArray) -> tuple[HostArray, HostArray]:
     """Return where values are in an ordered array, and whether they are."""
     at = np.searchsorted(ordered, values)
-    found = at < len(ordered)
-    found[found] = ordered[at[found]] == values[found]
-    return at, found
+    is_there = at < len(ordered)
+    is_there[is_there] = ordered[at[is_there]] == values[is_there]
+    return at, is_there
 
 
 def _listed(name: str, ids: Array) -> HostArray:
@@ -372,7 +373,3 @@ def _listed(name: str, ids: Array) -> HostArray:
         what = "be an array, a list of integers, or a list of such lists of one length"
         raise wrong_value(name, what, shown(ids)) from None
     return array
-
-
-def _known(size: Any) -> int | None:
-    return size if checks.is_known(size) else None

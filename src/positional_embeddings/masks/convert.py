@@ -1,11 +1,11 @@
 """Combine masks, convert them to what others take and back, and find fully masked queries."""
 
-import operator
 from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
-from positional_embeddings.arguments.spans import position_interval, span_of
+from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, on_given_device, space_of
@@ -70,23 +70,22 @@ def combine_masks(*masks: Array | Mask | None) -> Any:
     """
     if len(masks) == 1 and isinstance(masks[0], list | tuple):
         raise wrong_type("masks", "be given one by one, as combine_masks(*masks)", "one list")
-    given: dict[str, Any] = {f"masks[{i}]": m for i, m in enumerate(masks) if m is not None}
-    if not given:
+    by_name: dict[str, Array] = {f"masks[{i}]": m for i, m in enumerate(masks) if m is not None}
+    arrays = list(by_name.values())
+    if not arrays:
         return None
-    if all(isinstance(mask, Mask) for mask in given.values()):
-        return reduce(operator.or_, given.values())
-    xp = space_of(**given).xp
-    for name, mask in given.items():
-        checks.mask(name, mask, xp)
-    arrays = list(given.values())
-    shapes = ", ".join(str(tuple(mask.shape)) for mask in arrays)
-    if {mask.ndim for mask in arrays} == {2, 3}:
-        arrays = [mask if mask.ndim == 3 else mask[:, :, None] for mask in arrays]
-    fit = checks.shapes_broadcast([tuple(mask.shape) for mask in arrays])
-    if not fit or len({mask.ndim for mask in arrays}) > 1:
-        what = "broadcast, as (query, key) and (query, key, batch) or with as many axes each"
-        raise wrong_value("masks", what, shapes)
-    return reduce(operator.or_, arrays)
+    if not all(isinstance(mask, Mask) for mask in arrays):
+        xp = space_of(**by_name).xp
+        for name, mask in by_name.items():
+            checks.mask(name, mask, xp)
+        shapes = [tuple(mask.shape) for mask in arrays]
+        if set(map(len, shapes)) == {2, 3}:
+            arrays = [mask if mask.ndim == 3 else mask[:, :, None] for mask in arrays]
+        fit = checks.shapes_broadcast([tuple(mask.shape) for mask in arrays])
+        if not fit or len({mask.ndim for mask in arrays}) > 1:
+            what = "broadcast, as (query, key) and (query, key, batch) or with as many axes each"
+            raise wrong_value("masks", what, ", ".join(map(str, shapes)))
+    return reduce(or_, arrays)
 
 
 def mask_to_bias(mask: ArrayT, /, dtype: Dtype | None = None) -> ArrayT:
@@ -158,7 +157,8 @@ def to_attend(
         What PyTorch's ``scaled_dot_product_attention(attn_mask=)``, JAX's
         ``dot_product_attention(mask=)`` and ONNX's ``Attention`` take. An axis of length 1 in
         an array stays so. ONNX Runtime takes the axis of queries only in full, as that of a
-        value is.
+        value is. Keras' ``MultiHeadAttention`` takes ``to_attend(...)[:, 0]``, and what adds
+        a bias to scores ``mask_to_bias(~to_attend(...))``.
 
     Raises
     ------
@@ -179,103 +179,15 @@ def to_attend(
     """
     options: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
     options |= {"xp": xp, "device": device}
-    check_lengths_of(mask, **options)
-    given: Any = mask.dense(**options) if isinstance(mask, Mask) else mask
-    xp = space_of(mask=given).xp
-    checks.mask("mask", given, xp)
-    if given.ndim not in (2, 3):
+    check_options(mask, for_masks=options)
+    hidden = mask.dense(**options) if isinstance(mask, Mask) else mask
+    xp = space_of(mask=hidden).xp
+    checks.mask("mask", hidden, xp)
+    if hidden.ndim not in (2, 3):
         what = "have shape (query, key) or (query, key, batch)"
-        raise wrong_value("mask", what, tuple(given.shape))
-    given = given[:, :, None] if given.ndim == 2 else given
-    return xp.permute_dims(xp.logical_not(given), (2, 0, 1))[:, None, ...]
-
-
-def to_keras(
-    mask: Array | Mask,
-    /,
-    q_len: int | None = None,
-    k_len: int | None = None,
-    *,
-    offset: int | None = None,
-    xp: Namespace | None = None,
-    device: Device | None = None,
-) -> Any:
-    """Return a mask as Keras' ``MultiHeadAttention`` takes it: True where a query may attend.
-
-    Parameters
-    ----------
-    mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
-        True where a query may not attend to a key.
-    q_len, k_len, offset : int, optional
-        For a `Mask`, as `to_attend` takes them.
-    xp, device : optional
-        For a `Mask`: array library (NumPy if None) and device of the result.
-
-    Returns
-    -------
-    array of bool, shape (batch or 1, query, key)
-        The `attention_mask` of a call.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The errors of `to_attend`.
-
-    Examples
-    --------
-    >>> from positional_embeddings import PaddingMask
-    >>> to_keras(PaddingMask([2, 3]), 3).shape
-    (2, 3, 3)
-    """
-    return to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device)[:, 0, ...]
-
-
-@on_given_device
-def to_bias(
-    mask: Array | Mask,
-    /,
-    q_len: int | None = None,
-    k_len: int | None = None,
-    *,
-    offset: int | None = None,
-    xp: Namespace | None = None,
-    dtype: Dtype | None = None,
-    device: Device | None = None,
-) -> Any:
-    """Return a mask as a bias that is added to scores (batch, heads, query, key).
-
-    Parameters
-    ----------
-    mask : Mask, or array of bool, shape (query, key) or (query, key, batch)
-        True where a query may not attend to a key.
-    q_len, k_len, offset : int, optional
-        For a `Mask`, as `to_attend` takes them.
-    xp, dtype, device : optional
-        Real floating-point dtype of the result (the library's default if None); for a `Mask`
-        also its array library (NumPy if None) and device.
-
-    Returns
-    -------
-    array, shape (batch or 1, 1, query, key)
-        Minus infinity where a key is hidden, else 0.
-
-    Raises
-    ------
-    TypeError, ValueError
-        The errors of `to_attend` and of `mask_to_bias`.
-
-    See Also
-    --------
-    mask_to_bias : The same without moving axes.
-
-    Examples
-    --------
-    >>> from positional_embeddings import CausalMask
-    >>> to_bias(CausalMask(), 2)[0, 0]
-    array([[  0., -inf],
-           [  0.,   0.]])
-    """
-    return mask_to_bias(~to_attend(mask, q_len, k_len, offset=offset, xp=xp, device=device), dtype)
+        raise wrong_value("mask", what, tuple(hidden.shape))
+    hidden = hidden[:, :, None] if hidden.ndim == 2 else hidden
+    return xp.permute_dims(xp.logical_not(hidden), (2, 0, 1))[:, None, ...]
 
 
 class BlockRanges(NamedTuple):
@@ -357,8 +269,7 @@ def to_block_ranges(
         raise wrong_type("mask", f"be a `Mask`, {_EXAMPLES}", shown(mask))
     block_size = checks.positive_integer("block_size", block_size)
     space = new_space()
-    (start, stop), k_len = position_interval(q_len, k_len, offset, space)
-    mask._check((start, stop), k_len, space)
+    (start, stop), k_len = mask._checked_interval(q_len, k_len, offset, space)
     states = [
         _states((first, min(first + block_size, stop)), mask, k_len, block_size, space)
         for first in range(start, stop, block_size)
@@ -375,7 +286,9 @@ def to_block_ranges(
     return BlockRanges(*tables)
 
 
-def _states(queries: tuple[int, int], mask: Mask, k_len: int, block_size: int, space: Space) -> Any:
+def _states(
+    queries: tuple[int, int], mask: Mask, k_len: int, block_size: int, space: Space
+) -> Array:
     """Return what some queries see of each block of keys, (batch or 1, block)."""
     starts = np.arange(0, k_len, block_size)
     stops = np.minimum(starts + block_size, k_len)
@@ -391,12 +304,12 @@ def _states(queries: tuple[int, int], mask: Mask, k_len: int, block_size: int, s
     for j in np.flatnonzero(states[0] == _PART):
         keys = span_of((int(starts[j]), int(stops[j])))
         hidden = mask._between(span_of(queries), keys, k_len, space)
-        own = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
+        of_sequences = np.where(hidden.all(axis=(0, 1)), _HIDDEN, _PART)
         if is_long[j]:
-            own = np.where(hidden.any(axis=(0, 1)), own, _WHOLE)
-        if len(states) < len(own):
-            states = np.repeat(states, len(own), axis=0)
-        states[:, j] = own
+            of_sequences = np.where(hidden.any(axis=(0, 1)), of_sequences, _WHOLE)
+        if len(states) < len(of_sequences):
+            states = np.repeat(states, len(of_sequences), axis=0)
+        states[:, j] = of_sequences
     return states
 
 
@@ -427,32 +340,32 @@ def from_attend(attend: ArrayT, /) -> ArrayT:
     True
     """
     xp = space_of(attend=attend).xp
-    given: Any = attend
-    if not dtypes.is_dtype(given.dtype, "bool", xp):
+    seen: Array = attend
+    if not dtypes.is_dtype(seen.dtype, "bool", xp):
         what = "have a boolean dtype, True where a query may attend"
-        raise wrong_type("attend", what, dtypes.dtype_name(given.dtype))
-    shape = tuple(given.shape)
-    if given.ndim not in (2, 3, 4) or (given.ndim == 4 and shape[1] != 1):
+        raise wrong_type("attend", what, dtypes.dtype_name(seen.dtype))
+    shape = tuple(seen.shape)
+    if seen.ndim not in (2, 3, 4) or (seen.ndim == 4 and shape[1] != 1):
         what = "have shape (query, key), (batch, query, key) or (batch, 1, query, key)"
         raise wrong_value("attend", what, shape)
-    given = given[:, 0, ...] if given.ndim == 4 else given
-    given = given[None, ...] if given.ndim == 2 else given
-    return xp.permute_dims(xp.logical_not(given), (1, 2, 0))  # type: ignore[no-any-return]
+    seen = seen[:, 0, ...] if seen.ndim == 4 else seen
+    seen = seen[None, ...] if seen.ndim == 2 else seen
+    return xp.permute_dims(xp.logical_not(seen), (1, 2, 0))  # type: ignore[no-any-return]
 
 
-def check_lengths_of(mask: Array, key_axis: int | None = None, **options: Any) -> None:
-    """Check the options that are for a `Mask` alone, or for an array alone."""
-    if isinstance(mask, Mask):
-        if options["q_len"] is None:
-            raise wrong_type("q_len", "be given for a `Mask`", "None")
-        if key_axis is not None:
-            raise wrong_type("key_axis", "be left out for a `Mask`", shown(key_axis))
-        return
-    if not hasattr(mask, "shape"):
+def check_options(
+    mask: Array | Mask, for_masks: dict[str, Any], for_arrays: dict[str, Any] | None = None
+) -> None:
+    """Check that options are given for a `Mask` that are for one, or for an array."""
+    is_value = isinstance(mask, Mask)
+    if not (is_value or hasattr(mask, "shape")):
         raise wrong_type("mask", f"be a boolean array, or a `Mask`, {_EXAMPLES}", shown(mask))
-    for name in namespace.drop_none(**options):
-        message = f"`{name}` must be left out where `mask` is an array."
+    kind, unused = ("a `Mask`", for_arrays or {}) if is_value else ("an array", for_masks)
+    for name in namespace.drop_none(**unused):
+        message = f"`{name}` must be left out where `mask` is {kind}."
         raise TypeError(message)
+    if is_value and for_masks["q_len"] is None:
+        raise wrong_type("q_len", "be given for a `Mask`", "None")
 
 
 def key_axis_of(name: str, array: Array, key_axis: int | None) -> int:

@@ -109,7 +109,7 @@ def create_padding_mask(
         If `lengths` are not integers, or another argument is of the wrong kind.
     ValueError
         If `lengths` is not one-dimensional, or one of them is negative or above `max_len`.
-        Lengths that cannot be read, in a dask array or while JAX traces, are not checked.
+        Lengths on a GPU, in a dask array or while JAX traces are not checked.
 
     Examples
     --------

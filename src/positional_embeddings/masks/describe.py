@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import position_interval, span_of
+from positional_embeddings.arguments.spans import span_of
 from positional_embeddings.arrays.errors import wrong_value
-from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import AnyArray, Array, np
-from positional_embeddings.masks.convert import check_lengths_of, key_axis_of
+from positional_embeddings.masks.convert import check_options, key_axis_of
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.ranges import Ranges
 
-# Two at each end.
+# Queries or keys that are drawn at least: two at each end.
 _FEWEST_DRAWN = 4
 
 
@@ -94,31 +94,28 @@ def describe_mask(
         raise wrong_value("most", f"be {_FEWEST_DRAWN} or more", most)
     batch = checks.non_negative_integer("batch", batch)
     lengths: dict[str, Any] = {"q_len": q_len, "k_len": k_len, "offset": offset}
-    check_lengths_of(mask, key_axis, **lengths)
+    check_options(mask, for_masks=lengths, for_arrays={"key_axis": key_axis})
     if isinstance(mask, Mask):
-        own = mask._arrays()
-        space = space_of(**own) if own else new_space()
-        (start, stop), k_len = position_interval(**lengths, space=space)
-        mask._check((start, stop), k_len, space)
+        space = mask._space()
+        (start, stop), k_len = mask._checked_interval(**lengths, space=space)
         shape = (stop - start, k_len)
         rows, columns = (_select_ends(size, most) for size in shape)
         hidden = mask._between(span_of(*rows).shifted(start), span_of(*columns), k_len, space)
-        picture, sequences = one_mask(hidden, batch, 1)
+        picture, sequences = _one_mask(hidden, batch, 1)
     else:
         space = space_of(mask=mask)
         checks.mask("mask", mask, space.xp)
-        picture, sequences = one_mask(mask, batch, key_axis)
+        picture, sequences = _one_mask(mask, batch, key_axis)
         shape = tuple(picture.shape)
         rows, columns = (_select_ends(size, most) for size in shape)
-        picture = span_of(*rows).take(picture, -2, space)
-        picture = span_of(*columns).take(picture, -1, space)
+        some_queries = span_of(*rows).take(picture, -2, space)
+        picture = span_of(*columns).take(some_queries, -1, space)
     width = max(5, len(str(shape[0] - 1)))
     indent = " " * (width + 1)
-    keys = [str(j) for part in columns for j in range(*part)]
-    digits = max(map(len, keys), default=0)
-    key_numbers = _with_gap([j.rjust(digits) for j in keys], columns, ":" * digits)
+    queries, keys = ([i for part in parts for i in range(*part)] for parts in (rows, columns))
+    digits = len(str(max(keys, default="")))
+    key_numbers = _with_gap([str(j).rjust(digits) for j in keys], columns, ":" * digits)
     lines = [f"{indent}key", *(indent + "".join(line) for line in zip(*key_numbers, strict=True))]
-    queries = [i for part in rows for i in range(*part)]
     hidden_keys = np.broadcast_to(space.to_numpy(picture), (len(queries), len(keys))).tolist()
     cells = ["".join(_with_gap(["#."[h] for h in row], columns, ":")) for row in hidden_keys]
     drawn_rows = [f"{i:{width}d} {row}" for i, row in zip(queries, cells, strict=True)]
@@ -140,7 +137,7 @@ def _with_gap(texts: list[str], parts: Ranges, gap: str) -> list[str]:
     return texts if len(parts) == 1 else [*texts[:first], gap, *texts[first:]]
 
 
-def one_mask(mask: Array, batch: int, key_axis: int | None) -> tuple[Any, int]:
+def _one_mask(mask: Array, batch: int, key_axis: int | None) -> tuple[Array, int]:
     """Return the (query, key) mask of one sequence, and the number of sequences."""
     lengths, at = other_axes("mask", mask, key_axis)
     size, *others = lengths or (1,)
@@ -156,7 +153,7 @@ def one_mask(mask: Array, batch: int, key_axis: int | None) -> tuple[Any, int]:
 
 def other_axes(
     name: str, array: Array, key_axis: int | None
-) -> tuple[tuple[int, ...], Callable[[tuple[int, ...]], Any]]:
+) -> tuple[tuple[int, ...], Callable[[tuple[int, ...]], Array]]:
     """Return the lengths of the axes beside queries and keys, and what takes an index on them."""
     if array.ndim < 2:
         raise wrong_value(name, "have axes of queries and keys", f"shape {tuple(array.shape)}")

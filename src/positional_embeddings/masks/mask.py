@@ -4,7 +4,7 @@ True is masked out. A rule says which keys, at their positions, are hidden from 
 is evaluated for single positions, for all of them as one array, or block by block.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import and_, or_
@@ -86,13 +86,12 @@ class Mask(WeightedLayer):
             If the rule needs `k_len`, or it is not positive; if the integers of the library do
             not hold the distances between positions that are in the memory of the host.
         """
-        given = {"q_pos": q_pos, "k_pos": k_pos}
-        for name, pos in given.items():
+        positions = {"q_pos": q_pos, "k_pos": k_pos}
+        for name, pos in positions.items():
             if namespace.is_real_number(pos) or (isinstance(pos, np.ndarray) and pos.ndim == 0):
-                given[name] = checks.integer(name, pos)
-        arrays = {name: pos for name, pos in given.items() if type(pos) is not int}
-        own = self._arrays()
-        space = space_of(**own, **arrays) if own or arrays else new_space()
+                positions[name] = checks.integer(name, pos)
+        arrays = {name: pos for name, pos in positions.items() if type(pos) is not int}
+        space = self._space(**arrays)
         for name, pos in arrays.items():
             checks.integral(name, pos, space.xp)
         shapes = [tuple(pos.shape) for pos in arrays.values()]
@@ -103,7 +102,7 @@ class Mask(WeightedLayer):
             spans.first_position(1, k_len, None, space)
         q, k = (
             Points(spans.position_array(name, pos, space)[..., None], space, k_len)
-            for name, pos in given.items()
+            for name, pos in positions.items()
         )
         hidden = self._hides(q, k)
         return hidden[..., 0] if hidden.shape[-1] == 1 else hidden
@@ -143,15 +142,14 @@ class Mask(WeightedLayer):
         ValueError
             If a number is not positive, or the mask does not fit this number of queries and keys.
         """
-        own = self._arrays()
-        if own and (xp is not None or device is not None):
-            message = f"`xp` and `device` must be left out where `{next(iter(own))}` is an array."
+        name = next(iter(self._arrays()), None)
+        if name is not None and (xp is not None or device is not None):
+            message = f"`xp` and `device` must be left out where `{name}` is an array."
             raise TypeError(message)
-        space = space_of(**own) if own else new_space(xp, device)
-        queries, keys = spans.position_interval(q_len, k_len, offset, space)
-        self._check(queries, keys, space)
-        hidden = self._between(span_of(queries), span_of((0, keys)), keys, space)
-        shape = (queries[1] - queries[0], keys)
+        space = self._space(xp, device)
+        queries, k_len = self._checked_interval(q_len, k_len, offset, space)
+        hidden = self._between(span_of(queries), span_of((0, k_len)), k_len, space)
+        shape = (queries[1] - queries[0], k_len)
         if tuple(hidden.shape[:2]) != shape:
             return hidden | space.xp.zeros((*shape, 1), dtype=space.xp.bool, device=space.device)
         return hidden
@@ -210,10 +208,10 @@ class Mask(WeightedLayer):
             return hash((type(self), *vars(self).values()))
         return super().__hash__()
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return _combined(AnyMask, self, other)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Any:
         return _combined(AllMask, self, other)
 
     __ror__, __rand__ = __or__, __and__  # of what is no mask, which is refused
@@ -236,7 +234,7 @@ class Mask(WeightedLayer):
 
     # What a kind of mask defines.
 
-    def _hides(self, q: Points, k: Points) -> Any:  # noqa: ARG002
+    def _hides(self, q: Points, k: Points) -> Array:  # noqa: ARG002
         """Return the mask between positions, whose last axis is the batch."""
         name = type(self).__name__
         message = f"`{name}` has no rule of its own: pass yours as FunctionMask(function)."
@@ -262,12 +260,27 @@ class Mask(WeightedLayer):
 
     # How it is evaluated.
 
-    def _arrays(self) -> dict[str, Any]:
+    def _arrays(self) -> dict[str, Array]:
         """Return the arrays of the mask that belong to a library other than NumPy."""
         arrays = [(name, getattr(self, name)) for name in self._array_names]
         return {name: a for name, a in arrays if not (a is None or isinstance(a, np.ndarray))}
 
-    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:
+    def _space(
+        self, xp: Namespace | None = None, device: Device | None = None, **positions: Array
+    ) -> Space:
+        """Return the space of the mask's arrays and of positions; without any, a new one."""
+        arrays = self._arrays() | positions
+        return space_of(**arrays) if arrays else new_space(xp, device)
+
+    def _checked_interval(
+        self, q_len: int, k_len: int | None, offset: int | None, space: Space
+    ) -> tuple[tuple[int, int], int]:
+        """Check lengths; return the positions of all queries, as a range, and `k_len`."""
+        queries, k_len = spans.position_interval(q_len, k_len, offset, space)
+        self._check(queries, k_len, space)
+        return queries, k_len
+
+    def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Array:
         """Return the mask between positions, (query, key, batch), or 1 on an axis."""
         batch = self._batch() or 1
         q = queries.positions(space, batch)[:, None, None]
@@ -294,7 +307,7 @@ class _Combined(Mask):
         for mask in self.masks:
             mask._check(queries, k_len, space)
 
-    def _arrays(self) -> dict[str, Any]:
+    def _arrays(self) -> dict[str, Array]:
         return {
             f"masks[{i}].{name}": array
             for i, mask in enumerate(self.masks)
@@ -317,7 +330,7 @@ class _Combined(Mask):
     def _global_queries(self) -> Ranges:
         return unite(sum((mask._global_queries() for mask in self.masks), ()))
 
-    def _reaches(self, queries: Ranges, k_len: int) -> Any:
+    def _reaches(self, queries: Ranges, k_len: int) -> Iterator[tuple[Ranges, ...]]:
         """Return the reaches of the masks, as ranges seen by any and as ranges seen by all."""
         return zip(*(mask._reach(queries, k_len) for mask in self.masks), strict=True)
 
@@ -326,9 +339,9 @@ class _Combined(Mask):
 class AnyMask(_Combined):
     """What any of some masks hides: the result of ``|``."""
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         hidden = [mask._hides(q, k) for mask in self.masks if not mask._window()]
-        windows = [mask._window() for mask in self.masks if mask._window()]
+        windows = [window for mask in self.masks if (window := mask._window())]
         if windows:
             left, right = map(min, zip(*windows, strict=True))
             hidden.append(hides_outside(q, k, (left, right)))
@@ -346,7 +359,7 @@ class AnyMask(_Combined):
 class AllMask(_Combined):
     """What all of some masks hide: the result of ``&``."""
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         return reduce(and_, (mask._hides(q, k) for mask in self.masks))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
@@ -361,7 +374,7 @@ class AllMask(_Combined):
 class NotMask(_Combined):
     """What a mask does not hide: the result of ``~``."""
 
-    def _hides(self, q: Points, k: Points) -> Any:
+    def _hides(self, q: Points, k: Points) -> Array:
         return ~self.masks[0]._hides(q, k)
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
@@ -404,26 +417,24 @@ class FunctionMask(Mask):
            [0, 1, 0]])
     """
 
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Array, Array], Array]
 
     def __post_init__(self) -> None:
-        function: Any = self.function
+        function: object = self.function
         if not callable(function) or isinstance(function, type | Mask):
             raise wrong_type("function", "be a function of positions", shown(function))
 
-    def _hides(self, q: Points, k: Points) -> Any:
-        name, given = "function(q_pos, k_pos)", [q.values, k.values]
-        has_batch = any(values.shape[-1] != 1 for values in given)
-        if not has_batch:
-            given = [values[..., 0] for values in given]
-        hidden = as_caller(self.function, *given)
+    def _hides(self, q: Points, k: Points) -> Array:
+        has_batch = q.values.shape[-1] != 1 or k.values.shape[-1] != 1
+        positions = [at.values if has_batch else at.values[..., 0] for at in (q, k)]
+        hidden = as_caller(self.function, *positions)
+        name = "function(q_pos, k_pos)"
         checks.mask(name, hidden, space_of(q_pos=q.values, **{name: hidden}).xp)
-        rank = max(values.ndim for values in given)
-        shapes = [tuple(values.shape) for values in given]
-        shape = tuple(hidden.shape)
+        shape, of_q, of_k = (tuple(array.shape) for array in (hidden, *positions))
+        rank = max(len(of_q), len(of_k))
         fits = hidden.ndim in ((rank,) if has_batch else (rank, rank + 1))
-        if not (fits and checks.shapes_broadcast([shape[:rank], *shapes])):
-            what = f"have the shape of {shapes[0]} and {shapes[1]} together, or one more axis"
+        if not (fits and checks.shapes_broadcast([shape[:rank], of_q, of_k])):
+            what = f"have the shape of {of_q} and {of_k} together, or one more axis"
             raise wrong_value(name, what, shape)
         return hidden if has_batch or hidden.ndim > rank else hidden[..., None]
 
@@ -431,7 +442,7 @@ class FunctionMask(Mask):
         return None
 
 
-def frozen_integers(array: Array) -> Any:
+def frozen_integers(array: Array) -> Array:
     """Return an array for a mask to hold: of one of NumPy a read-only copy."""
     if not isinstance(array, np.ndarray):
         return array
@@ -440,7 +451,7 @@ def frozen_integers(array: Array) -> Any:
     return copy
 
 
-def _combined(kind: type[_Combined], mask: Mask, other: Any) -> Any:
+def _combined(kind: type[_Combined], mask: Mask, other: object) -> Any:
     """Return two masks as one, in which the parts of one of the same kind take its place."""
     if isinstance(other, Mask):
         return kind(sum((m.masks if isinstance(m, kind) else (m,) for m in (mask, other)), ()))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from positional_embeddings.arguments import checks
-from positional_embeddings.arguments.spans import length_array, sequence_axis
+from positional_embeddings.arguments.spans import check_lengths, length_array, sequence_axis
 from positional_embeddings.arrays.dtypes import dtype_name
 from positional_embeddings.arrays.errors import wrong_type, wrong_value
 from positional_embeddings.arrays.find import on_given_device, space_of
@@ -199,7 +199,8 @@ def cumulative_lengths(
     xp, dtype = space.xp, space.integer
     start = xp.zeros(1, dtype=dtype, device=space.device)
     ends = xp.cumulative_sum(xp.concat([start, counts], axis=0), axis=0, dtype=dtype)
-    if space.is_true(xp.any(ends < 0)):
+    if space.is_true(xp.any(ends[1:] < ends[:-1])):
+        check_lengths("lengths", counts, space)
         most = f"{xp.iinfo(dtype).max}, which {dtype_name(dtype)} holds"
         raise wrong_value("lengths", f"add up to at most {most}", "more")
     return ends

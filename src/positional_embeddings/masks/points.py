@@ -1,6 +1,6 @@
 """Positions at which masks are evaluated, and the rule of a window."""
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from positional_embeddings.arguments.spans import farthest_position
 from positional_embeddings.arrays import dtypes
@@ -27,7 +27,7 @@ class Points(NamedTuple):
         """Return the largest integer of the library."""
         return dtypes.largest_integer(self.space.integer, self.space.xp)
 
-    def in_library(self, table: Array) -> Any:
+    def in_library(self, table: Array) -> Array:
         """Return an array of the mask in the library of the positions."""
         space = self.space
         if space.xp is np or not isinstance(table, np.ndarray):
@@ -41,7 +41,7 @@ class Points(NamedTuple):
         # PyTorch warns of an array that cannot be written to.
         return space.xp.asarray(table.copy(), dtype=space.integer, device=space.device)
 
-    def take(self, table: Array, start: int, outside: int) -> Any:
+    def take(self, table: Array, start: int, outside: int) -> Array:
         """Return the entries (position, batch) of a table that begins at position `start`.
 
         Positions that the table does not have get the number `outside`.
@@ -62,22 +62,24 @@ class Points(NamedTuple):
         return xp.where(inside, taken, outside)
 
 
-def hides_outside(q: Points, k: Points, window: Window) -> Any:
+def hides_outside(q: Points, k: Points, window: Window) -> Array:
     """Return the mask that hides the keys outside a window around each query."""
     widest = 2 * farthest_position(q.space)  # no two positions are farther apart
     left, right = (min(n, widest) for n in window)
-    keys, first, stop = _narrow(k, q.values - left, q.values + (right + 1))
     if left == widest:
-        return keys >= stop
+        keys, last = _in_small_integers(k, q.values + right if right else q.values)
+        return keys > last
     if right == widest:
+        keys, first = _in_small_integers(k, q.values - left)
         return keys < first
+    keys, first, stop = _in_small_integers(k, q.values - left, q.values + (right + 1))
     if keys is not k.values:  # without a sign, keys before the first wrap round
         return keys - first >= stop - first
     return (keys < first) | (keys >= stop)
 
 
-def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
-    """Return keys and bounds of queries, in a small unsigned dtype of NumPy that orders them alike.
+def _in_small_integers(k: Points, *bounds: Array) -> tuple[Array, ...]:
+    """Return keys and bounds of queries; where it pays, as small unsigned integers of NumPy.
 
     Small integers are compared four times as fast.
     """
@@ -85,7 +87,9 @@ def _narrow(k: Points, *bounds: Any) -> tuple[Any, ...]:
     if not is_plain or len(bounds[0]) == 1 or len(k.values) != 1 or k.values.size == 0:
         return k.values, *bounds
     start, stop = hull(k.ranges) if k.ranges else (k.values.min(), k.values.max() + 1)
-    # Numbers from 0, of all that is before the first key, to those of all that is behind the last.
-    small = [np.minimum(np.maximum(x, start - 1), stop) - (start - 1) for x in (k.values, *bounds)]
-    dtype = np.min_scalar_type(int(stop - start + 1))
-    return tuple([x.astype(dtype) for x in small])
+    # The first key becomes 1. A bound before it becomes 0, and one behind the last key becomes
+    # the number after the last key's, so that all comparisons come out the same.
+    before = start - 1
+    dtype = np.min_scalar_type(int(stop - before))
+    numbers = (np.minimum(np.maximum(x, before), stop) - before for x in (k.values, *bounds))
+    return tuple(x.astype(dtype) for x in numbers)
