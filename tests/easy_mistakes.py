@@ -596,7 +596,7 @@ MASKS = [
         CAUSAL,
         "`mask=CausalMask()`",
         lambda: attend(Q, K, V, mask=CausalMask()),
-        error="unexpected keyword argument 'is_causal'",
+        error="has no parameter `is_causal`",
     ),
     Mistake(
         "the class, `mask=CausalMask`",
