@@ -33,6 +33,22 @@ class Loops(NamedTuple):
     cond: Callable[..., Any]  # of a 0-d condition, two functions, and their arguments
 
 
+class ChunkTask(NamedTuple):
+    """What `Space.map_chunks` computes of the chunks in the same place of some arrays."""
+
+    function: Callable[..., Array]  # of the chunks, arrays of NumPy or CuPy or whatever they are
+    chunks: tuple[Shape, ...]  # of the result
+    dtype: Dtype  # of the result
+    numbered: bool = False  # the function gets `block_id`, the numbers of the chunk on all axes
+    name: str = ""  # of all tasks
+    shared: Array = None  # what `Space.shared` returned, which the function gets as `shared`
+
+    def compute(self, chunks: tuple[Array, ...], block_id: tuple[int, ...]) -> Array:
+        """Call the function for chunks, and the numbers of theirs on all axes."""
+        numbers = {"block_id": block_id} if self.numbered else {}
+        return self.function(*chunks, **numbers, **drop_none(shared=self.shared))
+
+
 @dataclass(frozen=True, eq=False)
 class Space:
     """Where a call computes; found once, by `space_of` or `new_space`.
@@ -245,26 +261,16 @@ class Space:
         """Return an array with these chunks on some axes; axes of length 1 stay."""
         return x
 
-    def map_chunks(
-        self,
-        function: Callable[..., Array],
-        *arrays: Array,
-        chunks: tuple[Shape, ...],
-        dtype: Dtype,  # noqa: ARG002
-        numbered: bool = False,
-        name: str = "",  # noqa: ARG002
-        shared: Array = None,
-    ) -> Array:
+    def map_chunks(self, function: Callable[..., Array], *arrays: Array, **options: Any) -> Array:
         """Return what a function makes of the chunks in the same place of arrays.
 
-        The arrays have as many axes as `chunks`, the chunks of the result, or lack the first ones.
-        On each axis they have as many chunks as it, or one. The function gets the chunks, arrays of
-        NumPy or CuPy or whatever they are, in one task for each, called `name`; if `numbered`, also
-        the numbers of the chunk on all axes, as its parameter `block_id`, and what `Space.shared`
-        returned as `shared`.
+        The options are fields of a `ChunkTask`. The arrays have as many axes as its `chunks`, or
+        lack the first ones. On each axis they have as many chunks as it, or one.
         """
-        options = {"block_id": (0,) * len(chunks)} if numbered else {}
-        return function(*arrays, **options, **drop_none(shared=shared))
+        return self._map_chunks(ChunkTask(function, **options), arrays)
+
+    def _map_chunks(self, task: ChunkTask, arrays: tuple[Array, ...]) -> Array:
+        return task.compute(arrays, (0,) * len(task.chunks))
 
     def shared(self, value: Array) -> Array:
         """Return a value as all tasks of `map_chunks` may have it in common."""

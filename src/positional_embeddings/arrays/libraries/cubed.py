@@ -1,14 +1,13 @@
 """cubed: chunks of one length, computed in bounded memory."""
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
 
 from positional_embeddings.arrays.libraries.chunked import Chunked, take_of_chunk
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape, drop_none
-from positional_embeddings.arrays.space import Forwarding
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape
+from positional_embeddings.arrays.space import ChunkTask, Forwarding
 
 
 class Cubed(Chunked):
@@ -23,37 +22,22 @@ class Cubed(Chunked):
     def _chunk_option(self, lengths: tuple[int, ...]) -> int:
         return lengths[0]  # of all chunks but the last
 
-    def map_chunks(
-        self,
-        function: Callable[..., Array],
-        *arrays: Array,
-        chunks: tuple[Shape, ...],
-        dtype: Dtype,
-        numbered: bool = False,
-        name: str = "",  # noqa: ARG002
-        shared: Array = None,
-    ) -> Array:
+    def _map_chunks(self, task: ChunkTask, arrays: tuple[Array, ...]) -> Array:
         # It counts the chunks of the first array.
         library = sys.modules["cubed"]
-        numbers = tuple(map(len, chunks))
+        numbers, ndim = tuple(map(len, task.chunks)), len(task.chunks)
         counted = library.empty(numbers, dtype=library.bool, chunks=1, spec=arrays[0].spec)
-        ranks = [x.ndim for x in arrays]
-        function = partial(function, **drop_none(shared=shared))
-        applied = partial(_without_first, function, ranks, numbered=numbered)
-        arrays = tuple(x[(*(None,) * (len(chunks) - x.ndim), ...)] for x in arrays)
-        return library.map_blocks(applied, counted, *arrays, chunks=chunks, dtype=dtype)
+        compute = partial(_without_first, task, [x.ndim for x in arrays])
+        arrays = tuple(x[(*(None,) * (ndim - x.ndim), ...)] for x in arrays)
+        options = {"chunks": task.chunks, "dtype": task.dtype}
+        return library.map_blocks(compute, counted, *arrays, **options)
 
 
 def _without_first(
-    function: Callable[..., Array],
-    ranks: list[int],
-    _: Array,
-    *chunks: Array,
-    numbered: bool,
-    block_id: tuple[int, ...],
+    task: ChunkTask, ranks: list[int], _: Array, *chunks: Array, block_id: tuple[int, ...]
 ) -> Array:
     chunks = tuple(x[(0,) * (x.ndim - rank)] for x, rank in zip(chunks, ranks, strict=True))
-    return function(*chunks, block_id=block_id) if numbered else function(*chunks)
+    return task.compute(chunks, block_id)
 
 
 class _Namespace(Forwarding):

@@ -9,7 +9,8 @@ from typing import Any
 from warnings import catch_warnings, warn
 
 from positional_embeddings.arrays.libraries.chunked import Chunked
-from positional_embeddings.arrays.namespace import Array, Dtype, Shape, drop_none, np
+from positional_embeddings.arrays.namespace import Array, drop_none, np
+from positional_embeddings.arrays.space import ChunkTask
 
 # Tasks whose scheduling takes dask seconds, of 0.2 ms each, and the bytes of a chunk that are
 # computed in less than that.
@@ -19,17 +20,9 @@ _MANY_CHUNKS, _SMALL_CHUNK_BYTES = 10_000, 2**16
 class Dask(Chunked):
     """dask.array."""
 
-    def map_chunks(
-        self,
-        function: Callable[..., Array],
-        *arrays: Array,
-        chunks: tuple[Shape, ...],
-        dtype: Dtype,
-        numbered: bool = False,
-        name: str = "",
-        shared: Array = None,
-    ) -> Array:
+    def _map_chunks(self, task: ChunkTask, arrays: tuple[Array, ...]) -> Array:
         library = sys.modules["dask.array"]
+        function, chunks, dtype, numbered, name, shared = task
         # Else dask would call the function with empty arrays.
         meta = library.utils.meta_from_array(arrays[0], ndim=len(chunks), dtype=dtype)
         count, size = prod(map(len, chunks)), prod(map(sum, chunks)) * meta.dtype.itemsize
@@ -38,11 +31,11 @@ class Dask(Chunked):
                 f"{count:,} chunks of {size // count:,} bytes each take longer to schedule than to "
                 "compute: rechunk the arrays, so that each has megabytes."
             )
-            warn(message, library.PerformanceWarning, stacklevel=2)
+            warn(message, library.PerformanceWarning, stacklevel=3)
         name = name or sys.modules["dask"].utils.funcname(function)
         options = {"chunks": chunks, "dtype": dtype, "meta": meta, "token": name}
-        task = partial(_numbered_task if numbered else _task, function)
-        return library.map_blocks(task, *arrays, **options, **drop_none(shared=shared))
+        compute = partial(_numbered_task if numbered else _task, function)
+        return library.map_blocks(compute, *arrays, **options, **drop_none(shared=shared))
 
     def shared(self, value: Array) -> Array:
         # One node of the graph, which each worker gets once.
