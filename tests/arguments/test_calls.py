@@ -71,6 +71,16 @@ ERRORS = {
         "capacity, sinks=0, *, window=None, feature_axis=None, seq_axis=None, xp=None, "
         "device=None), such as KVCache.empty(2, 8, feature_axis=-1, seq_axis=-2)."
     ),
+    "RoPE.from_hf_config(rotary_dim=2)": (
+        "`RoPE.from_hf_config` needs `config`, got RoPE.from_hf_config(rotary_dim=2). Write "
+        "RoPE.from_hf_config(config, seq_len=None, **options), such as "
+        'RoPE.from_hf_config({"model_type": "dinov3_vit", "hidden_size": 384}).'
+    ),
+    "combine_masks(x, axis=0)": (
+        f"`combine_masks` has no parameter `axis`, got combine_masks({X}, axis=0). Write "
+        "combine_masks(*masks), such as combine_masks(create_causal_mask(5), "
+        "create_padding_mask([3, 4], 5), None)."
+    ),
     "RoPE.__call__()": (
         "`__call__` needs `self` and `x`, got __call__(). Write __call__(self, x, /, *, "
         "positions=None, offset=0, inverse=False, out=None)."

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from types import FunctionType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from positional_embeddings.arrays.errors import did_you_mean, shown
 from positional_embeddings.arrays.quiet import IGNORED, caller, errors
@@ -125,38 +125,57 @@ def _misfit(function: Callable[..., Any], args: Sequence[Any], options: dict[str
     else:
         return ""
     parameters = [p.replace(annotation=Parameter.empty) for p in expected.parameters.values()]
-    name = call = example = function.__name__
-    docstrings = [function.__doc__ or ""]
+    called = _Called(function.__name__, function.__name__, function.__name__, function.__doc__)
     if args and parameters and parameters[0].name in ("self", "cls"):
-        (owner, *args), parameters = args, parameters[1:]
-        kind = owner if isinstance(owner, type) else type(owner)
-        docstrings.append(kind.__doc__ or "")
-        if name == "__init__":
-            name = call = example = kind.__name__
-        else:
-            instance = kind.__name__ if kind is owner else f"{kind.__name__}(...)"
-            call = instance if name == "__call__" else f"{instance}.{name}"
-            name, example = f"{kind.__name__}.{name}", rf"\w+\.{name}"
+        called = _method_of(args[0], function)
+        args, parameters = args[1:], parameters[1:]
     names = [p.name for p in parameters]
     missing = [
         f"`{p.name}`"
         for p in parameters[len(args) :]
-        if p.default is Parameter.empty and p.name not in options
+        if p.default is Parameter.empty and p.name not in options and p.kind not in _ANY_NUMBER
     ]
-    hint = ""
-    if unknown := [option for option in options if option not in names]:
+    takes_any_name = Parameter.VAR_KEYWORD in [p.kind for p in parameters]
+    unknown = [name for name in options if name not in names and not takes_any_name]
+    if unknown:
         what = f"has no parameter `{unknown[0]}`"
-        hint = _hint(unknown[0], names)
     else:
         what = f"needs {' and '.join(missing)}" if missing else f"does not fit: {reason}"
+    hint = _hint(unknown[0], names) if unknown else ""
     came = ", ".join([*map(shown, args), *(f"{k}={shown(v)}" for k, v in options.items())])
-    # The first call of the examples that has arguments.
-    examples = "".join(text.partition("Examples")[2] for text in docstrings)
-    found = re.search(rf"\b{example}\(([^()\n]|\([^()\n]*\))+\)", examples)
-    such_as = f", such as {found[0]}" if found else ""
-    return (
-        f"`{name}` {what}, got {call}({came}).{hint} Write {call}{Signature(parameters)}{such_as}."
-    )
+    right = f"{called.call}{Signature(parameters)}{called.example()}"
+    return f"`{called.name}` {what}, got {called.call}({came}).{hint} Write {right}."
+
+
+# Kinds of parameters that a call may leave out without a default.
+_ANY_NUMBER = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
+
+
+class _Called(NamedTuple):
+    """What was called, as messages name it."""
+
+    name: str  # such as KVCache.step
+    call: str  # what arguments are written behind, such as KVCache(...).step
+    pattern: str  # of the same in examples, such as cache.step
+    docstring: str | None
+
+    def example(self) -> str:
+        """Return the first call of the examples that has arguments, "" if there is none."""
+        _, _, examples = (self.docstring or "").partition("Examples")
+        call = re.search(rf"\b{self.pattern}\(([^()\n]|\([^()\n]*\))+\)", examples)
+        return f", such as {call[0]}" if call else ""
+
+
+def _method_of(owner: Any, function: Callable[..., Any]) -> _Called:
+    """Return how messages name a method of an instance or of a class."""
+    is_class, name = isinstance(owner, type), function.__name__
+    kind = owner.__name__ if is_class else type(owner).__name__
+    docstring = (function.__doc__ or "") + (owner.__doc__ or "")
+    if name == "__init__":
+        return _Called(kind, kind, kind, docstring)
+    instance = kind if is_class else f"{kind}(...)"
+    call = instance if name == "__call__" else f"{instance}.{name}"
+    return _Called(f"{kind}.{name}", call, rf"\w+\.{name}", docstring)
 
 
 def _hint(unknown: str, names: Sequence[str]) -> str:
