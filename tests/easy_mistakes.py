@@ -554,6 +554,14 @@ MASKS = [
         unknown=TRUE_IS_HIDDEN,
     ),
     Mistake(
+        "PyTorch's name, `attn_mask=`",
+        lambda: attend(Q, K, V, attn_mask=np.tri(TOKENS, dtype=bool)),
+        CAUSAL,
+        "`mask=~attn_mask`, or `bias=attn_mask` where it is added to scores",
+        lambda: attend(Q, K, V, mask=~np.tri(TOKENS, dtype=bool)),
+        error="Pass mask=~attn_mask, or bias=attn_mask where it is added to scores.",
+    ),
+    Mistake(
         "an additive mask, 0 and minus infinity, as `mask`",
         lambda: attend(Q, K, V, mask=np.where(np.tri(TOKENS), 0, -np.inf)),
         CAUSAL,
@@ -596,7 +604,7 @@ MASKS = [
         CAUSAL,
         "`mask=CausalMask()`",
         lambda: attend(Q, K, V, mask=CausalMask()),
-        error="unexpected keyword argument 'is_causal'",
+        error="Pass mask=CausalMask().",
     ),
     Mistake(
         "the class, `mask=CausalMask`",
@@ -1192,6 +1200,14 @@ ROTARY = [
         error="`positions` must be within 2047 in float16",
     ),
     Mistake(
+        "the name of transformers, `position_ids=`",
+        lambda: rope()(Q, position_ids=np.arange(TOKENS)),
+        lambda: turned(Q),
+        "`positions=`",
+        lambda: rope()(Q, positions=np.arange(TOKENS)),
+        error="`RoPE.__call__` has no parameter `position_ids`",
+    ),
+    Mistake(
         "`position_ids` `(1, seq)`",
         lambda: rope()(Q, positions=np.arange(TOKENS)[None]),
         lambda: turned(Q),
@@ -1251,6 +1267,14 @@ ROTARY = [
         "`rotary_dim=4`",
         lambda: by_hand(dim=4, rotary_dim=4),
         error="with one number for each of 4 pairs on axis 3",
+    ),
+    Mistake(
+        "flash-attn's `interleaved=True` in `apply_rope`",
+        lambda: by_hand(interleaved=True),
+        lambda: turned(Q, layout="interleaved"),
+        '`layout="interleaved"`',
+        lambda: by_hand(layout="interleaved"),
+        error="Pass layout='interleaved' or layout='half'.",
     ),
     Mistake(
         "`apply_rope` without the layout of the model",

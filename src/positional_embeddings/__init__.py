@@ -12,8 +12,7 @@ run as `numpy.errstate` says where the call is made.
 """
 
 from positional_embeddings.angles.frequencies import compute_frequencies, inverse_frequencies
-from positional_embeddings.arguments.calls import answer_wrong_calls
-from positional_embeddings.arrays.quiet import quiet_names
+from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.attention.attention import (
     attention_weights,
     scaled_dot_product_attention,
@@ -166,8 +165,4 @@ __all__ = [
     "to_block_ranges",
     "xpos_scale",
 ]
-for _name in __all__:
-    if isinstance(_value := globals()[_name], type):
-        answer_wrong_calls(_value)
-del _name, _value
-quiet_names(globals(), __all__)
+make_public(globals(), __all__)

@@ -9,10 +9,10 @@ from math import inf, nan, prod
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Dtype, drop_none, np
-from positional_embeddings.arrays.quiet import quiet_names
 from positional_embeddings.attention.attention import scaled_dot_product_attention
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.times.calendar import elapsed
@@ -635,4 +635,4 @@ def _attend_aligned(
     return means
 
 
-quiet_names(globals(), __all__)
+make_public(globals(), __all__)

@@ -12,6 +12,7 @@ from wrong_inputs import foreign
 
 def test_an_array_is_shown_by_its_shape_unless_it_is_one_number():
     assert shown(np.zeros((2, 3))) == "numpy.ndarray of shape (2, 3)"
+    assert shown(np.zeros((2, 0))) == "numpy.ndarray of shape (2, 0)"
     assert shown(np.zeros(0)) == "numpy.ndarray of shape (0,)"
     assert shown(np.asarray(3)) == "array(3)"
     assert shown(np.float64(0.5)) == repr(np.float64(0.5))

@@ -23,7 +23,6 @@ from positional_embeddings.arrays.errors import wrong_value
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import keep, read_only
 from positional_embeddings.arrays.namespace import AnyArray, Array, Dtype, HostArray, Namespace, np
-from positional_embeddings.arrays.quiet import quiet
 from positional_embeddings.arrays.space import Space
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
@@ -223,7 +222,6 @@ class PositionTables:
                 return page
         return self._add(kind, start, stop, space)
 
-    @quiet
     def _add(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
         start = min(start, self.size - 1) // PAGE * PAGE
@@ -278,7 +276,6 @@ class PositionTables:
             chosen = np.where(coordinates == coordinate, tables[:, :, coordinate], chosen)
         return chosen
 
-    @quiet
     def _compute(self, positions: Array, order: Order, space: Space) -> Any:
         """Return the tables of any positions."""
         if space.is_chunked:

@@ -3,14 +3,14 @@
 Axes are given by number and never guessed from a length.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, SupportsIndex, TypeAlias
 
 from positional_embeddings.arguments import checks
 from positional_embeddings.arrays import dtypes
 from positional_embeddings.arrays.errors import shown, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape, np
 from positional_embeddings.arrays.space import Space
 
 _USUAL_AXES = {
@@ -41,8 +41,8 @@ def feature_and_seq_axis(
     if array.ndim < 2:
         what = "have at least 2 axes, one of features and one of the sequence"
         raise wrong_value(name, what, f"shape {tuple(array.shape)}")
-    given = {"feature_axis": feature_axis, "seq_axis": seq_axis}
-    feature_axis, seq_axis = given_or_first(given, array, name, verb)
+    options = {"feature_axis": feature_axis, "seq_axis": seq_axis}
+    feature_axis, seq_axis = given_or_first(options, array, name, verb)
     feature = axis_of("feature_axis", feature_axis, array.ndim, name)
     seq = axis_of("seq_axis", seq_axis, array.ndim, name)
     if feature == seq:
@@ -52,25 +52,25 @@ def feature_and_seq_axis(
 
 
 def given_or_first(
-    given: dict[str, int | None], array: Array, name: str = "x", verb: str = "Pass"
+    options: dict[str, int | None], array: Array, name: str = "x", verb: str = "Pass"
 ) -> list[int]:
     """Return `feature_axis`, and perhaps `seq_axis`: 0 and 1 where they are None.
 
     For more than three axes that would often be wrong, and an error shows the usual ones.
     """
-    if array.ndim > 3 and None in given.values():
+    if array.ndim > 3 and None in options.values():
         usual = [
-            f"{', '.join(f'{axis}={number[axis]}' for axis in given)} for {order}"
+            f"{', '.join(f'{axis}={number[axis]}' for axis in options)} for {order}"
             for order, number in _USUAL_AXES.items()
         ]
         what, came = f"be given for `{name}` of {array.ndim} axes", f"shape {tuple(array.shape)}"
-        raise wrong_value("` and `".join(given), what, came, f" {verb} {', or '.join(usual)}.")
-    return or_first(*given.values())
+        raise wrong_value("` and `".join(options), what, came, f" {verb} {', or '.join(usual)}.")
+    return or_first(*options.values())
 
 
-def or_first(*given: int | None) -> list[int]:
+def or_first(*axes: int | None) -> list[int]:
     """Return axes in the order of the seed, the first ones where they are None."""
-    return [first if axis is None else axis for first, axis in enumerate(given)]
+    return [first if axis is None else axis for first, axis in enumerate(axes)]
 
 
 def is_last(layer: Any) -> bool:
@@ -81,14 +81,14 @@ def is_last(layer: Any) -> bool:
 
 def set_axes(layer: Any) -> None:
     """Set both axes of a layer, by default None, as ints that differ, before there is an array."""
-    given = {"feature_axis": layer.feature_axis, "seq_axis": layer.seq_axis}
-    for name, axis in given.items():
+    axes = {"feature_axis": layer.feature_axis, "seq_axis": layer.seq_axis}
+    for name, axis in axes.items():
         if axis is not getattr(type(layer), name):  # the default
-            given[name] = checks.integer(name, axis)
-    feature, seq = or_first(*given.values())
+            axes[name] = checks.integer(name, axis)
+    feature, seq = or_first(*axes.values())
     if feature == seq:
         raise wrong_value("seq_axis", f"be another axis than `feature_axis` = {feature}", seq)
-    checks.set_fields(layer, **given)
+    checks.set_fields(layer, **axes)
 
 
 def length(array: Array, axis: int, name: str = "x") -> int:
@@ -120,7 +120,7 @@ def head_axis(ndim: int, feature: int, seq: int) -> int | None:
 
 
 def axes_of_positions(
-    shape: tuple[Any, ...], target: tuple[Any, ...], feature: int, seq: int, name: str
+    shape: Shape, target: Shape, feature: int, seq: int, name: str
 ) -> tuple[int, ...]:
     """Check the shape of positions against an array's, and return their axes in it."""
     others = tuple(axis for axis in range(len(target)) if axis != feature)
@@ -132,16 +132,16 @@ def axes_of_positions(
     if too_few or len(shape) != len(axes) or not all(map(checks.broadcasts_to, shape, lengths)):
         names = {seq: "seq", batch: "batch"}
         choices = []
-        for own in dict.fromkeys(((seq,), with_batch, others)):
-            text = ", ".join(names.get(axis, str(target[axis])) for axis in own)
-            sizes = tuple(target[axis] for axis in own)
-            choices.append(f"({text}{',' * (len(own) == 1)}) = {sizes}")
+        for allowed in dict.fromkeys(((seq,), with_batch, others)):
+            text = ", ".join(names.get(axis, str(target[axis])) for axis in allowed)
+            sizes = tuple(target[axis] for axis in allowed)
+            choices.append(f"({text}{',' * (len(allowed) == 1)}) = {sizes}")
         hint = ", with 1 where it broadcasts" if len(choices) > 1 else ""
         raise wrong_value(name, f"have shape {' or '.join(choices)}{hint}", shape)
     return axes
 
 
-def repeat_for_heads(array: Array, rank: int, target: "Target", space: Space) -> Any:
+def repeat_for_heads(array: Array, rank: int, target: "Target", space: Space) -> Array:
     """Return positions (..., seq, batch), or tables of them, for an axis of heads * batch.
 
     `rank` is the number of axes of the positions. What fits as it is stays so.
@@ -157,7 +157,7 @@ def repeat_for_heads(array: Array, rank: int, target: "Target", space: Space) ->
     return space.reshape(repeated, (*others, whole))
 
 
-def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) -> Any:
+def expand_to_axes(table: Array, axes: Sequence[int], ndim: int, xp: Namespace) -> Array:
     """Move axis i of a table to `axes[i]` of `ndim` axes, with length 1 on all others."""
     order, index = _placement(tuple(axes), ndim)
     if order == (1, 0):
@@ -183,21 +183,32 @@ Order: TypeAlias = Literal["C", "F"]
 class Target(NamedTuple):
     """Shape and axes of the array that tables are applied to."""
 
-    shape: tuple[Any, ...]
+    shape: Shape
     feature: int
     seq: int
     # Of tables (frequency, *position) in memory: "F" if features have a smaller stride than seq.
     order: Order
     name: str
-    seq_chunks: tuple[Any, ...]  # lengths of the chunks of the sequence
+    seq_chunks: Shape  # lengths of the chunks of the sequence
 
 
 class Form(NamedTuple):
-    """What the checks of an array ask for."""
+    """What the checks of an array ask for, without its numbers."""
 
     dtype: Dtype
-    shape: tuple[Any, ...]
+    shape: Shape
     ndim: int
+    strides: tuple[int, ...] | None = None  # None if the library does not say
+    chunks: tuple[Shape, ...] | None = None  # None is one chunk
+
+
+class Features(NamedTuple):
+    """Where the arrays of a layer have its features and sequence, and how many features."""
+
+    feature_axis: int | None
+    seq_axis: int | None
+    size: int
+    size_name: str  # the field of the layer that has the size
 
 
 def target_of(
@@ -214,19 +225,21 @@ def target_of(
     `size_name` is the field of the layer with the number of features. With `complex_pairs` a
     complex number is two of them.
     """
-    options = layer.feature_axis, layer.seq_axis, getattr(layer, size_name), size_name
+    size = getattr(layer, size_name)
+    features = Features(layer.feature_axis, layer.seq_axis, size, size_name)
+    check = checks.floating if complex_pairs else checks.real_floating
     if space.xp is np:
-        return _numpy_target((x.dtype, x.shape, x.strides, None), np, name, complex_pairs, options)
-    given = x.dtype, tuple(x.shape), space.strides(x), space.chunks(x)
-    return _target(given, space.xp, name, complex_pairs, options)
+        return _numpy_target(Form(x.dtype, x.shape, x.ndim, x.strides), features, name, check, np)
+    form = Form(x.dtype, tuple(x.shape), x.ndim, space.strides(x), space.chunks(x))
+    return _target(form, features, name, check, space.xp)
 
 
-def _target(given: Any, xp: Namespace, name: str, complex_pairs: bool, options: Any) -> Target:  # noqa: FBT001
-    """Return the target of dtype, shape, strides and chunks, None for what is not known."""
-    dtype, shape, strides, chunks = given
-    feature_axis, seq_axis, size, size_name = options
-    form = Form(dtype, shape, len(shape))
-    (checks.floating if complex_pairs else checks.real_floating)(xp, **{name: form})
+def _target(
+    form: Form, features: Features, name: str, check: Callable[..., None], xp: Namespace
+) -> Target:
+    feature_axis, seq_axis, size, size_name = features
+    dtype, shape, _, strides, chunks = form
+    check(xp, **{name: form})
     feature, seq = feature_and_seq_axis(feature_axis, seq_axis, form, name, "Make the layer with")
     if dtypes.is_complex(dtype):
         size, size_name = size // 2, f"{size_name} / 2"  # which has been checked to be even
@@ -254,22 +267,20 @@ def table_placement(
     return _placement((0, feature + 1, *(axis + 1 for axis in position_axes)), ndim + 1)
 
 
-def align_axes(
-    name: str, array: Array, own: Sequence[int], target: tuple[Any, ...], meaning: str
-) -> Any:
+def align_axes(name: str, array: Array, axes: Sequence[int], target: Shape, meaning: str) -> Array:
     """Give an array the axes of `target` that it lacks, with length 1.
 
-    It has its `own` axes, as they are counted in `target`, or all of the axes of `target`:
-    one further axis alone would leave open which one it is. Next to own axes that are the
-    first or the last ones there may be axes of length 1.
+    It has these `axes`, as they are counted in `target`, or all axes of `target`: one further axis
+    alone would leave open which one it is. Next to axes that are the first or the last ones there
+    may be axes of length 1.
     """
-    given, extra = tuple(array.shape), array.ndim - len(own)
+    shape, extra = tuple(array.shape), array.ndim - len(axes)
     if array.ndim != len(target) and extra > 0:
-        if list(own) == list(range(len(own))) and set(given[len(own) :]) <= {1}:
+        if list(axes) == list(range(len(axes))) and set(shape[len(axes) :]) <= {1}:
             array = array[(..., *(0,) * extra)]
-        elif list(own) == list(range(len(target)))[-len(own) :] and set(given[:extra]) <= {1}:
+        elif list(axes) == list(range(len(target)))[-len(axes) :] and set(shape[:extra]) <= {1}:
             array = array[(*(0,) * extra, ...)]
-    if array.ndim == len(own):
-        array = array[tuple(slice(None) if a in own else None for a in range(len(target)))]
-    checks.broadcasts(name, tuple(array.shape), target, meaning, given)
+    if array.ndim == len(axes):
+        array = array[tuple(slice(None) if a in axes else None for a in range(len(target)))]
+    checks.broadcasts(name, tuple(array.shape), target, meaning, shape)
     return array

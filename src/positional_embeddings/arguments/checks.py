@@ -15,8 +15,7 @@ from typing import Annotated, Any, ClassVar, SupportsIndex, TypeAlias, get_args
 from positional_embeddings.arguments import pytrees
 from positional_embeddings.arrays import dtypes, errors, namespace
 from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace
-from positional_embeddings.arrays.quiet import not_wrapped
+from positional_embeddings.arrays.namespace import Array, Dtype, Length, Namespace, Shape
 from positional_embeddings.arrays.space import Space
 
 _LARGEST = sys.float_info.max
@@ -33,7 +32,7 @@ def integer(name: str, value: SupportsIndex, what: str = "an integer") -> int:
         raise _wrong_kind(name, value, what) from None
 
 
-def _wrong_kind(name: str, value: Array, what: str, hint: str = "") -> TypeError:
+def _wrong_kind(name: str, value: object, what: str, hint: str = "") -> TypeError:
     """Return the error about a value that is no number of the kind that is asked for."""
     of_type = "" if getattr(value, "shape", None) else f" of type {type(value).__name__}"
     return wrong_type(name, f"be {what}", f"{shown(value)}{of_type}", hint)
@@ -92,7 +91,7 @@ def non_negative_integer(name: str, value: SupportsIndex) -> int:
     return number
 
 
-def positive_number(name: str, value: Array) -> float:
+def positive_number(name: str, value: object) -> float:
     """Return a finite number above zero as an int or a float."""
     number = finite_number(name, value, "a positive finite number")
     if number <= 0:
@@ -100,7 +99,7 @@ def positive_number(name: str, value: Array) -> float:
     return number
 
 
-def finite_number(name: str, value: Array, what: str = "a finite number") -> float:
+def finite_number(name: str, value: Any, what: str = "a finite number") -> float:
     """Return a finite number of any sign as an int or a float."""
     if not namespace.is_real_number(value):
         raise _wrong_kind(name, value, what, errors.remedy_for_times(name, value))
@@ -110,7 +109,7 @@ def finite_number(name: str, value: Array, what: str = "a finite number") -> flo
     return number
 
 
-def rate(name: str, value: Array) -> float:
+def rate(name: str, value: object) -> float:
     """Return a rate, 0 or more and below 1."""
     number = finite_number(name, value, "0 or more and below 1")
     if not 0 <= number < 1:
@@ -125,14 +124,14 @@ def boolean(name: str, value: bool) -> bool:  # noqa: FBT001 - it is the value t
     return value
 
 
-def optional_boolean(name: str, value: Array) -> bool | None:
+def optional_boolean(name: str, value: object) -> bool | None:
     """Return True, False or None; anything else is a TypeError."""
     if not (value is None or isinstance(value, bool)):
         raise wrong_type(name, "be True, False or None", shown(value))
     return value
 
 
-def choice(name: str, value: Array, options: Sequence[Any]) -> Any:
+def choice(name: str, value: object, options: Sequence[Any]) -> Any:
     """Return one of the spelled-out options."""
     if not isinstance(value, str | int) or value not in options:
         listed = " or ".join(repr(option) for option in options)
@@ -144,14 +143,14 @@ def _wrong_dtype(name: str, array: Array, what: str, hint: str = "") -> TypeErro
     return wrong_type(name, f"have {what}", dtypes.dtype_name(array.dtype), hint)
 
 
-def real_floating(xp: Namespace, **arrays: Any) -> None:
+def real_floating(xp: Namespace, **arrays: Array) -> None:
     """Check that the named arrays hold real floating-point numbers."""
     for name, array in arrays.items():
         if not dtypes.is_real_floating(array.dtype, xp):
             raise _wrong_dtype(name, array, "a real floating-point dtype")
 
 
-def floating(xp: Namespace, **arrays: Any) -> None:
+def floating(xp: Namespace, **arrays: Array) -> None:
     """Check that the named arrays hold real or complex floating-point numbers."""
     for name, array in arrays.items():
         if not (dtypes.is_real_floating(array.dtype, xp) or dtypes.is_complex(array.dtype)):
@@ -278,28 +277,28 @@ def no_positions_and_offset(positions: Array, offset: int) -> None:
 
 def broadcasts(
     name: str,
-    shape: tuple[Any, ...],
-    target: tuple[Any, ...],
+    shape: Shape,
+    target: Shape,
     meaning: str,
-    given: tuple[Any, ...] | None = None,
+    came: Shape | None = None,
 ) -> None:
-    """Check that each axis of `shape` is as long as in `target`, or 1; `given` is what came."""
+    """Check that each axis of `shape` is as long as in `target`, or 1; messages show `came`."""
     if len(shape) != len(target) or not all(map(broadcasts_to, shape, target)):
         what = f"have shape {target} ({meaning}), with 1 where it broadcasts"
-        raise wrong_value(name, what, shape if given is None else given)
+        raise wrong_value(name, what, shape if came is None else came)
 
 
-def is_known(size: Any) -> bool:
+def is_known(size: Length) -> bool:
     """Tell whether a lazy library knows a length: dask says NaN, others None."""
     return size is not None and size == size  # noqa: PLR0124 - NaN is not itself
 
 
-def known_to_differ(size: Any, target: Any) -> bool:
+def known_to_differ(size: Length, target: Length) -> bool:
     """Tell whether two lengths differ; one that is not known differs from none."""
     return size != target and is_known(size) and is_known(target)
 
 
-def broadcasts_to(size: Any, target: Any) -> bool:
+def broadcasts_to(size: Length, target: Length) -> bool:
     """Tell whether a length broadcasts to another."""
     return size in (1, target) or not known_to_differ(size, target)
 
@@ -309,7 +308,7 @@ def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
     return lambda name, value: None if value is None else check(name, value)
 
 
-def one_of(literal: Any) -> Callable[[str, Any], Any]:
+def one_of(literal: object) -> Callable[[str, Any], Any]:
     """Return the check of a choice among the values of a `Literal` type."""
     return lambda name, value: choice(name, value, get_args(literal))
 
@@ -332,13 +331,12 @@ class CheckedLayer:
         super().__init_subclass__()
         pytrees.waiting.append(cls)
         annotated = {n: t for n, t in cls.__annotations__.items() if hasattr(t, "__metadata__")}
-        own = {name: kind.__metadata__[0] for name, kind in annotated.items()}
-        cls._field_checks = cls._field_checks | own
+        own_checks = {name: kind.__metadata__[0] for name, kind in annotated.items()}
+        cls._field_checks = cls._field_checks | own_checks
         # Signatures show the bare types.
         bare = {name: kind.__origin__ for name, kind in annotated.items()}
         cls.__annotations__ = cls.__annotations__ | bare
 
-    @not_wrapped
     def check_fields(self) -> None:
         """Set each field to what its check returns."""
         for name, check in self._field_checks.items():
@@ -355,7 +353,7 @@ def set_fields(layer: Any, **values: Array) -> None:
         object.__setattr__(layer, name, value)
 
 
-def shapes_broadcast(shapes: Sequence[tuple[Any, ...]]) -> bool:
+def shapes_broadcast(shapes: Sequence[Shape]) -> bool:
     """Tell whether shapes broadcast together, aligned at their last axes."""
     by_axis = zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1)
     return all(len({n for n in lengths if is_known(n) and n != 1}) <= 1 for lengths in by_axis)

@@ -6,6 +6,7 @@ is to be an argument of `jax.jit`, needs another layer made after it.
 """
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ def register_waiting() -> None:
         register(waiting.pop(), flatten, _unflatten)
 
 
-def _flatten(key: Array, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:
+def _flatten(key: Callable[[str], object], layer: Any) -> tuple[list[tuple[object, Array]], Any]:
     """Return the arrays of a layer, each with its key, and the layer without them."""
     names, derived = _names(type(layer))
     if not names:
@@ -38,7 +39,7 @@ def _flatten(key: Array, layer: Any) -> tuple[list[tuple[Any, Any]], Any]:
     return [(key(name), getattr(layer, name)) for name in names], rest
 
 
-def _unflatten(rest: Any, children: Any) -> Any:
+def _unflatten(rest: Any, children: Iterable[Array]) -> Any:
     """Return a layer with other arrays, which may be traced, or no arrays at all: unchecked."""
     layer = object.__new__(type(rest))
     names = _names(type(rest))[0]
@@ -46,7 +47,7 @@ def _unflatten(rest: Any, children: Any) -> Any:
     return layer
 
 
-def _names(layer_type: Any) -> tuple[list[str], dict[str, Any]]:
+def _names(layer_type: type[Any]) -> tuple[list[str], dict[str, object]]:
     """Return the fields that are leaves, and those that are derived from these, without them."""
     names = [f.name for f in fields(layer_type) if any(map(f.metadata.get, ("weight", "part")))]
     derived = {

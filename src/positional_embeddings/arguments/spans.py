@@ -1,12 +1,12 @@
 """Positions of queries and keys, and lengths of sequences, as arrays."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Namespace, np
+from positional_embeddings.arrays.namespace import AnyArray, Array, Device, Length, Namespace, np
 from positional_embeddings.arrays.space import Space
 
 
@@ -41,7 +41,7 @@ def _why(space: Space) -> str:
     return f"so that {dtypes.dtype_name(space.integer)} holds all distances"
 
 
-def position_array(name: str, positions: Array, space: Space) -> Any:
+def position_array(name: str, positions: Array, space: Space) -> Array:
     """Return integer positions, an array or one number, as default integers of a library.
 
     Those in the memory of the host are checked: the dtype holds all distances between them.
@@ -74,8 +74,8 @@ class Span(NamedTuple):
     """Queries or keys, by ascending ranges or by a start that only a trace knows."""
 
     ranges: tuple[tuple[int, int], ...] | None  # None if the start is traced
-    size: Any  # how many there are
-    start: Any = None  # 0-d array of int, with no ranges
+    size: Length  # how many there are
+    start: Array = None  # 0-d array of int, with no ranges
 
     def shifted(self, by: int) -> "Span":
         """Return the span moved by a number of positions."""
@@ -83,7 +83,7 @@ class Span(NamedTuple):
             return Span(None, self.size, self.start + by)
         return Span(tuple([(a + by, b + by) for a, b in self.ranges]), self.size)
 
-    def positions(self, space: Space, numbers: int = 1) -> Any:
+    def positions(self, space: Space, numbers: int = 1) -> Array:
         """Return all positions as one array.
 
         What is made of pairs of them has this many numbers for each, such as heads.
@@ -92,10 +92,10 @@ class Span(NamedTuple):
             return self.start + space.xp.arange(self.size, dtype=space.integer, device=space.device)
         if len(self.ranges) == 1:
             return space.arange(*self.ranges[0], _MANY_PAIRS, 0, numbers, space.integer)
-        positions = np.concat([np.arange(*own) for own in self.ranges])
+        positions = np.concat([np.arange(start, stop) for start, stop in self.ranges])
         return space.xp.asarray(positions, dtype=space.integer, device=space.device)
 
-    def take(self, array: Array, axis: int, space: Space) -> Any:
+    def take(self, array: Array, axis: int, space: Space) -> Array:
         """Return these queries or keys of an array on axis -1 or -2; one for all broadcasts."""
         if array is None or self.size == array.shape[axis]:
             return array
@@ -115,7 +115,7 @@ def span_of(*ranges: tuple[int, int]) -> Span:
     return Span(ranges or ((0, 0),), sum([stop - start for start, stop in ranges]))
 
 
-def whole_span(size: Any) -> Span:
+def whole_span(size: Length) -> Span:
     """Return the span of all positions of an axis, whose length may not be known."""
     return Span(((0, size),), size)
 
@@ -130,7 +130,7 @@ def resolve_positions(
     xp: Namespace | None = None,
     device: Device | None = None,
     **parameters: AnyArray,
-) -> tuple[Space, Any, Any]:
+) -> tuple[Space, Array, Array]:
     """Return the space and the positions of queries and keys, spans of lengths or arrays.
 
     The library is that of the positions and the learned `parameters`; without any, it is `xp`.
@@ -156,8 +156,8 @@ def resolve_positions(
 
 
 def length_array(
-    name: str, lengths: Any, xp: Namespace | None, device: Device | None, axis: str = "batch"
-) -> tuple[Space, Any]:
+    name: str, lengths: Array, xp: Namespace | None, device: Device | None, axis: str = "batch"
+) -> tuple[Space, Array]:
     """Check lengths, 0 or more; return their space, and them as default integers.
 
     Lengths on a device are not read, which would wait for it.
@@ -180,7 +180,7 @@ def length_array(
 
 
 def check_lengths(
-    name: str, lengths: Any, space: Space, most: int | None = None, most_name: str = ""
+    name: str, lengths: Array, space: Space, most: int | None = None, most_name: str = ""
 ) -> None:
     """Check that lengths, a list or an array that can be read, are 0 to `most`."""
     largest = dtypes.largest_integer(space.integer, space.xp)

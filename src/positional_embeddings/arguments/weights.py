@@ -9,14 +9,13 @@ from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
 from positional_embeddings.arrays.namespace import Array, Device, Dtype, HostArray, Namespace, np
-from positional_embeddings.arrays.quiet import quiet
 from positional_embeddings.arrays.space import Space
 
 Draw = Callable[[Any, tuple[int, ...]], HostArray]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def array_field(default: Any = MISSING) -> Any:
+def array_field(default: object = MISSING) -> Any:
     """Return the dataclass field of an array of a layer, to be given if there is no default."""
     return field(default=default, repr=False, metadata={"weight": True})
 
@@ -37,11 +36,11 @@ class WeightedLayer(checks.CheckedLayer):
         names = [f.name for f in fields(self) if f.compare]  # type: ignore[arg-type]
         return all(_same(getattr(self, name), getattr(other, name)) for name in names)
 
-    def _arrays(self) -> dict[str, Any]:
+    def _arrays(self) -> dict[str, Array]:
         """Return the arrays that the layer holds, by name."""
         return {name: getattr(self, name) for name in self._array_names}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Return the fields for copies and pickles, without what is known of calls."""
         state = dict(vars(self))
         return state | {"_known": {}} if "_known" in state else state
@@ -51,7 +50,6 @@ class WeightedLayer(checks.CheckedLayer):
         return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 
-@quiet
 def set_weights(
     layer: Any, shapes: Shapes, draw: Draw, xp: Namespace, dtype: Dtype, device: Device
 ) -> Space:
@@ -126,7 +124,7 @@ def normal(std: float) -> Draw:
     return lambda generator, shape: generator.standard_normal(shape) * std
 
 
-def zero_padding_idx(table: Array, padding_idx: int | None, space: Space, start: int = 0) -> Any:
+def zero_padding_idx(table: Array, padding_idx: int | None, space: Space, start: int = 0) -> Array:
     """Set one column of a table (features, entries) to zero, and its gradient with it.
 
     The columns are counted from `start` on.
@@ -180,7 +178,7 @@ def _can_be_checked(indices: Array, space: Space) -> bool:
     return space.is_readable(indices) and space.is_on_host(indices)
 
 
-def segment_sum(values: Array, segment_ids: Any, num_segments: int, space: Space) -> Any:
+def segment_sum(values: Array, segment_ids: Array, num_segments: int, space: Space) -> Array:
     """Return (features, segments): sums of the values (features, n) of each segment.
 
     Sorted, the values of a segment are a range. Its sum is the sum of blocks of 1, 2, 4, ...

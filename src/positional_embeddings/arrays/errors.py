@@ -8,22 +8,22 @@ from typing import Any
 _LONGEST_SHOWN = 500
 
 
-def wrong_value(name: str, requirement: str, got: Any, hint: str = "") -> ValueError:
+def wrong_value(name: str, requirement: str, got: object, hint: str = "") -> ValueError:
     """Return the error about a value or a shape; `got` is a value, or text about one."""
     return ValueError(_message(name, requirement, got, hint))
 
 
-def wrong_type(name: str, requirement: str, got: Any, hint: str = "") -> TypeError:
+def wrong_type(name: str, requirement: str, got: object, hint: str = "") -> TypeError:
     """Return the error about the kind of an argument; `got` is a value, or text about one."""
     return TypeError(_message(name, requirement, got, hint))
 
 
-def _message(name: str, requirement: str, got: Any, hint: str) -> str:
+def _message(name: str, requirement: str, got: object, hint: str) -> str:
     came = got if isinstance(got, str) else shown(got)
     return f"`{name}` must {requirement}, got {came}.{hint}"
 
 
-def type_name(value: Any) -> str:
+def type_name(value: object) -> str:
     """Return the type of a value as a user knows it, such as numpy.ndarray."""
     if value is None:
         return "None"
@@ -32,7 +32,7 @@ def type_name(value: Any) -> str:
     return ".".join([*(part for part in modules if part != "builtins"), kind.__qualname__])
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as a message prints it: an array by kind and shape, and nothing long."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape and not callable(value):  # a mask may have a shape
@@ -74,7 +74,7 @@ def remedy_for(name: str, value: Any) -> str:
     return next((f" Pass {line}." for is_one, line in lines if is_one), "")
 
 
-def remedy_for_times(name: str, value: Any) -> str:
+def remedy_for_times(name: str, value: object) -> str:
     """Return the sentence that tells how dates or spans of time become numbers, "" for others."""
     return f" Pass days_since({name})." if _holds_times(value) else ""
 

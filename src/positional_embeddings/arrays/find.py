@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache, wraps
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from array_api_compat import array_namespace, is_array_api_obj
 
@@ -13,7 +13,7 @@ from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wr
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.kept import host_constant
 from positional_embeddings.arrays.libraries import cubed, cupy, dask, jax, mlx, ndonnx, numpy, torch
-from positional_embeddings.arrays.namespace import Device, Dtype, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Device, Dtype, Namespace, np
 from positional_embeddings.arrays.space import Space
 
 Parameters = ParamSpec("Parameters")
@@ -46,7 +46,7 @@ _UNFIT = {
 }
 
 
-def space_of(**arrays: Any) -> Space:
+def space_of(**arrays: Array) -> Space:
     """Return the space of a call with these arrays, named for the messages.
 
     The first one decides the device and the dtype to compute in.
@@ -78,7 +78,7 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
         return _space(numpy.NumPy, np, device, None)
     try:
         empty = xp.empty(0)
-        found = _namespace(empty)
+        standard = _namespace(empty)
     except (AttributeError, TypeError):
         raise wrong_type("xp", "be an array namespace such as numpy or cupy", shown(xp)) from None
     library = _library_name(empty)
@@ -86,7 +86,7 @@ def new_space(xp: Namespace | None = None, device: Device | None = None) -> Spac
         what = f"{library}: {_UNFIT[library][0]}"
         remedy = f" Leave it out, and pass the result to {library}.asarray."
         raise wrong_type("xp", "be a namespace of plain arrays", what, remedy)
-    return _space(_library_of_namespace(found), found, device, None)
+    return _space(_library_of_namespace(standard), standard, device, None)
 
 
 @lru_cache(maxsize=256)
@@ -115,7 +115,7 @@ def _space(library: type[Space], xp: Namespace, device: Device, dtype: Dtype | N
     )
 
 
-def _check_array(name: str, array: Any) -> None:
+def _check_array(name: str, array: Array) -> None:
     library = _library_name(array)
     names = (library, *(base.__name__ for base in type(array).__mro__))
     unfit = next((one for one in names if one in _UNFIT), None)
@@ -131,11 +131,11 @@ def _check_array(name: str, array: Any) -> None:
         raise wrong_value(name, "have elements", came, f" Pass {name}.compute().")
 
 
-def _library_name(array: Any) -> str:
+def _library_name(array: object) -> str:
     return type(array).__module__.partition(".")[0]
 
 
-def _namespace(*arrays: Any) -> Namespace:
+def _namespace(*arrays: Array) -> Namespace:
     for array in arrays:
         _import_wrapper(_library_name(array))
     return adapted(array_namespace(*arrays))
@@ -156,11 +156,10 @@ def adapted(xp: Namespace) -> Namespace:
 
 
 @lru_cache(maxsize=256)
-def _library_of_type(array_type: Any) -> type[Space]:
+def _library_of_type(array_type: type[object]) -> type[Space]:
     """Return the library of a type of arrays, also of a subclass."""
     names = [base.__module__.partition(".")[0] for base in array_type.__mro__]
-    known = [_LIBRARIES[name] for name in names if name in _LIBRARIES]
-    return known[0] if known else Space
+    return next((_LIBRARIES[name] for name in names if name in _LIBRARIES), Space)
 
 
 def _library_of_namespace(xp: Namespace) -> type[Space]:

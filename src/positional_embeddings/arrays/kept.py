@@ -1,6 +1,6 @@
 """What is kept from call to call: results of the host, and arrays that nobody can write to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
 from math import fsum
 from operator import index
@@ -12,7 +12,7 @@ from positional_embeddings.arrays.space import Space
 
 Result = TypeVar("Result")
 
-# Bytes that each `host_constant` keeps, more only for a single result that is larger.
+# Bytes of results that each `host_constant` keeps, more only for a single result that is larger.
 _MOST_BYTES = 2**25
 
 
@@ -24,7 +24,7 @@ def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
     size = 0
 
     @lru_cache(maxsize=256)
-    def kept(*values: Any) -> Result:
+    def kept(*values: object) -> Result:
         nonlocal size
         result = function(*values)
         added = _bytes_of(values) + _bytes_of(result)
@@ -34,26 +34,26 @@ def host_constant(function: Callable[..., Result]) -> Callable[..., Result]:
             size = added
         return result
 
-    def constant(*values: Any) -> Result:
+    def constant(*values: object) -> Result:
         return kept(*values)
 
     # What torch.compiler.assume_constant_result sets, without importing PyTorch for it.
     constant._dynamo_marked_constant = True  # type: ignore[attr-defined] # noqa: SLF001
 
     @wraps(function)
-    def call(*values: Any) -> Result:
+    def call(*values: object) -> Result:
         return constant(*map(_fixed, values))
 
     return call
 
 
-def _bytes_of(value: Any) -> int:
+def _bytes_of(value: object) -> int:
     """Return the memory of a number, a text, or of lists and tuples of them."""
     parts = value if isinstance(value, list | tuple) else ()
     return getsizeof(value) + sum(map(_bytes_of, parts))
 
 
-def _fixed(value: Any) -> Any:
+def _fixed(value: object) -> object:
     """Return a number as one that PyTorch compiles for, where it would compile for any."""
     if isinstance(value, int) and not isinstance(value, bool):
         return index(value)
@@ -62,7 +62,7 @@ def _fixed(value: Any) -> Any:
     return fsum((value,)) if isinstance(value, float) else value
 
 
-def keep(kept: dict[Any, Any] | None, key: Any, value: Any, most: int = 64) -> None:
+def keep(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 64) -> None:
     """Keep a value for later calls, and drop the first ones if there are too many.
 
     Nothing is kept for the key None, or where `kept` is None.
@@ -74,7 +74,7 @@ def keep(kept: dict[Any, Any] | None, key: Any, value: Any, most: int = 64) -> N
         kept.pop(old, None)
 
 
-def once(kept: dict[Any, Any] | None, key: Any, find: Callable[[], Result]) -> Result:
+def once(kept: dict[Any, Any] | None, key: Hashable, find: Callable[[], Result]) -> Result:
     """Return what is kept for a key, or what `find` returns, which is then kept."""
     found: Result | None = None if kept is None else kept.get(key)
     if found is None:
@@ -101,7 +101,7 @@ def constant_array(make: Callable[..., Any], *values: Any, dtype: Dtype, space: 
     return once(_constants, key, find)
 
 
-def numpy_key(x: Any, out: Any) -> tuple[Any, ...] | None:
+def numpy_key(x: Array, out: Array) -> tuple[object, ...] | None:
     """Return all that checks and kernels see of arrays of NumPy, None of others."""
     if type(x) is not np.ndarray or not (out is None or type(out) is np.ndarray):
         return None
@@ -115,7 +115,7 @@ def numpy_key(x: Any, out: Any) -> tuple[Any, ...] | None:
 class _ReadOnly:
     """What holds the memory of an array, so that no view of it can be made writable."""
 
-    __array_struct__: Any
+    __array_struct__: object
 
 
 def read_only(array: HostArray) -> HostArray:
@@ -129,7 +129,7 @@ def read_only(array: HostArray) -> HostArray:
 def frozen_copy(array: HostArray) -> HostArray:
     """Return a copy that cannot be made writable; what `read_only` returned needs none."""
     # NumPy keeps the holder, alone or beside the structure.
-    base: Any = array.base
+    base: object = array.base
     if isinstance(base[0] if isinstance(base, tuple) else base, _ReadOnly):
         return array
     return np.ndarray(array.shape, array.dtype, array.tobytes())  # type: ignore[no-any-return]

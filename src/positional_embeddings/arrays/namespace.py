@@ -1,7 +1,5 @@
 """NumPy as a namespace, dtypes of any library, and constants of the host."""
 
-from contextlib import nullcontext
-from contextvars import Context, ContextVar
 from numbers import Real
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -16,6 +14,9 @@ Device: TypeAlias = Any
 # An array of any library, whose methods are those of its namespace; public signatures say
 # `AnyArray`, which checkers know.
 Array: TypeAlias = Any
+# The length of an axis; where a lazy library does not know it, NaN in dask and None in others.
+Length: TypeAlias = Any
+Shape: TypeAlias = tuple[Length, ...]
 HostArray: TypeAlias = numpy.ndarray[Any, numpy.dtype[Any]]
 
 
@@ -38,31 +39,22 @@ Result = TypeVar("Result")
 np: Namespace = numpy
 
 
-def drop_none(**arrays: Any) -> dict[str, Any]:
+def drop_none(**arrays: Array) -> dict[str, Array]:
     """Return the optional arrays that are there, by name."""
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-def is_real_number(value: Any) -> bool:
+def is_real_number(value: object) -> bool:
     """Tell whether a value is a real number; NumPy takes its spans of time for integers."""
     return isinstance(value, Real) and not isinstance(value, bool | numpy.timedelta64)
 
 
-def select(condition: Any, first: Any, second: Any, xp: Namespace) -> Any:
+def select(condition: Array, first: Array, second: Array, xp: Namespace) -> Array:
     """Return `first` where a condition holds, else `second`, in the dtype of `first`.
 
     CuPy's `where` has no bfloat16, and gives float32.
     """
     return xp.astype(xp.where(condition, first, second), first.dtype, copy=False)
-
-
-# The context that a public function was called in, None outside of public functions.
-caller: ContextVar[Context | None] = ContextVar("caller", default=None)
-
-
-def without_warnings() -> Any:
-    """Return a context in which NumPy neither warns nor raises, as in public functions."""
-    return nullcontext() if caller.get() is not None else np.errstate(all="ignore")
 
 
 @finished_before_forks

@@ -1,52 +1,32 @@
-"""The floating-point errors of NumPy: none in what is public, the caller's in what is called back.
+"""The floating-point errors of NumPy: none in a public call, the caller's in what it calls back.
 
 What is not finite, or too small for its dtype, is in a result, whatever `numpy.errstate` says.
 """
 
 import sys
-from collections.abc import Callable, Iterable
-from contextvars import Context, copy_context
-from functools import wraps
-from types import FunctionType
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from functools import partial
+from typing import TypeVar
 
-from positional_embeddings.arrays.namespace import caller, np
+from positional_embeddings.arrays.namespace import np
 
-Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# Functions that `quiet_names` leaves as they are.
-_quiet: set[Any] = set()
+# The context that a public function was called in, None outside of public functions.
+caller: ContextVar[Context | None] = ContextVar("caller", default=None)
+
+# A context that nothing but `numpy.seterr` has changed holds one variable, where NumPy keeps its
+# errors in one: setting that takes a tenth of the time.
+_changed = Context()
+_changed.run(np.seterr, all="ignore")
+_variables = list(_changed.items())
+ignore_errors: Callable[[], object] = partial(np.seterr, all="ignore")
+if len(_variables) == 1:
+    ignore_errors = partial(_variables[0][0].set, _variables[0][1])
 
 
-def quiet(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Let NumPy neither warn nor raise in a function."""
-
-    @wraps(function)
-    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        if is_compiling() or caller.get() is not None:
-            return function(*args, **options)
-        # What an interrupt leaves set ends with the copy of the context.
-        context = copy_context()
-        result: Result = context.copy().run(_call, context, function, args, options)
-        return result
-
-    return not_wrapped(call)
-
-
-@np.errstate(all="ignore")  # type: ignore[untyped-decorator]
-def _call(context: Context, function: Callable[..., Any], args: Any, options: Any) -> Any:
-    caller.set(context)
-    return function(*args, **options)
-
-
-def not_wrapped(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Leave a function as it is, whose parts are `quiet` themselves."""
-    _quiet.add(function)
-    return function
-
-
-def as_caller(function: Callable[..., Result], *args: Any, **options: Any) -> Result:
+def as_caller(function: Callable[..., Result], *args: object, **options: object) -> Result:
     """Call a function of the user with the floating-point errors that the user has chosen."""
     context = None if is_compiling() else caller.get()
     if context is None:
@@ -54,29 +34,7 @@ def as_caller(function: Callable[..., Result], *args: Any, **options: Any) -> Re
     return context.copy().run(function, *args, **options)
 
 
-def is_compiling() -> bool:
+def is_compiling(_: object = None) -> bool:
     """Tell whether PyTorch compiles what is called."""
     torch = sys.modules.get("torch")
     return torch is not None and bool(torch.compiler.is_compiling())
-
-
-def quiet_names(namespace: dict[str, Any], names: Iterable[str]) -> None:
-    """Make functions and the public methods of classes `quiet`, in all modules that have them."""
-    for name in names:
-        value = namespace[name]
-        if isinstance(value, FunctionType) and value not in _quiet:
-            # Pickles look for a function where it was defined.
-            namespace[name] = quiet(value)
-            setattr(sys.modules[value.__module__], name, namespace[name])
-        for owner in getattr(value, "__mro__", ()):
-            if owner.__module__.startswith("positional_embeddings"):
-                _quiet_methods(owner)
-
-
-def _quiet_methods(owner: type) -> None:
-    for name, value in list(vars(owner).items()):
-        function = getattr(value, "__func__", value)
-        is_public = name == "__call__" or not name.startswith("_")
-        if is_public and isinstance(function, FunctionType) and function not in _quiet:
-            method = quiet(function)
-            setattr(owner, name, method if value is function else type(value)(method))

@@ -1,7 +1,7 @@
 """The space of a call: array library, device, dtypes, and what the library can do."""
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from positional_embeddings.arrays.namespace import (
     Dtype,
     HostArray,
     Namespace,
+    Shape,
     drop_none,
     np,
 )
@@ -28,8 +29,24 @@ class Loops(NamedTuple):
     # From a function of (state, element), a first state, and arrays whose first axis it goes
     # along, to the last state and what the function returned beside it. What it computes on the
     # way is computed again for a gradient, and not kept.
-    scan: Any
-    cond: Any  # of a 0-d condition, two functions, and their arguments
+    scan: Callable[..., Any]
+    cond: Callable[..., Any]  # of a 0-d condition, two functions, and their arguments
+
+
+class ChunkTask(NamedTuple):
+    """What `Space.map_chunks` computes of the chunks in the same place of some arrays."""
+
+    function: Callable[..., Array]  # of the chunks, arrays of NumPy or CuPy or whatever they are
+    chunks: tuple[Shape, ...]  # of the result
+    dtype: Dtype  # of the result
+    numbered: bool = False  # the function gets `block_id`, the numbers of the chunk on all axes
+    name: str = ""  # of all tasks
+    shared: Array = None  # what `Space.shared` returned, which the function gets as `shared`
+
+    def compute(self, chunks: tuple[Array, ...], block_id: tuple[int, ...]) -> Array:
+        """Call the function for chunks, and the numbers of theirs on all axes."""
+        numbers = {"block_id": block_id} if self.numbered else {}
+        return self.function(*chunks, **numbers, **drop_none(shared=self.shared))
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +61,9 @@ class Space:
     xp: Namespace
     device: Device  # to make arrays on; None leaves it to the library
     dtype: Dtype  # to compute in: real, float32 for half precision
-    integer: Any  # dtype of positions: int64, or int32 on a device without 64 bits
-    widest: Any  # float64, or float32 on a device without it
-    default_float: Any  # that the library gives to numbers without a dtype
+    integer: Dtype  # dtype of positions: int64, or int32 on a device without 64 bits
+    widest: Dtype  # float64, or float32 on a device without it
+    default_float: Dtype  # that the library gives to numbers without a dtype
 
     can_write = False  # parts of an array can be assigned
     takes_out = False  # element-wise functions take `out=`
@@ -62,7 +79,7 @@ class Space:
     exponent_unit = 1.0  # `small_exp` takes exponents in multiples of its reciprocal
 
     @staticmethod
-    def namespace(xp: Namespace) -> Any:
+    def namespace(xp: Namespace) -> Namespace:
         """Return a namespace that keeps the standard: `xp`, or one that forwards to it."""
         return xp
 
@@ -74,7 +91,7 @@ class Space:
     # Where an array is, and whether its values are there.
 
     @classmethod
-    def single_device(cls, array: Array) -> Any:
+    def single_device(cls, array: Array) -> Device:
         """Return the device of an array; None in a trace, or over several devices."""
         try:
             return _device(array)
@@ -82,7 +99,7 @@ class Space:
             return None
 
     @classmethod
-    def device_for(cls, array: Array) -> Any:
+    def device_for(cls, array: Array) -> Device:
         """Return the device to make arrays on that meet this one; None leaves it to the library."""
         return cls.single_device(array)
 
@@ -105,7 +122,7 @@ class Space:
         wide = self.astype(array, compute_dtype(array.dtype, self.xp))
         return self._to_numpy(wide)  # type: ignore[no-any-return]
 
-    def _to_numpy(self, array: Array) -> Any:
+    def _to_numpy(self, array: Array) -> Array:
         try:
             return np.asarray(array)
         except (RuntimeError, TypeError):  # it is on another device
@@ -135,7 +152,7 @@ class Space:
 
     # Memory.
 
-    def supports_inplace(self, *arrays: Any) -> bool:  # noqa: ARG002
+    def supports_inplace(self, *arrays: Array) -> bool:  # noqa: ARG002
         """Tell whether a result of these arrays may be written part by part."""
         return self.can_write
 
@@ -148,7 +165,7 @@ class Space:
         """Return where the first element of an array is in memory, None if it may move."""
         return None
 
-    def shares_memory(self, array: Array, other: Any) -> bool:
+    def shares_memory(self, array: Array, other: Array) -> bool:
         """Tell whether writing to an array may change what is still to be read of another.
 
         It cannot if both are the same numbers in the same places, and may if the library does
@@ -159,74 +176,74 @@ class Space:
             return array is not other
         return bool(may_share(array, other)) and self._place(array) != self._place(other)
 
-    def _place(self, array: Array) -> Any:
+    def _place(self, array: Array) -> object:
         """Return address, shape and strides as one object."""
         interface = getattr(array, "__array_interface__", None)
         return interface or array.__cuda_array_interface__
 
     # Functions that a library computes faster, or wrongly, as the standard spells them.
 
-    def into(self, function: Any, x: Array, *others: Any) -> Any:
+    def into(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
         """Return ``function(x, *others)``, written to `x` itself if the library can."""
         return function(x, *others)
 
-    def small_exp(self, x: Array) -> Any:
+    def small_exp(self, x: Array) -> Array:
         """Return ``exp(x / exponent_unit)``, far from overflow and underflow; may overwrite `x`."""
         return self.into(self.xp.exp, x)
 
-    def astype(self, x: Array, dtype: Dtype) -> Any:
+    def astype(self, x: Array, dtype: Dtype) -> Array:
         """Return an array in a dtype, itself if it has it."""
         return self.xp.astype(x, dtype, copy=False)
 
-    def matmul(self, rows: Any, table: Array) -> Any:
+    def matmul(self, rows: Array, table: Array) -> Array:
         """Return ``rows @ table``."""
         return rows @ table
 
-    def transpose(self, x: Array) -> Any:
+    def transpose(self, x: Array) -> Array:
         """Return an array with its last two axes exchanged."""
         return self.xp.matrix_transpose(x)
 
-    def highest(self, x: Array) -> Any:
+    def highest(self, x: Array) -> Array:
         """Return the maximum along the last axis, which stays; no less than any finite number."""
         least = float(self.xp.finfo(x.dtype).min)
         return self.clip(self.xp.max(x, axis=-1, keepdims=True), least)
 
-    def total(self, x: Array, initial: float = 0.0) -> Any:
+    def total(self, x: Array, initial: float = 0.0) -> Array:
         """Return `initial` and the sum along the last axis, which stays."""
         total = self.xp.sum(x, axis=-1, keepdims=True)
         return total + initial if initial else total
 
-    def sum_of_all(self, x: Array) -> Any:
+    def sum_of_all(self, x: Array) -> Array:
         """Return the sum of all numbers, or of their squares, which is finite only if they are."""
         return self.xp.sum(x)
 
-    def is_finite(self, number: Any) -> bool:
+    def is_finite(self, number: Array) -> bool:
         """Tell whether a number, which is there to be read, is finite."""
         return self.is_true(self.xp.isfinite(number))
 
-    def fill(self, x: Array, mask: Array, value: float) -> Any:
+    def fill(self, x: Array, mask: Array, value: float) -> Array:
         """Return `x` with a value where a mask is True; NumPy's `x` itself is written to."""
         return self.xp.where(mask, value, x)
 
-    def clip(self, x: Array, least: float, most: float | None = None) -> Any:
+    def clip(self, x: Array, least: float, most: float | None = None) -> Array:
         """Return `x` within bounds; None is no bound."""
         return self.xp.maximum(x if most is None else self.xp.minimum(x, most), least)
 
-    def remainder(self, x: Array, divisor: Any) -> Any:
+    def remainder(self, x: Array, divisor: Array) -> Array:
         """Return what a positive divisor leaves of `x`, with its sign, without rounding."""
         if self.has_fmod:
             return self.xp.fmod(x, divisor)
         return self.xp.sign(x) * self.xp.remainder(self.xp.abs(x), divisor)
 
-    def reshape(self, x: Array, shape: tuple[int, ...]) -> Any:
+    def reshape(self, x: Array, shape: tuple[int, ...]) -> Array:
         """Return an array in another shape, with or without elements."""
         return self.xp.reshape(x, shape)
 
-    def searchsorted(self, ordered: Any, values: Array, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
         """Return where values stand in an ordered array, in the dtype of the values."""
         return self.astype(self.xp.searchsorted(ordered, values, side=side), values.dtype)
 
-    def take_entries(self, table: Array, indices: Array, axis: int) -> Any:
+    def take_entries(self, table: Array, indices: Array, axis: int) -> Array:
         """Return the entries of a table along an axis, which becomes the axes of the indices."""
         if indices.ndim == 1:
             return self.xp.take(table, indices, axis=axis)
@@ -236,42 +253,32 @@ class Space:
 
     # Chunks: an array of a library without them is one chunk.
 
-    def chunks(self, x: Array) -> tuple[tuple[Any, ...], ...]:
+    def chunks(self, x: Array) -> tuple[Shape, ...]:
         """Return the lengths of the chunks on each axis, NaN where dask does not know them."""
         return tuple((n,) for n in x.shape)
 
-    def rechunk(self, x: Array, chunks: Mapping[int, tuple[int, ...]]) -> Any:  # noqa: ARG002
+    def rechunk(self, x: Array, chunks: Mapping[int, Shape]) -> Array:  # noqa: ARG002
         """Return an array with these chunks on some axes; axes of length 1 stay."""
         return x
 
-    def map_chunks(
-        self,
-        function: Callable[..., Any],
-        *arrays: Any,
-        chunks: tuple[tuple[Any, ...], ...],
-        dtype: Dtype,  # noqa: ARG002
-        numbered: bool = False,
-        name: str = "",  # noqa: ARG002
-        shared: Any = None,
-    ) -> Any:
+    def map_chunks(self, function: Callable[..., Array], *arrays: Array, **options: Any) -> Array:
         """Return what a function makes of the chunks in the same place of arrays.
 
-        The arrays have as many axes as `chunks`, the chunks of the result, or lack the first ones.
-        On each axis they have as many chunks as it, or one. The function gets the chunks, arrays of
-        NumPy or CuPy or whatever they are, in one task for each, called `name`; if `numbered`, also
-        the numbers of the chunk on all axes, as its parameter `block_id`, and what `Space.shared`
-        returned as `shared`.
+        The options are fields of a `ChunkTask`. The arrays have as many axes as its `chunks`, or
+        lack the first ones. On each axis they have as many chunks as it, or one.
         """
-        options = {"block_id": (0,) * len(chunks)} if numbered else {}
-        return function(*arrays, **options, **drop_none(shared=shared))
+        return self._map_chunks(ChunkTask(function, **options), arrays)
 
-    def shared(self, value: Array) -> Any:
+    def _map_chunks(self, task: ChunkTask, arrays: tuple[Array, ...]) -> Array:
+        return task.compute(arrays, (0,) * len(task.chunks))
+
+    def shared(self, value: Array) -> Array:
         """Return a value as all tasks of `map_chunks` may have it in common."""
         return value
 
     def arange(
-        self, start: int, stop: int, _shape: Any, _axis: int, _values: int, _dtype: Any
-    ) -> Any:
+        self, start: int, stop: int, _shape: Shape, _axis: int, _values: int, _dtype: Dtype
+    ) -> Array:
         """Return integers for an axis of an array of a shape, in its chunks if the library has any.
 
         The array has a number of values of a dtype at each place, such as one for each head.
@@ -280,11 +287,11 @@ class Space:
 
     # Contexts.
 
-    def without_chunk_warnings(self) -> Any:
+    def without_chunk_warnings(self) -> AbstractContextManager[object]:
         """Return a context without warnings of many chunks, as pairs of positions have."""
         return nullcontext()
 
-    def undisturbed(self, x: Array) -> Any:  # noqa: ARG002
+    def undisturbed(self, x: Array) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return a context in which products have the dtype of their operands, and nothing warns.
 
         What is not finite, or becomes so, is in the result.
@@ -292,7 +299,7 @@ class Space:
         return _NOTHING
 
     @staticmethod
-    def current_device(device: Device, xp: Namespace) -> Any:  # noqa: ARG004
+    def current_device(device: Device, xp: Namespace) -> AbstractContextManager[object]:  # noqa: ARG004
         """Return a context in which the library computes on a device."""
         return nullcontext()
 
@@ -315,7 +322,7 @@ class Space:
 class Forwarding:
     """A namespace that has the names of a library, but for those that it defines itself."""
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Namespace) -> None:
         self._library = library
 
     def __getattr__(self, name: str) -> Any:

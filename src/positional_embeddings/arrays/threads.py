@@ -15,15 +15,15 @@ from threading import Thread
 from typing import Any, ClassVar, TypeVar
 
 from positional_embeddings.arrays.forks import finished_before_forks, register_at_fork
-from positional_embeddings.arrays.namespace import np
+from positional_embeddings.arrays.namespace import Array, np
 
 Piece = TypeVar("Piece")
 
 
 @cache
-def _pool() -> "SimpleQueue[Callable[[], Any]]":
+def _pool() -> "SimpleQueue[Callable[[], object]]":
     """Start a thread for each core, and return the queue of what they are to call."""
-    calls: SimpleQueue[Callable[[], Any]] = SimpleQueue()
+    calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
 
     def serve() -> None:
         while True:
@@ -88,7 +88,7 @@ class _Job:
             if _Job.with_limit[0] is not self:
                 threads = 1
             else:
-                _Job.limited = tuple((own, own.num_threads) for own in self.libraries)
+                _Job.limited = tuple((blas, blas.num_threads) for blas in self.libraries)
                 self.limit_blas()
         for _ in range(threads - 1):
             # numpy.errstate is part of the context, which threads do not inherit.
@@ -153,7 +153,7 @@ def _forget_threads() -> None:
 register_at_fork(after_in_child=_forget_threads)
 
 
-def threads_for(x: Any) -> tuple[int, tuple[Any, ...]]:
+def threads_for(x: Array) -> tuple[int, tuple[Any, ...]]:
     """Return how many threads BLAS has, for arrays like `x`, and its libraries.
 
     Small matrix products gain little from the threads of BLAS, and the elementwise work between
@@ -161,7 +161,7 @@ def threads_for(x: Any) -> tuple[int, tuple[Any, ...]]:
     """
     blas = _blas() if type(x) is np.ndarray else None
     libraries = () if blas is None else tuple(blas.lib_controllers)
-    return max((own.num_threads for own in libraries), default=1), libraries
+    return max((library.num_threads for library in libraries), default=1), libraries
 
 
 @cache

@@ -57,7 +57,7 @@ class Mask(WeightedLayer):
     # Whether it is made of numbers alone: of no array and no function, which may change.
     _is_fixed = False
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         message = "`Mask` is the base of masks, such as CausalMask() and FunctionMask(function)."
         raise TypeError(message)
 

@@ -4,7 +4,7 @@ Optional: no other module imports this one, and Matplotlib, the extra "plot", is
 the first plot.
 """
 
-from positional_embeddings.arrays.quiet import quiet_names
+from positional_embeddings.arguments.calls import make_public
 from positional_embeddings.plotting.heat_maps import plot_attention, plot_encoding, plot_similarity
 from positional_embeddings.plotting.rope import plot_rope_decay, plot_wavelengths
 
@@ -15,4 +15,4 @@ __all__ = [
     "plot_similarity",
     "plot_wavelengths",
 ]
-quiet_names(globals(), __all__)
+make_public(globals(), __all__)

@@ -14,6 +14,7 @@ from positional_embeddings.angles import frequencies
 from positional_embeddings.angles.frequencies import Frequencies, geometric_frequencies
 from positional_embeddings.angles.pages import PositionTables
 from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
@@ -27,7 +28,6 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
-from positional_embeddings.arrays.quiet import not_wrapped, quiet
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.hf_config import layer_arguments, rope_arguments
@@ -179,7 +179,6 @@ class RoPE(checks.CheckedLayer):
         radians, factor = scaled_frequencies(scaling, rotary_dim, self.base, self.seq_len)
         return frequencies.from_radians(tuple(radians), self.scale), factor
 
-    @not_wrapped
     def __call__(
         self,
         x: ArrayT,
@@ -378,7 +377,6 @@ class RoPE(checks.CheckedLayer):
         rank = positions.ndim - len(self._tables.coordinates)
         return axes.repeat_for_heads(positions, rank, target, space)
 
-    @quiet
     def _without_factor(self, cos: Array, sin: Array, times: int) -> tuple[Any, Any]:
         """Take the attention factor out of the tables."""
         if self.attention_factor == 1:
@@ -524,11 +522,13 @@ class RoPE(checks.CheckedLayer):
         return self._tables.factor
 
     @property
+    @public
     def cos(self) -> HostArray:
         """Cosine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[0]
 
     @property
+    @public
     def sin(self) -> HostArray:
         """Sine table, float64 NumPy array (rotated features / 2, seq_len), read-only."""
         return self._tables.on_host()[1]

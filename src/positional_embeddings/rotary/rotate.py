@@ -14,14 +14,12 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.kept import keep, numpy_key
 from positional_embeddings.arrays.namespace import Array, ArrayT, Dtype, Namespace, np
-from positional_embeddings.arrays.quiet import not_wrapped, quiet
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
 from positional_embeddings.rotary.kernels import cupy_kernel
 from positional_embeddings.rotary.layouts import Layout
 
 
-@not_wrapped
 def apply_rope(
     x: ArrayT,
     cos: Array,
@@ -130,8 +128,7 @@ def apply_rope(
     cos = cos if cos_index is None else cos[cos_index]
     sin = sin if sin_index is None else sin[sin_index]
     if copy or not cos.dtype == sin.dtype == space.dtype:
-        with namespace.without_warnings():
-            cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
+        cos, sin = (space.xp.astype(table, space.dtype, copy=copy) for table in (cos, sin))
     if shape is not None:
         cos, sin = (space.xp.broadcast_to(table, shape) for table in (cos, sin))
     sin = -sin if inverse else sin
@@ -324,7 +321,6 @@ def rotate(
     return out  # type: ignore[no-any-return]
 
 
-@quiet
 def rotate_doubled(x: Array, cos: Array, sin: Array, out: Array, axis: int, _layout: str) -> None:
     """Rotate a few vectors in the half layout: x * [cos, cos] + [second, first] * [-sin, sin].
 
@@ -341,7 +337,6 @@ def rotate_doubled(x: Array, cos: Array, sin: Array, out: Array, axis: int, _lay
     out += swapped
 
 
-@quiet
 def _rotate_complex(
     x: Array, cos: Array, sin: Array, out: Array, axis: int, _layout: str, *, space: Space
 ) -> None:
@@ -357,7 +352,6 @@ def _rotate_complex(
         to_rest[...] = rest
 
 
-@quiet
 def _rotate_blocks(
     x: Array, cos: Array, sin: Array, out: Array, axis: int, layout: str, *, space: Space
 ) -> None:
@@ -441,7 +435,6 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
     return rotate(x, cos, sin, axis, layout, space, run=run)
 
 
-@quiet
 def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Any:
     """Rotate everything in one expression, which JAX and dask fuse."""
     xp, pairs = space.xp, cos.shape[axis]

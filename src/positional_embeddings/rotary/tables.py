@@ -11,7 +11,6 @@ from positional_embeddings.arrays.errors import wrong_type
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.kept import frozen_copy, numpy_key, once
 from positional_embeddings.arrays.namespace import Array, ArrayT, Namespace, np
-from positional_embeddings.arrays.quiet import not_wrapped, quiet
 from positional_embeddings.rotary.rotate import rotate, rotate_doubled, run_for
 
 
@@ -65,7 +64,6 @@ class RotaryTables(WeightedLayer):
         """Sines in the shape of `cos`."""
         return self._with_features(1, space_of(tables=self.cos_sin).xp)
 
-    @not_wrapped
     def __call__(self, x: ArrayT, /, *, inverse: bool = False, out: ArrayT | None = None) -> ArrayT:
         """Rotate queries or keys to the positions of the tables.
 
@@ -98,7 +96,6 @@ class RotaryTables(WeightedLayer):
             sin = -sin
         return rotate(x, cos, sin, axis, self.rope.layout, space, run=run, out=out)
 
-    @quiet
     def _fit(self, x: Array, out: Array) -> tuple[Any, ...]:
         """Check an array, and return its space and axis, what rotates it, and its tables."""
         rope = self.rope

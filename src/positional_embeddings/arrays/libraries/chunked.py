@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from array_api_compat import array_namespace, device
 
-from positional_embeddings.arrays.namespace import Array, Dtype
+from positional_embeddings.arrays.namespace import Array, Dtype, Shape
 from positional_embeddings.arrays.space import Space
 
 
@@ -15,31 +14,31 @@ class Chunked(Space):
 
     is_chunked = True
 
-    def chunks(self, x: Array) -> tuple[tuple[Any, ...], ...]:
+    def chunks(self, x: Array) -> tuple[Shape, ...]:
         return x.chunks  # type: ignore[no-any-return]
 
-    def rechunk(self, x: Array, chunks: Mapping[int, tuple[int, ...]]) -> Any:
-        wanted = {
+    def rechunk(self, x: Array, chunks: Mapping[int, Shape]) -> Array:
+        changed = {
             axis: self._chunk_option(lengths)
             for axis, lengths in chunks.items()
             if x.shape[axis] != 1 and x.chunks[axis] != lengths
         }
-        return x.rechunk(wanted) if wanted else x
+        return x.rechunk(changed) if changed else x
 
-    def _chunk_option(self, lengths: tuple[int, ...]) -> Any:
+    def _chunk_option(self, lengths: tuple[int, ...]) -> Shape | int:
         """Return the lengths of chunks on an axis, as `rechunk` of the library takes them."""
         return lengths
 
     def arange(
         self, start: int, stop: int, shape: tuple[int, ...], axis: int, values: int, dtype: Dtype
-    ) -> Any:
+    ) -> Array:
         # One chunk on each axis would make one chunk of the array.
         auto = (*("auto",) * len(shape), -1)
         array = self.xp.empty((*shape, max(1, values)), dtype=dtype, chunks=auto)
         options = {"dtype": self.integer, "device": self.device}
         return self.xp.arange(start, stop, chunks=array.chunks[axis][0], **options)
 
-    def take_entries(self, table: Array, indices: Array, axis: int) -> Any:
+    def take_entries(self, table: Array, indices: Array, axis: int) -> Array:
         # To reshape the indices would join their chunks.
         if indices.ndim < 2:
             return super().take_entries(table, indices, axis)
@@ -53,7 +52,7 @@ class Chunked(Space):
         return self.map_chunks(take, table, indices, chunks=chunks, dtype=table.dtype)
 
 
-def take_of_chunk(table: Array, indices: Array, *, axis: int, rest: int) -> Any:
+def take_of_chunk(table: Array, indices: Array, *, axis: int, rest: int) -> Array:
     """Take entries of a table before whose last `rest` axes there are axes of length 1."""
     xp, stop = array_namespace(table), table.ndim - rest
     before, after = table.shape[: axis + 1], table.shape[stop:]

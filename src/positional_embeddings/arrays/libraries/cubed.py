@@ -1,14 +1,13 @@
 """cubed: chunks of one length, computed in bounded memory."""
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
 
 from positional_embeddings.arrays.libraries.chunked import Chunked, take_of_chunk
-from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, drop_none
-from positional_embeddings.arrays.space import Forwarding
+from positional_embeddings.arrays.namespace import Array, Dtype, Namespace, Shape
+from positional_embeddings.arrays.space import ChunkTask, Forwarding
 
 
 class Cubed(Chunked):
@@ -17,43 +16,28 @@ class Cubed(Chunked):
     needs_elements = True
 
     @staticmethod
-    def namespace(xp: Namespace) -> Any:
+    def namespace(xp: Namespace) -> Namespace:
         return _Namespace(xp)
 
     def _chunk_option(self, lengths: tuple[int, ...]) -> int:
         return lengths[0]  # of all chunks but the last
 
-    def map_chunks(
-        self,
-        function: Callable[..., Any],
-        *arrays: Any,
-        chunks: tuple[tuple[Any, ...], ...],
-        dtype: Dtype,
-        numbered: bool = False,
-        name: str = "",  # noqa: ARG002
-        shared: Any = None,
-    ) -> Any:
+    def _map_chunks(self, task: ChunkTask, arrays: tuple[Array, ...]) -> Array:
         # It counts the chunks of the first array.
         library = sys.modules["cubed"]
-        numbers = tuple(map(len, chunks))
+        numbers, ndim = tuple(map(len, task.chunks)), len(task.chunks)
         counted = library.empty(numbers, dtype=library.bool, chunks=1, spec=arrays[0].spec)
-        ranks = [x.ndim for x in arrays]
-        function = partial(function, **drop_none(shared=shared))
-        applied = partial(_without_first, function, ranks, numbered=numbered)
-        arrays = tuple(x[(*(None,) * (len(chunks) - x.ndim), ...)] for x in arrays)
-        return library.map_blocks(applied, counted, *arrays, chunks=chunks, dtype=dtype)
+        compute = partial(_without_first, task, [x.ndim for x in arrays])
+        arrays = tuple(x[(*(None,) * (ndim - x.ndim), ...)] for x in arrays)
+        options = {"chunks": task.chunks, "dtype": task.dtype}
+        return library.map_blocks(compute, counted, *arrays, **options)
 
 
 def _without_first(
-    function: Callable[..., Any],
-    ranks: list[int],
-    _: Any,
-    *chunks: Any,
-    numbered: bool,
-    block_id: tuple[int, ...],
-) -> Any:
+    task: ChunkTask, ranks: list[int], _: Array, *chunks: Array, block_id: tuple[int, ...]
+) -> Array:
     chunks = tuple(x[(0,) * (x.ndim - rank)] for x, rank in zip(chunks, ranks, strict=True))
-    return function(*chunks, block_id=block_id) if numbered else function(*chunks)
+    return task.compute(chunks, block_id)
 
 
 class _Namespace(Forwarding):
@@ -64,23 +48,23 @@ class _Namespace(Forwarding):
     """
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._library, name, None)
-        if found is None:
+        function = getattr(self._library, name, None)
+        if function is None:
             message = f"cubed has no `{name}`, which is needed here: compute the array first."
             raise AttributeError(message)
-        return found
+        return function
 
-    def asarray(self, x: Array, /, *, dtype: Dtype = None, **options: Any) -> Any:
+    def asarray(self, x: Array, /, *, dtype: Dtype = None, **options: object) -> Array:
         array = self._library.asarray(x, dtype=dtype, **options)
         return array if dtype in (None, array.dtype) else self._library.astype(array, dtype)
 
-    def broadcast_to(self, x: Array, /, shape: Any) -> Any:
+    def broadcast_to(self, x: Array, /, shape: Shape) -> Array:
         x = x[(*(None,) * (len(shape) - x.ndim), ...)]
-        pairs = zip(x.shape, shape, x.chunks, strict=False)
-        chunks = tuple(own if n == m else "auto" for n, m, own in pairs)
+        axes = zip(x.shape, shape, x.chunks, strict=False)
+        chunks = tuple(lengths if old == new else "auto" for old, new, lengths in axes)
         return self._library.broadcast_to(x, shape, chunks=chunks)
 
-    def concat(self, arrays: Any, /, *, axis: int = 0) -> Any:
+    def concat(self, arrays: Array, /, *, axis: int = 0) -> Array:
         axis %= arrays[0].ndim
         parts = [array for array in arrays if array.shape[axis] > 0] or arrays[:1]
         longest = max(part.chunksize[axis] for part in parts)
@@ -90,20 +74,20 @@ class _Namespace(Forwarding):
         ]
         return self._library.concat(alike, axis=axis)
 
-    def stack(self, arrays: Any, /, *, axis: int = 0) -> Any:
+    def stack(self, arrays: Array, /, *, axis: int = 0) -> Array:
         # Of one shape already: it gives them the same chunks.
         return self._library.stack(self._library.broadcast_arrays(*arrays), axis=axis)
 
-    def reshape(self, x: Array, /, shape: Any) -> Any:
+    def reshape(self, x: Array, /, shape: Shape) -> Array:
         shape = tuple(x.size // -prod(shape) if n == -1 else n for n in shape)
         if x.size == 0 or x.size != prod(shape):
             return self._library.reshape(x, shape)
         # It merges axes if all but the first are whole, and splits chunks that end where
         # rows of the new axes do.
         runs = _runs_of_axes(x.shape, shape)
-        whole = {axis: x.shape[axis] for own, _ in runs for axis in _inner(own, x.shape)}
+        whole = {axis: x.shape[axis] for old, _ in runs for axis in _inner(old, x.shape)}
         merged = self._library.reshape(
-            _in_chunks(x, whole), tuple(prod(x.shape[axis] for axis in own) for own, _ in runs)
+            _in_chunks(x, whole), tuple(prod(x.shape[axis] for axis in old) for old, _ in runs)
         )
         rows = (prod(shape[axis] for axis in _inner(new, shape)) for _, new in runs)
         cut = {
@@ -112,28 +96,28 @@ class _Namespace(Forwarding):
         }
         return self._library.reshape(_in_chunks(merged, cut), shape)
 
-    def argsort(self, x: Array, /, *, axis: int = -1) -> Any:
+    def argsort(self, x: Array, /, *, axis: int = -1) -> Array:
         axis %= x.ndim
         x = _in_chunks(x, {axis: x.shape[axis]})
-        own = partial(_argsort_of_chunk, axis=axis)
-        return self._library.map_blocks(own, x, dtype=self._library.int64)
+        argsort = partial(_argsort_of_chunk, axis=axis)
+        return self._library.map_blocks(argsort, x, dtype=self._library.int64)
 
-    def take(self, x: Array, indices: Array, /, *, axis: int = 0) -> Any:
+    def take(self, x: Array, indices: Array, /, *, axis: int = 0) -> Array:
         axis, count = axis % x.ndim, indices.shape[0]
         x, indices = _in_chunks(x, {axis: x.shape[axis]}), _in_chunks(indices, {0: count})
         chunks = (*x.chunks[:axis], (count,), *x.chunks[axis + 1 :])
         beside = indices[(*(None,) * axis, ..., *(None,) * (x.ndim - axis - 1))]
-        own = partial(take_of_chunk, axis=axis, rest=x.ndim - axis - 1)
-        return self._library.map_blocks(own, x, beside, dtype=x.dtype, chunks=chunks)
+        take = partial(take_of_chunk, axis=axis, rest=x.ndim - axis - 1)
+        return self._library.map_blocks(take, x, beside, dtype=x.dtype, chunks=chunks)
 
 
-def _in_chunks(x: Array, lengths: dict[int, int]) -> Any:
+def _in_chunks(x: Array, lengths: dict[int, int]) -> Array:
     """Return an array of cubed with chunks of these lengths on some axes."""
     other = {axis: length for axis, length in lengths.items() if length != x.chunksize[axis]}
     return x.rechunk(other) if other else x
 
 
-def _runs_of_axes(shape: Any, new: Any) -> list[tuple[range, range]]:
+def _runs_of_axes(shape: Shape, new: Shape) -> list[tuple[range, range]]:
     """Return the shortest runs of axes that have as many elements in one shape as in the other."""
     runs = []
     start, new_start = 0, 0
@@ -149,10 +133,10 @@ def _runs_of_axes(shape: Any, new: Any) -> list[tuple[range, range]]:
     return runs
 
 
-def _inner(axes: range, shape: Any) -> list[int]:
+def _inner(axes: range, shape: Shape) -> list[int]:
     """Return the axes of a run but for the first that is longer than 1."""
     return [axis for axis in axes if shape[axis] > 1][1:]
 
 
-def _argsort_of_chunk(x: Array, *, axis: int) -> Any:
+def _argsort_of_chunk(x: Array, *, axis: int) -> Array:
     return x.argsort(axis=axis, kind="stable")

@@ -1,5 +1,6 @@
 """CuPy: devices, streams, and kernels that are launched one by one."""
 
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
@@ -24,10 +25,10 @@ class CuPy(Space):
     def address(self, array: Array) -> int:
         return int(array.data.ptr)
 
-    def into(self, function: Any, x: Array, *others: Any) -> Any:
+    def into(self, function: Callable[..., Array], x: Array, *others: Array) -> Array:
         return function(x, *others, out=x)
 
-    def matmul(self, rows: Any, table: Array) -> Any:
+    def matmul(self, rows: Array, table: Array) -> Array:
         # It makes both operands contiguous, and writes lists of pointers for an axis that
         # broadcasts: it would copy a transposed table of all keys.
         few = rows.shape[-2] < rows.shape[-1]

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from positional_embeddings.arrays.namespace import Array
+from positional_embeddings.arrays.namespace import Array, Device
 from positional_embeddings.arrays.space import Loops, Space
 
 
@@ -14,14 +14,14 @@ class JAX(Space):
     reads_values = shows_tracing = has_fmod = True
 
     @classmethod
-    def single_device(cls, array: Array) -> Any:
+    def single_device(cls, array: Array) -> Device:
         if _is_traced(array):
             return None
         on = super().single_device(array)
         return None if hasattr(on, "device_set") else on
 
     @classmethod
-    def device_for(cls, array: Array) -> Any:
+    def device_for(cls, array: Array) -> Device:
         # None for an array over several devices, whose sharding is made for its own shape, and for
         # one that is not committed to its device: what is made on a device by name meets no arrays
         # on other ones.
@@ -38,7 +38,7 @@ class JAX(Space):
             return None
         jax = sys.modules["jax"]
 
-        def scan(body: Callable[..., Any], state: Any, elements: Any) -> Any:
+        def scan(body: Callable[..., Any], state: Array, elements: Array) -> Array:
             return jax.lax.scan(jax.checkpoint(body, prevent_cse=False), state, elements)
 
         return Loops(scan, jax.lax.cond)

@@ -12,7 +12,7 @@ class MLX(Space):
     """mlx.core."""
 
     @staticmethod
-    def namespace(xp: Namespace) -> Any:
+    def namespace(xp: Namespace) -> Namespace:
         return _Namespace(xp)
 
     @classmethod
@@ -28,15 +28,15 @@ class _Namespace(Forwarding):
 
     _CREATION = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Namespace) -> None:
         super().__init__(library)
         self.bool = library.bool_
         for name in self._CREATION:
             setattr(self, name, self._on_device(getattr(library, name)))
 
-    def _on_device(self, create: Callable[..., Any]) -> Callable[..., Any]:
+    def _on_device(self, create: Callable[..., Array]) -> Callable[..., Array]:
         @wraps(create)
-        def created(*args: Any, device: Device = None, **options: Any) -> Any:
+        def created(*args: object, device: Device = None, **options: object) -> Array:
             if device is None:
                 return create(*args, **options)
             with self._library.stream(device):
@@ -47,12 +47,12 @@ class _Namespace(Forwarding):
     def __array_namespace_info__(self) -> Any:
         return _Info(self._library)
 
-    def astype(self, x: Array, dtype: Dtype, *, copy: bool = True) -> Any:
+    def astype(self, x: Array, dtype: Dtype, *, copy: bool = True) -> Array:
         return x.astype(dtype) if copy or x.dtype != dtype else x
 
     def sum(
         self, x: Array, *, axis: Any = None, dtype: Dtype = None, keepdims: bool = False
-    ) -> Any:
+    ) -> Array:
         x = x if dtype is None else x.astype(dtype)
         return self._library.sum(x, axis=axis, keepdims=keepdims)
 
@@ -63,18 +63,18 @@ class _Info(Forwarding):
     It is asked for a device; users have a type of device alone, such as `mlx.core.gpu`.
     """
 
-    def __init__(self, library: Any) -> None:
+    def __init__(self, library: Namespace) -> None:
         super().__init__(library.__array_namespace_info__())
-        self._device: Callable[[Any, int], Any] = library.Device
+        self._device: Callable[[Device, int], Device] = library.Device
 
-    def _of(self, device: Device) -> Any:
+    def _of(self, device: Device) -> Device:
         return self._device(device, 0) if type(device).__name__ == "DeviceType" else device
 
-    def dtypes(self, *, device: Device = None, kind: Any = None) -> dict[str, Any]:
-        found: dict[str, Any] = self._library.dtypes(device=self._of(device), kind=kind)
-        return found
+    def dtypes(self, *, device: Device = None, kind: object = None) -> dict[str, Dtype]:
+        dtypes: dict[str, Dtype] = self._library.dtypes(device=self._of(device), kind=kind)
+        return dtypes
 
-    def default_dtypes(self, *, device: Device = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device: Device = None) -> dict[str, Dtype]:
         dtypes = self._library.default_dtypes(device=self._of(device))
         int64 = self.dtypes(device=device)["int64"]
         return {**dtypes, "integral": int64, "indexing": int64}

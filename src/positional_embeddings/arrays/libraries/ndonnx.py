@@ -1,7 +1,5 @@
 """ndonnx: graphs of ONNX, whose search takes values of one axis alone."""
 
-from typing import Any
-
 import numpy as np
 
 from positional_embeddings.arrays.namespace import Array, Namespace
@@ -12,17 +10,17 @@ class NDONNX(Space):
     """ndonnx."""
 
     @staticmethod
-    def namespace(xp: Namespace) -> Any:
+    def namespace(xp: Namespace) -> Namespace:
         return _Namespace(xp)
 
-    def _to_numpy(self, array: Array) -> Any:
+    def _to_numpy(self, array: Array) -> Array:
         return np.asarray(array.unwrap_numpy())  # NumPy would make an array of objects
 
 
 class _Namespace(Forwarding):
     """Its functions, for values of any axes."""
 
-    def searchsorted(self, ordered: Any, values: Array, /, *, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Array, values: Array, /, *, side: str = "left") -> Array:
         if values.ndim == 1:
             return self._library.searchsorted(ordered, values, side=side)
         # A length may not be known before the graph runs, so that nothing is reshaped.

@@ -1,8 +1,7 @@
 """PyTorch: modes that record and compile, autocast, and strides in elements."""
 
 import sys
-from contextlib import nullcontext
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
 
 from positional_embeddings.arrays.namespace import Array
 from positional_embeddings.arrays.space import Space
@@ -20,10 +19,10 @@ class PyTorch(Space):
     def is_readable(self, array: Array) -> bool:  # noqa: ARG002
         return not self.is_compiling
 
-    def _to_numpy(self, array: Array) -> Any:
+    def _to_numpy(self, array: Array) -> Array:
         return super()._to_numpy(array.detach().cpu())
 
-    def supports_inplace(self, *arrays: Any) -> bool:
+    def supports_inplace(self, *arrays: Array) -> bool:
         # Not while operations are recorded: it may differentiate, compile or transform.
         return not self.is_compiling and not any(map(_is_recorded, arrays))
 
@@ -36,7 +35,7 @@ class PyTorch(Space):
         except RuntimeError:
             return None
 
-    def shares_memory(self, array: Array, other: Any) -> bool:
+    def shares_memory(self, array: Array, other: Array) -> bool:
         if array is other:
             return False
         # Not by their storages: two can be of one memory.
@@ -44,23 +43,23 @@ class PyTorch(Space):
         meet = start < other_stop and other_start < stop
         return meet and self._place(array) != self._place(other)
 
-    def _place(self, array: Array) -> Any:
+    def _place(self, array: Array) -> object:
         return array.data_ptr(), array.shape, array.stride()
 
-    def clip(self, x: Array, least: float, most: float | None = None) -> Any:
+    def clip(self, x: Array, least: float, most: float | None = None) -> Array:
         return x.clamp(least, most)  # it does not compile `maximum` of a number
 
-    def remainder(self, x: Array, divisor: Any) -> Any:
+    def remainder(self, x: Array, divisor: Array) -> Array:
         xp = self.xp
         if x.dtype == xp.float64:  # NaN where a quotient overflows: first a multiple's remainder
             x = xp.fmod(x, divisor * 2.0**100)
         return xp.fmod(x, divisor)
 
-    def searchsorted(self, ordered: Any, values: Array, side: str = "left") -> Any:
+    def searchsorted(self, ordered: Array, values: Array, side: str = "left") -> Array:
         # It warns of values that it has to copy into order.
         return super().searchsorted(ordered, values.contiguous(), side)
 
-    def undisturbed(self, x: Array) -> Any:
+    def undisturbed(self, x: Array) -> AbstractContextManager[object]:
         torch, device = sys.modules["torch"], x.device.type
         # It refuses to be asked about devices without autocast, such as "meta".
         enabled = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
