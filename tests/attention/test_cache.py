@@ -113,7 +113,7 @@ def test_a_chunk_of_a_ring_has_the_keys_that_it_overwrites_and_no_others():
     cache, step = KVCache.empty(1, 4, window=3).step(4)
     assert step.key_positions[:, 0].tolist() == [0, 1, 2, 3]
     _, step = cache.rewind(1).step(3)
-    assert step.key_positions[:, 0].tolist() == [4, 5, 2, 3, 0, 1]  # 0 for another window
+    assert step.key_positions[:, 0].tolist() == [0, 1, 2, 3, 4, 5]  # 0 for another window
     assert cache.step(1)[1].key_positions[:, 0].tolist() == [4, 1, 2, 3]
 
 
@@ -494,10 +494,10 @@ def test_copies_cannot_be_written_to_and_know_no_buffers(duplicate):
     cache, step = KVCache.empty(2, 8, 1).step([[0, 1], [1, 1]])
     step.store(np.zeros((HEAD, 8, 2)), np.ones((HEAD, 2, 2)))
     copied, own = duplicate(cache), duplicate(step)
-    for array in (copied.lengths, copied._oldest, own.positions, own.key_positions, own._source):
+    for array in (copied.lengths, copied._oldest, own.positions, own.key_positions):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
-    assert copied._stored is None is own._cache._stored is own._lengths or duplicate is copy.copy
+    assert copied._stored is None is own._cache._stored is own._after or duplicate is copy.copy
     buffer = np.zeros((HEAD, 8, 2))
     for _ in range(2):  # of what memory nobody knows
         own.store(buffer, np.ones((HEAD, 2, 2)))
