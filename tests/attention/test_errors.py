@@ -134,6 +134,7 @@ TYPE_ERRORS = {
     "scaled_dot_product_attention(ones((4, 1, 2)), *ones((2, 4, 3, 2)), positions=np.arange(1))": "`key_positions` must be given for 3 keys of 1 queries, got None.",
     "cache.take([0.5])": "`rows` must hold integers, got float64.",
     "scaled_dot_product_attention(*ones((3, 4, 2, 2)), positions=cache.step(2)[1], key_positions=np.arange(2))": "`key_positions` must be left out where `positions` is a step, got numpy.ndarray of shape (2,).",
+    "attention_weights(ones((4, 2)), ones((4, 2)), positions=cache.step(2))": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got tuple. Pass the second of the pair, step, after cache, step = cache.step(tokens).",
     "RoPE(4, 8)(ones((4, 2)), positions=cache.step(2)[1])": "`positions` must be an array (NumPy, CuPy, PyTorch, JAX, dask, ...), got positional_embeddings.attention.cache.KVStep. Pass positions.positions.",
     "cache.step(1)[1].store(zeros((3, 6, 2)), zeros((3, 1, 2), 'float32'))": "`new` must have the dtype of `buffer`, float64, got float32.",
     "attend(ring, 6, mask=CausalMask)": "`mask` must be a mask, got the class CausalMask. Pass CausalMask(...).",

@@ -1,6 +1,8 @@
 """Masks and biases at the positions of queries and keys, wherever these are in memory."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 from positional_embeddings.arguments import axes, checks
@@ -8,10 +10,14 @@ from positional_embeddings.arguments.spans import Span, position_array
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.ring import check_ring, ring_mask
 from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
-from positional_embeddings.masks.by_position import NeighbourhoodMask, SlidingWindowMask
+from positional_embeddings.masks.by_position import (
+    ChunkedMask,
+    GlobalMask,
+    NeighbourhoodMask,
+    SlidingWindowMask,
+)
 from positional_embeddings.masks.by_sequence import PaddingMask, SegmentMask
 from positional_embeddings.masks.mask import Mask
 from positional_embeddings.masks.points import Points
@@ -22,6 +28,9 @@ _NOTHING = SlidingWindowMask(None, None)
 
 # Ranges of fewer keys than this are not worth parts of their own.
 _SHORT = 64
+
+# A position from which a mask with a window sees nothing of the first tokens but some of them.
+_FAR = 2**40
 
 
 class OnHost(NamedTuple):
@@ -64,6 +73,11 @@ class Positions(NamedTuple):
         """Return whether a key position may be below 0."""
         return self.on_host is None or self.on_host.has_empty
 
+    @property
+    def first(self) -> int | None:
+        """Return the position of the first of consecutive queries, if keys count from 0."""
+        return None if self.on_host is None else self.on_host.first
+
     def apply(self, rules: Any, space: Space) -> tuple[Any, Array]:
         """Return rules with their mask and bias at these positions, and the keys that are empty.
 
@@ -72,54 +86,47 @@ class Positions(NamedTuple):
         mask, bias = rules.mask, rules.bias
         if rules.offset is not None:
             raise wrong_value("offset", "be left out where `positions` are given", rules.offset)
-        if self.slots is not None:
-            self._check_indices("mask", mask)
-            self._check_indices("bias", bias)
+        for name, rule in (("mask", mask), ("bias", bias)):
+            self._check_indices(name, rule)
         if isinstance(mask, Mask):
             self._check(mask, space)
-        if mask is None or isinstance(mask, Mask):  # else it is refused in a ring that forgets
-            mask = self._mask_of_ring(mask, space)
+            if self.is_of_ring and not space.is_compiling:
+                _check_shown(mask, self.slots)  # type: ignore[arg-type]
+        if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
+            of_ring = _mask_of(self.slots)  # type: ignore[arg-type]
+            mask = of_ring if mask is None else mask | of_ring
+        if mask is None:  # one rule for what is not finite, whether it is known that none is empty
+            mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-        offset = None if self.on_host is None else self.on_host.first
-        if offset is None:
-            offset = 0
+        if self.first is None:
             mask = MaskAt(mask, self) if is_mask else mask
             bias = BiasAt(bias, self) if is_bias else bias
         empty = None if is_mask or not self.may_be_empty else (self.keys < 0)[None, ...]
-        if not (is_mask or is_bias):
-            offset = None
+        offset = self.first or 0 if is_mask or is_bias else None
         return rules._replace(mask=mask, bias=bias, offset=offset), empty
 
-    def _mask_of_ring(self, mask: Mask | None, space: Space) -> Mask:
-        """Return a mask with what a ring hides, which has to hold what the mask shows."""
-        if self.slots is not None and self.slots.window is not None:
-            if mask is not None and not space.is_compiling:
-                check_ring(mask, self.slots)
-            if self._forgets():
-                of_ring = ring_mask(self.slots.sinks, self.slots.window)
-                return of_ring if mask is None else mask | of_ring
-        # One rule for what is not finite, whether it is known that none is empty.
-        return _NOTHING if mask is None else mask
+    @property
+    def is_of_ring(self) -> bool:
+        """Return whether a ring keeps the keys."""
+        return self.slots is not None and self.slots.window is not None
 
     def _forgets(self) -> bool:
         """Tell whether a query may be given a key that a ring has for others only."""
-        if self.slots is None or self.slots.window is None:
+        _, sinks, window = self.slots or (0, 0, None)
+        if window is None or (self.on_host and self.on_host.queries.max() < window):
             return False
-        if self.on_host is not None and self.on_host.queries.max() < self.slots.window:
-            return False
-        most = self.slots.sinks + self.slots.window
-        return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > most)
+        return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sinks + window)
 
     def _check_indices(self, name: str, rule: Any) -> None:
         """Check that a mask or a bias goes with a step, whose slots may be no positions."""
-        if rule is None or isinstance(rule, type | Mask | Bias):
+        if self.slots is None or rule is None or isinstance(rule, type | Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
         what = f"be a `{kind}` beside a step of a cache"
         if callable(rule):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
             raise wrong_type(name, what, "a function of indices", hint)
-        if self._forgets() or self.on_host is None or self.on_host.first is None:
+        if self._forgets() or self.first is None:
             hint = f" Pass one that knows positions, such as Function{kind}(function)."
             raise wrong_type(name, f"{what} whose slots may be no positions", shown(rule), hint)
 
@@ -135,6 +142,43 @@ class Positions(NamedTuple):
             ends = queries.min(), queries.max(), keys.max()
             first, last, last_key = (max(0, int(n)) for n in ends)
             mask._check((first, last + 1), last_key + 1, space)
+
+
+def _mask_of(ring: Slots) -> Mask:
+    """Return the mask that hides all but the first tokens and the newest ones."""
+    newest = SlidingWindowMask(ring.window - 1, None)  # type: ignore[operator]
+    return newest & GlobalMask(range(ring.sinks)) if ring.sinks else newest
+
+
+def _check_shown(mask: Mask, ring: Slots) -> None:
+    """Check that a mask with a window of its own shows nothing that the ring has forgotten."""
+    kept: tuple[int, int] = ring.sinks, ring.window  # type: ignore[assignment]
+    for grid in _parts(mask, NeighbourhoodMask):  # whose windows have no end
+        if (size := prod(grid.shape)) > kept[1]:
+            what = f"have grids of at most {kept[1]} tokens, as many as the ring keeps"
+            hint = f" Make the cache with window={size}, or without a ring."
+            raise wrong_value("mask", what, grid, hint)
+    # The last query of a chunk sees most of it.
+    chunks = [part.size for part in _parts(mask, ChunkedMask) if part.size <= _FAR]
+    for last in (_FAR, *(_FAR // size * size for size in chunks)):
+        seen = mask._reach(((last - 1, last),), last).seen_by_any
+        if any(start <= last // 2 < stop for start, stop in seen):
+            continue  # no window: the ring's is one
+        sinks = max([kept[0], *(stop for _, stop in seen if stop <= last // 2)])
+        window = max([kept[1], *(last - start for start, _ in seen if start > last // 2)])
+        if (sinks, window) != kept:
+            what = f"show the {kept[1]} newest keys of the ring and the first {kept[0]} at most"
+            options = f"capacity={sinks + window}, sinks={sinks}, window={window}"
+            hint = f" Make the cache with {options}, or with more slots."
+            raise wrong_value("mask", what, mask, hint)
+
+
+def _parts(mask: Any, kind: type[Mask]) -> Iterator[Any]:
+    """Yield the masks of a kind that a mask is made of."""
+    if isinstance(mask, kind):
+        yield mask
+    for part in getattr(mask, "masks", ()):
+        yield from _parts(part, kind)
 
 
 def positions_of(

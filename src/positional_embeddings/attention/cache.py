@@ -20,6 +20,7 @@ from positional_embeddings.arrays.namespace import (
     Namespace,
     np,
 )
+from positional_embeddings.arrays.quiet import not_wrapped
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention.at_positions import OnHost, Positions
 from positional_embeddings.attention.slots import NewTokens, Slots, Write
@@ -224,6 +225,7 @@ class KVCache(_Value):
         lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
 
+    @not_wrapped  # integers give no warnings, and it is called for each token
     def step(self, tokens: int | AnyArray | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
         """Return the cache with new tokens, and where they are.
 
@@ -259,77 +261,81 @@ class KVCache(_Value):
         >>> step.key_positions[:, 0]
         array([0, 1, 2])
         """
-        space = space_of(like=self._like)
-        masks = [self._checked_mask(tokens)] if _is_several(tokens) else []
-        xp, (lengths, oldest, *masks) = _together(space, self.lengths, self._oldest, *masks)
-        is_known, device = xp is np, None if xp is np else space.device
-        if not masks:
-            count = checks.axis_length("tokens", tokens)  # type: ignore[arg-type]
-            rank = xp.arange(count, dtype=lengths.dtype, device=device)[None, :]
-        elif is_known and not ((masks[0] == 0) | (masks[0] == 1)).all():
-            raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
+        new = self._new_tokens(tokens, space_of(like=self._like))
+        if self._stored is None:
+            checks.set_fields(self, _stored=Stored())
+        oldest = new.xp.maximum(new.oldest, new.after - self._slots.ring)
+        alike = self.lengths.shape[0] // new.after.shape[0]  # sequences that each row stands for
+        lengths, oldest = (new.xp.repeat(rows[:, 0], alike) for rows in (new.after, oldest))
+        cache = self._with(lengths, oldest, self._stored)
+        return cache, self._step_to(cache, new)
+
+    def _new_tokens(self, tokens: Array, space: Space) -> NewTokens:
+        """Check the tokens of a step, and return them at their positions."""
+        mask: Array = None
+        state = [self.lengths, self._oldest]
+        if _is_several(tokens):
+            mask, batch = _numbers("tokens", tokens, "bool", "integral"), self.lengths.shape[0]
+            if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
+                raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
+            xp, (lengths, oldest, mask) = _together(space, *state, mask)
+            if xp is np and not ((mask == 0) | (mask == 1)).all():
+                raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
+            before, oldest = lengths[:, None], oldest[:, None]
+            positions = before + xp.cumulative_sum(mask, axis=1) - 1
         else:
-            rank = xp.cumulative_sum(masks[0], axis=1) - 1
-        are_alike = is_known and not masks and _are_same(lengths) and _are_same(oldest)
-        rows = slice(1 if are_alike else None), None
-        before, positions = lengths[rows], lengths[rows] + rank
+            count = checks.axis_length("tokens", tokens)
+            xp, (lengths, oldest) = _together(space, *state)
+            are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
+            rows, device = slice(1 if are_alike else None), None if xp is np else space.device
+            before, oldest = lengths[rows, None], oldest[rows, None]
+            positions = before + xp.arange(count, dtype=lengths.dtype, device=device)[None, :]
         after = positions[:, -1:] + 1
-        mask = None
-        if masks:
-            (mask,), positions = masks, xp.where(positions < 0, 0, positions)
-        own = self._slots, before, after, oldest[rows], positions, mask, xp, device
-        new = NewTokens(*own, can_write=space.can_write)
-        if is_known:
-            self._check_room(new, space)
-        cache = self._with(
-            lengths + (after - before)[:, 0], xp.maximum(oldest, after[:, 0] - self._slots.ring)
-        )
-        return cache, self._step_to(cache, new, space)
+        if mask is not None:
+            positions = xp.where(positions < 0, 0, positions)
+        longest = int(after.max()) if xp is np else None
+        new = NewTokens(self._slots, before, after, oldest, positions, mask, longest, xp, space)
+        if longest is not None:
+            self._check_room(new, longest)
+        return new
 
-    def _checked_mask(self, tokens: Array) -> Array:
-        """Check the shape and the dtype of a tokenizer's mask, and return it."""
-        mask, batch = _numbers("tokens", tokens, "bool", "integral"), self.lengths.shape[0]
-        shape = tuple(mask.shape)
-        if len(shape) != 2 or shape[0] != batch or shape[1] == 0:
-            raise wrong_value("tokens", f"have shape ({batch}, seq)", shape)
-        return mask
-
-    def _check_room(self, new: NewTokens, space: Space) -> None:
+    def _check_room(self, new: NewTokens, longest: int) -> None:
         """Check that new tokens have slots, and positions that integers hold."""
         is_ring = self._slots.window is not None
-        most = farthest_position(space) if is_ring else self.capacity
-        if new.after.max() <= most:
+        most = farthest_position(new.space) if is_ring else self.capacity
+        if longest <= most:
             return
         what, hint = f"keep positions below {most}", ""
         if not is_ring:
             what, hint = f"fit into the slots that `capacity` = {most} leaves", _FULL + NEW_ALONE
         row = int(np.argmax(new.after))
-        held, total = int(new.before[row, 0]), int(new.after[row, 0])
-        raise wrong_value("tokens", what, f"{total - held} beside {held} at index {row}", hint)
+        held = int(new.before[row, 0])
+        raise wrong_value("tokens", what, f"{longest - held} beside {held} at index {row}", hint)
 
-    def _step_to(self, cache: "KVCache", new: NewTokens, space: Space) -> "KVStep":
-        """Return the step from this cache to the next one."""
-        positions, key_positions = new.positions, new.key_positions()
+    def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
+        """Return the step to the next cache."""
+        positions, key_positions, space = new.positions, new.key_positions(), new.space
         both = new.xp.concat([positions, key_positions], axis=1)
         both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
-        count = positions.shape[1]
-        parts = both[:, :count], both[:, count:]
-        step = KVStep(*(frozen_integers(x if self._is_batch_first else x.T) for x in parts))
-        is_written = new.is_known and space.can_write
+        count, is_known = positions.shape[1], new.longest is not None
+        rows = (x if self._is_batch_first else x.T for x in (both[:, :count], both[:, count:]))
+        of_queries, of_keys = map(frozen_integers, rows)
+        is_written, on_host = is_known and space.can_write, None
+        if is_known:
+            on_host = OnHost.of(positions.T, key_positions.T, new.first_index)
+        step = object.__new__(KVStep)
         checks.set_fields(
             step,
+            positions=of_queries,
+            key_positions=of_keys,
             _cache=self,
             _is_joined=new.is_joined,
             _writes=tuple(new.writes()) if is_written else None,
             _source=None if is_written else new.source(),
+            _on_host=on_host,
             _known={},
+            _after=cache.lengths if is_known else None,
         )
-        if new.is_known:
-            stored = Stored() if self._stored is None else self._stored
-            for own in (self, cache):
-                checks.set_fields(own, _stored=stored)
-            on_host = OnHost.of(positions.T, key_positions.T, new.first_index)
-            checks.set_fields(step, _on_host=on_host, _after=cache.lengths)
         return step
 
     def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
@@ -423,11 +429,11 @@ class KVCache(_Value):
             raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
         return self._with(xp.take(lengths, indices), xp.take(oldest, indices))
 
-    def _with(self, lengths: Array, oldest: Array) -> "KVCache":
-        """Return a cache of other tokens, which knows of no buffers."""
+    def _with(self, lengths: Array, oldest: Array, stored: Stored | None = None) -> "KVCache":
+        """Return a cache of other tokens, and what was stored in buffers, if it may go on there."""
         cache = object.__new__(type(self))
         changed = {"lengths": frozen_integers(lengths), "_oldest": frozen_integers(oldest)}
-        checks.set_fields(cache, **(vars(self) | changed | {"_stored": None}))
+        checks.set_fields(cache, **(vars(self) | changed | {"_stored": stored}))
         return cache
 
 
@@ -477,6 +483,7 @@ class KVStep(_Value):
         positions, keys = shown(self.positions), shown(self.key_positions)
         return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
 
+    @not_wrapped  # it computes nothing, and is called twice for each layer
     def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
         """Store the keys or the values of the new tokens, and return all to attend to.
 
@@ -599,15 +606,18 @@ class KVStep(_Value):
     def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
         """Return the axes of an attention counted from 0: those of the buffers."""
         cache = self._cache
-        options = {"feature_axis": feature_axis, "seq_axis": seq_axis}
-        feature, seq = (getattr(cache, n) if x is None else x for n, x in options.items())
+        feature = cache.feature_axis if feature_axis is None else feature_axis
+        seq = cache.seq_axis if seq_axis is None else seq_axis
         counted = axes.feature_and_seq_axis(feature, seq, q, "q")
+        if feature_axis is None and seq_axis is None:
+            return counted
         of_cache = axes.or_first(cache.feature_axis, cache.seq_axis)
-        for name, axis, own in zip(options, counted, of_cache, strict=True):
-            if axis != own % q.ndim:
+        options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
+        for (name, axis), index, own in zip(options, counted, of_cache, strict=True):
+            if index != own % q.ndim:
                 what = f"be left out, or {own} as in the cache of `positions`"
                 hint = " Make the cache with the axes of its buffers."
-                raise wrong_value(name, what, options[name], hint)
+                raise wrong_value(name, what, axis, hint)
         return counted
 
     def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
@@ -656,10 +666,6 @@ def _together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
         return np, [np.asarray(x, dtype=np.int64) for x in on_host]
     on = {"dtype": space.integer, "device": space.device}
     return space.xp, [space.xp.asarray(x, **on) for x in arrays]
-
-
-def _are_same(numbers: HostArray) -> bool:
-    return len(set(numbers.tolist())) == 1
 
 
 def _like(space: Space) -> Array:

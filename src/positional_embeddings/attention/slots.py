@@ -1,9 +1,11 @@
 """Which position is in which slot of a cache, and where new tokens go."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
-from positional_embeddings.arrays.namespace import Array, Device, Namespace, np
+from positional_embeddings.arrays.namespace import Array, Namespace, np
+from positional_embeddings.arrays.space import Space
 
 
 class Slots(NamedTuple):
@@ -36,20 +38,18 @@ class Slots(NamedTuple):
         return xp.where(is_held, newest, -1)
 
     def taken(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
-        """Yield neighbouring slots that positions from `first` to `stop` take.
+        """Yield which slots positions from `first` to `stop` have after `length` tokens.
 
-        As (slot, position, count), for those that are still there after `length` tokens.
+        As (slot, position, count) of neighbours, without positions that the ring has forgotten.
         """
-        sinks = first, min(stop, self.sinks)
-        newest = max(first, self.sinks, length - self.ring), stop
-        for position, end in (sinks, newest):
-            while position < end:
-                is_sink = position < self.sinks
-                slot = self.sinks + (position - self.sinks) % self.ring
-                slot = position if is_sink else slot
-                count = min(end - position, self.capacity - slot)
-                yield slot, position, count
-                position += count  # noqa: PLW2901 - a ring goes on at its first slot
+        oldest = length - self.ring
+        at_first_slot = length - 1 - (length - 1 - self.sinks) % self.ring
+        inner = {p for p in (self.sinks, oldest, at_first_slot) if first < p < stop}
+        for start, end in pairwise(sorted({first, stop} | inner)):
+            if start < self.sinks:
+                yield start, start, end - start
+            elif start >= oldest:
+                yield self.sinks + (start - self.sinks) % self.ring, start, end - start
 
 
 class Write(NamedTuple):
@@ -73,14 +73,9 @@ class NewTokens(NamedTuple):
     oldest: Array  # positions that the ring still has before, (batch or 1, 1)
     positions: Array  # (batch or 1, token); padding has that of the token before it, or 0
     mask: Array  # 1 at tokens and 0 at padding, (batch, token); None without padding
+    longest: int | None  # largest number of tokens with the new ones; None in a trace
     xp: Namespace
-    device: Device
-    can_write: bool  # whether buffers are written to, in parts
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the host knows all numbers."""
-        return self.xp is np
+    space: Space  # of buffers
 
     @property
     def is_joined(self) -> bool:
@@ -88,34 +83,37 @@ class NewTokens(NamedTuple):
 
         So they do in a ring, where the last tokens of a chunk overwrite keys that the first see.
         """
-        if self.slots.window is None or self.positions.shape[1] == 1:
-            return False
-        return not self.is_known or bool(self.after.max() > self.slots.capacity)
+        is_chunk = self.slots.window is not None and self.positions.shape[1] > 1
+        return is_chunk and (self.longest is None or self.longest > self.slots.capacity)
 
     @property
     def first_index(self) -> int | None:
-        """The position of the first token, if all positions are known to be indices of slots."""
-        is_counted = self.is_known and self.mask is None and self.before.shape[0] == 1
-        return int(self.before[0, 0]) if is_counted and self.slots.window is None else None
+        """The position of the first token, if all positions are known to be those of indices."""
+        if self.longest is None or self.mask is not None or self.slots.window is not None:
+            return None
+        are_alike = self.before.shape[0] == 1 and self.space.can_write  # without empty slots
+        return int(self.before[0, 0]) if are_alike else None
 
     def key_positions(self) -> Array:
         """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
+        lengths, size = self.before if self.is_joined else self.after, self.slots.capacity
+        if self.longest is not None and self.space.can_write:  # without empty slots at the end
+            size = min(size, max(int(lengths.max()), 0 if self.is_joined else 1))
+        held = self._held(lengths, size)
         if not self.is_joined:
-            return self._held(self.after, least=1)
+            return held
         new = self.positions
         if self.mask is not None:
             new = self.xp.where(self.mask == 1, new, -1)
-        return self.xp.concat([self._held(self.before), new], axis=1)
+        return self.xp.concat([held, new], axis=1)
 
-    def _held(self, lengths: Array, least: int = 0) -> Array:
-        """Return the position in each slot after some numbers of tokens."""
-        size = self.slots.capacity
-        if self.is_known and self.can_write:  # without the empty slots at the end
-            size = min(size, max(least, int(lengths.max())))
+    def _held(self, lengths: Array, size: int) -> Array:
+        """Return the position in each of the first slots after some numbers of tokens."""
         return self.slots.positions(self._count(size), lengths, self.oldest, self.xp)
 
     def _count(self, size: int) -> Array:
-        return self.xp.arange(size, dtype=self.before.dtype, device=self.device)[None, :]
+        device = None if self.xp is np else self.space.device
+        return self.xp.arange(size, dtype=self.before.dtype, device=device)[None, :]
 
     def writes(self) -> Iterator[Write]:
         """Yield what to write to buffers; the host has to know all numbers."""
@@ -139,12 +137,12 @@ class NewTokens(NamedTuple):
         know it, has more tokens than slots.
         """
         xp, capacity = self.xp, self.slots.capacity
-        positions = self._held(self.after)
+        positions = self._held(self.after, capacity)
         token = positions - self.before
         if self.mask is not None:
             order = xp.argsort(1 - self.mask, axis=1, stable=True)  # padding last
             token = xp.take_along_axis(order, xp.clip(token, 0, order.shape[1] - 1), axis=1)
         source = xp.where(positions >= self.before, capacity + token, self._count(capacity))
-        if self.is_known or self.slots.window is not None:
+        if self.longest is not None or self.slots.window is not None:
             return source
         return xp.where(self.after > capacity, -1, source)
