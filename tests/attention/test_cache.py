@@ -117,6 +117,15 @@ def test_a_chunk_of_a_ring_has_the_keys_that_it_overwrites_and_no_others():
     assert cache.step(1)[1].key_positions[:, 0].tolist() == [4, 1, 2, 3]
 
 
+def test_a_prompt_longer_than_a_ring_is_its_own_keys():
+    cache, step = KVCache.empty(2, 5, 1).step(9)
+    buffer, new = np.zeros((1, 5, 2)), np.arange(18.0).reshape(1, 9, 2)
+    np.testing.assert_array_equal(step.store(buffer, new)[1], new)
+    assert step.key_positions[:, 0].tolist() == list(range(9))
+    assert cache.step(1)[1].key_positions[:, 0].tolist() == [0, 9, 6, 7, 8]
+    np.testing.assert_array_equal(buffer[:, [0, 1, 2, 3, 4]], new[:, [0, 5, 6, 7, 8]])
+
+
 def test_keys_that_a_ring_has_overwritten_do_not_come_back():
     ring = KVCache.empty(1, 4, 1, window=1).step(5)[0]
     _, step = ring.rewind(2).step(1)  # position 4 has been in the slot of 1

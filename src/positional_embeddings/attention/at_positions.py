@@ -48,8 +48,8 @@ class OnHost(NamedTuple):
             return cls(queries, keys, first, has_empty=False)
         first = int(queries[0, 0])
         are_counted = first >= 0 and all(
-            np.all(own == np.arange(start, start + len(own))[:, None])
-            for start, own in ((first, queries), (0, keys))
+            np.all(rows == np.arange(start, start + len(rows))[:, None])
+            for start, rows in ((first, queries), (0, keys))
         )
         return cls(queries, keys, first if are_counted else None, bool(keys.min() < 0))
 
@@ -199,17 +199,17 @@ def positions_of(
             raise wrong_type("key_positions", what, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
-    # Keys that all sequences share may have places of their own in each.
+    # Keys that all sequences share may have positions of their own in each.
     k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
     queries = _rows("positions", positions, tuple(q.shape), feature, seq, space)
     keys = _rows("key_positions", key_positions, k_shape, feature, seq, space)
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         what = f"be for {queries.shape[1]} sequences, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
-    found, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
+    of_all, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
     if all(values is not None and values.size > 0 for values in on_host):
-        found = found._replace(on_host=OnHost.of(*on_host))  # type: ignore[arg-type]
-    return found._replace(sequences=found.batch) if found.batch > 1 else found
+        of_all = of_all._replace(on_host=OnHost.of(*on_host))  # type: ignore[arg-type]
+    return of_all._replace(sequences=of_all.batch) if of_all.batch > 1 else of_all
 
 
 def _rows(
@@ -222,9 +222,9 @@ def _rows(
         # One axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
     find = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
-    own = find(shape, target, feature, seq, name)
+    of_target = find(shape, target, feature, seq, name)
     table = position_array(name, positions, space)
-    table = axes.expand_to_axes(table, own, len(target), space.xp)
+    table = axes.expand_to_axes(table, of_target, len(target), space.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
         what = "have length 1 on all axes but those of the sequence and the batch"
         raise wrong_value(name, what, shape)
@@ -268,8 +268,9 @@ class MaskAt(Mask):
         return Reach(unite((*some, *gaps)), every)
 
     def _global_queries(self) -> Ranges:
-        on_host, found = self.at.on_host, self.mask._global_queries()
-        return () if on_host is None else _keys_in(found, on_host.queries, np.any)
+        if self.at.on_host is None:
+            return ()
+        return _keys_in(self.mask._global_queries(), self.at.on_host.queries, np.any)
 
     def _arrays(self) -> dict[str, Any]:
         return {"positions": self.at.queries}  # dask has no task for what is made of arrays

@@ -219,8 +219,8 @@ class KVCache(_Value):
         return cache
 
     def __repr__(self) -> str:
-        given = ((f, getattr(self, f.name)) for f in fields(self) if f.init and f.repr)
-        options = [f"{f.name}={value}" for f, value in given if value != f.default]
+        values = ((f, getattr(self, f.name)) for f in fields(self) if f.init and f.repr)
+        options = [f"{f.name}={value}" for f, value in values if value != f.default]
         is_short = isinstance(self.lengths, np.ndarray) and self.lengths.size <= _MOST_SHOWN
         lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
         return f"KVCache({', '.join(options)}, lengths={lengths})"
@@ -503,10 +503,10 @@ class KVStep(_Value):
         buffer : array
             The buffer for the next step: the same one if it could be written to.
         keys : array
-            Keys or values at `key_positions`: `buffer` or a part of it, but for a chunk in a ring,
-            whose tokens also see keys that it overwrites. Where a trace does not know the lengths,
-            both are NaN for a sequence with more tokens than a cache that is no ring has slots, if
-            their dtype has it.
+            Keys or values at `key_positions`: `buffer` or a part of it; for a chunk that overwrites
+            slots of a ring, what was in `buffer` before, which its first tokens see, and then
+            `new`. Where a trace does not know the lengths, both are NaN for a sequence with more
+            tokens than a cache that is no ring has slots, if their dtype has it.
 
         Raises
         ------
@@ -553,24 +553,24 @@ class KVStep(_Value):
         """Check a buffer and what is new, and return what to write and to read."""
         form: Any = None
         if type(buffer) is type(new) is np.ndarray:
-            form = buffer.shape, buffer.dtype, buffer.flags.writeable, new.shape, new.dtype
-            form = *form, self.positions.shape
+            form = buffer.shape, buffer.dtype, new.shape, new.dtype, self.positions.shape
+            form = *form, buffer.flags.writeable
         moves = self._known.get(form) if self._known else None
         if moves is None:
             cache = self._cache
             checked = None if cache._stored is None else cache._stored.axes
-            found = once(checked, form, lambda: self._checked_axes(buffer, new))
+            of_buffer = once(checked, form, lambda: self._checked_axes(buffer, new))
             seq = int(cache._is_batch_first)  # axis of the sequence in positions
             size, writes = cache.capacity, None
-            if self._writes is not None and found.space.can_write:
+            if self._writes is not None and of_buffer.space.can_write:
                 size = self.key_positions.shape[seq]
                 size -= self.positions.shape[seq] if self._is_joined else 0
                 rows = self.positions.shape[1 - seq]
                 writes = [
-                    (found.part(slot, n, row, rows), found.part(token, n, row, rows))
+                    (of_buffer.part(slot, n, row, rows), of_buffer.part(token, n, row, rows))
                     for row, slot, token, n in self._writes
                 ]
-            moves = Moves(found, writes, found.part(0, size))
+            moves = Moves(of_buffer, writes, of_buffer.part(0, size))
             keep(self._known, form, moves)
         return moves
 
@@ -578,8 +578,9 @@ class KVStep(_Value):
         """Check a buffer and what is new, and return the axes of slots and sequences."""
         cache, shape = self._cache, list(buffer.shape)
         space = space_of(buffer=buffer, new=new, **{POSITIONS: cache._like})
-        own = cache.feature_axis, cache.seq_axis
-        feature, seq = axes.feature_and_seq_axis(*own, buffer, "buffer", "Make the cache with")
+        feature, seq = axes.feature_and_seq_axis(
+            cache.feature_axis, cache.seq_axis, buffer, "buffer", "Make the cache with"
+        )
         batch, rows = axes.batch_axis(buffer.ndim, feature, seq), cache.lengths.shape[0]
 
         came = f"shape {tuple(shape)}"
@@ -613,9 +614,9 @@ class KVStep(_Value):
             return counted
         of_cache = axes.or_first(cache.feature_axis, cache.seq_axis)
         options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
-        for (name, axis), index, own in zip(options, counted, of_cache, strict=True):
-            if index != own % q.ndim:
-                what = f"be left out, or {own} as in the cache of `positions`"
+        for (name, axis), index, axis_of_cache in zip(options, counted, of_cache, strict=True):
+            if index != axis_of_cache % q.ndim:
+                what = f"be left out, or {axis_of_cache} as in the cache of `positions`"
                 hint = " Make the cache with the axes of its buffers."
                 raise wrong_value(name, what, axis, hint)
         return counted

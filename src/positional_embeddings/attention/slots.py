@@ -117,7 +117,8 @@ class NewTokens(NamedTuple):
 
     def writes(self) -> Iterator[Write]:
         """Yield what to write to buffers; the host has to know all numbers."""
-        for row, (first, stop) in enumerate(np.concat([self.before, self.after], axis=1).tolist()):
+        lengths = zip(self.before[:, 0].tolist(), self.after[:, 0].tolist(), strict=True)
+        for row, (first, stop) in enumerate(lengths):
             for token, count in self._runs(row):
                 for slot, position, n in self.slots.taken(first, first + count, stop):
                     yield Write(row, slot, token + position - first, n)

@@ -27,7 +27,6 @@ _BEHIND = (
 # Buffers whose last tokens are known, twice.
 _MOST_BUFFERS = 2**12
 
-
 # Of a part of a buffer.
 Index: TypeAlias = tuple[slice, ...]
 
@@ -57,9 +56,9 @@ class BufferAxes(NamedTuple):
             on = {"dtype": self.space.integer, "device": self.space.device}
             taken = [
                 xp.take(
-                    array[(*every, slice(row, None, rows))], xp.asarray(own, **on), axis=self.seq
+                    array[(*every, slice(row, None, rows))], xp.asarray(slots, **on), axis=self.seq
                 )
-                for row, own in enumerate(source)
+                for row, slots in enumerate(source)
             ]
             if rows == 1:
                 return taken[0]
