@@ -18,6 +18,7 @@ from positional_embeddings import (
     GlobalMask,
     KVCache,
     KVStep,
+    NeighbourhoodMask,
     PrefixMask,
     SegmentMask,
     SlidingWindowMask,
@@ -366,6 +367,7 @@ def test_a_ring_takes_masks_that_show_no_more_than_it_has():
         CausalMask() | ChunkedMask(2**41) | DilatedMask(2),
         CausalMask() | SegmentMask([0, 0, 1]),
         FunctionMask(lambda q, k: k > q),
+        NeighbourhoodMask((2, 2), 1),
         PrefixMask(3),
     ):
         got = scaled_dot_product_attention(x, x, x, mask=mask, positions=step)
