@@ -16,6 +16,7 @@ from positional_embeddings import (
     ALiBiBias,
     CausalMask,
     GlobalMask,
+    KVCache,
     LearnedPE,
     PaddingMask,
     PrefixMask,
@@ -220,3 +221,18 @@ def test_encodings_upload_nothing_in_a_later_call(backend, counted, dtype):
     with backend.xp.cuda.using_allocator(lambda n: allocated.append(n) or pool(n)):
         encoding = cyclic_encoding(x, 365.25)
     assert sum(allocated) < 4 * encoding.nbytes
+
+
+def test_a_step_of_a_cache_uploads_once(backend, counted):
+    """Its positions and those of the keys together; what it stores and attends to, nothing."""
+    on = {"xp": backend.xp, "device": backend.device}
+    buffer, new = (backend.array(np.ones((2, 3, n, 8))) for n in (16, 1))
+    for options in ({}, {"sinks": 2}):
+        cache = KVCache.empty(2, 16, **options, **LAST, **on).step(15)[0]
+        for start in (cache, cache.rewind([0, 1])):
+            assert counted(lambda start=start: start.step(1)) == (0, 0, 1, 0, 0)
+            steps = iter([start.step(1)[1] for _ in range(3)])
+            stored = counted(lambda steps=steps: next(steps).store(buffer + 0, new))
+            assert stored[1:] == (0, 0, 0, 0)
+    start = KVCache.empty(2, 16, **on).step([[0, 1, 1], [1, 1, 1]])[0]
+    assert counted(lambda: start.step([[1, 1], [0, 1]])) == (0, 0, 1, 0, 0)

@@ -17,7 +17,7 @@ from positional_embeddings.attention.attention import (
     attention_weights,
     scaled_dot_product_attention,
 )
-from positional_embeddings.attention.kv_cache import KVCache, KVStep
+from positional_embeddings.attention.cache import KVCache, KVStep
 from positional_embeddings.attention.multi_head import RoPEMultiHeadAttention
 from positional_embeddings.biases.alibi import ALiBiBias, alibi_bias, alibi_slopes
 from positional_embeddings.biases.bias import relative_positions

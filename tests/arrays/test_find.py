@@ -28,8 +28,8 @@ FOR_PUBLIC_FUNCTIONS = {
     "weights._same",
     "named.RandomFourier.encode",
     "named._octaves",
-    "kv_cache._numbers",
-    "kv_cache.KVStep._fit",
+    "cache._numbers",
+    "cache.KVStep._checked_axes",
     "tables.RotaryTables._fit",
     "scores.scores_of",
 }

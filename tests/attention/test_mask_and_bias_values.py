@@ -32,7 +32,7 @@ from positional_embeddings import (
     scaled_dot_product_attention,
 )
 from positional_embeddings.attention import blocks
-from positional_embeddings.attention.at_positions import MaskAt, Places
+from positional_embeddings.attention.at_positions import MaskAt, OnHost, Positions
 from positional_embeddings.attention.plan import plan
 
 HEADS, HEAD = 2, 3
@@ -433,7 +433,8 @@ def test_a_mask_that_hides_in_all_blocks_is_planned_as_an_array_is():
     """As of shuffled positions, of which any block has some that are hidden."""
     n = 4096
     positions = np.random.default_rng(0).permutation(n)[:, None]
-    shuffled = MaskAt(CausalMask(), Places(positions, positions, (positions, positions)))
+    known = OnHost.of(positions, positions)
+    shuffled = MaskAt(CausalMask(), Positions(positions, positions, known))
     assert plan(n, n, None, 2**18, *reach_of(shuffled, n)) == plan(n, n, None, 2**18, None, ())
 
 

@@ -231,11 +231,11 @@ def test_short_runs_of_keys_are_no_parts_of_their_own():
     keys = np.asarray([seen * 64 + hidden * 63 + seen * 63 + hidden * 64 + other * 65]).T
     query = np.asarray([[10]])
     mask = SlidingWindowMask(9, 9) & GlobalMask([200])
-    at = placing.MaskAt(mask, placing.Places(query, keys, (query, keys)))
+    at = placing.MaskAt(mask, placing.Positions(query, keys, placing.OnHost.of(query, keys)))
     some, every = ((0, 190), (254, 319)), ((0, 64), (254, 319))
     assert at._reach(((0, 1),), len(keys)) == (some, every)
     # Positions on a device are not read.
-    at = placing.MaskAt(mask, placing.Places(query, keys))
+    at = placing.MaskAt(mask, placing.Positions(query, keys))
     assert at._reach(((0, 1),), len(keys)) == (((0, 319),), ())
     assert at._global_queries() == ()
 

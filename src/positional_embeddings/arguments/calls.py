@@ -15,20 +15,16 @@ from positional_embeddings.arrays.quiet import caller, ignore_errors
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# What `public` has returned.
-_public: set[Callable[..., Any]] = set()
+# What `public` and `answered` have returned.
+_wrapped: set[Callable[..., Any]] = set()
 
 
 def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Make a function, or a method, one that users call.
+    """Make a function, or a method, one that users call: `answered`, and without warnings.
 
     In a public call NumPy neither warns nor raises of floating-point numbers, whatever
     `numpy.errstate` says: it runs in a context of its own, which keeps the context of its
     caller for `as_caller`. Within a public call further ones change nothing.
-
-    A call that does not fit the parameters is a TypeError that names the parameter and the call to
-    write. Nothing is checked before: only where a TypeError comes, the signature is asked whether
-    it is of the call itself.
     """
 
     @wraps(function)
@@ -45,11 +41,30 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
             quiet.run(ignore_errors)
             return quiet.run(function, *args, **options)
         except TypeError:
-            if misfit := _misfit(function, args, options):
-                raise TypeError(misfit) from None
+            _answer(function, args, options)
             raise
 
-    _public.add(call)
+    _wrapped.add(call)
+    return call
+
+
+def answered(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Make a function that computes nothing, or little, one that users call.
+
+    A call that does not fit the parameters is a TypeError that names the parameter and the call to
+    write. Nothing is checked before: only where a TypeError comes, the signature is asked whether
+    it is of the call itself.
+    """
+
+    @wraps(function)
+    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        try:
+            return function(*args, **options)
+        except TypeError:
+            _answer(function, args, options)
+            raise
+
+    _wrapped.add(call)
     return call
 
 
@@ -70,8 +85,9 @@ def _make_methods_public(owner: type) -> None:
     for name, value in list(vars(owner).items()):
         function = getattr(value, "__func__", value)  # of a class method
         is_named = name in ("__init__", "__call__") or not name.startswith("_")
-        if is_named and isinstance(function, FunctionType) and function not in _public:
-            method = public(function)
+        if is_named and isinstance(function, FunctionType) and function not in _wrapped:
+            # What computes as an object is made, is public itself.
+            method = (answered if name == "__init__" else public)(function)
             setattr(owner, name, method if value is function else type(value)(method))
 
 
@@ -113,6 +129,12 @@ _OTHER_VALUES = {
     "is_neox_style": ("layout", "layout='half' or layout='interleaved'"),
     "partial_rotary_factor": ("rotary_dim", "rotary_dim=int(partial_rotary_factor * head_size)"),
 }
+
+
+def _answer(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> None:
+    """Raise the message about a call that does not fit."""
+    if misfit := _misfit(function, args, options):
+        raise TypeError(misfit) from None
 
 
 def _misfit(function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import MISSING, Field, field, fields
 from typing import Any, ClassVar
 
 from positional_embeddings.arguments import checks
+from positional_embeddings.arguments.calls import public
 from positional_embeddings.arrays import namespace
 from positional_embeddings.arrays.errors import shown, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
@@ -50,6 +51,7 @@ class WeightedLayer(checks.CheckedLayer):
         return hash((type(self), *(getattr(self, f.name) for f in options)))
 
 
+@public
 def set_weights(
     layer: Any, shapes: Shapes, draw: Draw, xp: Namespace, dtype: Dtype, device: Device
 ) -> Space:

@@ -68,6 +68,11 @@ def remedy_for(name: str, value: Any) -> str:
         # A `Mask` is refused where a boolean one is wanted, or as something else.
         (name.startswith("mask") and hasattr(value, "key_ranges"), f"{name}.dense(q_len, k_len)"),
         (any(hasattr(x, "key_ranges") for x in listed), f"combine_masks(*{name})"),
+        # What a cache returns for a step.
+        (
+            any(hasattr(x, "key_positions") for x in listed),
+            "the second of the pair, step, after cache, step = cache.step(tokens)",
+        ),
         (isinstance(value, list | tuple), f"numpy.asarray({name})"),
         (hasattr(value, "key_positions"), f"{name}.positions"),  # a step of a cache
     )

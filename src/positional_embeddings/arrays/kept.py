@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from functools import lru_cache, wraps
+from itertools import islice
 from math import fsum
 from operator import index
 from sys import getsizeof
@@ -70,7 +71,7 @@ def keep(kept: dict[Any, Any] | None, key: Hashable, value: object, most: int = 
     if kept is None or key is None:
         return
     kept[key] = value
-    for old in list(kept)[:-most]:
+    for old in list(islice(kept, max(0, len(kept) - most))):
         kept.pop(old, None)
 
 

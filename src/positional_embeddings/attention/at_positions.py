@@ -1,5 +1,6 @@
 """Masks and biases at the positions of queries and keys, wherever these are in memory."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from positional_embeddings.arguments.spans import Span, position_array
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.namespace import Array, HostArray, np
 from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.slots import Slots
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_position import (
     ChunkedMask,
@@ -31,60 +33,35 @@ _SHORT = 64
 _FAR = 2**40
 
 
-class Ring(NamedTuple):
-    """What a cache that is a ring keeps for each query: first tokens, and the newest ones."""
+class OnHost(NamedTuple):
+    """Positions of queries and keys, (position, batch or 1), whose values the host knows."""
 
-    sinks: int
-    window: int
+    queries: HostArray
+    keys: HostArray
+    first: int | None  # position of the first of consecutive queries, if keys count from 0
+    has_empty: bool  # whether a key position is below 0
 
-    def rule(self) -> Mask:
-        """Return the mask that hides all else."""
-        newest = SlidingWindowMask(self.window - 1, None)
-        return newest & GlobalMask(range(self.sinks)) if self.sinks else newest
-
-    def check(self, mask: Mask) -> None:
-        """Check that a mask with a window of its own shows nothing that the ring has forgotten."""
-        self._check_grids(mask)
-        for last in (_FAR, *(_FAR // n * n for n in _chunks(mask) if n <= _FAR)):
-            seen = mask._reach(((last - 1, last),), last).seen_by_any
-            if any(start <= last // 2 < stop for start, stop in seen):
-                continue  # no window: the ring's is one
-            sinks = max([self.sinks, *(stop for _, stop in seen if stop <= last // 2)])
-            window = max([self.window, *(last - start for start, _ in seen if start > last // 2)])
-            if (sinks, window) != self:
-                what = f"show the {self.window} newest keys of the ring and the first {self.sinks}"
-                hint = (
-                    f" Make the cache with capacity={sinks + window}, sinks={sinks}, "
-                    f"window={window}, or with more slots."
-                )
-                raise wrong_value("mask", f"{what} at most", mask, hint)
-
-    def _check_grids(self, mask: Mask) -> None:
-        """Check that a ring holds the whole grid of a mask, whose windows have no end."""
-        for part in getattr(mask, "masks", ()):
-            self._check_grids(part)
-        if isinstance(mask, NeighbourhoodMask) and (size := prod(mask.shape)) > self.window:
-            what = f"have grids of at most {self.window} tokens, as many as the ring keeps"
-            hint = f" Make the cache with window={size}, or without a ring."
-            raise wrong_value("mask", what, mask, hint)
+    @classmethod
+    def of(cls, queries: HostArray, keys: HostArray, first: int | None = None) -> "OnHost":
+        """Return what is known of positions; `first` if it is known already."""
+        if first is not None:
+            return cls(queries, keys, first, has_empty=False)
+        first = int(queries[0, 0])
+        are_counted = first >= 0 and all(
+            np.all(rows == np.arange(start, start + len(rows))[:, None])
+            for start, rows in ((first, queries), (0, keys))
+        )
+        return cls(queries, keys, first if are_counted else None, bool(keys.min() < 0))
 
 
-def _chunks(mask: Mask) -> list[int]:
-    """Return the sizes of chunks, whose last query sees most."""
-    if isinstance(mask, ChunkedMask):
-        return [mask.size]
-    return [n for part in getattr(mask, "masks", ()) for n in _chunks(part)]
-
-
-class Places(NamedTuple):
+class Positions(NamedTuple):
     """Positions of queries and of keys, (position, batch or 1)."""
 
-    queries: Any
-    keys: Any
-    on_host: Any = None  # both as arrays of NumPy, if the host has them
-    is_step: bool = False  # of a cache
-    ring: Ring | None = None  # if the cache is one
+    queries: Array
+    keys: Array
+    on_host: OnHost | None = None
     sequences: int | None = None  # number of all, if it is known
+    slots: Slots | None = None  # of the cache, if a step has them
 
     @property
     def batch(self) -> int:
@@ -94,68 +71,64 @@ class Places(NamedTuple):
     @property
     def may_be_empty(self) -> bool:
         """Return whether a key position may be below 0."""
-        return self.on_host is None or bool(self.on_host[1].min() < 0)
+        return self.on_host is None or self.on_host.has_empty
 
-    def apply(self, rules: Any, space: Space) -> tuple[Any, Any]:
+    @property
+    def first(self) -> int | None:
+        """Return the position of the first of consecutive queries, if keys count from 0."""
+        return None if self.on_host is None else self.on_host.first
+
+    def apply(self, rules: Any, space: Space) -> tuple[Any, Array]:
         """Return rules with their mask and bias at these positions, and the keys that are empty.
 
         The keys, (1, key, batch), are for a mask that is no `Mask`; None if none is empty.
         """
-        mask, bias, offset = rules.mask, rules.bias, rules.offset
-        if offset is not None:
-            raise wrong_value("offset", "be left out where `positions` are given", offset)
-        for name, given in (("mask", mask), ("bias", bias)):
-            self._check_indices(name, given)
+        mask, bias = rules.mask, rules.bias
+        if rules.offset is not None:
+            raise wrong_value("offset", "be left out where `positions` are given", rules.offset)
+        for name, rule in (("mask", mask), ("bias", bias)):
+            self._check_indices(name, rule)
         if isinstance(mask, Mask):
             self._check(mask, space)
-            if self.ring is not None and not space.is_compiling:
-                self.ring.check(mask)
+            if self.is_of_ring and not space.is_compiling:
+                _check_shown(mask, self.slots)  # type: ignore[arg-type]
         if self._forgets() and (mask is None or isinstance(mask, Mask)):  # else it is refused
-            rule = self.ring.rule()  # type: ignore[union-attr]
-            mask = rule if mask is None else mask | rule
+            of_ring = _mask_of(self.slots)  # type: ignore[arg-type]
+            mask = of_ring if mask is None else mask | of_ring
         if mask is None:  # one rule for what is not finite, whether it is known that none is empty
             mask = _NOTHING
         is_mask, is_bias = isinstance(mask, Mask), isinstance(bias, Bias)
-        first = self._first()
-        if first is None:
-            first = 0
+        if self.first is None:
             mask = MaskAt(mask, self) if is_mask else mask
             bias = BiasAt(bias, self) if is_bias else bias
         empty = None if is_mask or not self.may_be_empty else (self.keys < 0)[None, ...]
-        offset = first if is_mask or is_bias else None
+        offset = self.first or 0 if is_mask or is_bias else None
         return rules._replace(mask=mask, bias=bias, offset=offset), empty
 
-    def _forgets(self) -> bool:
-        """Tell whether a query may be given a key that the ring has for others only."""
-        if self.ring is None:
-            return False
-        if self.on_host is not None and self.on_host[0].max() < self.ring.window:
-            return False
-        return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sum(self.ring))
+    @property
+    def is_of_ring(self) -> bool:
+        """Return whether a ring keeps the keys."""
+        return self.slots is not None and self.slots.window is not None
 
-    def _check_indices(self, name: str, given: Any) -> None:
+    def _forgets(self) -> bool:
+        """Tell whether a query may be given a key that a ring has for others only."""
+        _, sinks, window = self.slots or (0, 0, None)
+        if window is None or (self.on_host and self.on_host.queries.max() < window):
+            return False
+        return bool(self.queries.shape[0] > 1 or self.keys.shape[0] > sinks + window)
+
+    def _check_indices(self, name: str, rule: Any) -> None:
         """Check that a mask or a bias goes with a step, whose slots may be no positions."""
-        if not self.is_step or given is None or isinstance(given, type | Mask | Bias):
+        if self.slots is None or rule is None or isinstance(rule, type | Mask | Bias):
             return
         kind = "Mask" if name == "mask" else "Bias"
         what = f"be a `{kind}` beside a step of a cache"
-        if callable(given):
+        if callable(rule):
             hint = f" Pass Function{kind}({name}), whose function gets positions."
             raise wrong_type(name, what, "a function of indices", hint)
-        if self._forgets() or self._first() is None:
+        if self._forgets() or self.first is None:
             hint = f" Pass one that knows positions, such as Function{kind}(function)."
-            raise wrong_type(name, f"{what} whose slots may be no positions", shown(given), hint)
-
-    def _first(self) -> int | None:
-        """Return the position of the first of consecutive queries, if keys count from 0."""
-        if self.on_host is None or any(np.any(own != own[:, :1]) for own in self.on_host):
-            return None
-        queries, keys = (own[:, 0] for own in self.on_host)
-        first = int(queries[0])
-        are_counted = first >= 0 and np.array_equal(keys, np.arange(len(keys)))
-        if are_counted and np.array_equal(queries, np.arange(first, first + len(queries))):
-            return first
-        return None
+            raise wrong_type(name, f"{what} whose slots may be no positions", shown(rule), hint)
 
     def _check(self, mask: Mask, space: Space) -> None:
         """Check that a mask, or each that it is made of, has a rule for these positions."""
@@ -165,20 +138,57 @@ class Places(NamedTuple):
             hint = " Give padding a key position below 0."
             raise wrong_value("mask", "have no PaddingMask where positions are given", mask, hint)
         if isinstance(mask, SegmentMask | NeighbourhoodMask) and self.on_host is not None:
-            queries, keys = self.on_host
+            queries, keys = self.on_host.queries, self.on_host.keys
             ends = queries.min(), queries.max(), keys.max()
             first, last, last_key = (max(0, int(n)) for n in ends)
             mask._check((first, last + 1), last_key + 1, space)
 
 
-def places_of(
+def _mask_of(ring: Slots) -> Mask:
+    """Return the mask that hides all but the first tokens and the newest ones."""
+    newest = SlidingWindowMask(ring.window - 1, None)  # type: ignore[operator]
+    return newest & GlobalMask(range(ring.sinks)) if ring.sinks else newest
+
+
+def _check_shown(mask: Mask, ring: Slots) -> None:
+    """Check that a mask with a window of its own shows nothing that the ring has forgotten."""
+    kept: tuple[int, int] = ring.sinks, ring.window  # type: ignore[assignment]
+    for grid in _parts(mask, NeighbourhoodMask):  # whose windows have no end
+        if (size := prod(grid.shape)) > kept[1]:
+            what = f"have grids of at most {kept[1]} tokens, as many as the ring keeps"
+            hint = f" Make the cache with window={size}, or without a ring."
+            raise wrong_value("mask", what, grid, hint)
+    # The last query of a chunk sees most of it.
+    chunks = [part.size for part in _parts(mask, ChunkedMask) if part.size <= _FAR]
+    for last in (_FAR, *(_FAR // size * size for size in chunks)):
+        seen = mask._reach(((last - 1, last),), last).seen_by_any
+        if any(start <= last // 2 < stop for start, stop in seen):
+            continue  # no window: the ring's is one
+        sinks = max([kept[0], *(stop for _, stop in seen if stop <= last // 2)])
+        window = max([kept[1], *(last - start for start, _ in seen if start > last // 2)])
+        if (sinks, window) != kept:
+            what = f"show the {kept[1]} newest keys of the ring and the first {kept[0]} at most"
+            options = f"capacity={sinks + window}, sinks={sinks}, window={window}"
+            hint = f" Make the cache with {options}, or with more slots."
+            raise wrong_value("mask", what, mask, hint)
+
+
+def _parts(mask: Any, kind: type[Mask]) -> Iterator[Any]:
+    """Yield the masks of a kind that a mask is made of."""
+    if isinstance(mask, kind):
+        yield mask
+    for part in getattr(mask, "masks", ()):
+        yield from _parts(part, kind)
+
+
+def positions_of(
     q: Array,
     k: Array,
     positions: Array,
     key_positions: Array,
-    options: tuple[int, int],
+    options: tuple[int | None, int | None],
     space: Space,
-) -> Places:
+) -> Positions:
     """Check the positions of queries and of keys, and return them."""
     if positions is None:
         raise wrong_type("positions", "be given with `key_positions`", "None")
@@ -189,17 +199,17 @@ def places_of(
             raise wrong_type("key_positions", what, "None")
         key_positions = positions
     batch = axes.batch_axis(q.ndim, feature, seq)
-    # Keys that all sequences share may have places of their own in each.
+    # Keys that all sequences share may have positions of their own in each.
     k_shape = tuple(q.shape[a] if a == batch and n == 1 else n for a, n in enumerate(k.shape))
-    given = ("positions", positions, tuple(q.shape)), ("key_positions", key_positions, k_shape)
-    queries, keys = (_rows(*own, feature, seq, space) for own in given)
+    queries = _rows("positions", positions, tuple(q.shape), feature, seq, space)
+    keys = _rows("key_positions", key_positions, k_shape, feature, seq, space)
     if not checks.shapes_broadcast([queries.shape[1:], keys.shape[1:]]):
         what = f"be for {queries.shape[1]} sequences, as `positions` are"
         raise wrong_value("key_positions", what, f"shape {tuple(key_positions.shape)}")
-    on_host = [space.values_on_host(own) for own in (queries, keys)]
-    is_known = all(own is not None and own.size > 0 for own in on_host)
-    places = Places(queries, keys, on_host if is_known else None)
-    return places._replace(sequences=places.batch if places.batch > 1 else None)
+    of_all, on_host = Positions(queries, keys), [space.values_on_host(x) for x in (queries, keys)]
+    if all(values is not None and values.size > 0 for values in on_host):
+        of_all = of_all._replace(on_host=OnHost.of(*on_host))  # type: ignore[arg-type]
+    return of_all._replace(sequences=of_all.batch) if of_all.batch > 1 else of_all
 
 
 def _rows(
@@ -212,9 +222,9 @@ def _rows(
         # One axis of heads and batch.
         target = (*target[:2], target[2] if target[2] % shape[1] else shape[1])
     find = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
-    own = find(shape, target, feature, seq, name)
+    of_target = find(shape, target, feature, seq, name)
     table = position_array(name, positions, space)
-    table = axes.expand_to_axes(table, own, len(target), space.xp)
+    table = axes.expand_to_axes(table, of_target, len(target), space.xp)
     if any(n != 1 for axis, n in enumerate(table.shape) if axis not in (seq, batch)):
         what = "have length 1 on all axes but those of the sequence and the batch"
         raise wrong_value(name, what, shape)
@@ -231,41 +241,42 @@ class MaskAt(Mask):
     """A mask at the positions of queries and keys, which are counted by their indices."""
 
     mask: Mask
-    places: Places
+    at: Positions
 
     def _hides(self, q: Points, k: Points) -> Any:
         """Return the mask between positions; an empty slot is hidden from all."""
         hidden = self.mask._hides(q, k)
-        return hidden | (k.values < 0) if self.places.may_be_empty else hidden
+        return hidden | (k.values < 0) if self.at.may_be_empty else hidden
 
     def _between(self, queries: Span, keys: Span, k_len: int, space: Space) -> Any:  # noqa: ARG002
-        query = queries.take(self.places.queries, -2, space)[:, None, :]
-        key = keys.take(self.places.keys, -2, space)[None, :, :]
+        query = queries.take(self.at.queries, -2, space)[:, None, :]
+        key = keys.take(self.at.keys, -2, space)[None, :, :]
         with space.without_chunk_warnings():
             return self._hides(Points(query, space, None), Points(key, space, None))
 
     def _reach(self, queries: Ranges, k_len: int) -> Reach:
-        on_host = self.places.on_host
+        on_host = self.at.on_host
         if on_host is None:
             return Reach(((0, k_len),), ())
-        parts = (on_host[0][start:stop] for start, stop in queries)
-        at = unite((int(part.min()), int(part.max()) + 1) for part in parts)
-        some, every = self.mask._reach(at, max(1, int(on_host[1].max()) + 1))
-        some, every = _keys_in(some, on_host[1], np.any), _keys_in(every, on_host[1], np.all)
+        parts = (on_host.queries[start:stop] for start, stop in queries)
+        reached = unite((int(part.min()), int(part.max()) + 1) for part in parts)
+        some, every = self.mask._reach(reached, max(1, int(on_host.keys.max()) + 1))
+        some, every = _keys_in(some, on_host.keys, np.any), _keys_in(every, on_host.keys, np.all)
         # Short gaps cost less than parts of their own, which are copied.
         gaps = (pair for pair in complement(some, k_len) if pair[1] - pair[0] < _SHORT)
         every = tuple((start, stop) for start, stop in every if stop - start >= _SHORT)
         return Reach(unite((*some, *gaps)), every)
 
     def _global_queries(self) -> Ranges:
-        on_host, found = self.places.on_host, self.mask._global_queries()
-        return _keys_in(found, on_host[0], np.any) if on_host is not None else ()
+        if self.at.on_host is None:
+            return ()
+        return _keys_in(self.mask._global_queries(), self.at.on_host.queries, np.any)
 
     def _arrays(self) -> dict[str, Any]:
-        return {"positions": self.places.queries}  # dask has no task for what is made of arrays
+        return {"positions": self.at.queries}  # dask has no task for what is made of arrays
 
     def _batch(self) -> int | None:
-        return self.places.batch if self.places.batch > 1 else self.mask._batch()
+        return self.at.batch if self.at.batch > 1 else self.mask._batch()
 
 
 def _keys_in(ranges: Ranges, positions: HostArray, in_batch: Any) -> Ranges:
@@ -284,7 +295,7 @@ class BiasAt(Bias):
     """A bias at the positions of queries and keys, which are counted by their indices."""
 
     bias: Bias
-    places: Places
+    at: Positions
 
     def _formula(self, query: Array, key: Array, space: Space) -> Any:
         return self.bias._at(query, key, space)
@@ -293,15 +304,15 @@ class BiasAt(Bias):
         return self.bias._heads()
 
     def _arrays(self) -> dict[str, Any]:
-        return {"positions": self.places.queries}
+        return {"positions": self.at.queries}
 
     def _between(self, queries: Span, keys: Span, space: Space, *_: Any) -> Any:
         """Return the bias, (query, key, heads), or (query, key, batch, heads) of several."""
-        query = queries.take(self.places.queries, -2, space)
-        key = keys.take(self.places.keys, -2, space)
-        if self.places.batch == 1:
+        query = queries.take(self.at.queries, -2, space)
+        key = keys.take(self.at.keys, -2, space)
+        if self.at.batch == 1:
             query, key = query[:, 0], key[:, 0]
         elif space.is_chunked:  # whose tasks take queries and keys of one batch
-            whole = (self.places.batch,)
+            whole = (self.at.batch,)
             query, key = (space.xp.broadcast_to(x, (x.shape[0], *whole)) for x in (query, key))
         return self._formula(query, key, space)

@@ -10,7 +10,7 @@ from positional_embeddings.arrays.kept import keep
 from positional_embeddings.arrays.namespace import AnyArray, Array, ArrayT, np
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.attention import at_once, blocks, dask_chunks, jax_scan
-from positional_embeddings.attention.kv_cache import KVStep
+from positional_embeddings.attention.cache import KVStep
 from positional_embeddings.attention.rules import Rules, ScoreFunction
 from positional_embeddings.attention.scores import Scores, scores_of
 from positional_embeddings.biases.bias import Bias

@@ -97,10 +97,10 @@ class RoPEMultiHeadAttention(WeightedLayer):
     num_kv_heads: Annotated[int | None, checks.optional(checks.feature_count)] = None
     base: PositiveNumber = 10_000
     rng: Any = field(default=None, compare=False)
-    Wq: Any = array_field(None)
-    Wk: Any = array_field(None)
-    Wv: Any = array_field(None)
-    Wo: Any = array_field(None)
+    Wq: Array = array_field(None)
+    Wk: Array = array_field(None)
+    Wv: Array = array_field(None)
+    Wo: Array = array_field(None)
     xp: InitVar[Namespace | None] = None
     dtype: InitVar[Dtype | None] = None
     device: InitVar[Device | None] = None
@@ -164,15 +164,15 @@ class RoPEMultiHeadAttention(WeightedLayer):
         ValueError
             If a shape does not fit, or the sequence is longer than `max_len`.
         """
-        given = namespace.drop_none(mask=mask, bias=bias)
-        space = space_of(x=x, **Rules(**given).arrays(), Wq=self.Wq)
+        rules = namespace.drop_none(mask=mask, bias=bias)
+        space = space_of(x=x, **Rules(**rules).arrays(), Wq=self.Wq)
         xp = space.xp
         checks.real_floating(xp, x=x)
         if x.ndim != 3 or x.shape[0] != self.d_model:
             raise wrong_value("x", f"have shape ({self.d_model}, seq, batch)", tuple(x.shape))
         checks.within_table(axes.length(x, 1), 0, self.max_len, "max_len", 1)
         axes.length(x, 2)
-        by_head = {kind: self._per_head(kind, term, x, xp) for kind, term in given.items()}
+        by_head = {kind: self._per_head(kind, rule, x, xp) for kind, rule in rules.items()}
 
         dtype = xp.result_type(space.dtype, dtypes.compute_dtype(self.Wq.dtype, xp))
         wide = space.astype(x, dtype)
@@ -189,28 +189,28 @@ class RoPEMultiHeadAttention(WeightedLayer):
     def _kv_heads(self) -> int:
         return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
 
-    def _heads(self, weight: Array, x: Array, heads: int, space: Space) -> Any:
+    def _heads(self, weight: Array, x: Array, heads: int, space: Space) -> Array:
         """Project to (head_size, seq, heads, batch)."""
         projected = _projected(weight, x, space)
         shape = (heads, self._rope.head_size, *x.shape[1:])
         return space.xp.permute_dims(space.xp.reshape(projected, shape), (1, 2, 0, 3))
 
-    def _per_head(self, kind: str, given: Any, x: Array, xp: Namespace) -> Any:
+    def _per_head(self, kind: str, rule: Any, x: Array, xp: Namespace) -> Any:
         """Give a mask or bias of three axes, also of a function, the axes of attention."""
-        if isinstance(given, Mask | Bias):
-            return given
+        if isinstance(rule, Mask | Bias):
+            return rule
         heads, batch = self.num_heads, x.shape[2]
-        if not callable(given):
-            return _with_heads(kind, kind, given, heads, batch, xp)
+        if not callable(rule):
+            return _with_heads(kind, kind, rule, heads, batch, xp)
 
-        def by_head(q_idx: Array, k_idx: Array) -> Any:
-            name, array = call_score_function(kind, given, q_idx, k_idx)
+        def by_head(q_idx: Array, k_idx: Array) -> Array:
+            name, array = call_score_function(kind, rule, q_idx, k_idx)
             return _with_heads(kind, name, array, heads, batch, xp)
 
         return by_head
 
 
-def _with_heads(kind: str, name: str, array: Array, heads: int, batch: int, xp: Namespace) -> Any:
+def _with_heads(kind: str, name: str, array: Array, heads: int, batch: int, xp: Namespace) -> Array:
     """Return a mask or a bias, if it has three axes, as (query, key, heads, batch)."""
     if array.ndim != 3:
         return array
@@ -224,6 +224,6 @@ def _with_heads(kind: str, name: str, array: Array, heads: int, batch: int, xp: 
     return xp.reshape(array, (*shape[:2], heads, batch))
 
 
-def _projected(weight: Array, x: Array, space: Space) -> Any:
+def _projected(weight: Array, x: Array, space: Space) -> Array:
     with space.undisturbed(x):
         return space.xp.tensordot(space.astype(weight, x.dtype), x, axes=1)

@@ -10,8 +10,8 @@ from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.namespace import Array, Namespace
 from positional_embeddings.arrays.quiet import as_caller
 from positional_embeddings.arrays.space import Space
-from positional_embeddings.attention.at_positions import Places, places_of
-from positional_embeddings.attention.kv_cache import POSITIONS, KVStep
+from positional_embeddings.attention.at_positions import Positions, positions_of
+from positional_embeddings.attention.cache import POSITIONS, KVStep
 from positional_embeddings.attention.layout import Layout, check_axis_counts
 from positional_embeddings.biases.bias import Bias
 from positional_embeddings.masks.by_sequence import PaddingMask
@@ -56,7 +56,7 @@ class Rules(NamedTuple):
             return self.positions._axes_of(q, feature_axis, seq_axis)
         return feature_axis, seq_axis
 
-    def places(self, q: Array, k: Array, axes: tuple[Any, Any], space: Space) -> Places | None:
+    def places(self, q: Array, k: Array, axes: tuple[Any, Any], space: Space) -> Positions | None:
         """Return the positions of queries and keys, which a step has checked; None without."""
         given, of_keys = self.positions, self.key_positions
         if given is None and of_keys is None:
@@ -70,7 +70,7 @@ class Rules(NamedTuple):
                 what = "be left out where `positions` is a step"
                 raise wrong_type("key_positions", what, shown(of_keys))
             return given._places_of(q, k, axes[1], space)
-        return places_of(q, k, given, of_keys, axes, space)
+        return positions_of(q, k, given, of_keys, axes, space)
 
 
 def first_query(rules: Rules, q_len: int, k_len: int, space: Space) -> int:

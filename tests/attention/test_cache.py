@@ -18,6 +18,7 @@ from positional_embeddings import (
     GlobalMask,
     KVCache,
     KVStep,
+    NeighbourhoodMask,
     PrefixMask,
     SegmentMask,
     SlidingWindowMask,
@@ -113,8 +114,17 @@ def test_a_chunk_of_a_ring_has_the_keys_that_it_overwrites_and_no_others():
     cache, step = KVCache.empty(1, 4, window=3).step(4)
     assert step.key_positions[:, 0].tolist() == [0, 1, 2, 3]
     _, step = cache.rewind(1).step(3)
-    assert step.key_positions[:, 0].tolist() == [4, 5, 2, 3, 0, 1]  # 0 for another window
+    assert step.key_positions[:, 0].tolist() == [0, 1, 2, 3, 4, 5]  # 0 for another window
     assert cache.step(1)[1].key_positions[:, 0].tolist() == [4, 1, 2, 3]
+
+
+def test_a_prompt_longer_than_a_ring_is_its_own_keys():
+    cache, step = KVCache.empty(2, 5, 1).step(9)
+    buffer, new = np.zeros((1, 5, 2)), np.arange(18.0).reshape(1, 9, 2)
+    np.testing.assert_array_equal(step.store(buffer, new)[1], new)
+    assert step.key_positions[:, 0].tolist() == list(range(9))
+    assert cache.step(1)[1].key_positions[:, 0].tolist() == [0, 9, 6, 7, 8]
+    np.testing.assert_array_equal(buffer[:, [0, 1, 2, 3, 4]], new[:, [0, 5, 6, 7, 8]])
 
 
 def test_keys_that_a_ring_has_overwritten_do_not_come_back():
@@ -357,6 +367,7 @@ def test_a_ring_takes_masks_that_show_no_more_than_it_has():
         CausalMask() | ChunkedMask(2**41) | DilatedMask(2),
         CausalMask() | SegmentMask([0, 0, 1]),
         FunctionMask(lambda q, k: k > q),
+        NeighbourhoodMask((2, 2), 1),
         PrefixMask(3),
     ):
         got = scaled_dot_product_attention(x, x, x, mask=mask, positions=step)
@@ -494,10 +505,10 @@ def test_copies_cannot_be_written_to_and_know_no_buffers(duplicate):
     cache, step = KVCache.empty(2, 8, 1).step([[0, 1], [1, 1]])
     step.store(np.zeros((HEAD, 8, 2)), np.ones((HEAD, 2, 2)))
     copied, own = duplicate(cache), duplicate(step)
-    for array in (copied.lengths, copied._oldest, own.positions, own.key_positions, own._source):
+    for array in (copied.lengths, copied._oldest, own.positions, own.key_positions):
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
-    assert copied._stored is None is own._cache._stored is own._lengths or duplicate is copy.copy
+    assert copied._stored is None is own._cache._stored is own._after or duplicate is copy.copy
     buffer = np.zeros((HEAD, 8, 2))
     for _ in range(2):  # of what memory nobody knows
         own.store(buffer, np.ones((HEAD, 2, 2)))

@@ -1,0 +1,674 @@
+"""Which position is in which slot of the buffers that keep keys and values."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import Annotated, Any, cast
+
+from positional_embeddings.arguments import axes, checks
+from positional_embeddings.arguments.calls import answered
+from positional_embeddings.arguments.spans import check_lengths, farthest_position, length_array
+from positional_embeddings.arguments.weights import WeightedLayer, array_field
+from positional_embeddings.arrays import dtypes
+from positional_embeddings.arrays.errors import shown, type_name, wrong_type, wrong_value
+from positional_embeddings.arrays.find import new_space, space_of
+from positional_embeddings.arrays.kept import keep, once
+from positional_embeddings.arrays.namespace import (
+    AnyArray,
+    Array,
+    ArrayT,
+    Device,
+    HostArray,
+    Namespace,
+    np,
+)
+from positional_embeddings.arrays.space import Space
+from positional_embeddings.attention.at_positions import OnHost, Positions
+from positional_embeddings.attention.slots import NewTokens, Slots, Write
+from positional_embeddings.attention.store import NEW_ALONE, BufferAxes, Moves, Stored
+from positional_embeddings.masks.mask import frozen_integers
+
+# The name of positions in errors about arrays of two libraries.
+POSITIONS = "positions` of a cache, whose library is its `xp="
+
+# The way on, in errors, where tokens have no slots.
+_FULL = (
+    " Make the cache with as many slots as the longest sequence has tokens, or with `window`, the"
+    " number of newest keys that a query sees: as a ring, which forgets the others."
+)
+
+# Lengths that a `repr` spells out.
+_MOST_SHOWN = 16
+
+
+class _Value(WeightedLayer):
+    """Base of values: copies and pickles have read-only arrays, and know of no buffers."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {n: x for n, x in super().__getstate__().items() if n not in ("_stored", "_after")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, x in state.items():
+            is_open = isinstance(x, np.ndarray) and x.flags.writeable
+            checks.set_fields(self, **{name: frozen_integers(x) if is_open else x})
+
+
+@dataclass(frozen=True, eq=False)
+class KVCache(_Value):
+    """The positions of cached keys and values, for all layers that keep the same tokens.
+
+    An immutable value. The keys and values themselves are in buffers of the caller: plain arrays
+    of any layout, dtype and library, one for the keys and one for the values of each layer, with
+    `capacity` slots on the axis of the sequence. `empty` makes a cache.
+
+    Without `window` and `sinks` a cache keeps all tokens, and one that is full takes no more. Where
+    a trace does not know the lengths, `store` gives NaN for a sequence that is too long.
+
+    With `window` or `sinks` it is a ring: new tokens take the slots of the oldest ones, but for the
+    first `sinks` tokens, which stay. In an attention with ``positions=step`` each query sees the
+    `window` newest keys up to its own and the sinks, one token at a time and in chunks alike, and
+    of these what the mask lets it see.
+
+    Each step stores its tokens after the last ones. To go on from an earlier cache in the same
+    buffers, `rewind` it, by 0 if it is the one to go on from.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of slots, positive.
+    sinks : int, default 0
+        Number of first tokens of each sequence that a ring keeps, less than `capacity`.
+    window : int, optional
+        Number of newest keys that a query of a ring sees, at most ``capacity - sinks``, which it
+        is if None and there are `sinks`. A ring with more slots than that can `rewind` as many
+        tokens as it has more.
+    feature_axis, seq_axis : int, optional
+        Axes of features and slots in the buffers: -1 and -2 for ``(batch, heads, slots, head)``.
+        0 and 1 if None; buffers of more than three axes need both. Attention takes them from a
+        step. Positions are (batch, seq) if the batch comes before the slots in buffers of four
+        axes, else (seq, batch).
+    lengths : list or array of int, shape (batch,)
+        Number of tokens of each sequence so far: the position of its next one. At most `capacity`
+        unless the cache is a ring.
+
+    Raises
+    ------
+    TypeError
+        If an argument is of the wrong kind.
+    ValueError
+        If a number is out of range, or both axes are the same.
+
+    References
+    ----------
+    Xiao et al. (2024), Efficient Streaming Language Models with Attention Sinks, section 3.2, for
+    `sinks`; Jiang et al. (2023), Mistral 7B, section 2, for the ring.
+
+    Examples
+    --------
+    Two prompts, padded on the left, and a token more:
+
+    >>> import numpy as np
+    >>> cache = KVCache.empty(2, 8, feature_axis=-1, seq_axis=-2)
+    >>> cache, step = cache.step([[0, 1, 1], [1, 1, 1]])
+    >>> step.positions
+    array([[0, 0, 1],
+           [0, 1, 2]])
+    >>> step.key_positions
+    array([[ 0,  1, -1],
+           [ 0,  1,  2]])
+    >>> buffer = np.zeros((2, 4, 8, 16))  # (batch, heads, slots, features)
+    >>> buffer, keys = step.store(buffer, np.ones((2, 4, 3, 16)))
+    >>> keys.shape
+    (2, 4, 3, 16)
+    >>> cache, step = cache.step(1)
+    >>> step.positions
+    array([[2],
+           [3]])
+    """
+
+    _: KW_ONLY
+    capacity: checks.AxisLength
+    sinks: Annotated[int, checks.non_negative_integer] = 0
+    window: Annotated[int | None, checks.optional(checks.axis_length)] = None
+    feature_axis: int | None = None
+    seq_axis: int | None = None
+    lengths: Any = array_field()
+    # Position of the oldest token that the ring still has, in each sequence; the sinks stay.
+    _oldest: Array = field(default=None, init=False, metadata={"weight": True})
+    # Shared with the caches before and after it.
+    _stored: Stored | None = field(default=None, init=False, compare=False)
+    # Of the library, dtype and device of positions.
+    _like: Array = field(default=None, init=False, metadata={"weight": True})
+    _slots: Slots = field(init=False, repr=False)
+    # Whether sequences come before slots in buffers of four axes.
+    _is_batch_first: bool = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        axes.set_axes(self)
+        is_ring = self.window is not None or self.sinks > 0
+        ring = self.capacity - self.sinks  # also without one
+        if ring <= 0:
+            raise wrong_value("sinks", f"be below `capacity` = {self.capacity}", self.sinks)
+        if self.window is not None and self.window > ring:
+            raise wrong_value("window", f"be at most `capacity` - `sinks` = {ring}", self.window)
+        space, lengths = length_array("lengths", self.lengths, None, None)
+        lengths = _numbers("lengths", lengths)
+        if lengths.shape[0] == 0:
+            raise wrong_value("lengths", "be of one sequence or more", "none")
+        most = farthest_position(space), "the farthest position"
+        if not is_ring:
+            most = self.capacity, "`capacity` (of a cache without `window` and `sinks`)"
+        check_lengths("lengths", lengths, space_of(lengths=lengths), *most)
+        oldest = lengths - ring
+        feature, seq = (axis % 4 for axis in axes.or_first(self.feature_axis, self.seq_axis))
+        checks.set_fields(
+            self,
+            lengths=frozen_integers(lengths),
+            _oldest=frozen_integers(oldest * (oldest > 0)),
+            _like=_like(space),
+            _slots=Slots(self.capacity, self.sinks, (self.window or ring) if is_ring else None),
+            _is_batch_first=axes.batch_axis(4, feature, seq) < seq,  # type: ignore[operator]
+        )
+
+    @classmethod
+    def empty(
+        cls,
+        batch: int,
+        capacity: int,
+        sinks: int = 0,
+        *,
+        window: int | None = None,
+        feature_axis: int | None = None,
+        seq_axis: int | None = None,
+        xp: Namespace | None = None,
+        device: Device | None = None,
+    ) -> "KVCache":
+        """Return a cache without tokens.
+
+        Parameters
+        ----------
+        batch : int
+            Number of sequences, positive.
+        capacity, sinks, window, feature_axis, seq_axis
+            As the parameters of the class.
+        xp, device : optional
+            Array library (NumPy if None) and device of positions.
+
+        Returns
+        -------
+        KVCache
+            With a length of 0 for each sequence.
+
+        Raises
+        ------
+        TypeError
+            If an argument is of the wrong kind.
+        ValueError
+            If a number is out of range, or both axes are the same.
+        """
+        space = new_space(xp, device)
+        cache = cls(
+            capacity=capacity,
+            sinks=sinks,
+            window=window,
+            feature_axis=feature_axis,
+            seq_axis=seq_axis,
+            lengths=np.zeros(checks.axis_length("batch", batch), dtype=np.int64),
+        )
+        checks.set_fields(cache, _like=_like(space))
+        return cache
+
+    def __repr__(self) -> str:
+        values = ((f, getattr(self, f.name)) for f in fields(self) if f.init and f.repr)
+        options = [f"{f.name}={value}" for f, value in values if value != f.default]
+        is_short = isinstance(self.lengths, np.ndarray) and self.lengths.size <= _MOST_SHOWN
+        lengths = self.lengths.tolist() if is_short else f"<{shown(self.lengths)}>"
+        return f"KVCache({', '.join(options)}, lengths={lengths})"
+
+    @answered  # integers give no warnings, and it is called for each token
+    def step(self, tokens: int | AnyArray | Sequence[Any], /) -> tuple["KVCache", "KVStep"]:
+        """Return the cache with new tokens, and where they are.
+
+        Parameters
+        ----------
+        tokens : int, or list or array of int or bool, shape (batch, seq)
+            Number of new tokens of each sequence, positive; or a tokenizer's attention mask, 1 at
+            tokens and 0 at padding, which may be anywhere.
+
+        Returns
+        -------
+        cache : KVCache
+            The cache after these tokens.
+        step : KVStep
+            The positions of the tokens and of all keys, and what stores keys and values.
+
+        Raises
+        ------
+        TypeError
+            If `tokens` are neither a number nor integers or booleans.
+        ValueError
+            If the number is not positive, or the mask has another batch, no tokens, or, where it
+            can be read, other numbers than 0 and 1; if a cache that is no ring has too few slots.
+
+        Examples
+        --------
+        A prompt with padding, and a token more:
+
+        >>> cache, step = KVCache.empty(1, 8).step([[0, 1, 1]])
+        >>> step.positions[:, 0]
+        array([0, 0, 1])
+        >>> cache, step = cache.step(1)
+        >>> step.key_positions[:, 0]
+        array([0, 1, 2])
+        """
+        new = self._new_tokens(tokens, space_of(like=self._like))
+        if self._stored is None:
+            checks.set_fields(self, _stored=Stored())
+        oldest = new.xp.maximum(new.oldest, new.after - self._slots.ring)
+        alike = self.lengths.shape[0] // new.after.shape[0]  # sequences that each row stands for
+        lengths, oldest = (new.xp.repeat(rows[:, 0], alike) for rows in (new.after, oldest))
+        cache = self._with(lengths, oldest, self._stored)
+        return cache, self._step_to(cache, new)
+
+    def _new_tokens(self, tokens: Array, space: Space) -> NewTokens:
+        """Check the tokens of a step, and return them at their positions."""
+        mask: Array = None
+        state = [self.lengths, self._oldest]
+        if _is_several(tokens):
+            mask, batch = _numbers("tokens", tokens, "bool", "integral"), self.lengths.shape[0]
+            if len(mask.shape) != 2 or mask.shape[0] != batch or mask.shape[1] == 0:
+                raise wrong_value("tokens", f"have shape ({batch}, seq)", tuple(mask.shape))
+            xp, (lengths, oldest, mask) = _together(space, *state, mask)
+            if xp is np and not ((mask == 0) | (mask == 1)).all():
+                raise wrong_value("tokens", "hold 1 at tokens and 0 at padding", "other numbers")
+            before, oldest = lengths[:, None], oldest[:, None]
+            positions = before + xp.cumulative_sum(mask, axis=1) - 1
+        else:
+            count = checks.axis_length("tokens", tokens)
+            xp, (lengths, oldest) = _together(space, *state)
+            are_alike = xp is np and len({*lengths.tolist()}) == len({*oldest.tolist()}) == 1
+            rows, device = slice(1 if are_alike else None), None if xp is np else space.device
+            before, oldest = lengths[rows, None], oldest[rows, None]
+            positions = before + xp.arange(count, dtype=lengths.dtype, device=device)[None, :]
+        after = positions[:, -1:] + 1
+        if mask is not None:
+            positions = xp.where(positions < 0, 0, positions)
+        longest = int(after.max()) if xp is np else None
+        new = NewTokens(self._slots, before, after, oldest, positions, mask, longest, xp, space)
+        if longest is not None:
+            self._check_room(new, longest)
+        return new
+
+    def _check_room(self, new: NewTokens, longest: int) -> None:
+        """Check that new tokens have slots, and positions that integers hold."""
+        is_ring = self._slots.window is not None
+        most = farthest_position(new.space) if is_ring else self.capacity
+        if longest <= most:
+            return
+        what, hint = f"keep positions below {most}", ""
+        if not is_ring:
+            what, hint = f"fit into the slots that `capacity` = {most} leaves", _FULL + NEW_ALONE
+        row = int(np.argmax(new.after))
+        held = int(new.before[row, 0])
+        raise wrong_value("tokens", what, f"{longest - held} beside {held} at index {row}", hint)
+
+    def _step_to(self, cache: "KVCache", new: NewTokens) -> "KVStep":
+        """Return the step to the next cache."""
+        positions, key_positions, space = new.positions, new.key_positions(), new.space
+        both = new.xp.concat([positions, key_positions], axis=1)
+        both = space.xp.asarray(both, dtype=space.integer, device=space.device)  # at one upload
+        count, is_known = positions.shape[1], new.longest is not None
+        rows = (x if self._is_batch_first else x.T for x in (both[:, :count], both[:, count:]))
+        of_queries, of_keys = map(frozen_integers, rows)
+        is_written, on_host = is_known and space.can_write, None
+        if is_known:
+            on_host = OnHost.of(positions.T, key_positions.T, new.first_index)
+        step = object.__new__(KVStep)
+        checks.set_fields(
+            step,
+            positions=of_queries,
+            key_positions=of_keys,
+            _cache=self,
+            _is_joined=new.is_joined,
+            _writes=tuple(new.writes()) if is_written else None,
+            _source=None if is_written else new.source(),
+            _on_host=on_host,
+            _known={},
+            _after=cache.lengths if is_known else None,
+        )
+        return step
+
+    def rewind(self, counts: int | Sequence[int] | AnyArray, /) -> "KVCache":
+        """Return the cache without its last tokens, such as refused drafts.
+
+        A step of the result may be stored whatever the buffers got after these tokens: 0 goes on
+        from an earlier cache.
+
+        Parameters
+        ----------
+        counts : int, or list or array of int, shape (batch,)
+            Number of tokens to forget, of all sequences or of each, from 0 to `lengths`.
+
+        Returns
+        -------
+        KVCache
+            Its slots are empty again; the buffers stay as they are.
+
+        Raises
+        ------
+        TypeError
+            If `counts` are not integers.
+        ValueError
+            If `counts` have the wrong shape, or, where they can be read, one is out of range, or
+            the ring has overwritten keys that a query at the new position needs.
+
+        Examples
+        --------
+        >>> cache, _ = KVCache.empty(2, 8).step(5)
+        >>> cache.rewind([0, 2]).lengths
+        array([5, 3])
+        """
+        several = counts if _is_several(counts) else [checks.integer("counts", counts)]  # type: ignore[arg-type]
+        numbers = _numbers("counts", several)
+        if tuple(numbers.shape) not in ((1,), tuple(self.lengths.shape)):
+            what = f"have shape {tuple(self.lengths.shape)}"
+            raise wrong_value("counts", what, tuple(numbers.shape))
+        space = space_of(like=self._like)
+        xp, (numbers, lengths, oldest) = _together(space, numbers, self.lengths, self._oldest)
+        after = lengths - numbers
+        if xp is np:
+            for i, (count, most) in enumerate(zip(lengths - after, lengths, strict=True)):
+                if not 0 <= count <= most:
+                    raise wrong_value("counts", f"be from 0 to {most}", f"{count} at index {i}")
+            if self._slots.window is not None and numbers.any():
+                sinks, window = self._slots.sinks, self._slots.window
+                needed = np.clip(after + 1 - window, sinks, after)
+                lost = np.max(np.clip(oldest, sinks, after) - needed)
+                if lost > 0:
+                    what = "leave the keys that the next query needs"
+                    came = f"{shown(numbers.tolist())}: the ring has overwritten {lost} of them"
+                    hint = " Give `empty` a `window`, and a `capacity` above it."
+                    raise wrong_value("counts", what, came, hint)
+        return self._with(after, xp.minimum(oldest, after))
+
+    def take(self, rows: Sequence[int] | AnyArray, /) -> "KVCache":
+        """Return the cache of some sequences, such as the best beams.
+
+        The buffers have to be taken in the same way, along their batch.
+
+        Parameters
+        ----------
+        rows : list or array of int, shape (new_batch,)
+            Index of the sequence that each new one continues.
+
+        Returns
+        -------
+        KVCache
+            With as many sequences as `rows`.
+
+        Raises
+        ------
+        TypeError
+            If `rows` are not integers.
+        ValueError
+            If `rows` do not have one axis, or, where it can be read, one is not a sequence.
+
+        Examples
+        --------
+        >>> cache, _ = KVCache.empty(2, 8).step([[1, 1, 1], [0, 1, 1]])
+        >>> cache.take([1, 1, 0]).lengths
+        array([2, 2, 3])
+        """
+        indices = _numbers("rows", rows)
+        if indices.ndim != 1 or indices.shape[0] == 0:
+            what = "have shape (batch,), with one sequence or more"
+            raise wrong_value("rows", what, tuple(indices.shape))
+        space = space_of(like=self._like)
+        xp, (indices, lengths, oldest) = _together(space, indices, self.lengths, self._oldest)
+        if xp is np and not ((indices >= 0) & (indices < len(lengths))).all():
+            raise wrong_value("rows", f"be from 0 to {len(lengths) - 1}", indices.tolist())
+        return self._with(xp.take(lengths, indices), xp.take(oldest, indices))
+
+    def _with(self, lengths: Array, oldest: Array, stored: Stored | None = None) -> "KVCache":
+        """Return a cache of other tokens, and what was stored in buffers, if it may go on there."""
+        cache = object.__new__(type(self))
+        changed = {"lengths": frozen_integers(lengths), "_oldest": frozen_integers(oldest)}
+        checks.set_fields(cache, **(vars(self) | changed | {"_stored": stored}))
+        return cache
+
+
+@dataclass(frozen=True, eq=False)
+class KVStep(_Value):
+    """New tokens of a `KVCache`: their positions, and what stores their keys and values.
+
+    `KVCache.step` makes it.
+
+    Parameters
+    ----------
+    positions : array of int, shape (seq, batch) or (batch, seq)
+        Position of each new token, for `RoPE` and attention. The batch is 1 if it is the same for
+        all sequences. Padding has the position of the token before it, or 0.
+    key_positions : array of int, shape (keys, batch) or (batch, keys)
+        Position of each key that `store` returns, for attention; -1 where a slot is empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _, step = KVCache.empty(2, 8).step(3)
+    >>> step.positions.shape
+    (3, 1)
+    >>> buffer, keys = step.store(np.zeros((64, 8, 2)), np.ones((64, 3, 2)))
+    >>> buffer.shape, keys.shape
+    ((64, 8, 2), (64, 3, 2))
+    """
+
+    positions: Array = array_field()
+    key_positions: Array = array_field()
+    # Before the step.
+    _cache: KVCache = field(init=False, metadata={"part": True})
+    # Whether queries get the keys before the step, joined by the new ones: of a chunk in a ring.
+    _is_joined: bool = field(init=False)
+    # What to write to buffers; or where their slots get their keys from, if they cannot be written
+    # to, or a trace does not know.
+    _writes: tuple[Write, ...] | None = field(init=False)
+    _source: Array = field(init=False, metadata={"weight": True})
+    # What the host knows of the positions.
+    _on_host: OnHost | None = field(default=None, init=False, compare=False)
+    # What is known of calls with arrays of NumPy.
+    _known: dict[Any, Any] | None = field(default=None, init=False, compare=False)
+    # The lengths after the step, where what is stored in buffers can be followed.
+    _after: HostArray | None = field(default=None, init=False, compare=False)
+
+    def __repr__(self) -> str:
+        positions, keys = shown(self.positions), shown(self.key_positions)
+        return f"KVStep(positions=<{positions}>, key_positions=<{keys}>)"
+
+    @answered  # it computes nothing, and is called twice for each layer
+    def store(self, buffer: ArrayT, new: AnyArray, /) -> tuple[ArrayT, ArrayT]:
+        """Store the keys or the values of the new tokens, and return all to attend to.
+
+        Once for each buffer, whose last tokens are those before the step. An array of NumPy, CuPy
+        and PyTorch is known by its memory, and refused if another step has stored in it since.
+
+        Parameters
+        ----------
+        buffer : array
+            Keys or values so far, with `capacity` slots on `seq_axis`, or more, of which the first
+            ones are read. It is written to if its library can.
+        new : array
+            Keys or values of the new tokens: the shape of `buffer` with the tokens on `seq_axis`.
+
+        Returns
+        -------
+        buffer : array
+            The buffer for the next step: the same one if it could be written to.
+        keys : array
+            Keys or values at `key_positions`: `buffer` or a part of it; for a chunk that overwrites
+            slots of a ring, what was in `buffer` before, which its first tokens see, and then
+            `new`. Where a trace does not know the lengths, both are NaN for a sequence with more
+            tokens than a cache that is no ring has slots, if their dtype has it.
+
+        Raises
+        ------
+        TypeError
+            If the arrays come from different libraries, or their dtypes differ.
+        ValueError
+            If the shapes do not fit; where it can be known, if this step has stored in `buffer`
+            already, or the last tokens in it are not those before the step.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> buffer = np.zeros((4, 8, 1))  # (head, slots, batch)
+        >>> _, step = KVCache.empty(1, 8).step(2)
+        >>> buffer, keys = step.store(buffer, np.ones((4, 2, 1)))
+        >>> keys[0, :, 0]
+        array([1., 1.])
+        >>> buffer[0, :, 0]
+        array([1., 1., 0., 0., 0., 0., 0., 0.])
+        """
+        moves, written = self._moves(buffer, new), cast("Any", buffer)
+        space = moves.axes.space
+        joined: Any = None
+        stored, after = self._cache._stored, self._after
+        if stored is not None and after is not None and not space.is_compiling:
+            stored.follow(buffer, self._cache.lengths, after, space)
+        if self._is_joined or moves.writes is None:
+            joined = space.xp.concat([written[moves.read], new], axis=moves.axes.seq)
+        if moves.writes is not None:
+            for at, tokens in moves.writes:
+                written[at] = new[tokens]
+            return buffer, written[moves.read] if joined is None else joined
+        slots = moves.axes.take(joined, self._source, may_lack=self._cache._slots.window is None)
+        keys = joined if self._is_joined else slots
+        if space.can_write:
+            written[moves.read] = slots
+            return buffer, keys
+        if (length := buffer.shape[moves.axes.seq]) > self._cache.capacity:
+            rest = moves.axes.part(self._cache.capacity, length)
+            slots = space.xp.concat([slots, written[rest]], axis=moves.axes.seq)
+        return slots, keys
+
+    def _moves(self, buffer: Array, new: Array) -> Moves:
+        """Check a buffer and what is new, and return what to write and to read."""
+        form: Any = None
+        if type(buffer) is type(new) is np.ndarray:
+            form = buffer.shape, buffer.dtype, new.shape, new.dtype, self.positions.shape
+            form = *form, buffer.flags.writeable
+        moves = self._known.get(form) if self._known else None
+        if moves is None:
+            cache = self._cache
+            checked = None if cache._stored is None else cache._stored.axes
+            of_buffer = once(checked, form, lambda: self._checked_axes(buffer, new))
+            seq = int(cache._is_batch_first)  # axis of the sequence in positions
+            size, writes = cache.capacity, None
+            if self._writes is not None and of_buffer.space.can_write:
+                size = self.key_positions.shape[seq]
+                size -= self.positions.shape[seq] if self._is_joined else 0
+                rows = self.positions.shape[1 - seq]
+                writes = [
+                    (of_buffer.part(slot, n, row, rows), of_buffer.part(token, n, row, rows))
+                    for row, slot, token, n in self._writes
+                ]
+            moves = Moves(of_buffer, writes, of_buffer.part(0, size))
+            keep(self._known, form, moves)
+        return moves
+
+    def _checked_axes(self, buffer: Array, new: Array) -> BufferAxes:
+        """Check a buffer and what is new, and return the axes of slots and sequences."""
+        cache, shape = self._cache, list(buffer.shape)
+        space = space_of(buffer=buffer, new=new, **{POSITIONS: cache._like})
+        feature, seq = axes.feature_and_seq_axis(
+            cache.feature_axis, cache.seq_axis, buffer, "buffer", "Make the cache with"
+        )
+        batch, rows = axes.batch_axis(buffer.ndim, feature, seq), cache.lengths.shape[0]
+
+        came = f"shape {tuple(shape)}"
+        if batch is None:
+            raise wrong_value("buffer", "have an axis of sequences", came)
+        if (batch < seq) != cache._is_batch_first:
+            what = "have the sequences on the same side of the slots as with 4 axes"
+            raise wrong_value("buffer", what, came)
+        if shape[seq] < cache.capacity:
+            what = f"have {cache.capacity} slots (`capacity`) on axis {seq}"
+            raise wrong_value("buffer", what, came)
+        if shape[batch] % rows or (shape[batch] != rows and (len(shape), batch) != (3, 2)):
+            raise wrong_value("buffer", f"have {rows} sequences on axis {batch}", came)
+        shape[seq] = self.positions.shape[int(cache._is_batch_first)]
+        if tuple(new.shape) != tuple(shape):
+            raise wrong_value("new", f"have shape {tuple(shape)}", tuple(new.shape), NEW_ALONE)
+        if new.dtype != buffer.dtype:
+            required = f"have the dtype of `buffer`, {dtypes.dtype_name(buffer.dtype)}"
+            raise wrong_type("new", required, dtypes.dtype_name(new.dtype))
+        if not getattr(getattr(buffer, "flags", None), "writeable", True):
+            raise wrong_value("buffer", "be an array that can be written to", "a read-only one")
+        return BufferAxes(seq, batch, buffer.ndim, space)
+
+    def _axes_of(self, q: Array, feature_axis: int | None, seq_axis: int | None) -> tuple[int, int]:
+        """Return the axes of an attention counted from 0: those of the buffers."""
+        cache = self._cache
+        feature = cache.feature_axis if feature_axis is None else feature_axis
+        seq = cache.seq_axis if seq_axis is None else seq_axis
+        counted = axes.feature_and_seq_axis(feature, seq, q, "q")
+        if feature_axis is None and seq_axis is None:
+            return counted
+        of_cache = axes.or_first(cache.feature_axis, cache.seq_axis)
+        options = ("feature_axis", feature_axis), ("seq_axis", seq_axis)
+        for (name, axis), index, axis_of_cache in zip(options, counted, of_cache, strict=True):
+            if index != axis_of_cache % q.ndim:
+                what = f"be left out, or {axis_of_cache} as in the cache of `positions`"
+                hint = " Make the cache with the axes of its buffers."
+                raise wrong_value(name, what, axis, hint)
+        return counted
+
+    def _places_of(self, q: Array, k: Array, seq: int, space: Space) -> Positions:
+        """Return the positions of queries and keys in an attention, for as many as these are."""
+        cache, queries, keys = self._cache, self.positions, self.key_positions
+        if cache._is_batch_first:
+            queries, keys = queries.T, keys.T
+        for name, array, rows in (("q", q, queries), ("k", k, keys)):
+            if checks.known_to_differ(array.shape[seq], rows.shape[0]):
+                what = f"have {rows.shape[0]} tokens on axis {seq}, as the step in `positions`"
+                hint = NEW_ALONE if name == "q" else " Pass the keys that `store` returns."
+                raise wrong_value(name, what, f"shape {tuple(array.shape)}", hint)
+        # PyTorch would compile for each length anew.
+        on_host = None if space.is_compiling else self._on_host
+        return Positions(queries, keys, on_host, cache.lengths.shape[0], cache._slots)
+
+
+def _is_several(numbers: Any) -> bool:
+    return isinstance(numbers, list | tuple) or getattr(numbers, "shape", ()) != ()
+
+
+def _numbers(name: str, given: Array, *kinds: str) -> Array:
+    """Return integers, or what else is asked for, of a list or an array, as NumPy's if possible."""
+    numbers: Array = given
+    if isinstance(given, list | tuple):
+        try:
+            numbers = np.asarray(given) if len(given) else np.zeros(0, dtype=np.int64)
+        except ValueError:  # lists of different lengths
+            raise wrong_type(name, "be a list of numbers or of lists", shown(given)) from None
+    space = space_of(**{name: numbers})
+    if space.is_chunked:
+        raise wrong_type(name, "be a list or an array in memory", type_name(numbers))
+    if not any(dtypes.is_dtype(numbers.dtype, kind, space.xp) for kind in kinds or ("integral",)):
+        what = "hold integers" + " or booleans" * ("bool" in kinds)
+        raise wrong_type(name, what, dtypes.dtype_name(numbers.dtype))
+    return space.to_numpy(numbers) if space.is_readable(numbers) else numbers
+
+
+def _together(space: Space, *arrays: Array) -> tuple[Namespace, list[Array]]:
+    """Return a namespace, and the arrays as integers in it.
+
+    It is NumPy if the host can read all of them, else their library, which traces.
+    """
+    if all(isinstance(x, np.ndarray) or space.is_readable(x) for x in arrays):
+        on_host = (x if isinstance(x, np.ndarray) else space.to_numpy(x) for x in arrays)
+        return np, [np.asarray(x, dtype=np.int64) for x in on_host]
+    on = {"dtype": space.integer, "device": space.device}
+    return space.xp, [space.xp.asarray(x, **on) for x in arrays]
+
+
+def _like(space: Space) -> Array:
+    """Return an array that tells the library and the device of positions."""
+    return space.xp.zeros(1, dtype=space.integer, device=space.device)

@@ -1,0 +1,149 @@
+"""Which position is in which slot of a cache, and where new tokens go."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from positional_embeddings.arrays.namespace import Array, Namespace, np
+from positional_embeddings.arrays.space import Space
+
+
+class Slots(NamedTuple):
+    """The slots of a cache, which hold all tokens, or as a ring the first and the newest ones.
+
+    Position p is in slot p if it is below `sinks`, else in slot ``sinks + (p - sinks) % ring``.
+    """
+
+    capacity: int
+    sinks: int  # number of first tokens that stay
+    window: int | None  # number of newest keys that a query of a ring sees; None without a ring
+
+    @property
+    def ring(self) -> int:
+        """Return the number of slots in which new tokens take the place of old ones."""
+        return self.capacity - self.sinks
+
+    def positions(self, slots: Array, lengths: Array, oldest: Array, xp: Namespace) -> Array:
+        """Return the position in each slot after some numbers of tokens; -1 if it is empty.
+
+        A slot of the ring holds the newest position that belongs there, unless that one is before
+        the `oldest` that the ring still has: a later token took its slot, and was forgotten.
+        """
+        if self.window is None:
+            return xp.where(slots < lengths, slots, -1)
+        is_sink = slots < self.sinks
+        newest = lengths - 1 - xp.remainder(lengths - 1 - slots, self.ring)
+        newest = xp.where(is_sink, slots, newest)
+        is_held = (newest >= slots) & (newest < lengths) & (is_sink | (newest >= oldest))
+        return xp.where(is_held, newest, -1)
+
+    def taken(self, first: int, stop: int, length: int) -> Iterator[tuple[int, int, int]]:
+        """Yield which slots positions from `first` to `stop` have after `length` tokens.
+
+        As (slot, position, count) of neighbours, without positions that the ring has forgotten.
+        """
+        oldest = length - self.ring
+        at_first_slot = length - 1 - (length - 1 - self.sinks) % self.ring
+        inner = {p for p in (self.sinks, oldest, at_first_slot) if first < p < stop}
+        for start, end in pairwise(sorted({first, stop} | inner)):
+            if start < self.sinks:
+                yield start, start, end - start
+            elif start >= oldest:
+                yield self.sinks + (start - self.sinks) % self.ring, start, end - start
+
+
+class Write(NamedTuple):
+    """Neighbouring new tokens of a sequence, and the neighbouring slots that take them."""
+
+    row: int  # the sequence; 0 stands for all if they are alike
+    slot: int
+    token: int
+    length: int
+
+
+class NewTokens(NamedTuple):
+    """The new tokens of each sequence; the first one stands for all if they are alike.
+
+    Arrays are NumPy's if the host knows their values, else those of a library that traces.
+    """
+
+    slots: Slots
+    before: Array  # numbers of tokens without the new ones, (batch or 1, 1)
+    after: Array  # and with them
+    oldest: Array  # positions that the ring still has before, (batch or 1, 1)
+    positions: Array  # (batch or 1, token); padding has that of the token before it, or 0
+    mask: Array  # 1 at tokens and 0 at padding, (batch, token); None without padding
+    longest: int | None  # largest number of tokens with the new ones; None in a trace
+    xp: Namespace
+    space: Space  # of buffers
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether queries get the keys before the step, joined by the new ones.
+
+        So they do in a ring, where the last tokens of a chunk overwrite keys that the first see.
+        """
+        is_chunk = self.slots.window is not None and self.positions.shape[1] > 1
+        return is_chunk and (self.longest is None or self.longest > self.slots.capacity)
+
+    @property
+    def first_index(self) -> int | None:
+        """The position of the first token, if all positions are known to be those of indices."""
+        if self.longest is None or self.mask is not None or self.slots.window is not None:
+            return None
+        are_alike = self.before.shape[0] == 1 and self.space.can_write  # without empty slots
+        return int(self.before[0, 0]) if are_alike else None
+
+    def key_positions(self) -> Array:
+        """Return the position of each key that queries get, (batch or 1, key); -1 if empty."""
+        lengths, size = self.before if self.is_joined else self.after, self.slots.capacity
+        if self.longest is not None and self.space.can_write:  # without empty slots at the end
+            size = min(size, max(int(lengths.max()), 0 if self.is_joined else 1))
+        held = self._held(lengths, size)
+        if not self.is_joined:
+            return held
+        new = self.positions
+        if self.mask is not None:
+            new = self.xp.where(self.mask == 1, new, -1)
+        return self.xp.concat([held, new], axis=1)
+
+    def _held(self, lengths: Array, size: int) -> Array:
+        """Return the position in each of the first slots after some numbers of tokens."""
+        return self.slots.positions(self._count(size), lengths, self.oldest, self.xp)
+
+    def _count(self, size: int) -> Array:
+        device = None if self.xp is np else self.space.device
+        return self.xp.arange(size, dtype=self.before.dtype, device=device)[None, :]
+
+    def writes(self) -> Iterator[Write]:
+        """Yield what to write to buffers; the host has to know all numbers."""
+        lengths = zip(self.before[:, 0].tolist(), self.after[:, 0].tolist(), strict=True)
+        for row, (first, stop) in enumerate(lengths):
+            for token, count in self._runs(row):
+                for slot, position, n in self.slots.taken(first, first + count, stop):
+                    yield Write(row, slot, token + position - first, n)
+                first += count  # noqa: PLW2901 - the tokens after padding
+
+    def _runs(self, row: int) -> list[tuple[int, int]]:
+        """Return neighbouring tokens without padding between them: the first, and their number."""
+        if self.mask is None:
+            return [(0, self.positions.shape[1])]
+        edges = np.flatnonzero(np.diff(self.mask[row], prepend=0, append=0)).reshape(-1, 2)
+        return [(start, stop - start) for start, stop in edges.tolist()]
+
+    def source(self) -> Array:
+        """Return from where slots get their keys, (batch or 1, slot).
+
+        That is a slot, or `capacity` and the index of a new token; -1 if a trace, which does not
+        know it, has more tokens than slots.
+        """
+        xp, capacity = self.xp, self.slots.capacity
+        positions = self._held(self.after, capacity)
+        token = positions - self.before
+        if self.mask is not None:
+            order = xp.argsort(1 - self.mask, axis=1, stable=True)  # padding last
+            token = xp.take_along_axis(order, xp.clip(token, 0, order.shape[1] - 1), axis=1)
+        source = xp.where(positions >= self.before, capacity + token, self._count(capacity))
+        if self.longest is not None or self.slots.window is not None:
+            return source
+        return xp.where(self.after > capacity, -1, source)
