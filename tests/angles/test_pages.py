@@ -52,7 +52,9 @@ def test_views_of_a_page_are_made_once():
     rope, x = RoPE(8, 5), np.ones((8, 5))
     target = axes.target_of(x, space_of(x=x), rope, "head_size")
     page = rope._tables._page(("float64", "C"), 0, 5, cos_sin.HOST)
-    assert page.views(target, doubled=False) is page.views(target, doubled=False)
+    assert page.views(target, cos_sin.HOST, doubled=False) is page.views(
+        target, cos_sin.HOST, doubled=False
+    )
 
 
 def test_few_tables_are_kept(monkeypatch):

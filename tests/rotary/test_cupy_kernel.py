@@ -21,7 +21,12 @@ from positional_embeddings import RoPE
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.rotary.kernels import cupy_kernel
-from positional_embeddings.rotary.rotate import kernel_for, rotate
+from positional_embeddings.rotary.rotate import (
+    Rotation,
+    TableTarget,
+    kernel_for,
+    rotate,
+)
 
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
 NUMBERS = np.random.default_rng(0).standard_normal(2**12)
@@ -61,8 +66,11 @@ class RawKernel:
     def __init__(self, source, name, options):
         assert f"void {name}(" in source
         assert options == ("--fmad=false",)
-        constants = re.findall(r"const int (SIDE_BY_SIDE|ANGLE_STEP) = (\d)", source)
-        self.side_by_side, self.angle_step = (int(value) for _, value in constants)
+        constants = dict(re.findall(r"const \w+ ([A-Z_]+) = (-?\d+);", source))
+        self.side_by_side, self.angle_step = (
+            int(constants[name]) for name in ("SIDE_BY_SIDE", "ANGLE_STEP")
+        )
+        self.alignment, self.sign = int(constants["ANGLE_ALIGNMENT"]), int(constants["SIGN"])
         self.index = {"int": "int32", "long long": "int64"}[
             re.search(r"typedef ([\w ]+) Index;", source)[1]
         ]
@@ -87,7 +95,10 @@ class RawKernel:
         first, second = vectors(x, steps[0], x_second, pairs, apart)
         to = vectors(out, steps[1], out_second, pairs, apart)
         c = vectors(cos, steps[2], None, pairs, self.angle_step)
-        s = vectors(sin, steps[3], None, pairs, self.angle_step)
+        s = self.sign * vectors(sin, steps[3], None, pairs, self.angle_step)
+        for table, of_axes in ((cos, steps[2]), (sin, steps[3])):
+            starts = [table.ctypes.data, *(of_axes * table.itemsize)]
+            assert not any(start % self.alignment for start in starts)
         a, b = first.astype(c.dtype), second.astype(c.dtype)
         to[0], to[1] = a * c - b * s, b * c + a * s
 
@@ -126,8 +137,8 @@ def library(monkeypatch):
     monkeypatch.setattr(NumPy, "rotation_kernel", "cupy")
     rotate_cupy = cupy_kernel.rotate_cupy
 
-    def with_tables(x, cos, sin, *others):
-        rotate_cupy(x, cos.view(Array), sin.view(Array), *others)
+    def with_tables(x, cos, sin, *others, **options):
+        rotate_cupy(x, cos.view(Array), sin.view(Array), *others, **options)
 
     monkeypatch.setattr(cupy_kernel, "rotate_cupy", with_tables)
     caches = cupy_kernel.elementwise_kernel, cupy_kernel._raw_kernel
@@ -156,7 +167,7 @@ def numbers(count, dtype):
     return np.resize(NUMBERS, count).astype(bfloat16 if dtype == "bfloat16" else dtype)
 
 
-class Rotation(NamedTuple):
+class Case(NamedTuple):
     """What to rotate: axes in order of memory, cut out by slices; tables with some axes of 1."""
 
     dtype: str
@@ -193,7 +204,7 @@ class Rotation(NamedTuple):
 
 
 @st.composite
-def rotations(draw):
+def cases(draw):
     ndim = draw(st.integers(1, 4))
     axis = draw(st.integers(0, ndim - 1))
     pairs = draw(st.sampled_from([1, 2, 3, 4, 8, 8, 16, 24]))
@@ -201,7 +212,7 @@ def rotations(draw):
     lengths[axis] = 2 * pairs + draw(st.sampled_from([0, 0, 0, 3, 8]))
     ordered = st.permutations(range(ndim)) | st.just(list(range(ndim)))
     step = st.sampled_from([1, 1, 1, 1, 2, -1])
-    return Rotation(
+    return Case(
         draw(st.sampled_from(DTYPES)),
         draw(st.sampled_from(["half", "interleaved"])),
         axis,
@@ -216,17 +227,27 @@ def rotations(draw):
     )
 
 
-@given(case=rotations())
+@given(case=cases())
 def test_any_arrays(library, case):
     check(library, case)
 
 
 def check(library, case):
     x, cos, sin = case.arrays(library)
-    options = x, cos, sin, case.axis, case.layout, space_of(x=x)
-    expected = rotate(*options)
+    options = x, cos, sin, case.axis, case.layout
+    expected, back = plain(*options), plain(*options, inverse=True)
+    kernel = rotation(x, case.axis, case.layout, cupy_kernel.rotate_cupy)
+    assert bits(rotate(x, cos, sin, kernel, inverse=True)) == bits(back)
     out = x if case.in_place else None
-    assert bits(rotate(*options, run=cupy_kernel.rotate_cupy, out=out)) == bits(expected)
+    assert bits(rotate(x, cos, sin, kernel, out=out)) == bits(expected)
+
+
+def rotation(x, axis, layout, way=None):
+    return Rotation(space_of(x=x), TableTarget(axis), layout, way)
+
+
+def plain(x, cos, sin, axis, layout, **options):
+    return rotate(x, cos, sin, rotation(x, axis, layout), **options)
 
 
 SHAPES = {
@@ -252,7 +273,7 @@ def contiguous(name, dtype="float32", layout="half", **changes):
     lengths, axis, repeated = SHAPES[name]
     order, ones = tuple(range(len(lengths))), (1,) * len(lengths)
     pairs = 16 if lengths[axis] == 48 else lengths[axis] // 2
-    case = Rotation(
+    case = Case(
         dtype, layout, axis, pairs, lengths, order, ones, 0, repeated, order, in_place=False
     )
     return case._replace(**changes)
@@ -345,8 +366,8 @@ def test_angles_of_another_precision(library):
     x = library.array(numbers(8 * 32, "float32")).reshape(8, 32)
     cos, sin = (library.array(numbers(n, "float64"))[-16:].reshape(1, 16) for n in (16, 32))
     out = library.xp.empty_like(x)
-    cupy_kernel.rotate_cupy(x, cos, sin, out, 1, "half")
-    assert bits(out) == bits(rotate(x, cos, sin, 1, "half", space_of(x=x)))
+    cupy_kernel.rotate_cupy(x, cos, sin, out, 1, "half", 1)
+    assert bits(out) == bits(plain(x, cos, sin, 1, "half"))
 
 
 ODD = {

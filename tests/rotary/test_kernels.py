@@ -106,7 +106,7 @@ def test_pieces_on_several_threads(numba_kernel, threads, table_bytes, monkeypat
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
 def test_out_past_the_caches(numba_kernel, layout, dtype, monkeypatch):
-    monkeypatch.setattr(rotate, "_STREAM_BYTES", 0)
+    monkeypatch.setattr(rotate, "STREAMED_BYTES", 0)
     monkeypatch.setattr(numba_kernel, "_TABLE_BYTES", 2**10)
     for size in (16, 64, 80):
         base = RNG.standard_normal((2, 3, 20, size)).astype(dtype)
@@ -146,8 +146,8 @@ def test_which_arrays_a_kernel_rotates(monkeypatch):
     x = np.zeros((8, 5))
     space, out = space_of(x=x), np.empty_like(x)
     monkeypatch.setattr(rotate, "numpy_kernel", lambda _dtype: kernel)
-    monkeypatch.setattr(rotate, "_STREAM_BYTES", x.nbytes)
-    assert rotate.run_for(x[:, :4], 0, 4, "half", space) is kernel
+    monkeypatch.setattr(rotate, "STREAMED_BYTES", x.nbytes)
+    assert rotate.way_for(x[:, :4], 0, RoPE(8, 5), space) is kernel
     short = x[:, :4]
     for array, given in ((x, x), (short, None), (short, out[:, :4])):
         assert rotate.kernel_for(array, space, given) is kernel

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import accumulate
 from math import prod
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from positional_embeddings.angles.cos_sin import HOST, by_frequency, cos_sin_of_sum, unit_phasors
@@ -49,15 +50,14 @@ class Page:
     start: int
     stop: int
     tables: Array
-    _views: dict[Any, Any] = field(default_factory=dict, init=False)
+    _views: dict[Any, tuple[Array, ...]] = field(default_factory=dict, init=False)
 
-    def views(self, target: Target, doubled: bool) -> tuple[HostArray, ...]:  # noqa: FBT001
-        """Return each table of NumPy, with axes that broadcast against the target."""
+    def views(self, target: Target, space: Space, *, doubled: bool) -> tuple[Array, ...]:
+        """Return each table with axes that broadcast against the target."""
         kind = target.feature, target.seq, len(target.shape), doubled
-        views: tuple[HostArray, ...] | None = self._views.get(kind)
+        views: tuple[Array, ...] | None = self._views.get(kind)
         if views is None:
-            tables = self.doubled if doubled else self.tables
-            views = expand(tables, target, (target.seq,), HOST)
+            views = expand(self.doubled if doubled else self.tables, target, space)
             keep(self._views, kind, views, MAX_KINDS)
         return views
 
@@ -122,6 +122,26 @@ class PositionTables:
         """Return the whole float64 tables as NumPy arrays that cannot be written to."""
         return tuple(read_only(self._slice(("float64", "C"), 0, self.size)))
 
+    def placed(
+        self,
+        target: Target,
+        positions: AnyArray | None,
+        space: Space,
+        name: str = "positions",
+        *,
+        for_heads: bool = False,
+    ) -> Target:
+        """Check the positions of an array, and return the target with their axes in it.
+
+        `name` is what the caller calls them. With `for_heads` those of (seq, batch) serve an axis
+        of heads * batch.
+        """
+        if positions is None:
+            return target
+        shape = self._shape(positions, name, space)
+        heads = axes.heads_of_positions(shape, target) if for_heads else 1
+        return target.placed(shape, name, space, heads)
+
     def at(
         self,
         target: Target,
@@ -130,41 +150,41 @@ class PositionTables:
         space: Space,
         *,
         doubled: bool = False,
-        name: str = "positions",
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Array, ...]:
         """Return the tables of the positions of an array, with axes that broadcast against it.
 
-        `name` is what the caller calls the positions. With `doubled`, for NumPy arrays, tables that
-        are kept are `Page.doubled`.
+        Positions are those that the target was `placed` for. With `doubled`, for NumPy arrays,
+        tables that are kept are `Page.doubled`.
         """
         if positions is not None:
-            checks.no_positions_and_offset(positions, offset)
-            shape = self._shape(positions, name, space)
-            check = axes.numpy_axes_of_positions if space.xp is np else axes.axes_of_positions
-            own = check(shape, target.shape, target.feature, target.seq, name)
+            if offset:
+                checks.no_positions_and_offset(positions, offset)
+            if target.heads > 1:
+                with space.undisturbed(positions):
+                    positions = axes.repeat_for_heads(positions, target.heads, space)
             tables = self._at_positions(positions, target.order, space, doubled=doubled)
-            return expand(tables, target, own, space)
+            return expand(tables, target, space)
         # The length of an array of NumPy is known, and none is computed later.
         is_numpy, seq = space.xp is np, target.seq
         count = target.shape[seq] if is_numpy else axes.length(target, seq, target.name)
-        checks.within_table(count, offset, self.size, self.size_name, seq, target.name)
+        stop = offset + count
+        if stop > self.size:
+            checks.within_table(count, offset, self.size, self.size_name, seq, target.name)
         if not is_numpy and (space.is_compiling or space.is_chunked):
             # Computed in the graph, which then serves every offset, and holds no tables.
             chunks = {"chunks": (target.seq_chunks,)} if space.is_chunked else {}
             options = {"dtype": space.integer, "device": space.device, **chunks}
-            counted = space.xp.arange(offset, offset + count, **options)
+            counted = space.xp.arange(offset, stop, **options)
             counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
-            tables = self._compute(counted, target.order, space)
-        elif is_numpy:
-            kind, stop = (_precision(space), target.order), offset + count
-            page = self._page(kind, offset, stop, space)
-            index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start))
-            return tuple([view[index] for view in page.views(target, doubled)])
-        else:
-            # On its device, if tables may be kept there.
-            kind = _precision(space), target.order, *(space.table_key or ())
-            tables = self._slice(kind, offset, offset + count, space)
-        return expand(tables, target, (seq,), space)
+            return expand(self._compute(counted, target.order, space), target, space)
+        on_device = () if is_numpy else space.table_key
+        if on_device is None:
+            return expand(
+                self._slice((_precision(space), target.order), offset, stop), target, space
+            )
+        page = self._page((_precision(space), target.order, *on_device), offset, stop, space)
+        index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
+        return tuple(map(itemgetter(index), page.views(target, space, doubled=doubled)))
 
     def at_positions(self, positions: Array, order: Order, space: Space) -> Any:
         """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
@@ -193,20 +213,19 @@ class PositionTables:
 
     def copies_at(
         self, target: Target, positions: AnyArray | None, offset: int, space: Space
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Array, ...]:
         """Return tables that a caller may keep: nothing written to them reaches a page."""
         tables = self.at(target, positions, offset, space)
         if positions is not None:  # made for the call
             return tables
         return tuple([space.xp.astype(t, t.dtype, copy=True) for t in tables])
 
-    def at_number(self, number: float, target: Target, space: Space) -> tuple[Any, ...]:
+    def at_number(self, number: float, target: Target, space: Space) -> tuple[Array, ...]:
         """Return the tables of one position for all of an array."""
         where = space if space.is_compiling else HOST.computing_in(getattr(np, _precision(space)))
         kind = where.integer if isinstance(number, int) else where.widest
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
-        tables = self._exact(position, "C", where)
-        return expand(tables, target, (target.seq,), space)
+        return expand(self._exact(position, "C", where), target, space)
 
     def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Any:
         """Return the tables of `start` to before `stop`, from a page of a kind."""
@@ -231,7 +250,11 @@ class PositionTables:
         precision, order, *on_device = kind
         if on_device:
             tables = self._slice((precision, order), start, stop)
-            tables = space.xp.asarray(tables, dtype=space.dtype, device=space.device, copy=True)
+            tables = tables if order == "C" else tables.mT  # as rows, which a copy leaves so
+            on = {"dtype": space.dtype, "device": space.device}
+            with space.current_device(space.device, space.xp):
+                tables = space.xp.asarray(tables, copy=True, **on)
+            tables = tables if order == "C" else tables.mT
         else:
             phasors = unit_phasors(self.frequencies, start, stop, self.factor)
             blocks = (self._stacked(p.real, p.imag, "C", HOST) for p in phasors)
@@ -279,8 +302,11 @@ class PositionTables:
         return chosen
 
     @quiet
-    def _compute(self, positions: Array, order: Order, space: Space) -> Any:
+    def _compute(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of any positions."""
+        if space.has_current_device and space.is_elsewhere(positions):
+            with positions.device:
+                return self._compute(positions, order, space)
         if space.is_chunked:
             return self._compute_chunks(positions, order, space)
         xp, shape = space.xp, positions.shape[len(self.coordinates) :]
@@ -356,20 +382,18 @@ def _precision(space: Space) -> str:
     return "float32" if space.dtype == space.xp.float32 else "float64"
 
 
-def expand(
-    tables: Array, target: Target, position_axes: tuple[int, ...], space: Space
-) -> tuple[Any, ...]:
+def expand(tables: Array, target: Target, space: Space) -> tuple[Array, ...]:
     """Return each table, of NumPy or the library, with axes that broadcast against the target."""
     is_numpy = type(tables) is np.ndarray
     xp = np if is_numpy else space.xp
-    order, index = axes.table_placement(target.feature, position_axes, len(target.shape))
+    order, index = axes.table_placement(target.feature, target.positions, len(target.shape))
     expanded = (tables if order is None else xp.permute_dims(tables, order))[index]
-    if not is_numpy:
-        return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
     if space.xp is np:
         return tuple(expanded)
-    options = {"dtype": space.dtype, "device": space.device}
-    return tuple([space.xp.asarray(table, **options) for table in expanded])
+    if is_numpy:
+        with space.current_device(space.device, space.xp):
+            expanded = space.xp.asarray(expanded, dtype=space.dtype, device=space.device)
+    return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
 
 
 def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positions: Array) -> Any:

@@ -47,7 +47,7 @@ class NumPy(Space):
         return not self.is_compiling and bool(condition)
 
     def values_on_host(self, array: Array) -> Any:
-        return None if self.is_compiling else array
+        return None if is_compiling() else array
 
     def address(self, array: Array) -> int:
         return int(array.__array_interface__["data"][0])

@@ -61,12 +61,14 @@ def rotate_numpy(
     out: HostArray,
     axis: int,
     layout: str,
+    sign: int,
     *,
     stream: bool = False,
 ) -> None:
     """Rotate `x` into `out`, which may be `x`; past the caches if `stream`."""
     if x.size == 0:
         return
+    sin = sin if sign > 0 else -sin
     if x.itemsize == 2:
         x, out = x.view(np.uint16), out.view(np.uint16)
     shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
