@@ -295,6 +295,23 @@ def test_every_stream_has_tables_of_its_own(backend):
     assert kept == {(s.ptr, 0) for s in streams}
 
 
+@pytest.mark.only_on("cupy")
+def test_as_many_streams_as_kinds_copy_their_page_once(backend, monkeypatch):
+    import cupy
+
+    rope, x = RoPE(8, 16), backend.array(np.ones((8, 5)))
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(pages.MAX_KINDS - 1)]
+    made, add = [], pages.PositionTables._add
+    monkeypatch.setattr(
+        pages.PositionTables, "_add", lambda *given: made.append(given[1]) or add(*given)
+    )
+    for stream in (*streams, *streams, *streams):
+        with stream:
+            rope(x)
+    # One on the host, from which all are copied.
+    assert len(made) == len(streams) + 1 == pages.MAX_KINDS
+
+
 SIZES = {"flat": (), "sections": (3, 5, 8)}
 
 

@@ -17,7 +17,7 @@ from ml_dtypes import bfloat16
 from numpy.lib.stride_tricks import as_strided
 
 from backends import missing
-from positional_embeddings import RoPE
+from positional_embeddings import RoPE, YaRNScaling, apply_rope
 from positional_embeddings.arrays.find import space_of
 from positional_embeddings.arrays.libraries.numpy import NumPy
 from positional_embeddings.rotary.kernels import cupy_kernel
@@ -396,3 +396,84 @@ ODD = {
 def test_what_goes_pair_by_pair(library, odd, dtype, in_place, monkeypatch):
     monkeypatch.setattr(cupy_kernel, "_raw_kernel", None)
     check(library, ODD[odd]._replace(dtype=dtype, in_place=in_place))
+
+
+# Shape, and axes of features and sequence.
+LAYOUTS = {
+    "batch, heads, seq, head": ((8, 3, 40, 32), -1, -2),
+    "batch, seq, heads, head": ((8, 40, 3, 32), -1, 1),
+    "seq, head": ((40, 32), -1, -2),
+    "head, seq": ((32, 40), 0, 1),
+    "head, seq, heads * batch": ((32, 40, 8), 0, 1),
+    "head, seq, heads, batch": ((32, 40, 3, 8), 0, 1),
+}
+
+
+@pytest.mark.only_on("cupy")
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("case", LAYOUTS)
+def test_calls_go_by_vectors(backend, case, order, dtype, layout, monkeypatch):
+    """However an array lies in memory, and wherever its positions are in a page."""
+    monkeypatch.setattr(cupy_kernel, "elementwise_kernel", None)
+    shape, feature, seq = LAYOUTS[case]
+    rope = RoPE(32, 1001, layout=layout, feature_axis=feature, seq_axis=seq)
+    numbers = np.resize(NUMBERS, shape).astype(dtype)
+    x = backend.xp.asarray(backend.array(numbers), order=order)
+    at = backend.array(np.arange(7, 47))
+    expected, back = rope(numbers, offset=7), rope(numbers, offset=7, inverse=True)
+    rotated = [rope(x, offset=7), rope(x, positions=at), rope.shift(rope(x), 7)]
+    rotated_back = [rope(x, offset=7, inverse=True), rope(x, positions=at, inverse=True)]
+    if order == "C":  # tables that were made before lie as arrays in C order need them
+        tables = rope.tables(at, dtype=x.dtype)
+        rotated, rotated_back = [*rotated, tables(x)], [*rotated_back, tables(x, inverse=True)]
+    atol = {"float16": 1e-2, "float32": 4e-6, "float64": 1e-14}[dtype]
+    for arrays, wanted in ((rotated, expected), (rotated_back, back)):
+        for got in arrays:
+            np.testing.assert_allclose(backend.numpy(got), wanted, atol=atol)
+
+
+@pytest.mark.only_on("cupy")
+@pytest.mark.parametrize("fused", [False, None])
+def test_calls_compute_on_the_device_of_the_array(backend, fused, monkeypatch):
+    import cupy
+
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("one device")
+    scaling = YaRNScaling(4.0, 16)
+    rope = RoPE(16, 100, scaling=scaling, feature_axis=-1, seq_axis=-2, fused=fused)
+    numbers = np.resize(NUMBERS, (2, 5, 24)).astype("float32")[..., :16]
+    launched, allocated = [], []
+    raw_kernel, pool = cupy_kernel._raw_kernel, cupy.cuda.get_allocator()
+
+    def watched(*kinds):
+        launched.append(cupy.cuda.runtime.getDevice())
+        return raw_kernel(*kinds)
+
+    def allocate(size):
+        allocated.append(cupy.cuda.runtime.getDevice())
+        return pool(size)
+
+    with cupy.cuda.Device(1):
+        x, at, out = cupy.asarray(numbers), cupy.arange(5), cupy.empty(numbers.shape, "float32")
+        wide = rope.tables(at, dtype=cupy.float64)
+        cos, sin = wide.cos, wide.sin
+    monkeypatch.setattr(cupy_kernel, "_raw_kernel", watched)
+    with cupy.cuda.Device(0), cupy.cuda.using_allocator(allocate):
+        rotated = [
+            *(rope(x), rope(x, out=out), rope(x, positions=at), rope.tables(at)(x), wide(x)),
+            apply_rope(x, cos, sin, feature_axis=-1),
+        ]
+        back = rope(rotated[0], inverse=True), wide(rotated[0], inverse=True)
+        again = rope.shift(rotated[0], 3)
+        assert cupy.cuda.runtime.getDevice() == 0
+    assert set(allocated) == {1}
+    assert set(launched) <= {1}
+    assert launched or fused is False
+    expected = [(rotated, rope(numbers)), (back, numbers), ([again], rope(numbers, offset=3))]
+    for arrays, wanted in expected:
+        for got in arrays:
+            assert got.device.id == 1
+            with cupy.cuda.Device(1):
+                np.testing.assert_allclose(got.get(), wanted, atol=4e-6)
