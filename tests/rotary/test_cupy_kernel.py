@@ -435,8 +435,9 @@ def test_calls_go_by_vectors(backend, case, order, dtype, layout, monkeypatch):
 
 
 @pytest.mark.only_on("cupy")
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("fused", [False, None])
-def test_calls_compute_on_the_device_of_the_array(backend, fused, monkeypatch):
+def test_calls_compute_on_the_device_of_the_array(fused, monkeypatch):
     import cupy
 
     if cupy.cuda.runtime.getDeviceCount() < 2:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from math import pi, prod
-from typing import Any
 
 from positional_embeddings.angles.exact import cos_sin_by_kernel, frequency_parts
 from positional_embeddings.angles.frequencies import TWO_PI, Frequencies, exact_parts, in_cycles
@@ -88,7 +87,7 @@ def cos_sin_of_sum(
     dtype: Dtype,
     space: Space,
     factor: float,
-    index: Any = None,
+    index: Array = None,
 ) -> tuple[ArrayT, ArrayT]:
     """Return cosine and sine of a sum of coordinates times frequencies, each (frequency, *shape).
 
@@ -103,13 +102,13 @@ def cos_sin_of_sum(
     xp, space = space.xp, space.computing_in(space.widest)
     grid, bits = grid_and_bits(space)
 
-    def columns(rows: Sequence[Sequence[float]], like: Any) -> list[Any]:
+    def columns(rows: Sequence[Sequence[float]], like: Array) -> list[Array]:
         arrays = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in rows)
         return [array[(slice(None), *(None,) * (like.ndim - 1))] for array in arrays]
 
-    coarse: Any = 0.0
-    medium: Any = 0.0
-    fine: Any = 0.0
+    coarse: Array = 0.0
+    medium: Array = 0.0
+    fine: Array = 0.0
     for positions, of_positions in zip(coordinates, frequencies, strict=True):
         cycles = in_cycles(of_positions)
         limbs, rest = _limbs(positions, max(map(abs, cycles)), bits, space)
@@ -169,7 +168,7 @@ def cos_sin_of_phase(
     dtype: Dtype,
     space: Space,
     factor: float = 1.0,
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Return cosine and sine of a phase within an eighth of a cycle of a quadrant.
 
     The phase, in cycles from that quadrant, comes in two parts, the second one small.
@@ -185,7 +184,7 @@ def cos_sin_of_phase(
     return space.astype(cos, dtype), space.astype(sin, dtype)
 
 
-def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tuple[Any, Any]:
+def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tuple[Array, Array]:
     """Return cosine and sine of angles after a whole number of quadrants is added, exactly."""
     quadrant = quadrant - 4 * xp.floor(quadrant / 4)
     odd = (quadrant == 1) | (quadrant == 3)
@@ -194,7 +193,7 @@ def add_quadrants(cos: Array, sin: Array, quadrant: Array, xp: Namespace) -> tup
     return cos, xp.where(quadrant >= 2, -sin, sin)
 
 
-def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[Any, Any]:
+def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[Array, Array]:
     """Return cosine and sine of an eighth of a cycle at most.
 
     The roundings of the angle give a correction: of the sum, of 2 pi, and of their product,
@@ -214,7 +213,7 @@ def _cos_sin_float64(phase_hi: Array, phase_lo: Array, xp: Namespace) -> tuple[A
     return cos - sin * residual, sin + cos * residual
 
 
-def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Any, Any]:
+def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Array, Array]:
     """Return cosine and sine of an eighth of a cycle at most, with one rounding that counts.
 
     Around the nearest of many steps, whose cosine and sine are known to twice the
@@ -246,7 +245,7 @@ def _steps() -> tuple[HostArray, ...]:
     return tuple(rows)
 
 
-def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
+def by_frequency(numbers: Array, index: Array, xp: Namespace) -> Array:
     """Return numbers of positions with a first axis of frequencies, of length 1 without index.
 
     The index is an array of the coordinate of each frequency.
@@ -256,7 +255,7 @@ def by_frequency(numbers: Any, index: Any, xp: Namespace) -> Any:
 
 def _limbs(
     positions: Array, highest: float, bits: int, space: Space
-) -> tuple[list[tuple[Any, int]], Any]:
+) -> tuple[list[tuple[Array, int]], Array]:
     """Split positions into integers of few bits, each with the exponent of its unit, and a rest.
 
     The rest of real positions is a small part of a cycle of the highest frequency; integer
@@ -280,7 +279,7 @@ def _limbs(
     return limbs, rest
 
 
-def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Any, int]]:
+def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Array, int]]:
     """Split integer positions into integers of few bits, each with the exponent of its unit."""
     xp, name = space.xp, dtypes.dtype_name(positions.dtype)
     narrow = {"int32"} if space.integer == xp.int64 else {"int32", "uint32"}
@@ -295,8 +294,8 @@ def integer_limbs(positions: Array, bits: int, space: Space) -> list[tuple[Any, 
 
 
 def _limbs_of_whole(
-    whole: Any, width: int, bits: int, divide: Callable[[Any, int], Any], space: Space
-) -> list[tuple[Any, int]]:
+    whole: Array, width: int, bits: int, divide: Callable[[Array, int], Array], space: Space
+) -> list[tuple[Array, int]]:
     """Split whole positions of `width` bits into limbs, each with the exponent of its unit."""
     limbs, exponent = [], 0
     for _ in range((width - 2) // bits):  # the last limb has room for one bit more
@@ -307,5 +306,5 @@ def _limbs_of_whole(
     return [*limbs, (space.astype(whole, space.dtype), exponent)]
 
 
-def _fractional(cycles: Array, xp: Namespace) -> Any:
+def _fractional(cycles: Array, xp: Namespace) -> Array:
     return cycles - xp.round(cycles)

@@ -68,7 +68,7 @@ const unsigned long long frequency = (modulo_2_64(bits) << 32) + modulo_2_64(mor
 """
 
 
-def frequency_parts(frequencies: Frequencies, space: Space) -> Any:
+def frequency_parts(frequencies: Frequencies, space: Space) -> Array:
     """Return what the kernel has to know of the frequencies, on a device: float64 (5, n)."""
     parts = np.asarray(_in_fixed_point(frequencies))
     return space.xp.asarray(parts, dtype=space.xp.float64, device=space.device)
@@ -94,8 +94,8 @@ def _in_fixed_point(frequencies: Frequencies) -> list[list[float]]:
 
 
 def cos_sin_by_kernel(
-    positions: Array, parts: Any, dtype: Dtype, space: Space, factor: float, order: Order = "C"
-) -> Any:
+    positions: Array, parts: Array, dtype: Dtype, space: Space, factor: float, order: Order = "C"
+) -> Array:
     """Return cosine and sine as `cos_sin` does, as one array, in one launch.
 
     The first axis of the positions is the axis of frequencies, or of length 1.

@@ -38,7 +38,7 @@ _SPARSE = 4
 _BLOCK = 2**16
 
 # From cosine, sine and their namespace to tables.
-Arrange: TypeAlias = Callable[[Any, Any, Namespace], tuple[Any, ...]]
+Arrange: TypeAlias = Callable[[Array, Array, Namespace], tuple[Array, ...]]
 # Dtype and order in memory; library, device and stream if these are not NumPy's.
 Kind: TypeAlias = tuple[Any, ...]
 
@@ -104,9 +104,9 @@ class PositionTables:
     sections: tuple[int, ...] | None = None
     factor: float = 1.0
     # The pages of each kind, the latest used first: they are replaced in one step.
-    _pages: dict[Any, Any] = field(default_factory=dict, init=False)
+    _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
     # What kernels need to know of the frequencies, by library, device and stream.
-    _kernel_parts: dict[Any, Any] = field(default_factory=dict, init=False)
+    _kernel_parts: dict[Any, tuple[Array, Array]] = field(default_factory=dict, init=False)
     # What the layer knows of calls with arrays of NumPy, by `memory.numpy_key`.
     known: dict[Any, Any] = field(default_factory=dict, init=False)
 
@@ -186,7 +186,7 @@ class PositionTables:
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
         return tuple(map(itemgetter(index), page.views(target, space, doubled=doubled)))
 
-    def at_positions(self, positions: Array, order: Order, space: Space) -> Any:
+    def at_positions(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of positions, (table, frequency, *position), for a caller to keep."""
         if not self._shape(positions, "positions", space):
             raise wrong_value("positions", "have one axis or more", f"shape {positions.shape}")
@@ -207,7 +207,7 @@ class PositionTables:
 
     def _at_positions(
         self, positions: Array, order: Order, space: Space, *, doubled: bool = False
-    ) -> Any:
+    ) -> Array:
         tables = self._look_up(positions, order, space, doubled=doubled)
         return self._compute(positions, order, space) if tables is None else tables
 
@@ -227,14 +227,14 @@ class PositionTables:
         position = where.xp.full((*self.coordinates, 1), number, dtype=kind, device=where.device)
         return expand(self._exact(position, "C", where), target, space)
 
-    def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Any:
+    def _slice(self, kind: Kind, start: int, stop: int, space: Space = HOST) -> Array:
         """Return the tables of `start` to before `stop`, from a page of a kind."""
         page = self._page(kind, start, stop, space)
         return page.tables[..., start - page.start : stop - page.start]
 
     def _page(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Return a page of a kind that covers `start` to `stop`, and keep it before the others."""
-        pages: tuple[Page, ...] = self._pages.get(kind, ())
+        pages = self._pages.get(kind, ())
         for i, page in enumerate(pages):
             if page.start <= start and stop <= page.stop:
                 if i > 0:
@@ -268,7 +268,7 @@ class PositionTables:
         keep(self._pages, kind, tuple(pages[: min(fitting, MAX_PAGES)]), MAX_KINDS)
         return new
 
-    def _look_up(self, positions: Array, order: Order, space: Space, *, doubled: bool) -> Any:
+    def _look_up(self, positions: Array, order: Order, space: Space, *, doubled: bool) -> Array:
         """Return NumPy tables of integer positions from pages, None if that does not pay."""
         is_integral = dtypes.is_dtype(positions.dtype, "integral", space.xp)
         values = space.values_on_host(positions) if is_integral else None
@@ -325,7 +325,7 @@ class PositionTables:
         tables = _join(blocks, count, order, space.dtype)
         return xp.reshape(tables, (*tables.shape[:2], *shape))
 
-    def _compute_chunks(self, positions: Array, order: Order, space: Space) -> Any:
+    def _compute_chunks(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of chunked positions, computed in one task for each chunk."""
         coordinates, precision = len(self.coordinates), _precision(space)
         positions = space.rechunk(positions, {a: (positions.shape[a],) for a in range(coordinates)})
@@ -342,7 +342,7 @@ class PositionTables:
             name="position_tables",
         )
 
-    def _stacked(self, cos: Array, sin: Array, order: Order, space: Space) -> Any:
+    def _stacked(self, cos: Array, sin: Array, order: Order, space: Space) -> Array:
         """Return the tables of cosine and sine as one array, in an order in memory."""
         xp = space.xp
         tables = (cos, sin) if self.arrange is None else self.arrange(cos, sin, xp)
@@ -353,19 +353,19 @@ class PositionTables:
         rows = xp.stack([xp.permute_dims(table, (*range(1, n), 0)) for table in tables])
         return xp.permute_dims(rows, (0, n, *range(1, n)))
 
-    def _exact(self, positions: Array, order: Order, space: Space) -> Any:
+    def _exact(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of positions; each coordinate rotates the pairs of its section."""
         where = space.dtype, space, self.factor
         both = cos_sin_of_sum([positions], [self.frequencies], *where, self._index(space))
         return self._stacked(*both, order, space)
 
-    def _index(self, space: Space) -> Any:
+    def _index(self, space: Space) -> Array:
         """Return the coordinate of each frequency as an array, None if there are no sections."""
         if self.sections is None:
             return None
         return space.xp.asarray(self.sections, dtype=space.integer, device=space.device)
 
-    def _by_kernel(self, positions: Array, order: Order, space: Space) -> Any:
+    def _by_kernel(self, positions: Array, order: Order, space: Space) -> Array:
         """Return cosine and sine of positions in one launch, in two if they have coordinates."""
         kind = space.table_key
         kept = self._kernel_parts.get(kind)
@@ -396,7 +396,9 @@ def expand(tables: Array, target: Target, space: Space) -> tuple[Array, ...]:
     return tuple([expanded[i, ...] for i in range(expanded.shape[0])])
 
 
-def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positions: Array) -> Any:
+def _tables_of_chunk(
+    layer: PositionTables, precision: str, order: Order, positions: Array
+) -> Array:
     """Return the tables of a chunk of positions, an array of NumPy or CuPy."""
     space = space_of(positions=positions)
     positions = positions[(0,) * (2 - len(layer.coordinates))]
@@ -406,7 +408,7 @@ def _tables_of_chunk(layer: PositionTables, precision: str, order: Order, positi
 
 def _join(blocks: Iterable[HostArray], count: int, order: Order, dtype: Dtype) -> HostArray:
     """Return the tables of `count` positions from blocks of them, in an order in memory."""
-    joined: Any = None
+    joined: Array = None
     start = 0
     for block in blocks:
         tables, rows, length = block.shape

@@ -5,9 +5,8 @@ scalar product of two rotated vectors depends on the distance of their positions
 (Su et al. 2021).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from os import PathLike
 from typing import Annotated, Any, Literal
 
 from positional_embeddings.angles import frequencies
@@ -30,7 +29,7 @@ from positional_embeddings.arrays.namespace import (
 from positional_embeddings.arrays.quiet import not_wrapped
 from positional_embeddings.arrays.space import Space
 from positional_embeddings.rotary import layouts
-from positional_embeddings.rotary.hf_config import layer_arguments, rope_arguments
+from positional_embeddings.rotary.hf_config import Config, layer_arguments, rope_arguments
 from positional_embeddings.rotary.rotate import (
     Rotation,
     check_installed,
@@ -375,7 +374,7 @@ class RoPE(checks.CheckedLayer):
     @classmethod
     def from_hf_config(
         cls,
-        config: Mapping[str, Any] | str | PathLike[str],
+        config: Config,
         seq_len: int | None = None,
         **options: Any,
     ) -> "RoPE":
@@ -452,7 +451,7 @@ class RoPE(checks.CheckedLayer):
     @classmethod
     def layers_from_hf_config(
         cls,
-        config: Mapping[str, Any] | str | PathLike[str],
+        config: Config,
         seq_len: int | None = None,
         **options: Any,
     ) -> "list[RoPE | None]":

@@ -458,7 +458,7 @@ def _rotate_blocks(
         to_second[...] = rotated_second
 
 
-def _repeated(table: Array, block: Any, space: Space) -> Any:
+def _repeated(table: Array, block: Array, space: Space) -> Array:
     """Repeat a table over its block: NumPy multiplies short rows by a number slowly."""
     if table.shape == block.shape or space.xp is not np:
         return table
@@ -467,7 +467,7 @@ def _repeated(table: Array, block: Any, space: Space) -> Any:
     return repeated
 
 
-def _phasors(cos: Array, sin: Array, dtype: Dtype, xp: Namespace) -> Any:
+def _phasors(cos: Array, sin: Array, dtype: Dtype, xp: Namespace) -> Array:
     return xp.astype(cos, dtype) + 1j * xp.astype(sin, dtype)
 
 
@@ -497,7 +497,7 @@ def _blocks(x: Array, table: Array, axis: int, space: Space) -> Iterator[tuple[A
         yield block, tuple(slice(0, 1) if o else b for o, b in zip(ones, block, strict=True))
 
 
-def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Any:
+def _rotate_chunks(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:
     """Rotate each chunk in one task; the features become one chunk."""
     chunks = space.chunks(x)
     others = {a: lengths for a, lengths in enumerate(chunks) if a != axis and cos.shape[a] != 1}
@@ -523,7 +523,7 @@ def _rotate_chunk(x: Array, cos: Array, sin: Array, *, axis: int, layout: str) -
 
 
 @quiet
-def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Any:
+def _rotate_traced(x: Array, cos: Array, sin: Array, axis: int, layout: str, space: Space) -> Array:
     """Rotate everything in one expression, which JAX and dask fuse."""
     xp, pairs = space.xp, cos.shape[axis]
     is_complex = dtypes.is_complex(x.dtype)

@@ -131,7 +131,7 @@ class RotaryTables(WeightedLayer):
         heads = axes.heads_of_positions(shape, target)
         return target.placed(shape, "positions", space, heads)
 
-    def _with_features(self, which: int, xp: Namespace) -> Any:
+    def _with_features(self, which: int, xp: Namespace) -> Array:
         table = self.cos_sin[which, ...]
         last = (*range(1, table.ndim), 0)
         return xp.permute_dims(table, last) if axes.is_last(self.rope) else table

@@ -128,7 +128,7 @@ def rotate_cupy(
 class Launch(NamedTuple):
     """How to rotate by vectors."""
 
-    kinds: tuple[Any, ...]  # arguments of `raw_source`, but for the last one
+    kinds: tuple[str | int, ...]  # arguments of `raw_source`, but for the last one
     grid: tuple[int, int, int]  # of blocks
     block: tuple[int, int, int]  # of threads
     plan: HostArray  # the struct Plan

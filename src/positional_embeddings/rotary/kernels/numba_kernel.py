@@ -10,7 +10,7 @@ import platform
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
@@ -23,6 +23,9 @@ from positional_embeddings.arrays import threads
 from positional_embeddings.arrays.forks import finished_before_forks
 from positional_embeddings.arrays.namespace import Array, Dtype, HostArray, np
 from positional_embeddings.rotary.kernels.merge_axes import merged_axes
+
+NumbaType: TypeAlias = Any
+Value: TypeAlias = Any  # of LLVM, or what makes one
 
 # Types of the numbers and the angles, by the size of a number. Numba has no float16.
 _TYPES = {
@@ -150,7 +153,7 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
     last_part = 2 if stream and not side_by_side else int(stream)
 
     def rotate(  # pragma: no cover - compiled
-        x: Array, cos: Array, sin: Array, out: Array, loops: Any, start: int, stop: int
+        x: Array, cos: Array, sin: Array, out: Array, loops: HostArray, start: int, stop: int
     ) -> None:
         rows, x_row, out_row, cos_row, sin_row = loops[-3]
         count, x_step, out_step, cos_step, sin_step = loops[-2]
@@ -193,29 +196,29 @@ def _loops(lanes: int, side_by_side: bool, one_angle: bool, stream: bool) -> Any
 
 @intrinsic(prefer_literal=True)
 def _rotate_pairs(
-    _context: Any,
-    x: Array,
-    cos: Array,
-    lanes: Any,
-    side_by_side: Any,
-    one_angle: Any,
-    part: Any,
-    places: Any,
-) -> Any:
+    _context: Value,
+    x: NumbaType,
+    cos: NumbaType,
+    lanes: NumbaType,
+    side_by_side: NumbaType,
+    one_angle: NumbaType,
+    part: NumbaType,
+    places: NumbaType,
+) -> Value:
     """Rotate a vector of pairs: from and to first and second numbers, by cosines and sines."""
     n = lanes.literal_value
 
-    def code(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+    def code(context: Value, builder: Value, _signature: Value, arguments: Value) -> Value:
         angle = context.get_value_type(cos.dtype)
         number = ir.HalfType() if x.dtype == types.uint16 else angle
         a, a2, b, b2, c, s = cgutils.unpack_tuple(builder, arguments[-1])
 
-        def load(address: Any, dtype: Dtype, count: int) -> Any:
+        def load(address: Value, dtype: Dtype, count: int) -> Value:
             at = builder.inttoptr(address, ir.VectorType(dtype, count).as_pointer())
             vector = builder.load(at, align=context.get_abi_sizeof(dtype))
             return vector if dtype == angle else builder.fpext(vector, ir.VectorType(angle, count))
 
-        def store(vector: Any, address: Any) -> None:
+        def store(vector: Value, address: Value) -> None:
             narrow = ir.VectorType(number, vector.type.count)
             vector = vector if number == angle else builder.fptrunc(vector, narrow)
             at = builder.inttoptr(address, narrow.as_pointer())
@@ -225,7 +228,7 @@ def _rotate_pairs(
                 one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
                 stored.set_metadata("nontemporal", one)
 
-        def fetch(address: Any, length: int) -> None:
+        def fetch(address: Value, length: int) -> None:
             byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
             function = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
             prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
@@ -234,7 +237,7 @@ def _rotate_pairs(
                 at = builder.inttoptr(builder.add(address, address.type(ahead)), byte)
                 builder.call(prefetch, [at, *to_read_data])
 
-        def pick(first: Array, second: Array, lanes: list[int]) -> Any:
+        def pick(first: Value, second: Value, lanes: list[int]) -> Value:
             mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
             return builder.shuffle_vector(first, second, mask)
 
