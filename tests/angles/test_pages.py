@@ -383,17 +383,17 @@ def test_a_few_positions_far_apart_are_looked_up_one_by_one(order):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_positions_on_both_sides_of_the_edge_of_a_page(order):
-    rope = RoPE(8, 3 * pages.PAGE)
-    positions = [pages.PAGE - 1, pages.PAGE]
+    rope = RoPE(8, 3 * pages.PAGE_POSITIONS)
+    positions = [pages.PAGE_POSITIONS - 1, pages.PAGE_POSITIONS]
     x = np.asarray(np.random.default_rng(0).standard_normal((8, 2)), order=order)
     got = rope(x, positions=np.asarray(positions))
     np.testing.assert_allclose(got, exact_rotation(x, positions), atol=4e-15)
-    assert kept_pages(rope) == [(0, 2 * pages.PAGE)]
+    assert kept_pages(rope) == [(0, 2 * pages.PAGE_POSITIONS)]
 
 
 def test_no_positions_behind_the_last_page():
-    for offset in (0, pages.PAGE - 1, pages.PAGE):
-        assert RoPE(8, pages.PAGE)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
+    for offset in (0, pages.PAGE_POSITIONS - 1, pages.PAGE_POSITIONS):
+        assert RoPE(8, pages.PAGE_POSITIONS)(np.zeros((8, 0)), offset=offset).shape == (8, 0)
 
 
 def test_a_table_of_one_position():
@@ -465,14 +465,14 @@ def test_nothing_to_rotate_makes_no_doubled_tables():
 
 
 def test_tables_of_one_page_are_doubled():
-    for length, rows in ((pages.PAGE, 4), (pages.PAGE + 1, 2)):
+    for length, rows in ((pages.PAGE_POSITIONS, 4), (pages.PAGE_POSITIONS + 1, 2)):
         page = pages.Page(5, 5 + length, np.ones((2, 2, length)))
         assert page.doubled.shape == (2, rows, length)
 
 
 def test_pages_begin_where_blocks_do():
     """So that the numbers of a position are the same in every page."""
-    assert pages.PAGE % cos_sin.BLOCK == 0
+    assert pages.PAGE_POSITIONS % cos_sin.PAGE_BLOCK_POSITIONS == 0
 
 
 def test_what_is_kept_is_no_part_of_a_table():

@@ -17,25 +17,25 @@ from positional_embeddings.arrays.space import Space
 HOST = new_space()
 
 # Steps to a cycle; an eighth on both sides is wanted, and some to spare.
-_STEPS = 8192
-_FARTHEST_STEP = _STEPS // 8 + 8
+STEPS_OF_A_CYCLE = 8192
+FARTHEST_STEP = STEPS_OF_A_CYCLE // 8 + 8
 
 # Splits a float64 in two, and 2 pi so split; the lower part has what a float64 leaves over.
 _SPLIT = 2.0**27 + 1
 _TWO_PI_UPPER = round(2 * pi * 2**23) / 2**23
 _TWO_PI_LOWER = float(TWO_PI - Decimal(_TWO_PI_UPPER))
-_FARTHEST = 2.0**63  # the farthest real position whose parts are exact
+FARTHEST_REAL_POSITION = 2.0**63  # the farthest real position whose parts are exact
 
 # What is left of a position is less than this part of a cycle of the highest frequency.
-_SMALL = 2.0**-12
-BLOCK = 256  # positions of a table that are made at a time, few enough for the cache
+SMALL_CYCLES = 2.0**-12
+PAGE_BLOCK_POSITIONS = 256  # positions of a table that are made at a time, few enough for the cache
 
 # Limbs of 22 bits times frequencies on a grid of 2**-20: sums of 2**12 products are exact in
 # float64, in whatever order a matrix product adds. A coordinate has at most 16 limbs.
-_SUM_GRID, _SUM_BITS = 2**20, 22
+SUM_GRID, SUM_LIMB_BITS = 2**20, 22
 MOST_COORDINATES = 2**8
 # Numbers made at a time, few enough for the cache, and products that BLAS adds on one thread.
-_SUM_BLOCK, _SUM_PRODUCTS = 2**15, 2**18
+SUM_BLOCK_NUMBERS, SUM_BLOCK_PRODUCTS = 2**15, 2**18
 
 
 def unit_phasors(
@@ -54,9 +54,9 @@ def unit_phasors(
         return np.ascontiguousarray((cos + 1j * sin).T)  # type: ignore[no-any-return]
 
     dtype = np.int32 if stop < 2**31 else np.int64  # a part less to compute
-    within = exact(np.arange(min(BLOCK, stop - start), dtype=dtype))
-    blocks = factor * exact(np.arange(start, stop, BLOCK, dtype=dtype))
-    for begin, whole in zip(range(start, stop, BLOCK), blocks, strict=True):
+    within = exact(np.arange(min(PAGE_BLOCK_POSITIONS, stop - start), dtype=dtype))
+    blocks = factor * exact(np.arange(start, stop, PAGE_BLOCK_POSITIONS, dtype=dtype))
+    for begin, whole in zip(range(start, stop, PAGE_BLOCK_POSITIONS), blocks, strict=True):
         yield (whole * within[: stop - begin]).T
 
 
@@ -142,13 +142,13 @@ def fill_cos_sin_of_sum(
     Up to `MOST_COORDINATES` coordinates are (coordinate, point), and results (frequency, point).
     """
     highest = max(abs(c) for of_one in frequencies for c in in_cycles(of_one))
-    limbs, _ = _limbs(coordinates[:, :0], highest, _SUM_BITS, HOST)
-    of_limbs = [exact_parts(f, _SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
+    limbs, _ = _limbs(coordinates[:, :0], highest, SUM_LIMB_BITS, HOST)
+    of_limbs = [exact_parts(f, SUM_GRID, exponent) for _, exponent in limbs for f in frequencies]
     coarse, medium, fine = np.asarray(of_limbs).transpose(1, 2, 0)
     of_rest = np.asarray([in_cycles(of_one) for of_one in frequencies]).T
-    length = min(_SUM_BLOCK // len(coarse), _SUM_PRODUCTS // coarse.size)
+    length = min(SUM_BLOCK_NUMBERS // len(coarse), SUM_BLOCK_PRODUCTS // coarse.size)
     for block in cuts(coordinates.shape[1], max(1, length)):
-        limbs, rest = _limbs(coordinates[:, block], highest, _SUM_BITS, HOST)
+        limbs, rest = _limbs(coordinates[:, block], highest, SUM_LIMB_BITS, HOST)
         numbers = np.concat([limb for limb, _ in limbs])
         phase = _fractional(_fractional(coarse @ numbers, np) + medium @ numbers, np)
         small = fine @ numbers
@@ -220,13 +220,13 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Ar
     digits, what remains of the angle gives but a small correction.
     """
     xp = space.xp
-    step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * _STEPS))
-    index = xp.astype(step, space.integer) + _FARTHEST_STEP
+    step = xp.where(xp.isnan(phase_hi), 0.0, xp.round(phase_hi * STEPS_OF_A_CYCLE))
+    index = xp.astype(step, space.integer) + FARTHEST_STEP
     flat = xp.reshape(index, (prod(phase_hi.shape),))
     rows = (xp.asarray(row, dtype=space.dtype, device=space.device) for row in _steps())
     taken = [xp.reshape(xp.take(row, flat), phase_hi.shape) for row in rows]
     cos, cos_residual, sin, sin_residual = taken
-    angle = (2 * pi) * ((phase_hi - step / _STEPS) + phase_lo)
+    angle = (2 * pi) * ((phase_hi - step / STEPS_OF_A_CYCLE) + phase_lo)
     sin_angle, one_minus_cos = angle - angle**3 / 6, angle**2 / 2
     return (
         cos + (cos_residual - (cos * one_minus_cos + sin * sin_angle)),
@@ -237,9 +237,12 @@ def _cos_sin_float32(phase_hi: Array, phase_lo: Array, space: Space) -> tuple[Ar
 @cache
 def _steps() -> tuple[HostArray, ...]:
     """Return cosine and sine of the steps, each as a float32 and what it leaves over."""
-    steps = np.arange(-_FARTHEST_STEP, _FARTHEST_STEP + 1, dtype=np.float64)
+    steps = np.arange(-FARTHEST_STEP, FARTHEST_STEP + 1, dtype=np.float64)
     rows = []
-    for exact in (np.cos(2 * pi * steps / _STEPS), np.sin(2 * pi * steps / _STEPS)):
+    for exact in (
+        np.cos(2 * pi * steps / STEPS_OF_A_CYCLE),
+        np.sin(2 * pi * steps / STEPS_OF_A_CYCLE),
+    ):
         rounded = exact.astype(np.float32)
         rows += [rounded, (exact - rounded).astype(np.float32)]
     return tuple(rows)
@@ -265,13 +268,13 @@ def _limbs(
     if dtypes.is_dtype(positions.dtype, "integral", xp):
         return integer_limbs(positions, bits, space), None
     real = space.astype(positions, space.dtype)
-    real = xp.where(xp.abs(real) <= _FARTHEST, real, float("nan"))
+    real = xp.where(xp.abs(real) <= FARTHEST_REAL_POSITION, real, float("nan"))
     # Towards 0, so that what is cut off is exact for negative positions, too.
     whole = xp.trunc(real)
     # A quotient by a power of two is exact, and has a derivative.
     limbs = _limbs_of_whole(whole, 63, bits, lambda n, power: xp.floor(n / power), space)
     rest, exponent = real - whole, 0
-    while highest * 2.0**exponent > _SMALL:
+    while highest * 2.0**exponent > SMALL_CYCLES:
         exponent -= bits
         limb = xp.trunc(rest * 2.0**-exponent)
         rest = rest - limb * 2.0**exponent

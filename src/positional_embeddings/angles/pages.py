@@ -28,14 +28,14 @@ from positional_embeddings.arrays.quiet import quiet
 from positional_embeddings.arrays.space import Space
 
 # Pages begin and end at multiples of this number of positions, which takes milliseconds to make.
-PAGE = 4096
+PAGE_POSITIONS = 4096
 MAX_PAGES = 64  # of one kind
 MAX_KINDS = 16  # of dtype, order in memory, library, device and stream
 # Integer positions are looked up in one page if their span is shorter than a page, or than this
 # number of times their number; a few others one by one.
-_SPARSE = 4
+SPARSE_SPAN = 4
 # Angles that are computed at a time.
-_BLOCK = 2**16
+COMPUTED_BLOCK_ANGLES = 2**16
 
 # From cosine, sine and their namespace to tables.
 Arrange: TypeAlias = Callable[[Array, Array, Namespace], tuple[Array, ...]]
@@ -67,7 +67,7 @@ class Page:
 
         The plain tables of a long page, which would take more memory than they save time.
         """
-        if self.stop - self.start > PAGE:
+        if self.stop - self.start > PAGE_POSITIONS:
             return self.tables  # type: ignore[no-any-return]
         doubled = np.concat([self.tables, self.tables], axis=1)  # in the same order in memory
         np.negative(self.tables[1], out=doubled[1, : self.tables.shape[1]])
@@ -107,7 +107,7 @@ class PositionTables:
     _pages: dict[Kind, tuple[Page, ...]] = field(default_factory=dict, init=False)
     # What kernels need to know of the frequencies, by library, device and stream.
     _kernel_parts: dict[Any, tuple[Array, Array]] = field(default_factory=dict, init=False)
-    # What the layer knows of calls with arrays of NumPy, by `memory.numpy_key`.
+    # What the layer knows of calls with arrays of NumPy or CuPy, by `call_key`.
     known: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -177,12 +177,10 @@ class PositionTables:
             counted = space.xp.arange(offset, stop, **options)
             counted = space.xp.broadcast_to(counted, (*self.coordinates, count))
             return expand(self._compute(counted, target.order, space), target, space)
-        on_device = () if is_numpy else space.table_key
+        kind, on_device = (_precision(space), target.order), () if is_numpy else space.table_key
         if on_device is None:
-            return expand(
-                self._slice((_precision(space), target.order), offset, stop), target, space
-            )
-        page = self._page((_precision(space), target.order, *on_device), offset, stop, space)
+            return expand(self._slice(kind, offset, stop), target, space)
+        page = self._page((*kind, *on_device), offset, stop, space)
         index = (*(slice(None),) * seq, slice(offset - page.start, stop - page.start), ...)
         return tuple(map(itemgetter(index), page.views(target, space, doubled=doubled)))
 
@@ -245,8 +243,10 @@ class PositionTables:
     @quiet
     def _add(self, kind: Kind, start: int, stop: int, space: Space) -> Page:
         """Make a page of a kind that covers `start` to `stop`, and keep it before the others."""
-        start = min(start, self.size - 1) // PAGE * PAGE
-        stop = min(max(start + PAGE, -(-stop // PAGE) * PAGE), self.size)
+        start = min(start, self.size - 1) // PAGE_POSITIONS * PAGE_POSITIONS
+        stop = min(
+            max(start + PAGE_POSITIONS, -(-stop // PAGE_POSITIONS) * PAGE_POSITIONS), self.size
+        )
         precision, order, *on_device = kind
         if on_device:
             tables = self._slice((precision, order), start, stop)
@@ -277,7 +277,7 @@ class PositionTables:
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= self.size:
             return None
-        kind, longest = (_precision(space), order), max(PAGE, _SPARSE * values.size)
+        kind, longest = (_precision(space), order), max(PAGE_POSITIONS, SPARSE_SPAN * values.size)
         if high - low < longest:
             page = self._page(kind, low, high + 1, HOST)
             tables, index = page.doubled if doubled else page.tables, values - page.start
@@ -305,7 +305,7 @@ class PositionTables:
     def _compute(self, positions: Array, order: Order, space: Space) -> Array:
         """Return the tables of any positions."""
         if space.has_current_device and space.is_elsewhere(positions):
-            with positions.device:
+            with space.undisturbed(positions):
                 return self._compute(positions, order, space)
         if space.is_chunked:
             return self._compute_chunks(positions, order, space)
@@ -319,7 +319,7 @@ class PositionTables:
             return self._exact(positions, order, space)
         # In blocks, so that what is computed on the way takes little memory.
         count = prod(shape)
-        most = max(1, _BLOCK // len(in_cycles(self.frequencies)))
+        most = max(1, COMPUTED_BLOCK_ANGLES // len(in_cycles(self.frequencies)))
         flat = xp.reshape(positions, (*self.coordinates, count))
         blocks = (self._exact(flat[..., block], "C", space) for block in cuts(count, most))
         tables = _join(blocks, count, order, space.dtype)

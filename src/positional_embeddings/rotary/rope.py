@@ -16,7 +16,7 @@ from positional_embeddings.arguments import axes, checks
 from positional_embeddings.arrays import dtypes, namespace
 from positional_embeddings.arrays.errors import shown, wrong_type, wrong_value
 from positional_embeddings.arrays.find import new_space, space_of
-from positional_embeddings.arrays.kept import call_key, read_only
+from positional_embeddings.arrays.kept import call_key, keep, read_only
 from positional_embeddings.arrays.namespace import (
     Array,
     ArrayT,
@@ -261,9 +261,11 @@ class RoPE(checks.CheckedLayer):
             target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
             return self._tables.placed(target, positions, space, name, for_heads=True)
 
-        if key and positions is not None and dtypes.dtype_name(positions.dtype) in dtypes.HALF:
-            key = None  # their values are checked in each call
-        return prepared(self._tables.known, key, locate, self, x, out, **{name: positions})
+        rotation = prepared(locate, self, x, out, **{name: positions})
+        # The values of positions in half precision are checked in each call.
+        if key and (positions is None or dtypes.dtype_name(positions.dtype) not in dtypes.HALF):
+            keep(self._tables.known, key, rotation)
+        return rotation
 
     def tables(
         self,
@@ -359,9 +361,8 @@ class RoPE(checks.CheckedLayer):
         number = _checked_shift(delta) if is_number else 0
         if not is_number and delta.ndim == 0:
             space = space_of(x=x, delta=delta)
-            seq_len = axes.length(
-                x, axes.target_of(x, space, self, "head_size", complex_pairs=True).seq
-            )
+            target = axes.target_of(x, space, self, "head_size", complex_pairs=True)
+            seq_len = axes.length(x, target.seq)
             delta = space.xp.broadcast_to(delta, (*self._tables.coordinates, seq_len))
         rotation = self._prepared(None, x, None if is_number else delta, "delta")
         space, target = rotation.space, rotation.target

@@ -113,7 +113,8 @@ def apply_rope(
     if rotation is None:
         options = Options(layout, rotary_dim, feature_axis)
         locate = partial(_fitted_target, x, cos, sin, options)
-        rotation = prepared(_known, key, locate, options, x, out, cos=cos, sin=sin)
+        rotation = prepared(locate, options, x, out, cos=cos, sin=sin)
+        keep(_known, key, rotation)
     cos, sin = _fitted_tables(cos, sin, rotation, out)
     return rotate(x, cos, sin, rotation, inverse=inverse, out=out)
 
@@ -243,15 +244,9 @@ def check_installed() -> None:
 
 
 def prepared(
-    known: dict[Any, Rotation],
-    key: Any,
-    locate: Callable[[Space], Any],
-    options: Any,
-    x: Array,
-    out: Array = None,
-    **others: Array,
+    locate: Callable[[Space], Any], options: Any, x: Array, out: Array, **others: Array
 ) -> Rotation:
-    """Check the arrays of a call, and return how it rotates, which is kept for the key.
+    """Check the arrays of a call, and return how it rotates.
 
     `locate` checks axes, and returns the target; options are a `RoPE`, or `Options`; the others are
     tables or positions, or None.
@@ -262,9 +257,7 @@ def prepared(
     if out is not None:
         checks.output(out, x, space)
     way = way_for(x, target.feature, options, space, *others.values(), out=out)
-    rotation = Rotation(space, target, options.layout, way)
-    keep(known, key, rotation)
-    return rotation
+    return Rotation(space, target, options.layout, way)
 
 
 def way_for(

@@ -106,7 +106,7 @@ class RotaryTables(WeightedLayer):
     def _fit(self, key: Any, x: Array, out: Array) -> "_Fit":
         """Check an array, and return what rotates it, and by which tables."""
         tables, locate = self.cos_sin, partial(self._target, x)
-        rotation = prepared({}, None, locate, self.rope, x, out, tables=tables)
+        rotation = prepared(locate, self.rope, x, out, tables=tables)
         space, target = rotation.space, rotation.target
         with space.undisturbed(x):
             tables = space.astype(tables, space.dtype)

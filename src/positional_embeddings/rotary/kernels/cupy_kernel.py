@@ -91,18 +91,18 @@ extern "C" __global__ void positional_embeddings_rotate_vectors(
 }
 """
 
-_SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
-DTYPES = tuple(_SIZES)
-_MOST_32_BITS = 2**31
+NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}  # in bytes
+DTYPES = tuple(NUMBER_BYTES)
+FIRST_OF_64_BITS = 2**31  # the first index of 64 bits
 VECTOR_BYTES = 16  # that a thread loads or stores at a time
-_THREADS = 256  # of a block
-_DEEPEST = 64  # threads of a block along z
-_BLOCKS = 65535  # along y and z of a grid
+BLOCK_THREADS = 256
+MOST_THREADS_Z = 64  # of a block, by CUDA
+MOST_BLOCKS_YZ = 65535  # of a grid along y and along z, by CUDA
 # Threads that keep a large GPU busy, such as 132 multiprocessors of 2,048. With more to do, each
 # rotates some repeats: the angles of a pair of float16 are as many bytes as the pair, read and
 # written, and would come from the cache again for each of them.
-_BUSY = 2**18
-_REPEATS = 4
+BUSY_THREADS = 2**18
+MOST_REPEATS = 4
 
 
 def rotate_cupy(
@@ -177,7 +177,7 @@ def _launch(
     axis, such as a batch. Shapes are the shapes of `x` and the tables; addresses count modulo 16.
     """
     axes = merged_axes(shapes, strides, axis, layout)
-    number, angle = (_SIZES[dtype] for dtype in dtypes)
+    number, angle = (NUMBER_BYTES[dtype] for dtype in dtypes)
     if angle != max(number, 4) or not axes:
         return None
     # Columns are x, out, cos and sin; an axis of length 1 stands for each that is not there.
@@ -207,7 +207,7 @@ def _launch(
     lengths, steps, seconds = lengths[order], steps[order] // sizes, seconds // sizes[:2]
     grid, block, parts = _grid(*lengths.tolist())
     reach = (lengths[:, None] * abs(steps)).sum(axis=0).max() + abs(seconds).max()
-    index = "int32" if reach < _MOST_32_BITS else "int64"
+    index = "int32" if reach < FIRST_OF_64_BITS else "int64"
     plan = [*np.column_stack([lengths, steps]).ravel(), parts, *seconds]
     struct = np.asarray(plan, dtype=index)
     kinds = *dtypes, index, side_by_side, angle_step, alignment
@@ -230,10 +230,10 @@ def _grid(
     vectors: int, rows: int, groups: int, repeats: int
 ) -> tuple[tuple[int, int, int], tuple[int, int, int], int]:
     """Return blocks of a grid, threads of a block, and how many blocks the vectors take."""
-    x = min(vectors, _THREADS)
-    y = min(rows, _THREADS // x)
-    z = min(groups, _THREADS // (x * y), _DEEPEST)
+    x = min(vectors, BLOCK_THREADS)
+    y = min(rows, BLOCK_THREADS // x)
+    z = min(groups, BLOCK_THREADS // (x * y), MOST_THREADS_Z)
     parts = -(-vectors // x)
-    along_x, along_y = parts * -(-rows // y), min(-(-groups // z), _BLOCKS)
-    each = max(1, min(_REPEATS, along_x * along_y * x * y * z * repeats // _BUSY))
-    return (along_x, along_y, min(-(-repeats // each), _BLOCKS)), (x, y, z), parts
+    along_x, along_y = parts * -(-rows // y), min(-(-groups // z), MOST_BLOCKS_YZ)
+    each = max(1, min(MOST_REPEATS, along_x * along_y * x * y * z * repeats // BUSY_THREADS))
+    return (along_x, along_y, min(-(-repeats // each), MOST_BLOCKS_YZ)), (x, y, z), parts

@@ -10,10 +10,11 @@ def merged_axes(
     layout: str,
     longest: float = inf,
 ) -> list[tuple[int, ...]]:
-    """Return the axes of pairs, the innermost first; those that go on in one another are one.
+    """Return the axes of pairs, the innermost first.
 
-    Each axis has its length, and its steps in x, out, cos and sin. Shapes are the shapes of `x` and
-    the tables. No axis becomes longer than `longest`.
+    Two neighbours are merged into one axis if a step of the outer one is as long as the whole inner
+    one in every array, unless it becomes longer than `longest`. Each axis has its length, and its
+    steps in x, out, cos and sin. Shapes are the shapes of `x` and the tables.
     """
     axes: list[tuple[int, ...]] = []
     for a, (length, table_length) in enumerate(zip(*shapes, strict=True)):

@@ -7,10 +7,11 @@ the compiled code on disk, next to this file or in the user's cache, if it may w
 """
 
 import platform
+from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import llvmlite.binding as llvm
 import numba
@@ -33,18 +34,20 @@ _TYPES = {
     4: (types.float32, types.float32),
     8: (types.float64, types.float64),
 }
+# All constants are the best of a few by `benchmarks/bench.py`.
 # Pairs of a vector: two lines of a cache of float32, if a row is a multiple of that. Numbers that
 # are side by side are shuffled, which takes longest for long vectors.
-_LANES, _FEWER_LANES = 32, 8
+LANES, FEWER_LANES = 32, 8
 # Bytes of tables that stay in the caches while all rows that need them are rotated.
-_TABLE_BYTES = 2**21
-# Short axes are merged up to this length. Longer ones are left to be shared by threads.
-_LONGEST_ROW = 1024
-# The part of x from which on waking up a thread pays.
-_THREAD_BYTES = 2**20
-_ALIGNED = 16  # bytes, of vectors that are stored past the caches
-# Bytes from what is rotated to what is fetched, which processors do within a page only; a line.
-_AHEAD, _LINE = 2048, 64
+CACHED_TABLE_BYTES = 2**21
+# Short axes are merged up to this number of pairs; longer ones are left to be shared by threads.
+LONGEST_ROW_PAIRS = 1024
+# Bytes of x for which waking up a thread pays.
+BYTES_OF_A_THREAD = 2**20
+# Vectors that are stored past the caches begin at multiples of this.
+ALIGNED_BYTES = 16
+# From what is rotated to what is fetched, which processors do within a page only; a cache line.
+AHEAD_BYTES, LINE_BYTES = 2048, 64
 
 
 def has_kernel(dtype: Dtype) -> bool:
@@ -75,13 +78,21 @@ def rotate_numpy(
     if x.itemsize == 2:
         x, out = x.view(np.uint16), out.view(np.uint16)
     shapes, strides = (x.shape, cos.shape), (x.strides, out.strides, cos.strides, sin.strides)
-    stream = stream and out.ctypes.data % _ALIGNED == 0
-    kernel, loops, pieces = _plan(x.itemsize, shapes, strides, axis, layout, stream)
-    if len(pieces) == 1:
-        kernel(x, cos, sin, out, loops, *pieces[0])
+    stream = stream and out.ctypes.data % ALIGNED_BYTES == 0
+    plan = _plan(x.itemsize, shapes, strides, axis, layout, stream)
+    rotate = partial(plan.kernel, x, cos, sin, out, plan.loops)
+    if len(plan.pieces) == 1:
+        rotate(*plan.pieces[0])
     else:
-        rotate = partial(kernel, x, cos, sin, out, loops)
-        threads.share(lambda rows: rotate(*rows), pieces, len(pieces))
+        threads.share(lambda rows: rotate(*rows), plan.pieces, len(plan.pieces))
+
+
+class Plan(NamedTuple):
+    """How to rotate arrays, as far as their sizes and steps tell."""
+
+    kernel: Callable[..., None]
+    loops: HostArray  # length of each axis, and its steps in x, out, cos and sin
+    pieces: list[tuple[int, int]]  # rows of each thread, from start to stop
 
 
 @lru_cache(maxsize=256)
@@ -93,12 +104,9 @@ def _plan(
     axis: int,
     layout: str,
     stream: bool,  # noqa: FBT001
-) -> tuple[Any, HostArray, list[tuple[int, int]]]:
-    """Return a kernel, the length and steps of each axis, and each thread's rows.
-
-    The steps are in x, out, cos and sin; rows go from start to stop.
-    """
-    axes = merged_axes(shapes, strides, axis, layout, _LONGEST_ROW)
+) -> Plan:
+    """Return how to rotate arrays of these sizes and steps, in bytes."""
+    axes = merged_axes(shapes, strides, axis, layout, LONGEST_ROW_PAIRS)
     axes += [(1, 0, 0, 0, 0)] * (3 - len(axes))
     # The innermost axis has the two numbers of a pair.
     apart = 1 if layout == "interleaved" else shapes[1][axis]
@@ -107,29 +115,30 @@ def _plan(
     # Adjacent pairs are rotated by vectors, others one by one.
     count, x_step, out_step, *angle_steps = axes[0]
     side_by_side = x_second == out_second == size
-    lanes = _FEWER_LANES if side_by_side or count % _LANES else _LANES
+    lanes = FEWER_LANES if side_by_side or count % LANES else LANES
     one_angle = angle_steps == [0, 0]
     adjacent = x_step == out_step == (2 * size if side_by_side else size)
     adjacent &= one_angle or angle_steps == [max(size, 4)] * 2
     # Vectors that are stored past the caches begin at multiples of their size.
     starts = [*(step[2] for step in axes[1:]), 0 if side_by_side else out_second]
-    stream &= not any(start % _ALIGNED for start in starts)
+    stream &= not any(start % ALIGNED_BYTES for start in starts)
     kind = (lanes, side_by_side, one_angle, stream) if adjacent else (1, False, False, False)
 
-    # Rows that other axes repeat the angles of are rotated a part at a time, on the outermost axis.
+    # If an outer axis repeats the angles of these rows, a part of the rows is rotated for all of
+    # that axis before the next part begins, and the tables of a part stay in the caches.
     (all_rows, *row_steps), outer = axes[1], prod(length for length, *_ in axes[2:])
     repeats = row_steps[2:] != [0, 0] and axes[2][0] > 1 and axes[2][3:] == (0, 0)
-    most = max(1, _TABLE_BYTES // (2 * count * max(size, 4))) if repeats else all_rows
+    most = max(1, CACHED_TABLE_BYTES // (2 * count * max(size, 4))) if repeats else all_rows
     part = min(all_rows, most)
     parts = all_rows, *(part * step for step in row_steps)
     inner = (part, *row_steps), axes[0], (2, x_second, out_second, 0, 0)
     loops = np.asarray([parts, *axes[:1:-1], *inner], dtype=np.int64)
 
     rows = part * outer * -(-all_rows // part)
-    most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // _THREAD_BYTES)
+    most = min(numba.config.NUMBA_NUM_THREADS, prod(shapes[0]) * size // BYTES_OF_A_THREAD)
     count = max(1, min(rows, most))
     pieces = list(pairwise(rows * i // count for i in range(count + 1)))
-    return compiled(size, len(shapes[0]), *kind), loops, pieces
+    return Plan(compiled(size, len(shapes[0]), *kind), loops, pieces)
 
 
 @cache
@@ -222,7 +231,7 @@ def _rotate_pairs(
             narrow = ir.VectorType(number, vector.type.count)
             vector = vector if number == angle else builder.fptrunc(vector, narrow)
             at = builder.inttoptr(address, narrow.as_pointer())
-            align = _ALIGNED if part.literal_value else context.get_abi_sizeof(number)
+            align = ALIGNED_BYTES if part.literal_value else context.get_abi_sizeof(number)
             stored = builder.store(vector, at, align=align)
             if part.literal_value:
                 one = builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
@@ -233,7 +242,7 @@ def _rotate_pairs(
             function = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
             prefetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], function)
             to_read_data = [word(0), word(3), word(1)]
-            for ahead in range(_AHEAD, _AHEAD + length, _LINE):
+            for ahead in range(AHEAD_BYTES, AHEAD_BYTES + length, LINE_BYTES):
                 at = builder.inttoptr(builder.add(address, address.type(ahead)), byte)
                 builder.call(prefetch, [at, *to_read_data])
 
